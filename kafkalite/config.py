@@ -15,7 +15,15 @@ from typing import Any, get_type_hints
 
 from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.listeners import KafkaListenerSettings, is_wildcard, one_listener, parse_advertised
+from kafkalite.listeners import (
+    LISTENERS,
+    PROTOCOL_MAP,
+    KafkaListenerSettings,
+    is_wildcard,
+    one_listener,
+    parse_advertised,
+    several_listeners,
+)
 from kafkalite.model import PROTOCOLS, SASL_MECHANISMS, Endpoint
 
 #: The largest number that Kafka's clients have for a setting (a long).
@@ -114,10 +122,22 @@ class BrokerConfig:
     http_port: int = _key(
         9292, "port of metrics and status page; 0: any free port, -1: no listener", low=-1, high=65535
     )
+    listeners: str = _key(
+        "",
+        "Kafka listeners, NAME://HOST:PORT,NAME://HOST:PORT; port 0: any free port; empty: one listener at host and kafka.port"
+        " with listener.security.protocol",
+    )
     advertised_listeners: str = _key(
         "",
-        "address that clients of the Kafka listener get, NAME://HOST:PORT; port 0: kafka.port; empty: host and kafka.port."
-        " NAME is the security protocol, or any other name of the listener",
+        "address that clients of each Kafka listener get, NAME://HOST:PORT,…; port 0: the bound port; empty: where it is bound."
+        " NAME is that in listeners; of the one listener at kafka.port its security protocol, or any other name",
+    )
+    listener_security_protocol_map: str = _key(
+        "",
+        "security protocols of the listeners in listeners, NAME:PROTOCOL,…; a listener that is named like a protocol needs no entry",
+    )
+    inter_broker_listener_name: str = _key(
+        "", "Kafka listener to which the other nodes connect for transactions; empty: the first one"
     )
     advertised_rpc: str = _key(
         "", "address that other nodes get for the RPC listener, HOST:PORT; port 0: rpc.port; empty: host and rpc.port"
@@ -498,16 +518,34 @@ def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]
         )
     if len(set(config.log_dirs)) != len(config.log_dirs):
         raise ConfigError("log.dirs: the same directory twice")
+    for name in ("kafka_port", "listener_security_protocol"):
+        if config.listeners.strip() and name in own:
+            raise ConfigError(f"{LISTENERS} is set: remove {name.replace('_', '.')}, it is for a single listener")
     _check_addresses(config)
     _check_security(config)
     return config, warnings
 
 
-def kafka_listener(config: BrokerConfig) -> KafkaListenerSettings:
-    """Raises ConfigError."""
-    return one_listener(
-        config.host, config.kafka_port, config.listener_security_protocol, config.advertised_listeners.strip()
-    )
+def kafka_listeners(config: BrokerConfig) -> tuple[KafkaListenerSettings, ...]:
+    """One at least. Raises ConfigError."""
+    advertised = config.advertised_listeners.strip()
+    if config.listeners.strip():
+        return several_listeners(config.listeners, advertised, config.listener_security_protocol_map.strip())
+    if config.listener_security_protocol_map:
+        raise ConfigError(f"{PROTOCOL_MAP} is for the listeners of {LISTENERS}, which is not set")
+    return (one_listener(config.host, config.kafka_port, config.listener_security_protocol, advertised),)
+
+
+def inter_broker_listener(config: BrokerConfig) -> KafkaListenerSettings:
+    """The Kafka listener to which other nodes connect. Raises ConfigError."""
+    found = kafka_listeners(config)
+    name = config.inter_broker_listener_name.strip().upper()
+    if not name:
+        return found[0]
+    for each in found:
+        if each.name == name:
+            return each
+    raise ConfigError(f"inter.broker.listener.name: there is no listener {name}")
 
 
 def advertised_rpc(config: BrokerConfig, bound_port: int) -> Endpoint:
@@ -520,7 +558,7 @@ def advertised_rpc(config: BrokerConfig, bound_port: int) -> Endpoint:
 
 def _check_addresses(config: BrokerConfig) -> None:
     """Raises ConfigError."""
-    kafka_listener(config)
+    inter_broker_listener(config)
     if is_wildcard(advertised_rpc(config, 0).host):
         raise ConfigError(
             f"host is {config.host or 'empty'}, which no node can connect to: set advertised.rpc=HOST:PORT"
@@ -529,7 +567,8 @@ def _check_addresses(config: BrokerConfig) -> None:
 
 def is_secured(config: BrokerConfig) -> bool:
     """Whether any listener asks for more than plain text."""
-    protocols = (config.listener_security_protocol, config.rpc_security_protocol, http_protocol(config))
+    protocols = [config.rpc_security_protocol, http_protocol(config)]
+    protocols += [listener.protocol for listener in kafka_listeners(config)]
     return any(protocol != "PLAINTEXT" for protocol in protocols) or bool(config.http_bearer_tokens_location)
 
 
@@ -540,8 +579,16 @@ def http_protocol(config: BrokerConfig) -> str:
 
 def _check_security(config: BrokerConfig) -> None:
     """Raises ConfigError."""
+    between_nodes = inter_broker_listener(config)
+    is_for_clients = {"http.security.protocol"}
+    kafka = {}
+    for listener in kafka_listeners(config):
+        key = f"listener {listener.name}" if config.listeners.strip() else "listener.security.protocol"
+        kafka[key] = listener.protocol
+        if listener != between_nodes:
+            is_for_clients.add(key)
     by_key = {
-        "listener.security.protocol": config.listener_security_protocol,
+        **kafka,
         "rpc.security.protocol": config.rpc_security_protocol,
         "http.security.protocol": http_protocol(config),
     }
@@ -555,7 +602,7 @@ def _check_security(config: BrokerConfig) -> None:
             raise ConfigError(f"sasl.enabled.mechanisms: {unknown[0]!r} is not one of {', '.join(SASL_MECHANISMS)}")
         if "PLAIN" in config.sasl_enabled_mechanisms and not config.sasl_plain_users_location:
             raise ConfigError("sasl.enabled.mechanisms: PLAIN needs sasl.plain.users.location")
-        if key == "http.security.protocol":
+        if key in is_for_clients:
             continue
         if config.sasl_mechanism_inter_broker_protocol not in config.sasl_enabled_mechanisms:
             raise ConfigError("sasl.mechanism.inter.broker.protocol is not one of sasl.enabled.mechanisms")

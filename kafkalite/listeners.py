@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
 
 from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import PROTOCOLS, Endpoint, ListenerAddress
 
+LISTENERS = "listeners"
+ADVERTISED = "advertised.listeners"
+PROTOCOL_MAP = "listener.security.protocol.map"
 _ENTRY = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)://(.*)")
 _HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+(?:%[0-9A-Za-z._-]+)?\]|[^\[\]:/@\s]*):([0-9]{1,5})")
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]{1,255}")
@@ -91,23 +95,86 @@ def one_listener(host: str, port: int, protocol: str, advertised: str) -> KafkaL
 
     Its name is that in `advertised.listeners`; without that setting, the name of its protocol.
     """
-    key = "advertised.listeners"
     if not advertised:
         if is_wildcard(host):
             raise ConfigError(
-                f"host is {host or 'empty'}, which no client can connect to: set {key}={protocol}://HOST:PORT"
+                f"host is {host or 'empty'}, which no client can connect to: set {ADVERTISED}={protocol}://HOST:PORT"
             )
         return KafkaListenerSettings(protocol, protocol, host, port)
-    entries = parse_listeners(key, advertised)
+    entries = parse_listeners(ADVERTISED, advertised)
     if len(entries) > 1:
-        raise ConfigError(f"{key} has {len(entries)} entries, but there is one listener")
+        raise ConfigError(
+            f"{ADVERTISED} has {len(entries)} entries, but there is one listener (set listeners for more)"
+        )
     name = entries[0].listener
     if name in PROTOCOLS and name != protocol:
-        raise ConfigError(f"{key} names {name}, but listener.security.protocol is {protocol}")
-    return KafkaListenerSettings(name, protocol, host, port, _advertised(key, entries[0]))
+        raise ConfigError(f"{ADVERTISED} names {name}, but listener.security.protocol is {protocol}")
+    return KafkaListenerSettings(name, protocol, host, port, _advertised(entries[0]))
 
 
-def _advertised(key: str, entry: ListenerAddress) -> Endpoint:
+def several_listeners(listeners: str, advertised: str, protocol_map: str) -> tuple[KafkaListenerSettings, ...]:
+    """Those of `listeners`, in its order; an empty host is 0.0.0.0. Raises ConfigError."""
+    entries = parse_listeners(LISTENERS, listeners)
+    _check_binding(entries)
+    protocols = _protocols(protocol_map)
+    addresses = {}
+    if advertised:
+        addresses = {each.listener: _advertised(each) for each in parse_listeners(ADVERTISED, advertised)}
+        names = {each.listener for each in entries}
+        if unknown := sorted(addresses.keys() - names):
+            raise ConfigError(f"{ADVERTISED}: listeners has no {unknown[0]}")
+        if missing := sorted(names - addresses.keys()):
+            raise ConfigError(f"{ADVERTISED}: no address for listener {missing[0]}")
+    for each in entries:
+        if each.listener not in protocols:
+            raise ConfigError(f"{PROTOCOL_MAP}: no security protocol for listener {each.listener}")
+        if not advertised and is_wildcard(each.host):
+            raise ConfigError(
+                f"{LISTENERS}: no client can connect to {each.host or 'an empty host'} ({each}): set {ADVERTISED}"
+            )
+    return tuple(
+        KafkaListenerSettings(
+            each.listener, protocols[each.listener], each.host or "0.0.0.0", each.port, addresses.get(each.listener)
+        )
+        for each in entries
+    )
+
+
+def kafka_endpoints(listeners: Sequence[KafkaListenerSettings]) -> list[str]:
+    """Their names among the endpoints of a node: the first one is "kafka"."""
+    return ["kafka", *(f"kafka.{each.name}" for each in listeners[1:])]
+
+
+def _check_binding(entries: Sequence[ListenerAddress]) -> None:
+    """Raises ConfigError."""
+    for number, each in enumerate(entries):
+        for other in entries[:number]:
+            if (
+                each.port
+                and each.port == other.port
+                and (each.host == other.host or is_wildcard(each.host) or is_wildcard(other.host))
+            ):
+                raise ConfigError(f"{LISTENERS}: {other} and {each} have the same port")
+
+
+def _protocols(text: str) -> dict[str, str]:
+    """Listener -> protocol. A protocol's name stands for itself unless the setting says otherwise. Raises ConfigError."""
+    found: dict[str, str] = {}
+    for entry in (part.strip() for part in text.split(",") if text):
+        name, colon, protocol = (part.strip().upper() for part in entry.partition(":"))
+        if not colon or not name:
+            raise ConfigError(f"{PROTOCOL_MAP}: {entry!r} is not NAME:PROTOCOL")
+        if protocol not in PROTOCOLS:
+            raise ConfigError(f"{PROTOCOL_MAP}: {entry!r}: {protocol!r} is not one of {', '.join(PROTOCOLS)}")
+        if name in found:
+            raise ConfigError(f"{PROTOCOL_MAP}: two entries for listener {name}")
+        found[name] = protocol
+    return {protocol: protocol for protocol in PROTOCOLS} | found
+
+
+def _advertised(entry: ListenerAddress) -> Endpoint:
     if is_wildcard(entry.host):
-        raise ConfigError(f"{key}: no client can connect to {entry.host or 'an empty host'} ({entry}); name a host")
+        raise ConfigError(
+            f"{ADVERTISED}: no client can connect to {entry.host or 'an empty host'} ({entry}); name a host"
+        )
     return Endpoint(entry.host, entry.port)

@@ -127,6 +127,7 @@ class BrokerInfo:
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
+    #: Of one of the Kafka listeners, for readers that know one only.
     kafka: Endpoint
     rpc: Endpoint
     rack: str | None = None
@@ -140,6 +141,8 @@ class BrokerInfo:
     keeps_elr: bool = False
     #: The highest transaction.version that it knows (KIP-890).
     transaction_version: int = 0
+    #: Its Kafka listeners; none: it has not named them, `kafka` is the only one.
+    listeners: tuple[ListenerAddress, ...] = ()
 
     def lacks(self, partition: TopicPartition) -> bool:
         """Whether it has lost what it had of a partition that was written to before it registered."""

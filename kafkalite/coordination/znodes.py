@@ -22,6 +22,7 @@ from kafkalite.model import (
     Endpoint,
     LeaderAndIsr,
     LeaderEpoch,
+    ListenerAddress,
     PartitionEpoch,
     Replicas,
     TopicId,
@@ -84,6 +85,7 @@ class BrokerZnode:
             self.doubtful,
             self.keeps_elr,
             self.transaction_version,
+            tuple(filter(None, map(_listener, self.endpoints or ()))),
         )
 
 
@@ -275,6 +277,15 @@ def _transaction_version(reader: JsonReader) -> int:
     levels = features.get(TRANSACTION_FEATURE) if isinstance(features, dict) else None
     highest = levels.get("max_version") if isinstance(levels, dict) else None
     return highest if isinstance(highest, int) and not isinstance(highest, bool) and 0 <= highest < 2**15 else 0
+
+
+def _listener(text: str) -> ListenerAddress | None:
+    """None: not NAME://host:port. (Older nodes have written IPv6 addresses without brackets.)"""
+    name, _, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    if not (name and host and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
+        return None
+    return ListenerAddress(name, host.removeprefix("[").removesuffix("]"), int(port))
 
 
 def _protocols(reader: JsonReader) -> dict[str, str]:

@@ -20,6 +20,7 @@ from kafkalite.record.batch import BatchHeader, split_batches
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.reader import EndTransactionMarker, Record, end_transaction_marker_of, records_of
 from kafkalite.replica.requests import ProducedPartition
+from kafkalite.rpc.messages.control import Broker
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 
@@ -116,8 +117,8 @@ class InternalLog(Generic[State]):
         topic = self._services.metadata([self.topic]).topics[0]
         return 0 if topic.error else len(topic.partitions)
 
-    async def coordinator_of(self, key: str) -> tuple[int, str, int]:
-        """(broker id, host, port) of the node that coordinates `key`; creates the topic when it is first needed.
+    async def coordinator_of(self, key: str) -> Broker:
+        """The node that coordinates `key`; creates the topic when it is first needed.
 
         Raises ApiError COORDINATOR_NOT_AVAILABLE, CoordinatorError.
         """
@@ -130,7 +131,7 @@ class InternalLog(Generic[State]):
             leader = next((part.leader for part in topic.partitions if part.partition == owner), None)
             for broker in known.brokers:
                 if broker.broker_id == leader:
-                    return broker.broker_id, broker.kafka_host, broker.kafka_port
+                    return broker
         raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     async def _create(self) -> None:

@@ -9,12 +9,21 @@ from kafkalite.coordinators.services import Services
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import WireError, WireStruct, decode, encode
 from kafkalite.protocol.schema import schemas
+from kafkalite.rpc.messages.control import Broker
 
 _Response = TypeVar("_Response", bound=WireStruct)
 
 #: A connection is used for this share of its session.
 _USED_SHARE = 0.8
 _MAX_RESPONSE_BYTES = 16 * 2**20
+
+
+def node_address(broker: Broker, listener: str) -> tuple[str, int]:
+    """Where another node takes requests of nodes (`inter.broker.listener.name`). Raises OSError: it has no such listener."""
+    endpoint = broker.kafka_on(listener)
+    if endpoint is None:
+        raise OSError(f"broker {broker.broker_id} has no listener {listener} (inter.broker.listener.name)")
+    return endpoint.host, endpoint.port
 
 
 class NodeConnection(Generic[_Response]):

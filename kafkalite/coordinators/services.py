@@ -215,8 +215,8 @@ class Services(Protocol):
     network: Network
     random: random.Random
     supervisor: Supervisor
-    #: The authentication that the listener requires; None: none.
-    security: ListenerSecurity | None
+    #: What the Kafka listeners ask for, by name, without those that ask for nothing.
+    security: Mapping[str, ListenerSecurity]
     #: Bytes for salts and nonces.
     entropy: Callable[[int], bytes]
     rights: Rights

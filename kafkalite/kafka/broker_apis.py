@@ -58,12 +58,13 @@ class KafkaSide:
         self.apis: dict[int, OfferedApi] = make_apis(handlers)
         self.listener = KafkaListener(services, self.apis)
 
-    async def start(self, host: str, port: int) -> Endpoint:
-        """Bind, serve, and coordinate what this node leads. Raises OSError."""
-        endpoint = await self.listener.start(host, port)
-        self.groups.start()
-        self.transactions.start()
-        self.is_coordinating = True
+    async def start(self, host: str, port: int, name: str = "PLAINTEXT") -> Endpoint:
+        """Bind the listener of this name, serve, and coordinate what this node leads. Raises OSError."""
+        endpoint = await self.listener.start(name, host, port)
+        if not self.is_coordinating:
+            self.groups.start()
+            self.transactions.start()
+            self.is_coordinating = True
         return endpoint
 
     def topics_deleted(self, topics: Iterable[str]) -> None:

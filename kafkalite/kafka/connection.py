@@ -109,6 +109,10 @@ class Request:
     def principal(self) -> Principal:
         return self.connection.principal
 
+    @property
+    def listener_name(self) -> str:
+        return self.connection.listener_name
+
     def respond(self, message: Any) -> None:
         """Answer in the request's own version."""
         assert self.api is not None
@@ -155,8 +159,10 @@ class Request:
 class KafkaConnection(asyncio.BufferedProtocol):
     """See the module."""
 
-    def __init__(self, listener: KafkaListener) -> None:
+    def __init__(self, listener: KafkaListener, listener_name: str) -> None:
         self.listener = listener
+        #: On which of the node's listeners it was accepted.
+        self.listener_name = listener_name
         self.peer_host = ""
         self.peer = ""
         self.principal = ANONYMOUS

@@ -49,11 +49,12 @@ _API_VERSIONS = 18
 
 
 class KafkaListener:
-    """See the module. `start`, then `endpoint`; `close` ends all connections."""
+    """See the module. `start` for each listener by name: they share limits and memory. `close` ends all connections."""
 
     def __init__(self, services: Services, apis: Mapping[int, OfferedApi]) -> None:
         config = services.config
         self.services = services
+        #: By the name of the listener.
         self.security = services.security
         self.apis: dict[int, OfferedApi] = dict(apis)
         self.max_request_bytes = config.socket_request_max_bytes
@@ -79,32 +80,35 @@ class KafkaListener:
         self._favoured: KafkaConnection | None = None
         #: Answers have as much again.
         self.answers = AnswerMemory(self._memory_max, lambda call: asyncio.get_running_loop().call_soon(call))
-        self._listener: Listener | None = None
+        self._bound: list[Listener] = []
         self._is_closing = False
 
-    async def start(self, host: str, port: int) -> Endpoint:
-        """Bind and serve. Raises OSError."""
-        tls = self.security.tls if self.security is not None else None
-        self._listener = await self.services.network.listen_protocol(host, port, lambda: KafkaConnection(self), tls)
-        self.services.supervisor.spawn("kafka.sweep", self._sweep())
-        return Endpoint(self._listener.host, self._listener.port)
+    async def start(self, name: str, host: str, port: int) -> Endpoint:
+        """Bind the listener of this name, and serve. Raises OSError."""
+        security = self.security.get(name)
+        bound = await self.services.network.listen_protocol(
+            host, port, lambda: KafkaConnection(self, name), security.tls if security is not None else None
+        )
+        if not self._bound:
+            self.services.supervisor.spawn("kafka.sweep", self._sweep())
+        self._bound.append(bound)
+        return Endpoint(bound.host, bound.port)
 
     async def close(self) -> None:
         """Accept no more, and close every connection after what is answered was written."""
         self._is_closing = True
-        if self._listener is not None:
-            await self._listener.close()
+        for bound in self._bound:
+            await bound.close()
         for connection in list(self.connections):
             connection.close()
 
     def credentials_changed(self, user: str) -> None:
         """End the connections that have logged in with a credential of `user` that is gone, or another one now."""
-        security = self.security
-        if security is None:
-            return
         for connection in list(self.connections):
-            login = connection.login
-            if login is not None and login.principal.name == user and not security.holds(login):
+            login, security = connection.login, self.security.get(connection.listener_name)
+            if login is None or security is None or login.principal.name != user:
+                continue
+            if not security.holds(login):
                 connection.retire(f"the credential of {login.principal} was changed or deleted")
 
     def now(self) -> float:
@@ -127,7 +131,8 @@ class KafkaListener:
             self.warn("kafka.connection_refused", connection, "max.connections.per.ip")
             return False
         connection.last_active = self.now()
-        if self.security is not None and not self._identify(connection, self.security, transport):
+        security = self.security.get(connection.listener_name)
+        if security is not None and not self._identify(connection, security, transport):
             if self._per_ip is not None:
                 self._per_ip.closed(connection.peer_host)
             return False

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from kafkalite.env.supervisor import Supervisor
     from kafkalite.log.log_manager import LogManager
     from kafkalite.node.zookeeper_health import ZooKeeperHealth
+    from kafkalite.security.listener import ListenerSecurity
     from kafkalite.security.node_security import NodeSecurity
 
 #: Maximum interval at which a coordinator compares led and loaded partitions, with or without notifications.
@@ -231,7 +232,7 @@ class NodeServices:
         self.network = node.env.network
         self.random = node.env.random
         self.supervisor = node.supervisor
-        self.security = node.security.kafka if node.security is not None else None
+        self.security: Mapping[str, ListenerSecurity] = node.security.kafka if node.security is not None else {}
         self.entropy = node.env.entropy
         self.rights: Rights = node.rights
         self.partitions = NodePartitions(node.replicas, node.metadata)

@@ -12,6 +12,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.admin.acls import AclManager
@@ -28,7 +29,7 @@ from kafkalite.config import (
     advertised_rpc,
     internal_topic_config,
     is_secured,
-    kafka_listener,
+    kafka_listeners,
     usable_topic_config,
     with_dynamic,
 )
@@ -53,6 +54,7 @@ from kafkalite.http.peers import Peers
 from kafkalite.http.server import HttpServer
 from kafkalite.http.status import StatusPages
 from kafkalite.kafka.broker_apis import KafkaSide
+from kafkalite.listeners import kafka_endpoints
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import (
     INTERNAL_TOPICS,
@@ -101,7 +103,8 @@ class Node:
 
     Attributes:
         ready: set when the node serves.
-        endpoints: "kafka", "rpc", "http" -> where it listens; filled when ready.
+        endpoints: "kafka", "rpc", "http" -> where it listens; filled when ready. "kafka" is the first Kafka listener, the
+            others are "kafka.NAME".
         stopping: whether `stop` was called.
     """
 
@@ -403,18 +406,24 @@ class Node:
         async def http(host: str, port: int) -> Endpoint:
             return Endpoint(*await self.http.start(host, port))
 
-        for name, start, port in (
-            ("rpc", self.rpc.start, self.config.rpc_port),
-            ("kafka", self.kafka.start, self.config.kafka_port),
-            ("http", http, self.config.http_port),
-        ):
-            if port < 0:
-                continue
-            try:
-                self.endpoints[name] = await start(self.config.host, port)
-            except OSError as error:
-                reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-                raise CannotListen(f"cannot listen on {self.config.host}:{port} ({name}.port): {reason}") from None
+        host = self.config.host
+        await self._listen("rpc", "rpc.port", self.rpc.start, host, self.config.rpc_port)
+        listeners = kafka_listeners(self.config)
+        key = "listeners" if self.config.listeners else "kafka.port"
+        for name, each in zip(kafka_endpoints(listeners), listeners, strict=True):
+            await self._listen(name, key, partial(self.kafka.start, name=each.name), each.host, each.port)
+        if self.config.http_port >= 0:
+            await self._listen("http", "http.port", http, host, self.config.http_port)
+
+    async def _listen(
+        self, name: str, key: str, start: Callable[[str, int], Awaitable[Endpoint]], host: str, port: int
+    ) -> None:
+        """Raises CannotListen."""
+        try:
+            self.endpoints[name] = await start(host, port)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise CannotListen(f"cannot listen on {host}:{port} ({key}): {reason}") from None
 
     async def _introduce(self, coordinator: Coordinator) -> None:
         """Make a new session ours: settings, registration, candidacy. Safe to repeat for the same session."""
@@ -466,13 +475,18 @@ class Node:
         )
 
     def _description(self, missing: frozenset[TopicPartition]) -> BrokerZnode:
-        listener = kafka_listener(self.config)
-        kafka = listener.address(self.endpoints["kafka"].port)
+        listeners = kafka_listeners(self.config)
+        bound = [self.endpoints[name].port for name in kafka_endpoints(listeners)]
+        addresses = [each.address(port) for each, port in zip(listeners, bound, strict=True)]
+        # For readers that know a single address: Kafka's rule, the first one in plain text.
+        kafka = next(
+            (a for a, each in zip(addresses, listeners, strict=True) if each.protocol == "PLAINTEXT"), addresses[0]
+        )
         return BrokerZnode(
             host=kafka.host,
             port=kafka.port,
-            endpoints=(str(kafka),),
-            protocols={listener.name: listener.protocol},
+            endpoints=tuple(map(str, addresses)),
+            protocols={each.name: each.protocol for each in listeners},
             rpc=advertised_rpc(self.config, self.endpoints["rpc"].port),
             rack=self.config.broker_rack or None,
             timestamp_ms=self.env.clock.wall_ms(),

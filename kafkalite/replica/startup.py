@@ -152,6 +152,7 @@ async def _read_brokers(coordinator: Coordinator) -> tuple[Broker, ...]:
             info.rack,
             info.transaction_version,
             int(info.keeps_elr),
+            info.listeners,
         )
         for broker_id, info in brokers.items()
     )

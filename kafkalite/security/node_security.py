@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kafkalite.config import BrokerConfig, http_protocol
+from kafkalite.config import BrokerConfig, http_protocol, inter_broker_listener, kafka_listeners
 from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.dialling import ClientSecurity, Dialling
@@ -35,7 +35,8 @@ class NodeSecurity:
     """See the module. Raises ConfigError when a file cannot be used.
 
     Attributes:
-        kafka, rpc: what these listeners ask for; None: nothing (PLAINTEXT).
+        kafka: what the Kafka listeners ask for, by name, without those that ask for nothing (PLAINTEXT).
+        rpc: what this listener asks for; None: nothing.
         http: the HTTP listener's; None: plain text, and nobody can say who they are.
         to_rpc, to_kafka: what this node shows to the others' listeners.
         principals: who may act as a node.
@@ -64,16 +65,26 @@ class NodeSecurity:
         self._decoy_key = entropy(32)
         self.principals = self._node_principals()
         auth = config.ssl_client_auth
-        self.kafka = self._listener("kafka", config.listener_security_protocol, auth)
+        self.kafka = self._kafka_listeners(auth)
         self.rpc = self._listener("rpc", config.rpc_security_protocol, auth)
         self.http = self._http()
         self.to_rpc = self._dialling(config.rpc_security_protocol)
-        self.to_kafka = self._dialling(config.listener_security_protocol)
+        self.to_kafka = self._dialling(inter_broker_listener(config).protocol)
 
     def listeners(self) -> list[ListenerSecurity]:
         """Of all listeners that ask for something, by name."""
         http = self.http.listener if self.http is not None else None
-        return [each for each in (http, self.kafka, self.rpc) if each is not None]
+        return [each for each in (http, *self.kafka.values(), self.rpc) if each is not None]
+
+    def _kafka_listeners(self, client_auth: str) -> dict[str, ListenerSecurity]:
+        listeners = kafka_listeners(self._config)
+        return {
+            each.name: self._open_listener(
+                "kafka" if len(listeners) == 1 else f"kafka.{each.name}", each.protocol, client_auth
+            )
+            for each in listeners
+            if each.protocol != "PLAINTEXT"
+        }
 
     def _node_principals(self) -> frozenset[Principal]:
         config = self._config
@@ -84,7 +95,7 @@ class NodeSecurity:
             except ValueError as error:
                 raise ConfigError(f"broker.principals: {error}") from None
         if config.rpc_security_protocol == "SSL" or (
-            config.listener_security_protocol == "SSL" and config.ssl_client_auth != "none"
+            inter_broker_listener(config).protocol == "SSL" and config.ssl_client_auth != "none"
         ):
             name = mapped_name(self._rules, own_name(self._files))
             if not name:

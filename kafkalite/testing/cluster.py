@@ -133,6 +133,8 @@ class Cluster:
             "broker.id": broker_id,
             "log.dirs": [str(self._directory / f"node-{broker_id}")],
         }
+        if "listeners" in settings:
+            del settings["kafka.port"]
         config, _ = broker_config(settings)
         env = real_env(connect_coordinator=self.zookeeper.connector(f"node-{broker_id}"))
         node = self.nodes[broker_id] = Node(config, env)

@@ -28,11 +28,19 @@ class LoopbackCluster:
     Args:
         settings: configuration of every node, key with dots -> value.
         first_id: of the nodes; the others follow.
+        own_settings: by node, on top of `settings`.
     """
 
     def __init__(
-        self, directory: Path, *, nodes: int = 1, settings: Mapping[str, Any] | None = None, first_id: int = 1
+        self,
+        directory: Path,
+        *,
+        nodes: int = 1,
+        settings: Mapping[str, Any] | None = None,
+        first_id: int = 1,
+        own_settings: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> None:
+        self._own_settings = own_settings or {}
         self._directory = directory
         self._settings = dict(settings or {})
         self._supervisor = Supervisor(self._on_fatal)
@@ -85,7 +93,10 @@ class LoopbackCluster:
             "kafka.port": ports.get("kafka", 0),
             "rpc.port": ports.get("rpc", 0),
             **self._settings,
+            **self._own_settings.get(broker_id, {}),
         }
+        if "listeners" in flags:
+            del flags["kafka.port"]
         config, _ = load(None, {}, flags)
         env = real_env(connect_coordinator=self.zookeeper.connector(f"host-{broker_id}"), on_fatal=self._on_fatal)
         node = self.nodes[broker_id] = Node(config, env)

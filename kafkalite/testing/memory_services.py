@@ -359,7 +359,7 @@ class MemoryServices:
         self.network = network
         self.random = random.Random(1)
         self.entropy: Callable[[int], bytes] = random.Random(2).randbytes
-        self.security: ListenerSecurity | None = None
+        self.security: dict[str, ListenerSecurity] = {}
         #: User -> mechanism -> credential as text.
         self.users: dict[str, dict[str, str]] = {}
         self.supervisor = supervisor

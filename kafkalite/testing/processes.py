@@ -252,7 +252,8 @@ class ProcessCluster:
     def _node(self, broker_id: int) -> Process:
         ports = self._ports.get(broker_id, {})
         arguments = ["serve", "--id", str(broker_id), "--zookeeper", self.zookeeper_connect]
-        for name in ("kafka", "rpc", "http"):
+        names = ("rpc", "http") if "listeners" in self.settings else ("kafka", "rpc", "http")
+        for name in names:
             arguments += [f"--{name}", ports.get(name, "127.0.0.1:0")]
         for number in range(self._log_dirs):
             arguments += ["--log-dir", str(self.directory / f"node-{broker_id}" / f"disk-{number}")]

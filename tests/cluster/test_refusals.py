@@ -52,6 +52,16 @@ def complaint(outcome: Outcome, *, code: int = 2) -> str:
     return line
 
 
+def test_addresses_that_no_client_can_use(cluster: ProcessCluster, tmp_path: Path) -> None:
+    for more, wanted in (
+        (("--kafka", "0.0.0.0:0", "--rpc", "0.0.0.0:0"), "set advertised.listeners=PLAINTEXT://HOST:PORT"),
+        (("--set", "advertised.listeners=PLAINTEXT://0.0.0.0:9092"), "advertised.listeners: no client can connect to"),
+        (("--set", "listeners=PLAINTEXT://127.0.0.1:0"), "listeners is set: remove kafka.port"),
+    ):
+        assert wanted in complaint(serve(cluster.zookeeper_connect, tmp_path, *more, broker_id=2))
+    assert not any(tmp_path.iterdir())
+
+
 def test_a_second_node_with_the_same_id_is_refused_and_the_first_goes_on(
     cluster: ProcessCluster, tmp_path: Path
 ) -> None:

@@ -14,11 +14,28 @@ import pytest
 
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
-from .conftest import run_client, seen_by
+from .conftest import CLUSTER_SETTINGS, run_client, seen_by
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.cluster]
 
 CLIENTS = Path(__file__).parent / "clients"
+CONFLUENT_SEES = {
+    "produce errors": [],
+    "consumed": 200,
+    "headers": ["gzip", "lz4", "none", "snappy", "zstd"],
+    "assignments of three": [0, 1, 2],
+    "assignments of two": [0, 1, 2],
+    "resumed with": ["after"],
+    "committed": ["kept", "kept too"],
+    "offset by transaction": 5,
+    "fenced": True,
+    "retention": "123456",
+    "fetchers": [False, "3"],
+    "brokers": 3,
+    "groups": ["confluent-group", "txn-group"],
+    "low watermarks": [2],
+    "topics": ["confluent-txn"],
+}
 
 
 @pytest.fixture
@@ -28,23 +45,22 @@ def boot(cluster: LoopbackCluster) -> str:
 
 async def test_confluent_kafka(python_clients: Path, boot: str) -> None:
     seen = await seen_by([str(python_clients), str(CLIENTS / "confluent_client.py"), boot])
-    assert seen == {
-        "produce errors": [],
-        "consumed": 200,
-        "headers": ["gzip", "lz4", "none", "snappy", "zstd"],
-        "assignments of three": [0, 1, 2],
-        "assignments of two": [0, 1, 2],
-        "resumed with": ["after"],
-        "committed": ["kept", "kept too"],
-        "offset by transaction": 5,
-        "fenced": True,
-        "retention": "123456",
-        "fetchers": [False, "3"],
-        "brokers": 3,
-        "groups": ["confluent-group", "txn-group"],
-        "low watermarks": [2],
-        "topics": ["confluent-txn"],
+    assert seen == CONFLUENT_SEES
+
+
+async def test_confluent_kafka_outside(python_clients: Path, tmp_path: Path) -> None:
+    """A client that reaches the nodes at 127.0.0.2 only; nodes write their markers on the listener inside."""
+    settings = CLUSTER_SETTINGS | {
+        "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.2:0",
+        "advertised.listeners": "INSIDE://localhost:0,OUTSIDE://127.0.0.2:0",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
     }
+    async with LoopbackCluster(tmp_path, nodes=3, settings=settings) as cluster:
+        outside = ",".join(str(node.endpoints["kafka.OUTSIDE"]) for node in cluster.nodes.values())
+        assert outside.count("127.0.0.2") == 3
+        seen = await seen_by([str(python_clients), str(CLIENTS / "confluent_client.py"), outside])
+        assert seen == CONFLUENT_SEES
+    assert not cluster.failures
 
 
 async def test_kafka_python(python_clients: Path, boot: str) -> None:

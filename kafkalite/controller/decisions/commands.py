@@ -37,7 +37,13 @@ def wire_broker(info: BrokerInfo) -> Broker:
     kafka, rpc = info.kafka, info.rpc
     endpoints = (kafka.host, kafka.port, rpc.host, rpc.port)
     return Broker(
-        info.broker_id, info.broker_epoch, *endpoints, info.rack, info.transaction_version, int(info.keeps_elr)
+        info.broker_id,
+        info.broker_epoch,
+        *endpoints,
+        info.rack,
+        info.transaction_version,
+        int(info.keeps_elr),
+        info.listeners,
     )
 
 

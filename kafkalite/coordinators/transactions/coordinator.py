@@ -193,8 +193,8 @@ class TransactionCoordinator:
         """Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
         return self.log.state_for(coordinator_key(transactional_id))
 
-    async def coordinator_of(self, transactional_id: str) -> tuple[int, str, int]:
-        """(broker id, host, port). Raises ApiError COORDINATOR_NOT_AVAILABLE, CoordinatorError."""
+    async def coordinator_of(self, transactional_id: str) -> Broker:
+        """The node that coordinates it. Raises ApiError COORDINATOR_NOT_AVAILABLE, CoordinatorError."""
         return await self.log.coordinator_of(coordinator_key(transactional_id))
 
     def _check_free(self, entry: TransactionEntry) -> None:

@@ -10,8 +10,9 @@ import asyncio
 import struct
 from collections.abc import Sequence
 
+from kafkalite.config import inter_broker_listener
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
-from kafkalite.coordinators.node_connection import NodeConnection
+from kafkalite.coordinators.node_connection import NodeConnection, node_address
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
@@ -90,6 +91,7 @@ class MarkerChannels:
     def __init__(self, services: Services, local: LocalMarkers) -> None:
         self._services = services
         self._local = local
+        self._listener = inter_broker_listener(services.config).name
         self._channels: dict[BrokerId, _MarkerChannel] = {}
 
     async def send(self, broker: Broker, marker: Marker) -> Errors:
@@ -97,12 +99,11 @@ class MarkerChannels:
         if broker.broker_id == self._services.broker_id:
             return await self._local.write(marker)
         channel = self._channels.get(broker.broker_id)
-        if channel is None or channel.address != (broker.kafka_host, broker.kafka_port):
+        address = node_address(broker, self._listener)
+        if channel is None or channel.address != address:
             if channel is not None:
                 channel.disconnect()
-            channel = self._channels[broker.broker_id] = _MarkerChannel(
-                self._services, (broker.kafka_host, broker.kafka_port)
-            )
+            channel = self._channels[broker.broker_id] = _MarkerChannel(self._services, address)
         return await channel.send(marker)
 
     def close(self) -> None:

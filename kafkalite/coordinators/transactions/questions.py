@@ -11,7 +11,8 @@ import asyncio
 import struct
 from collections.abc import Sequence
 
-from kafkalite.coordinators.node_connection import NodeConnection
+from kafkalite.config import inter_broker_listener
+from kafkalite.coordinators.node_connection import NodeConnection, node_address
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
@@ -49,16 +50,18 @@ class CoordinatorChannels:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._listener = inter_broker_listener(services.config).name
         self._channels: dict[tuple[BrokerId, bool], _VerificationChannel] = {}
 
     async def ask(self, broker: Broker, asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
         """Each partition's outcome. Raises OSError when the node could not be asked."""
         key = (broker.broker_id, asker.adds)
         channel = self._channels.get(key)
-        if channel is None or channel.address != (broker.kafka_host, broker.kafka_port):
+        address = node_address(broker, self._listener)
+        if channel is None or channel.address != address:
             if channel is not None:
                 channel.close()
-            channel = self._channels[key] = _VerificationChannel(self._services, (broker.kafka_host, broker.kafka_port))
+            channel = self._channels[key] = _VerificationChannel(self._services, address)
         return await channel.ask((asker, partitions))
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.coordinators.internal_topics import broker_count, internal_topic
@@ -21,6 +21,7 @@ from kafkalite.model import (
     TRANSACTION_FEATURE,
     TRANSACTION_VERSION,
     BrokerId,
+    Endpoint,
 )
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import ZERO_UUID
@@ -39,6 +40,8 @@ _DESCRIBE_TOPIC, _CREATE_TOPIC = KAFKA["Metadata"]
 _MAX_PARTITIONS_PER_PAGE = 2000
 #: Before this version of ApiVersions no feature may begin at 0 (KAFKA-17011).
 _ZERO_MIN_FROM = 4
+#: From this version of Metadata on, a leader without the client's listener is an error of its own (as in Kafka).
+_LISTENER_NOT_FOUND_FROM = 6
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -201,13 +204,18 @@ class ClusterHandlers:
     ) -> wire.MetadataResponse:
         response = wire.MetadataResponse
         known = self._services.metadata(names)
-        alive = {broker.broker_id for broker in known.brokers}
+        reachable = _reachable(request, known.brokers)
+        not_here = (
+            ErrorCode.LISTENER_NOT_FOUND
+            if request.version >= _LISTENER_NOT_FOUND_FROM
+            else ErrorCode.LEADER_NOT_AVAILABLE
+        )
         topics = []
         is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
         for topic in known.topics:
             if names is None and not is_visible(topic.topic):
                 continue
-            entry = _topic(topic, alive)
+            entry = _topic(topic, reachable, not_here)
             if request.version >= 8 and message.include_topic_authorized_operations:
                 entry.topic_authorized_operations = self._access.authorized_operations(
                     request, ResourceType.TOPIC, topic.topic
@@ -224,9 +232,12 @@ class ClusterHandlers:
             topics.append(response.MetadataResponseTopic(int(ErrorCode.UNKNOWN_TOPIC_ID), None, topic_id))
         topics += refused
         answer = response(
-            brokers=[_broker(broker) for broker in known.brokers],
+            brokers=[
+                response.MetadataResponseBroker(broker.broker_id, endpoint.host, endpoint.port, broker.rack)
+                for broker, endpoint in reachable.values()
+            ],
             cluster_id=known.cluster_id,
-            controller_id=known.controller_id,
+            controller_id=_controller(known.controller_id, reachable),
             topics=topics,
         )
         if 8 <= request.version <= 10 and message.include_cluster_authorized_operations:
@@ -248,13 +259,14 @@ class ClusterHandlers:
         operations = _NO_OPERATIONS
         if message.include_cluster_authorized_operations:
             operations = self._cluster_operations(request)
+        reachable = _reachable(request, known.brokers)
         return response(
             cluster_id=known.cluster_id,
-            controller_id=known.controller_id,
+            controller_id=_controller(known.controller_id, reachable),
             cluster_authorized_operations=operations,
             brokers=[
-                response.DescribeClusterBroker(broker.broker_id, broker.kafka_host, broker.kafka_port, broker.rack)
-                for broker in known.brokers
+                response.DescribeClusterBroker(broker.broker_id, endpoint.host, endpoint.port, broker.rack)
+                for broker, endpoint in reachable.values()
             ],
         )
 
@@ -272,7 +284,7 @@ class ClusterHandlers:
         is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
         code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         refused = [response.DescribeTopicPartitionsResponseTopic(code, name) for name in sorted(asked & denied)]
-        alive = {broker.broker_id for broker in known.brokers}
+        reachable = _reachable(request, known.brokers)
         room = max(1, min(message.response_partition_limit, _MAX_PARTITIONS_PER_PAGE))
         topics: list[wire.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = []
         for topic in known.topics:
@@ -282,7 +294,7 @@ class ClusterHandlers:
             partitions = [part for part in topic.partitions if part.partition >= first]
             if topics and not room:
                 return response(topics=[*topics, *refused], next_cursor=response.Cursor(topic.topic, 0))
-            page = topic_page(topic, partitions[:room], alive)
+            page = topic_page(topic, partitions[:room], reachable)
             page.topic_authorized_operations = self._access.authorized_operations(
                 request, ResourceType.TOPIC, topic.topic
             )
@@ -299,20 +311,34 @@ def _refused_topic(name: str | None, topic_id: bytes) -> wire.MetadataResponse.M
     return wire.MetadataResponse.MetadataResponseTopic(code, name, topic_id, name in INTERNAL_TOPICS)
 
 
-def _broker(broker: Broker) -> wire.MetadataResponse.MetadataResponseBroker:
-    return wire.MetadataResponse.MetadataResponseBroker(
-        broker.broker_id, broker.kafka_host, broker.kafka_port, broker.rack
-    )
+def _reachable(request: Request, brokers: Iterable[Broker]) -> dict[BrokerId, tuple[Broker, Endpoint]]:
+    """The live brokers that have the listener of the request, with their addresses there."""
+    found = {}
+    for broker in brokers:
+        endpoint = broker.kafka_on(request.listener_name)
+        if endpoint is not None:
+            found[broker.broker_id] = (broker, endpoint)
+    return found
 
 
-def _topic(topic: TopicMetadata, alive: set[BrokerId]) -> wire.MetadataResponse.MetadataResponseTopic:
+def _controller(controller_id: BrokerId, reachable: Collection[BrokerId]) -> BrokerId:
+    """Any broker serves requests for the controller: another one if the client has no address of the controller."""
+    if controller_id < 0 or controller_id in reachable:
+        return controller_id
+    return next(iter(reachable), controller_id)
+
+
+def _topic(
+    topic: TopicMetadata, alive: Collection[BrokerId], not_here: ErrorCode
+) -> wire.MetadataResponse.MetadataResponseTopic:
+    """`alive`: brokers that the client can reach. `not_here`: the error if the leader is not one of them."""
     response = wire.MetadataResponse
     partitions = []
     for partition in topic.partitions:
         has_leader = partition.leader != NO_LEADER and partition.leader in alive
         partitions.append(
             response.MetadataResponsePartition(
-                partition.error or (0 if has_leader else int(ErrorCode.LEADER_NOT_AVAILABLE)),
+                partition.error or (0 if has_leader else int(not_here)),
                 partition.partition,
                 partition.leader if has_leader else NO_LEADER,
                 partition.leader_epoch,
@@ -327,11 +353,11 @@ def _topic(topic: TopicMetadata, alive: set[BrokerId]) -> wire.MetadataResponse.
 
 
 def topic_page(
-    topic: TopicMetadata, partitions: Sequence[PartitionMetadata], alive: set[BrokerId]
+    topic: TopicMetadata, partitions: Sequence[PartitionMetadata], alive: Collection[BrokerId]
 ) -> wire.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic:
     """Some partitions of a topic, for DescribeTopicPartitions."""
     response = wire.DescribeTopicPartitionsResponse
-    whole = _topic(dataclasses.replace(topic, partitions=tuple(partitions)), alive)
+    whole = _topic(dataclasses.replace(topic, partitions=tuple(partitions)), alive, ErrorCode.LISTENER_NOT_FOUND)
     eligible = {part.partition: part for part in partitions}
     return response.DescribeTopicPartitionsResponseTopic(
         whole.error_code if is_topic_name(topic.topic) else int(ErrorCode.INVALID_TOPIC_EXCEPTION),

@@ -14,7 +14,7 @@ from kafkalite.config import (
     check_dynamic,
     is_dynamic,
     is_limit,
-    kafka_listener,
+    kafka_listeners,
     parse_limit,
     topic_config,
     with_dynamic,
@@ -23,12 +23,12 @@ from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
+from kafkalite.listeners import ADVERTISED, LISTENERS
 from kafkalite.model import BrokerId, ListenerAddress
 from kafkalite.protocol import wire
 
 _TOPIC, _BROKER = 2, 4
 _SOURCE_TOPIC, _SOURCE_DYNAMIC_BROKER, _SOURCE_DYNAMIC_DEFAULT, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 2, 3, 4, 5
-_ADVERTISED = "advertised.listeners"
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 #: Keys that are lists, of which IncrementalAlterConfigs can add and take away members.
 _LISTS = frozenset({"cleanup.policy"})
@@ -103,7 +103,7 @@ class ConfigHandlers:
             broker = self._services.config
             for owner, keys in ((broker, BROKER_KEYS), (broker.topic, TOPIC_KEYS)):
                 for key, (spec, _) in sorted(keys.items()):
-                    if key != _ADVERTISED and (wanted is None or key in wanted):
+                    if key not in (ADVERTISED, LISTENERS) and (wanted is None or key in wanted):
                         # What ZooKeeper has, not what this node has heard yet: who has set it wants to see it.
                         values = self._values(key, spec, layers)
                         value = with_dynamic(broker, {key: values[0][1]}) if is_dynamic(key) else broker
@@ -154,17 +154,18 @@ class ConfigHandlers:
     def _listeners(self, wanted: set[str] | None) -> list[_Entry]:
         """Where this broker listens, under the keys by which Kafka's tools look for it."""
         config = self._services.config
-        listener = kafka_listener(config)
+        listeners = kafka_listeners(config)
         known = self._services.metadata([]).brokers
         mine = next((broker for broker in known if broker.broker_id == self._services.broker_id), None)
-        advertised = ListenerAddress(listener.name, mine.kafka_host, mine.kafka_port) if mine is not None else ""
+        addresses = [(each.name, mine.kafka_on(each.name)) for each in listeners] if mine is not None else []
+        advertised = ",".join(str(ListenerAddress(name, to.host, to.port)) for name, to in addresses if to is not None)
         source = _SOURCE_STATIC if config.advertised_listeners else _SOURCE_DEFAULT
-        bound = ListenerAddress(listener.name, listener.host, listener.port)
+        bound = ",".join(str(ListenerAddress(each.name, each.host, each.port)) for each in listeners)
         return [
             wire.DescribeConfigsResponse.DescribeConfigsResourceResult(
-                name=key, value=str(value), read_only=True, config_source=source, config_type=2
+                name=key, value=value, read_only=True, config_source=source, config_type=2
             )
-            for key, value, source in ((_ADVERTISED, advertised, source), ("listeners", bound, _SOURCE_STATIC))
+            for key, value, source in ((ADVERTISED, advertised, source), (LISTENERS, bound, _SOURCE_STATIC))
             if wanted is None or key in wanted
         ]
 

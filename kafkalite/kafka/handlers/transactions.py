@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from kafkalite.config import inter_broker_listener
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.internal_log import partition_of
 from kafkalite.coordinators.services import Services
@@ -40,6 +41,7 @@ class TransactionHandlers:
         self._transactions = transactions
         self._markers = markers
         self._access = services.rights.access
+        self._inter_broker = inter_broker_listener(services.config).name
 
     def table(self) -> dict[str, Handler]:
         return {
@@ -64,26 +66,35 @@ class TransactionHandlers:
         if denied and request.version < 4:
             raise api_error(group_or_transaction[message.key_type])
         if request.version < 4:
-            node_id, host, port = await self._coordinator(message.key_type, message.key)
+            node_id, host, port = await self._coordinator(request, message.key_type, message.key)
             return response(0, 0, None, node_id, host, port)
         coordinators = []
         for key in message.coordinator_keys:
             try:
                 if key in denied:
                     raise api_error(group_or_transaction[message.key_type])
-                node_id, host, port = await self._coordinator(message.key_type, key)
+                node_id, host, port = await self._coordinator(request, message.key_type, key)
             except ApiError as error:
                 coordinators.append(response.Coordinator(key, -1, "", -1, int(error.code), str(error)))
             else:
                 coordinators.append(response.Coordinator(key, node_id, host, port, 0, None))
         return response(coordinators=coordinators)
 
-    async def _coordinator(self, key_type: int, key: str) -> tuple[int, str, int]:
+    async def _coordinator(self, request: Request, key_type: int, key: str) -> tuple[int, str, int]:
+        """(broker id, host, port) on the listener of the request."""
         if key_type == _GROUP:
-            return await self._groups.log.coordinator_of(key)
-        if key_type == _TRANSACTION:
-            return await self._transactions.coordinator_of(key)
-        raise api_error(ErrorCode.INVALID_REQUEST, "a coordinator of neither groups nor transactions")
+            broker = await self._groups.log.coordinator_of(key)
+        elif key_type == _TRANSACTION:
+            broker = await self._transactions.coordinator_of(key)
+        else:
+            raise api_error(ErrorCode.INVALID_REQUEST, "a coordinator of neither groups nor transactions")
+        endpoint = broker.kafka_on(request.listener_name)
+        if endpoint is None:
+            raise api_error(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"broker {broker.broker_id} has no listener {request.listener_name}",
+            )
+        return broker.broker_id, endpoint.host, endpoint.port
 
     # --- producers ---
 
@@ -225,8 +236,7 @@ class TransactionHandlers:
     async def write_markers(
         self, request: Request, message: wire.WriteTxnMarkersRequest
     ) -> wire.WriteTxnMarkersResponse:
-        security = self._services.security
-        if security is not None and not security.may_be_node(request.principal) and not self._may_alter(request):
+        if not self._may_be_node(request) and not self._may_alter(request):
             raise api_error(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
                 "only nodes, and users that may ALTER the cluster, write markers",
@@ -265,6 +275,13 @@ class TransactionHandlers:
                 )
             )
         return response(results)
+
+    def _may_be_node(self, request: Request) -> bool:
+        """Whether a node may have sent this: it has authenticated as one, or nodes connect in plain text to this listener."""
+        security = self._services.security.get(self._inter_broker)
+        if security is None:
+            return request.listener_name == self._inter_broker
+        return security.may_be_node(request.principal)
 
     def _may_alter(self, request: Request) -> bool:
         """Whether this is an operator that ends a hanging transaction. Without an authorizer no user counts as one."""

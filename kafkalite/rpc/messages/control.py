@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
+from kafkalite.model import (
+    PROTOCOLS,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    Endpoint,
+    LeaderEpoch,
+    ListenerAddress,
+    PartitionEpoch,
+    TopicId,
+)
 from kafkalite.rpc.messages.base import Message, kind
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
     """A live broker. `transaction_version`, `elr_version`: the highest transaction.version (KIP-890) and
-    eligible.leader.replicas.version (KIP-966) that it knows."""
+    eligible.leader.replicas.version (KIP-966) that it knows. `listeners`: its Kafka listeners; none: they are not known
+    (an older controller), `kafka_host` and `kafka_port` are the only one."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -21,6 +32,23 @@ class Broker:
     rack: str | None = None
     transaction_version: int = 0
     elr_version: int = 0
+    listeners: tuple[ListenerAddress, ...] = ()
+
+    def kafka_on(self, listener: str) -> Endpoint | None:
+        """Where clients of this Kafka listener connect; None: the broker has no listener of this name.
+
+        A single listener is named like its protocol, which changes node by node while a cluster goes over to security
+        (`security.transition`). So a broker's only listener with such a name stands for any other such name.
+        """
+        if not self.listeners:
+            return Endpoint(self.kafka_host, self.kafka_port)
+        for each in self.listeners:
+            if each.listener == listener:
+                return Endpoint(each.host, each.port)
+        only = self.listeners[0]
+        if len(self.listeners) == 1 and only.listener in PROTOCOLS and listener in PROTOCOLS:
+            return Endpoint(only.host, only.port)
+        return None
 
 
 @dataclass(frozen=True, slots=True)

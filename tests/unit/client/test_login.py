@@ -31,7 +31,7 @@ async def make() -> AsyncIterator[Any]:
 
     async def started(**changes: Any) -> Broker:
         broker = Broker()
-        broker.services.security = broker.side.listener.security = listener_security(**changes)
+        broker.services.security["PLAINTEXT"] = listener_security(**changes)
         brokers.append(await broker.start())
         return broker
 
@@ -82,7 +82,7 @@ async def test_it_logs_in_again_between_its_requests(make: Any) -> None:
     async with client_of(broker) as client:
         connection = await connection_of(client, broker)
         async with asyncio.timeout(10):
-            while broker.side.listener.security.succeeded < 4:
+            while broker.services.security["PLAINTEXT"].succeeded < 4:
                 answers = await asyncio.gather(*(client.metadata(()) for _ in range(5)))
                 assert all(answer.brokers for answer in answers)
         assert await connection_of(client, broker) is connection  # never cut
@@ -99,11 +99,11 @@ async def test_requests_wait_for_a_login_that_comes_too_late(make: Any) -> None:
         waiting = connection.send_nowait(metadata_request(()))
         for _ in range(20):
             await asyncio.sleep(0)
-        assert not waiting.done() and broker.side.listener.security.succeeded == 1
+        assert not waiting.done() and broker.services.security["PLAINTEXT"].succeeded == 1
         keeper = client.supervisor.spawn("late", connection._keep_logged_in(session))
         async with asyncio.timeout(5):
             assert (await waiting).brokers
-        assert broker.side.listener.security.succeeded == 2
+        assert broker.services.security["PLAINTEXT"].succeeded == 2
         keeper.cancel()
 
 
@@ -139,7 +139,7 @@ async def test_the_blocking_client_too(make: Any, mechanism: str) -> None:
         assert refused.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
     await in_thread(work)
-    assert broker.side.listener.security.succeeded == 2
+    assert broker.services.security["PLAINTEXT"].succeeded == 2
 
 
 async def in_thread(work: Callable[[], None]) -> None:

@@ -148,7 +148,7 @@ async def test_connections_per_address(make_broker: Any) -> None:
 async def test_a_connection_that_proves_nothing_does_not_count(make_broker: Any) -> None:
     """A certificate that is nobody's: refused, and its place under the limit is free again."""
     broker: Broker = await make_broker(max_connections_per_ip=1)
-    security = broker.side.listener.security = listener_security(mechanisms=())
+    security = broker.services.security["PLAINTEXT"] = listener_security(mechanisms=())
 
     def nobody(connection: object) -> Principal:
         raise AuthenticationFailed("no rule fits")
@@ -156,7 +156,7 @@ async def test_a_connection_that_proves_nothing_does_not_count(make_broker: Any)
     security.certified = nobody  # type: ignore[method-assign]
     for _ in range(3):
         assert await (await broker.client()).is_closed()
-    broker.side.listener.security = None
+    broker.services.security.clear()
     client = await broker.client()
     assert (await client.ask(wire.ApiVersionsRequest("a", "1"), 3)).error_code == 0
 

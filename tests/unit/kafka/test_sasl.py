@@ -31,7 +31,7 @@ async def make() -> AsyncIterator[Any]:
 
     async def started(**changes: Any) -> Broker:
         broker = Broker()
-        broker.services.security = broker.side.listener.security = listener_security(**changes)
+        broker.services.security["PLAINTEXT"] = listener_security(**changes)
         brokers.append(await broker.start())
         return broker
 
@@ -326,7 +326,7 @@ async def test_an_operator_who_may_alter_the_cluster_writes_markers(
 ) -> None:
     """`kafka-transactions abort` on a cluster with an authorizer."""
     broker = await make_broker(authorizer_enabled=True, super_users=f"User:{super_user}")
-    broker.services.security = broker.side.listener.security = listener_security()
+    broker.services.security["PLAINTEXT"] = listener_security()
     client = await broker.client()
     await log_in(client, "alice")
     request = wire.WriteTxnMarkersRequest

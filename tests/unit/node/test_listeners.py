@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.config import advertised_rpc, broker_config, kafka_listener
+from kafkalite.config import advertised_rpc, broker_config, kafka_listeners
 from kafkalite.coordination import paths
 from kafkalite.coordination.znodes import decode_broker
 from kafkalite.errors import ConfigError
@@ -43,7 +43,7 @@ def test_a_node_without_a_kafka_listener_is_refused() -> None:
 )
 def test_what_clients_get(settings: dict[str, Any], advertised: ListenerAddress) -> None:
     config, _ = broker_config(settings)
-    assert kafka_listener(config).address(1234) == advertised
+    assert [each.address(1234) for each in kafka_listeners(config)] == [advertised]
 
 
 def test_what_nodes_get() -> None:
