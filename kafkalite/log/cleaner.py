@@ -351,9 +351,10 @@ async def _pass(log: PartitionLog, disk: Disk, work: CleaningPlan, now_ms: int, 
     config = log.config
     aborted = log.aborted_transactions(log.first_offset, work.end_offset)
     producers = {(pid, e.batches[-1].last_offset) for pid, e in log.active_producers().items() if e.batches}
-    # The batch that is kept for a producer must be durable: if a loss of power took the newest one, and this pass had removed
-    # all others, the producer could not go on.
-    await log.flush()
+    if any(last_offset >= log.synced_offset for _, last_offset in producers):
+        # The batch that is kept for a producer must be durable: if a loss of power took the newest one, and this pass had
+        # removed all others, the producer could not go on.
+        await log.flush()
     offsets = OffsetMap(map_bytes)
 
     def build() -> None:
