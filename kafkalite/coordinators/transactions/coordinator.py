@@ -243,8 +243,16 @@ class TransactionCoordinator:
         """Have a prepared transaction's markers written."""
         assert entry.transaction is not None
         self._services.supervisor.spawn(
-            f"transaction.{entry.transaction.transactional_id}", self._complete(partition, entry), Policy.ISOLATED
+            f"transaction.{entry.transaction.transactional_id}", self._finish(partition, entry), Policy.ISOLATED
         )
+
+    async def _finish(self, partition: TransactionPartition, entry: TransactionEntry) -> None:
+        try:
+            await self._complete(partition, entry)
+        finally:
+            # Also if another node coordinates by now: requests that wait for the markers must not wait until their limit.
+            partition.completion.set()
+            partition.completion = asyncio.Event()
 
     async def _complete(self, partition: TransactionPartition, entry: TransactionEntry) -> None:
         prepared = entry.transaction
@@ -309,8 +317,6 @@ class TransactionCoordinator:
             except ApiError as error:
                 self._log_delay("transaction.complete_delayed", error.code, error=error.code.name)
                 await asyncio.sleep(_RETRY_S)
-        partition.completion.set()
-        partition.completion = asyncio.Event()
 
     def _log_delay(self, event: str, kind: Hashable, **details: object) -> None:
         """One line. Transactions repeat it until they succeed, so similar lines are suppressed."""

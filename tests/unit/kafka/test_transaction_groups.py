@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from kafkalite.coordinators.transactions import decisions
+from kafkalite.coordinators.transactions import coordinator, decisions
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
 from kafkalite.extension.transaction_groups import coordinator_key, group_of, transactional_id
@@ -199,6 +199,25 @@ async def test_the_decision_survives_a_move(group: Group) -> None:
     assert await group.begin("0-0", 0) is None
     assert (await group.end(0, first, second)).was_decided
     assert await committed(group) == [b"a", b"b"]
+
+
+async def test_a_request_that_waits_for_markers_returns_when_another_node_coordinates(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited until its limit before, since the markers' task had ended without a word."""
+    monkeypatch.setattr(coordinator, "_RETRY_S", 0.001)
+    asked = asyncio.Event()
+
+    async def unreachable(*_: object) -> None:
+        asked.set()
+        raise OSError("unreachable")
+
+    member = await group.prepared("0-0", 0, b"a")
+    monkeypatch.setattr(group.broker.side.transactions._channels, "send", unreachable)
+    ending = asyncio.create_task(group.end(0, member))
+    await asked.wait()
+    await move(group.broker, TRANSACTION_TOPIC)
+    assert not (await ending).is_complete
 
 
 @pytest.mark.checklist("F27")
