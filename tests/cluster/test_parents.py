@@ -32,6 +32,8 @@ def start(mark: str, directory: Path, *arguments: str) -> Iterator[subprocess.Po
         stderr=subprocess.STDOUT,
         env=environment(KAFKALITE_TEST_MARK=mark, TMPDIR=str(directory), PYTHONUNBUFFERED="1"),
         process_group=0,
+        # A test run in the background of a script ignores SIGINT, and its children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with process:
         try:
