@@ -24,9 +24,9 @@ from rich.table import Table
 
 from bench.waves import Counts, scrape
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.results import PartitionMetadata
 from kafkalite.coordination import paths
 from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.partition_values import PartitionMetadata
 from kafkalite.protocol import wire
 from kafkalite.testing.chaos import controller_of, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster

@@ -1,10 +1,11 @@
 """Cuts a byte stream into frames that begin with their length. No I/O.
 
-What a frame is, its subclasses say: `rpc.framing` for nodes, `client.exchange` for Kafka's protocol.
+Subclasses define the frame: `rpc.framing` for nodes, `client.exchange` for Kafka's protocol.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
 #: Number of missing bytes from which an incomplete frame gets a buffer of its own, see `FrameReader.room`.
@@ -16,7 +17,7 @@ _BUFFER_STEP = 1024 * 1024
 F = TypeVar("F")
 
 
-class FrameReader(Generic[F]):
+class FrameReader(ABC, Generic[F]):
     """Holds at most one incomplete frame. A frame that arrives within one `feed` is a view of the bytes fed.
 
     Args:
@@ -34,13 +35,13 @@ class FrameReader(Generic[F]):
         self._whole: memoryview | None = None
         self._buffers: list[bytearray] = []
 
+    @abstractmethod
     def _length(self, data: bytes, position: int) -> int:
         """The whole size of the frame whose prefix is at `position`. Raises ProtocolError if it is too long."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _frame(self, view: memoryview) -> F:
         """The frame of these bytes, with its prefix. Raises ProtocolError."""
-        raise NotImplementedError
 
     @property
     def missing(self) -> int:

@@ -12,10 +12,10 @@ import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.messages import metadata_of, metadata_request
-from kafkalite.client.results import PartitionMetadata, TopicMetadata
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.extension.messages.topics import NewTopic, TopicResult
 from kafkalite.model import BrokerId, is_under_replicated
+from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.telemetry.advice import advice, severity
 from kafkalite_cli.disk import disk

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafkalite.client.refusals import refuse
-from kafkalite.client.results import TopicMetadata
 from kafkalite.errors import ApiError, ErrorCode, api_error, error_code
+from kafkalite.partition_values import TopicMetadata
 
 _FORBIDDEN = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 

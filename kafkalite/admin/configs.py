@@ -55,7 +55,7 @@ def unusable_setting(entity_type: str, settings: Mapping[str, str]) -> str | Non
         for key, value in sorted(settings.items()):
             _check(entity_type, key, value)
         if entity_type == TOPICS:
-            topic_config(TopicConfig(), settings)  # each by itself may be sound, and all together not
+            topic_config(TopicConfig(), settings)  # settings that are valid one by one may contradict each other
     except ConfigError as error:
         return str(error)
     return None

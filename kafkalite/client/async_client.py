@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from kafkalite.client.bootstrap import parse_bootstrap
 from kafkalite.client.cluster_requests import ClusterRequests, of_kind
 from kafkalite.client.exchange import Request
-from kafkalite.client.results import FetchedPartition, ListedOffset, Metadata
+from kafkalite.client.results import Metadata
 from kafkalite.env.real import RealClock, RealNetwork
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy
@@ -27,6 +27,7 @@ from kafkalite.extension.messages.watching import (
     HealthResponse,
 )
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
+from kafkalite.partition_values import FetchedPartition, ListedOffset
 from kafkalite.rpc.answers import RpcError
 from kafkalite.rpc.messages.base import Message
 from kafkalite.security.dialling import ClientSecurity

@@ -22,12 +22,13 @@ from kafkalite.client.effects import Effect, Flow, LeaderRequest, Pause, Refresh
 from kafkalite.client.exchange import Request
 from kafkalite.client.flows import Flows
 from kafkalite.client.node_order import NodeOrder
-from kafkalite.client.results import AbortedTransaction, ListedOffset, Metadata, ProducedPartition
+from kafkalite.client.results import Metadata
 from kafkalite.client.retry import BootstrapFailed
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, is_retriable
 from kafkalite.extension.messages.topics import NewTopic, TopicResult
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Endpoint, Offset, ProducerId, TopicPartition
+from kafkalite.partition_values import AbortedTransaction, ListedOffset, ProducedPartition
 from kafkalite.rpc.answers import RpcError, RpcNotSent, RpcTimeout
 
 if TYPE_CHECKING:

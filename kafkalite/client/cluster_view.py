@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kafkalite.client.results import Broker, Metadata, PartitionMetadata, TopicMetadata
+from kafkalite.client.results import Broker, Metadata
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Endpoint, LeaderEpoch, TopicPartition
+from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ _OF_TOPIC, _OF_BROKER, _OF_ALL_BROKERS = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """Whose settings."""
+    """The resource that has the settings: a topic, a broker, or the cluster."""
 
     resource_type: int
     name: str

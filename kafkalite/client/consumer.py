@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from kafkalite.client import messages
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.results import AbortedTransaction, FetchedPartition
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
 from kafkalite.lazy_dataclass import dataclass
@@ -24,6 +23,7 @@ from kafkalite.model import (
     BrokerId,
     TopicPartition,
 )
+from kafkalite.partition_values import AbortedTransaction, FetchedPartition
 from kafkalite.record.batch import split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
 from kafkalite.rpc.answers import RpcError

@@ -12,12 +12,13 @@ from typing import Any
 from kafkalite.client import messages
 from kafkalite.client.effects import Flow, LeaderRequest, ToAny
 from kafkalite.client.exchange import Request
-from kafkalite.client.results import FetchedPartition, ListedOffset, Metadata, ProducedPartition
+from kafkalite.client.results import Metadata
 from kafkalite.client.retry import Verdict, judge_produce
 from kafkalite.client.routing import Outcome, Router
 from kafkalite.errors import ApiError, ErrorCode, api_error, error_code, is_retriable
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
 from kafkalite.model import BrokerId, Buffer, Offset, ProducerId, TopicPartition
+from kafkalite.partition_values import FetchedPartition, ListedOffset, ProducedPartition
 from kafkalite.protocol import wire
 from kafkalite.rpc.messages.base import Message
 

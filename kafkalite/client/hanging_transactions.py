@@ -255,7 +255,7 @@ class Transactions:
         for node, each in (await self._client.every_node(request, timeout_s=self._timeout_s)).items():
             if isinstance(each, KafkaliteError):
                 raise each
-            told = of_kind(each, answer)
-            refuse(told.error, told.message)  # type: ignore[attr-defined]
-            found[node] = told
+            response = of_kind(each, answer)
+            refuse(response.error, response.message)  # type: ignore[attr-defined]  # every such response has both
+            found[node] = response
         return found

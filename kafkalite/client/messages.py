@@ -9,19 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kafkalite.client.results import (
+from kafkalite.client.results import Broker, Metadata
+from kafkalite.errors import ErrorCode, error_code
+from kafkalite.extension.messages.topics import NewTopic, TopicResult
+from kafkalite.model import NO_LEADER_EPOCH, BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicPartition
+from kafkalite.partition_values import (
     AbortedTransaction,
-    Broker,
     FetchedPartition,
     ListedOffset,
-    Metadata,
     PartitionMetadata,
     ProducedPartition,
     TopicMetadata,
 )
-from kafkalite.errors import ErrorCode, error_code
-from kafkalite.extension.messages.topics import NewTopic, TopicResult
-from kafkalite.model import NO_LEADER_EPOCH, BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import from_wire
 

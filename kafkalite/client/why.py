@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_requests import of_kind
-from kafkalite.client.results import PartitionMetadata
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.extension.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
 from kafkalite.extension.messages.watching import (
@@ -22,6 +21,7 @@ from kafkalite.extension.messages.watching import (
 )
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, TopicPartition, is_under_replicated
+from kafkalite.partition_values import PartitionMetadata
 from kafkalite.rpc.messages.base import Message
 from kafkalite.telemetry.advice import advice
 

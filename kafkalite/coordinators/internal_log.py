@@ -16,10 +16,10 @@ from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest
 from kafkalite.model import LeaderEpoch, Offset, TopicPartition
+from kafkalite.partition_values import ProducedPartition
 from kafkalite.record.batch import BatchHeader, split_batches
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.reader import EndTransactionMarker, Record, end_transaction_marker_of, records_of
-from kafkalite.replica.requests import ProducedPartition
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats

@@ -18,7 +18,6 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.cluster_status import status_value
-from kafkalite.client.results import PartitionMetadata
 from kafkalite.client.why import diagnose, gather
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.watching import StatusRequest
@@ -26,6 +25,7 @@ from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.page import Page
 from kafkalite.http.server import Handler
 from kafkalite.model import NO_LEADER, TopicPartition
+from kafkalite.partition_values import PartitionMetadata
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.messages.control import PartitionState
 from kafkalite.telemetry.advice import advice

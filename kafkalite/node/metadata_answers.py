@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from kafkalite.errors import ErrorCode
 from kafkalite.model import NO_LEADER, NO_TOPIC_ID
+from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.replica.requests import MetadataResponse, PartitionMetadata, TopicMetadata
+from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import PartitionState
 
 

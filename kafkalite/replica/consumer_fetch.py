@@ -15,6 +15,7 @@ from kafkalite.model import (
     ProducerId,
     TopicPartition,
 )
+from kafkalite.partition_values import AbortedTransaction, FetchedPartition, ListedOffset
 from kafkalite.replica.damage import give_up_damaged
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
@@ -22,11 +23,8 @@ from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import MAX_WAITING, missing
 from kafkalite.replica.purgatory import DelayedFetch, FetchDone, ResponseLimit
 from kafkalite.replica.requests import (
-    AbortedTransaction,
-    FetchedPartition,
     FetchPartition,
     FetchRequest,
-    ListedOffset,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,

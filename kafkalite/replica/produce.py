@@ -11,10 +11,10 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.validation import Origin
 from kafkalite.log.verification import NO_GUARD
 from kafkalite.model import NO_OFFSET, Buffer, Offset, TopicPartition
+from kafkalite.partition_values import ProducedPartition
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.purgatory import DelayedProduce, ProduceDone, ProduceWaiter
-from kafkalite.replica.requests import ProducedPartition
 
 #: Operations that may wait at once; beyond it acks=all is refused before anything is appended.
 MAX_WAITING = 100_000

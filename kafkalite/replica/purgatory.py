@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.errors import ErrorCode
 from kafkalite.model import NO_OFFSET, Buffer, Offset
-from kafkalite.replica.requests import FetchedPartition, ProducedPartition
+from kafkalite.partition_values import FetchedPartition, ProducedPartition
 
 if TYPE_CHECKING:
     from kafkalite.replica.partition import Partition

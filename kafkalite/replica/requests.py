@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_LEADER_EPOCH, NO_OFFSET, BrokerId, LeaderEpoch, Offset, ProducerId, TopicId
+from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
+from kafkalite.partition_values import (
+    ListedOffset,
+    TopicMetadata,
+)
 from kafkalite.rpc.messages.control import Broker
-
-
-@dataclass(frozen=True, slots=True)
-class ProducedPartition:
-    topic: str
-    partition: int
-    error: int
-    base_offset: Offset
-    log_append_time_ms: int = -1
-    log_start_offset: Offset = NO_OFFSET
-    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +32,6 @@ class FetchRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class AbortedTransaction:
-    producer_id: ProducerId
-    first_offset: Offset
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedPartition:
-    topic: str
-    partition: int
-    error: int
-    high_watermark: Offset
-    last_stable_offset: Offset
-    log_start_offset: Offset
-    records_size: int
-    aborted: tuple[AbortedTransaction, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class ListOffsetsPartition:
     """`timestamp` ms since 1970, or LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, MAX_TIMESTAMP."""
 
@@ -73,41 +48,8 @@ class ListOffsetsRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ListedOffset:
-    topic: str
-    partition: int
-    error: int
-    timestamp: int
-    offset: Offset
-    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
-
-
-@dataclass(frozen=True, slots=True)
 class ListOffsetsResponse:
     partitions: tuple[ListedOffset, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionMetadata:
-    partition: int
-    error: int
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    replicas: tuple[BrokerId, ...]
-    isr: tuple[BrokerId, ...]
-    #: Eligible leader replicas, and the last known ones (KIP-966).
-    elr: tuple[BrokerId, ...] = ()
-    last_known_elr: tuple[BrokerId, ...] = ()
-    #: Of the replicas, those that a reassignment is adding (KIP-455).
-    adding: tuple[BrokerId, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TopicMetadata:
-    topic: str
-    error: int
-    topic_id: TopicId
-    partitions: tuple[PartitionMetadata, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,22 +51,24 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
+from kafkalite.partition_values import (
+    AbortedTransaction,
+    FetchedPartition,
+    ListedOffset,
+    PartitionMetadata,
+    ProducedPartition,
+    TopicMetadata,
+)
 from kafkalite.record.batch import BatchHeader, assign_in_place, split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.requests import (
-    AbortedTransaction,
-    FetchedPartition,
     FetchPartition,
     FetchRequest,
-    ListedOffset,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     MetadataResponse,
-    PartitionMetadata,
-    ProducedPartition,
-    TopicMetadata,
 )
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.control import Broker

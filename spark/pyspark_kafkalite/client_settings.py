@@ -39,7 +39,7 @@ _PEM_ONLY = "stores are PEM files here (ssl.truststore.location, ssl.keystore.lo
 _USER_AND_PASSWORD = "sasl.mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512 here"
 _NO_OWN_CLASSES = "no Java class can be used here"
 
-#: Settings that would change what is read or written, or who is trusted, and cannot be done.
+#: Settings that would change what is read or written, or which peers are trusted, and are not supported.
 REFUSED = {
     "auto.offset.reset": "use startingOffsets",
     "key.deserializer": "key is always binary: cast it in the query",

@@ -14,10 +14,11 @@ from kafkalite.errors import ApiError, KafkaliteError
 from pyspark_kafkalite.options import ClientOptions
 
 if TYPE_CHECKING:
-    from kafkalite.client.results import AbortedTransaction, ListedOffset, Metadata, ProducedPartition
+    from kafkalite.client.results import Metadata
     from kafkalite.client.transactions import GroupVersion
     from kafkalite.extension.messages.transactions import EndTxnGroupResponse, TransactionMember
     from kafkalite.model import TopicPartition
+    from kafkalite.partition_values import AbortedTransaction, ListedOffset, ProducedPartition
 
 
 class Fetched(Protocol):

@@ -28,7 +28,7 @@ from pyspark_kafkalite.offsets import (
 from pyspark_kafkalite.options import OptionError, ReadOptions, Subscription
 
 if TYPE_CHECKING:
-    from kafkalite.client.results import TopicMetadata
+    from kafkalite.partition_values import TopicMetadata
 
 log = logging.getLogger("pyspark_kafkalite")
 T = TypeVar("T")

@@ -17,11 +17,11 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import Consumer
 from kafkalite.client.messages import produce_request
 from kafkalite.client.producer import Producer
-from kafkalite.client.results import PartitionMetadata
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
 from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.partition_values import PartitionMetadata
 from kafkalite.record.builder import RecordBatchBuilder
 from tests.support.secured import PASSWORDS, SecuredCluster
 

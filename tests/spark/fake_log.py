@@ -6,16 +6,16 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafkalite.client.results import (
+from kafkalite.client.results import Metadata
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicId, TopicPartition
+from kafkalite.partition_values import (
     AbortedTransaction,
     ListedOffset,
-    Metadata,
     PartitionMetadata,
     ProducedPartition,
     TopicMetadata,
 )
-from kafkalite.errors import ErrorCode, api_error
-from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicId, TopicPartition
 from kafkalite.protocol.topic_ids import from_wire
 from kafkalite.record.batch import parse_header, verify_crc
 from kafkalite.record.builder import RecordBatchBuilder

@@ -183,7 +183,7 @@ def _on_brokers_gone(state: ControllerState, event: BrokersChanged) -> Decision:
     if bounced:
         effects.append(Post(InitialisationDue(bounced, "broker.bounced")))
     if now.keys() != remaining.keys():
-        effects.append(Post(BrokersChanged({**now, **state.suspects})))  # who is silent is registered, too
+        effects.append(Post(BrokersChanged({**now, **state.suspects})))  # suspected brokers are registered, too
     return state, [*effects, *_advance_reassignments(state)]
 
 

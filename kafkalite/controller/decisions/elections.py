@@ -1,4 +1,4 @@
-"""Who leads a partition, and who is in sync, after something happened. Pure (controller design A.3.2, B; Kafka's Election.scala).
+"""The leader and the ISR of a partition after a change. Pure (controller design A.3.2, B; Kafka's Election.scala).
 
 Every function gets the AR in order and the current state, and returns the next state, or None where nothing is to
 change. A change always raises the leader epoch by one and stamps the controller's epoch (invariant 20); the
@@ -57,7 +57,7 @@ def repair(
     unclean: bool,
     log_ends: Mapping[BrokerId, LogEnd] | None = None,
 ) -> LeaderAndIsr | None:
-    """Bring a partition's state in line with who is alive (controller design A.3.2).
+    """Bring a partition's state in line with the live brokers (controller design A.3.2).
 
     Args:
         leaving: live brokers in a controlled shutdown; they are chosen only where nobody else can be.

@@ -30,7 +30,7 @@ def next_step(
     Args:
         final: FTR, in the order that is to hold in the end; the first is the preferred leader.
         current: CR, in order.
-        isr: who is in sync now; to wait until the replicas added before are in it is the caller's part (invariant C16).
+        isr: the present ISR. The caller waits until it contains the replicas that were added before (invariant C16).
         live: brokers that can be added now.
         max_replicas: R, reassignment.parallel.replica.count >= 1: how many are added, and how many dropped, at once.
         most_replicas: where an order replaces another whose replicas are still there, these go before more come.

@@ -18,10 +18,10 @@ from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import GROUP_TOPIC, BrokerId, ProducerId, TopicPartition
+from kafkalite.partition_values import ProducedPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import WireError
 from kafkalite.record.builder import end_transaction_marker
-from kafkalite.replica.requests import ProducedPartition
 from kafkalite.rpc.messages.control import Broker
 
 _VERSION = 1

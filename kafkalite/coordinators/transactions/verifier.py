@@ -24,8 +24,8 @@ from kafkalite.errors import ApiError, ErrorCode, is_retriable
 from kafkalite.extension.transaction_groups import coordinator_key
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET, TRANSACTION_TOPIC, BrokerId, Buffer, TopicPartition
+from kafkalite.partition_values import ProducedPartition
 from kafkalite.replica.purgatory import ProduceDone
-from kafkalite.replica.requests import ProducedPartition
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.telemetry.logs import get_logger
 

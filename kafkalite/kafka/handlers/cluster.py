@@ -23,10 +23,10 @@ from kafkalite.model import (
     BrokerId,
     Endpoint,
 )
+from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import ZERO_UUID
 from kafkalite.protocol.schema import schemas
-from kafkalite.replica.requests import PartitionMetadata, TopicMetadata
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA

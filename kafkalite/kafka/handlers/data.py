@@ -14,16 +14,10 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Buffer, Offset, TopicPartition
+from kafkalite.partition_values import FetchedPartition, ProducedPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import encode
-from kafkalite.replica.requests import (
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ProducedPartition,
-)
+from kafkalite.replica.requests import FetchPartition, FetchRequest, ListOffsetsPartition, ListOffsetsRequest
 from kafkalite.security.quotas import Kind
 
 _S = TypeVar("_S")

@@ -13,8 +13,8 @@ from kafkalite.client.producer import Producer
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import LATEST_TIMESTAMP, Offset, ProducerId, TopicPartition
+from kafkalite.partition_values import AbortedTransaction
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
-from kafkalite.replica.requests import AbortedTransaction
 from kafkalite.rpc.client import RpcError
 from tests.fake_cluster import FakeCluster
 

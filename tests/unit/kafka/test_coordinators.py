@@ -343,7 +343,7 @@ async def test_a_prepared_commit_is_completed_after_a_move(broker: Broker) -> No
 
 
 def wire_error(key: TopicPartition) -> Any:
-    from kafkalite.replica.requests import ProducedPartition
+    from kafkalite.partition_values import ProducedPartition
 
     return ProducedPartition(key.topic, key.partition, int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1)  # type: ignore[arg-type]
 

@@ -14,8 +14,9 @@ from kafkalite.config import BrokerConfig, TopicConfig, internal_topic_config
 from kafkalite.coordinators.internal_topics import broker_count, internal_topic
 from kafkalite.errors import ErrorCode
 from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerId, TopicId, TopicPartition
+from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
-from kafkalite.replica.requests import MetadataResponse, PartitionMetadata, TopicMetadata
+from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 

@@ -20,8 +20,8 @@ from kafkalite.extension.messages.reassignment import (
 )
 from kafkalite.kafka.handlers.cluster import topic_page
 from kafkalite.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import codec, wire
-from kafkalite.replica.requests import PartitionMetadata, TopicMetadata
 
 from .conftest import Broker, batch, produce
 

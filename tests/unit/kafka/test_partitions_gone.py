@@ -10,8 +10,9 @@ import pytest
 from kafkalite.coordinators.transactions.marker_targets import marker_targets
 from kafkalite.errors import ErrorCode
 from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
+from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
-from kafkalite.replica.requests import MetadataResponse, PartitionMetadata, TopicMetadata
+from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker as BrokerAddress
 
 from .conftest import Broker

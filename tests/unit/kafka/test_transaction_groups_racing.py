@@ -17,7 +17,7 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.transactions import TransactionMember
 from kafkalite.extension.transaction_groups import transactional_id
 from kafkalite.model import TRANSACTION_TOPIC
-from kafkalite.replica.requests import ProducedPartition
+from kafkalite.partition_values import ProducedPartition
 
 from .conftest import Broker
 from .test_coordinators import move

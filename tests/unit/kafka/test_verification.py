@@ -14,8 +14,9 @@ from kafkalite.coordinators.transactions.state import MAX_PRODUCER_EPOCH
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.handlers.cluster import finalized_features
 from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
+from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
-from kafkalite.replica.requests import MetadataResponse, PartitionMetadata, TopicMetadata
+from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker as LiveBroker
 
 from .conftest import Broker, Client, batch, produce

@@ -35,10 +35,11 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
+from kafkalite.partition_values import FetchedPartition, ProducedPartition
 from kafkalite.record.builder import build_batch
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.replica.requests import FetchedPartition, FetchPartition, FetchRequest, ProducedPartition
+from kafkalite.replica.requests import FetchPartition, FetchRequest
 from kafkalite.replica.rpc_handlers import handlers
 from kafkalite.rpc.messages.control import (
     Broker,

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from kafkalite.errors import ErrorCode
+from kafkalite.partition_values import ProducedPartition
 from kafkalite.replica.purgatory import DeadlineWheel, DelayedFetch, DelayedProduce, ProduceWaiter, Waiting
-from kafkalite.replica.requests import ProducedPartition
 
 
 class Probe(Waiting):

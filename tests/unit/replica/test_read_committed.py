@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from kafkalite.model import LeaderEpoch, Offset, TopicPartition
+from kafkalite.partition_values import FetchedPartition
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
 from kafkalite.record.compression import Codec
-from kafkalite.replica.requests import FetchedPartition, FetchPartition, FetchRequest
+from kafkalite.replica.requests import FetchPartition, FetchRequest
 
 TP = TopicPartition("t", 0)
 

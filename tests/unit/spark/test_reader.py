@@ -7,9 +7,10 @@ import pickle
 import pytest
 from pyspark.sql import datasource as spark
 
-from kafkalite.client.results import Metadata, TopicMetadata
+from kafkalite.client.results import Metadata
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition as Tp
+from kafkalite.partition_values import TopicMetadata
 from pyspark_kafkalite.clients import Unreachable
 from pyspark_kafkalite.cluster import DataLoss
 from pyspark_kafkalite.columns import columns_of, spark_schema

@@ -7,9 +7,10 @@ import json
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from kafkalite.client.results import Metadata, TopicMetadata
+from kafkalite.client.results import Metadata
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition as Tp
+from kafkalite.partition_values import TopicMetadata
 from pyspark_kafkalite.cluster import DataLoss
 from pyspark_kafkalite.columns import columns_of, spark_schema
 from pyspark_kafkalite.options import OptionError, read_options

@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from kafkalite.client.results import Metadata, ProducedPartition, TopicMetadata
+from kafkalite.client.results import Metadata
 from kafkalite.errors import ErrorCode, api_error
+from kafkalite.partition_values import ProducedPartition, TopicMetadata
 from kafkalite.record.batch import parse_header
 from pyspark_kafkalite import encode, rows, sending
 from pyspark_kafkalite.arrow_types import HEADER_ARROW
