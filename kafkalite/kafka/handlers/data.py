@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -289,19 +290,21 @@ class DataHandlers:
     # --- offsets ---
 
     def list_offsets(self, request: Request, message: wire.ListOffsetsRequest) -> wire.ListOffsetsResponse:
+        # A partition that is named twice is refused before anything is looked up: each look-up may read a whole batch.
+        times = Counter(
+            (topic.name, partition.partition_index) for topic in message.topics for partition in topic.partitions
+        )
+        duplicates = {key for key, count in times.items() if count > 1}
         asked: list[ListOffsetsPartition] = []
-        seen: set[tuple[str, int]] = set()
-        duplicates: set[tuple[str, int]] = set()
         too_early: set[tuple[str, int]] = set()
         denied = request.denied.topics
         for topic in message.topics:
             for partition in topic.partitions:
                 key = (topic.name, partition.partition_index)
-                (duplicates if key in seen else seen).add(key)
                 timestamp = partition.timestamp
                 if request.version < _SINCE.get(timestamp, 0):
                     too_early.add(key)
-                elif timestamp not in _TIERED and topic.name not in denied:
+                elif timestamp not in _TIERED and topic.name not in denied and key not in duplicates:
                     asked.append(
                         ListOffsetsPartition(
                             topic.name,

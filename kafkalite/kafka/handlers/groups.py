@@ -281,7 +281,8 @@ class GroupHandlers:
                 ]
             )
         groups = []
-        for group in message.groups:
+        # A group that is named twice is answered once: it may have thousands of offsets.
+        for group in {group.group_id: group for group in message.groups}.values():
             if group.group_id in denied.keys:
                 code = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
                 groups.append(response.OffsetFetchResponseGroup(group.group_id, (), code))
@@ -372,7 +373,7 @@ class GroupHandlers:
     def describe_groups(self, request: Request, message: wire.DescribeGroupsRequest) -> wire.DescribeGroupsResponse:
         response = wire.DescribeGroupsResponse.DescribedGroup
         groups = []
-        for group_id in message.groups:
+        for group_id in dict.fromkeys(message.groups):  # one that is named twice is described once
             if group_id in request.denied.keys:
                 groups.append(response(int(ErrorCode.GROUP_AUTHORIZATION_FAILED), None, group_id))
                 continue

@@ -297,7 +297,7 @@ class TransactionHandlers:
         response = wire.DescribeTransactionsResponse
         states = []
         is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
-        for transactional_id in message.transactional_ids:
+        for transactional_id in dict.fromkeys(message.transactional_ids):
             try:
                 if transactional_id in request.denied.keys:
                     raise api_error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

@@ -84,6 +84,30 @@ def test_what_is_no_produce_request_is_refused(data: str) -> None:
         codec.decode("ProduceRequest", 3, bytes.fromhex(data))
 
 
+@pytest.mark.parametrize("version", [9, 12])
+def test_a_string_is_at_most_as_long_as_an_int16_says_in_flexible_versions_too(version: int) -> None:
+    topic = wire.MetadataRequest.MetadataRequestTopic
+    longest = codec.encode(wire.MetadataRequest([topic(name="x" * 0x7FFF)]), version)
+    assert codec.decode("MetadataRequest", version, longest).topics[0].name == "x" * 0x7FFF
+    with pytest.raises(WireError, match="too long"):
+        codec.decode(
+            "MetadataRequest", version, codec.encode(wire.MetadataRequest([topic(name="x" * 0x8000)]), version)
+        )
+
+
+def test_the_elements_of_all_arrays_of_a_request_count_together() -> None:
+    request = wire.ListOffsetsRequest
+    partitions = [request.ListOffsetsPartition(0)] * 1000
+    half = codec.MAX_REQUEST_ELEMENTS // 2000
+
+    def encoded(topics: int) -> bytes:
+        return codec.encode(request(topics=[request.ListOffsetsTopic("t", partitions)] * topics), 7)
+
+    assert len(codec.decode("ListOffsetsRequest", 7, encoded(half)).topics) == half
+    with pytest.raises(WireError, match="too many elements"):
+        codec.decode("ListOffsetsRequest", 7, encoded(2 * half))
+
+
 def test_a_varint_of_six_bytes_is_refused() -> None:
     with pytest.raises(WireError):
         codec.read_varint(memoryview(b"\x80" * 5 + b"\x01"), 0)
