@@ -22,7 +22,7 @@ from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, AuthenticationFailed, ErrorCode
 from kafkalite.kafka.answers import AnswerMemory
 from kafkalite.kafka.apis import OfferedApi, refusal
-from kafkalite.kafka.connection import KafkaConnection, Request
+from kafkalite.kafka.connection import API_VERSIONS, KafkaConnection, Request
 from kafkalite.kafka.guard import Guard
 from kafkalite.kafka.throttle_accounting import EXEMPT, ThrottleAccounting
 from kafkalite.model import Endpoint
@@ -48,7 +48,6 @@ _SWEEP_S = 1.0
 _LANE_THREADS = 2
 #: The largest frame of a connection that has yet to authenticate.
 MAX_STRANGERS_BYTES = 64 * 1024
-_API_VERSIONS = 18
 
 
 class KafkaListener:
@@ -240,12 +239,10 @@ class KafkaListener:
 
     # --- requests ---
 
-    def unsupported(self, api_key: int) -> bytes:
-        """The body that answers an API or version that is not known here: ApiVersions in its version 0, or the bare code."""
-        if api_key != _API_VERSIONS:
-            return int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2)
-        api = self.apis[_API_VERSIONS]
-        entry = wire.ApiVersionsResponse.ApiVersion(_API_VERSIONS, api.versions.start, api.versions.stop - 1)
+    def unsupported_api_versions(self) -> bytes:
+        """The body that answers a version of ApiVersions that is not known here: version 0 of it (KIP-511)."""
+        api = self.apis[API_VERSIONS]
+        entry = wire.ApiVersionsResponse.ApiVersion(API_VERSIONS, api.versions.start, api.versions.stop - 1)
         return encode(wire.ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[entry]), 0)
 
     def handle(self, request: Request, message: Any) -> None:

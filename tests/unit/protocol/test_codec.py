@@ -14,7 +14,7 @@ def test_a_produce_request_is_the_bytes_that_kafka_sends() -> None:
     message = request(
         acks=-1,
         timeout_ms=1500,
-        topic_data=[request.TopicProduceData("t", [request.PartitionProduceData(3, b"abc")])],
+        topic_data=[request.TopicProduceData("t", partition_data=[request.PartitionProduceData(3, b"abc")])],
     )
     assert codec.encode(message, 3).hex() == "ffffffff000005dc000000010001740000000100000003" + "00000003616263"
     assert codec.encode(message, 9).hex() == "00ffff000005dc0202740200000003" + "04616263" + "000000"
@@ -123,4 +123,6 @@ def test_versions_that_are_not_there() -> None:
 
 def _produce(records: bytes) -> object:
     request = wire.ProduceRequest
-    return request(topic_data=[request.TopicProduceData("t", [request.PartitionProduceData(0, records)])])
+    return request(
+        topic_data=[request.TopicProduceData("t", partition_data=[request.PartitionProduceData(0, records)])]
+    )
