@@ -141,6 +141,7 @@ class FetchRequest(WireStruct):
         log_start_offset: Offset
         partition_max_bytes: int
         replica_directory_id: bytes
+        high_watermark: int
         def __init__(
             self,
             partition: int = ...,
@@ -150,6 +151,7 @@ class FetchRequest(WireStruct):
             log_start_offset: int = ...,
             partition_max_bytes: int = ...,
             replica_directory_id: bytes = ...,
+            high_watermark: int = ...,
         ) -> None: ...
 
     class ForgottenTopic(WireStruct):
