@@ -690,6 +690,11 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def load(text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]:
     """The configuration from a TOML text (or None), the environment and the flags, and warnings. Raises ConfigError."""
+    return broker_config(settings_from(text, environ, flags))
+
+
+def settings_from(text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """What is set, by key, unchecked. Raises ConfigError if `text` is not TOML."""
     settings: dict[str, Any] = {}
     if text is not None:
         import tomllib  # a node without a file does not wait for it
@@ -702,4 +707,4 @@ def load(text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any])
     by_variable = {"KAFKALITE_" + key.upper().replace(".", "_"): key for key in known}
     settings |= {by_variable[name]: value for name, value in environ.items() if name in by_variable}
     settings |= flags
-    return broker_config(settings)
+    return settings

@@ -38,6 +38,7 @@ _LENGTH = struct.Struct(">i").unpack_from
 _HEAD = struct.Struct(">hhih").unpack_from
 _PUT_HEAD = struct.Struct(">ii").pack_into
 _HEAD_BYTES = 10
+API_VERSIONS = 18
 #: Only Produce carries records; no other request has a reason to be larger.
 MAX_OTHER_REQUEST_BYTES = 16 * 2**20
 #: A connection's own buffer starts here.
@@ -385,9 +386,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     ) -> None:
         api = self.listener.apis.get(api_key)
         if api is None or version not in api.known_versions:
-            request = Request(self, api, version, correlation_id, client_id)
-            self._waiting.append(request)
-            request.respond_raw(self.listener.unsupported(api_key))
+            self._unsupported(api, api_key, version, correlation_id, client_id)
             return
         if version in api.flexible_requests:
             position = _skip_tags(view, position)
@@ -396,6 +395,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
         request = Request(self, api, version, correlation_id, client_id)
         self._waiting.append(request)
         self.listener.handle(request, message)
+
+    def _unsupported(
+        self, api: OfferedApi | None, api_key: int, version: int, correlation_id: int, client_id: str
+    ) -> None:
+        """The API or its version is not known here: its response has no form that the client could read.
+
+        Kafka closes such a connection (SocketServer.parseRequestHeader): a client then says that it was disconnected
+        while it waited for this API, instead of taking other bytes for the response. ApiVersions is answered (KIP-511).
+        """
+        if api_key != API_VERSIONS:
+            self.retire("a request that is not offered", api_key=api_key, version=version)
+            return
+        request = Request(self, api, version, correlation_id, client_id)
+        self._waiting.append(request)
+        request.respond_raw(self.listener.unsupported_api_versions())
 
     # --- answers ---
 
@@ -552,11 +566,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         elif at_once:  # it was closing, once all is read
             self.abort()
 
-    def retire(self, reason: str) -> None:
+    def retire(self, reason: str, **details: object) -> None:
         """Take nothing more, and close when what was asked is answered, or has not been for RETIRED_S."""
         if self.is_closed or self._is_retiring:
             return
-        self.listener.warn("kafka.connection_retired", self, reason)
+        self.listener.warn("kafka.connection_retired", self, reason, **details)
         self._is_retiring = True
         self._pause_reading()
         if not self._waiting:

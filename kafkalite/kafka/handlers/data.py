@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from kafkalite.coordinators.transactions.verifier import TransactionVerifier
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
+from kafkalite.kafka.topic_names import name_topics
 from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Buffer, Offset, TopicPartition
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.protocol import wire
@@ -32,12 +34,17 @@ _MAX_PREBUILT = 10_000
 _ZSTD = 4
 _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
+_EARLIEST_PENDING_UPLOAD = -6
+#: Nothing is moved to other storage: there is no such offset.
+_TIERED = frozenset({_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD})
 #: Timestamp with a meaning -> the version of ListOffsets that has it first.
-_SINCE = {-3: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+_SINCE = {-3: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
 _TRANSACTIONAL = 0x10
 #: Versions of Produce that know TRANSACTION_ABORTABLE, and that leave it to the leader to add the partition (KIP-890).
 _ABORTABLE_FROM = 11
 _ADDS_FROM = 12
+#: From this version on, Produce names topics by id.
+_IDS_FROM = 13
 
 
 def records_error(records: Buffer | None, version: int) -> ErrorCode:
@@ -63,8 +70,8 @@ class DataHandlers:
         self._services = services
         self._partitions = services.partitions
         self._verifier = verifier
-        #: (version, topic) -> what comes before and after the figures of the one partition of an answer.
-        self._prebuilt: dict[tuple[int, str], tuple[bytes, bytes]] = {}
+        #: (version, topic, its id if the version has it) -> what comes before and after the figures of the one partition of an answer.
+        self._prebuilt: dict[tuple[int, str, bytes], tuple[bytes, bytes]] = {}
 
     def table(self) -> dict[str, Handler]:
         return {
@@ -81,6 +88,8 @@ class DataHandlers:
         accepted: list[tuple[TopicPartition, Buffer]] = []
         refused: dict[tuple[str, int], ProducedPartition] = {}
         denied = request.denied.topics
+        if request.version >= _IDS_FROM:
+            name_topics(self._services, message.topic_data)
         transactional_id = message.transactional_id
         is_plain = transactional_id is None
         size = 0
@@ -91,6 +100,8 @@ class DataHandlers:
                 size += len(records or b"")
                 if acks not in (-1, 0, 1):
                     error = ErrorCode.INVALID_REQUIRED_ACKS
+                elif not name and request.version >= _IDS_FROM:
+                    error = ErrorCode.UNKNOWN_TOPIC_ID
                 elif name in denied:
                     error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 elif name in INTERNAL_TOPICS:
@@ -145,7 +156,7 @@ class DataHandlers:
         is_simple = len(results) == 1 and not refused and not results[0].error and request.throttle is None
         if is_simple and request.version >= _PREBUILT_FROM:
             # What most requests of most clients are: one batch for one partition.
-            self._produced_one(request, results[0])
+            self._produced_one(request, message.topic_data[0].topic_id, results[0])
             return
         by_key = dict(refused)
         for result in results:
@@ -169,11 +180,11 @@ class DataHandlers:
                         result.message or None,
                     )
                 )
-            topics.append(topic_class(name, partitions))
+            topics.append(topic_class(name, topic.topic_id, partitions))
         request.respond(response(topics))
 
-    def _produced_one(self, request: Request, result: ProducedPartition) -> None:
-        key = (request.version, result.topic)
+    def _produced_one(self, request: Request, topic_id: bytes, result: ProducedPartition) -> None:
+        key = (request.version, result.topic, topic_id)
         pieces = self._prebuilt.get(key)
         if pieces is None:
             if len(self._prebuilt) >= _MAX_PREBUILT:
@@ -187,19 +198,21 @@ class DataHandlers:
     # --- offsets ---
 
     def list_offsets(self, request: Request, message: wire.ListOffsetsRequest) -> wire.ListOffsetsResponse:
+        # A partition that is named twice is refused before anything is looked up: each look-up may read a whole batch.
+        times = Counter(
+            (topic.name, partition.partition_index) for topic in message.topics for partition in topic.partitions
+        )
+        duplicates = {key for key, count in times.items() if count > 1}
         asked: list[ListOffsetsPartition] = []
-        seen: set[tuple[str, int]] = set()
-        duplicates: set[tuple[str, int]] = set()
         too_early: set[tuple[str, int]] = set()
         denied = request.denied.topics
         for topic in message.topics:
             for partition in topic.partitions:
                 key = (topic.name, partition.partition_index)
-                (duplicates if key in seen else seen).add(key)
                 timestamp = partition.timestamp
                 if request.version < _SINCE.get(timestamp, 0):
                     too_early.add(key)
-                elif timestamp != _LATEST_TIERED and topic.name not in denied:
+                elif timestamp not in _TIERED and topic.name not in denied and key not in duplicates:
                     asked.append(
                         ListOffsetsPartition(
                             topic.name,
@@ -315,11 +328,12 @@ class DataHandlers:
         )
 
 
-def _pieces_around(version: int, topic: str) -> tuple[bytes, bytes]:
+def _pieces_around(version: int, topic: str, topic_id: bytes) -> tuple[bytes, bytes]:
     """The bytes of a Produce answer about one partition of `topic`, before and after the partition's figures."""
     response = wire.ProduceResponse
     marked = (0x7A5A5A5A, 0, -2, -3, -4)
-    message = response([response.TopicProduceResponse(topic, [response.PartitionProduceResponse(*marked)])])
+    partition = response.PartitionProduceResponse(*marked)
+    message = response([response.TopicProduceResponse(topic, topic_id, [partition])])
     before, figures, after = encode(message, version).partition(_PRODUCED.pack(*marked))
     assert figures, f"ProduceResponse v{version} has another layout"
     return before, after

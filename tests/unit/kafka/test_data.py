@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.errors import ErrorCode
+from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import NO_TOPIC_ID, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import decode, encode
@@ -136,6 +137,19 @@ async def test_list_offsets(broker: Broker, version: int) -> None:
     assert await listed(-2) == (0, 0)
     assert await listed(1_000) == (0, 0)
     assert await listed(1_001) == (0, -1)
+
+
+async def test_what_list_offsets_names_twice_is_not_looked_up(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await client.ask(produce("t", (0, batch(b"a"))), 9)
+    looked_up: list[int] = []
+    monkeypatch.setattr(PartitionLog, "offset_for_timestamp", lambda log, timestamp: looked_up.append(timestamp))
+    request = wire.ListOffsetsRequest
+    parts = [request.ListOffsetsPartition(0, timestamp=1000)] * 2
+    answer = await client.ask(request(-1, topics=[request.ListOffsetsTopic("t", parts)]), 7)
+    assert [part.error_code for part in answer.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
+    assert not looked_up
 
 
 async def test_list_offsets_named_twice_or_unknown(broker: Broker) -> None:
