@@ -17,6 +17,7 @@ from kafkalite.kafka.handlers.cluster import ClusterHandlers
 from kafkalite.kafka.handlers.configs import ConfigHandlers
 from kafkalite.kafka.handlers.data import DataHandlers
 from kafkalite.kafka.handlers.extension import ExtensionHandlers
+from kafkalite.kafka.handlers.features import FeatureHandlers
 from kafkalite.kafka.handlers.groups import GroupHandlers
 from kafkalite.kafka.handlers.log_dirs import LogDirHandlers
 from kafkalite.kafka.handlers.partitions import PartitionHandlers
@@ -49,6 +50,7 @@ class KafkaSide:
             **PartitionHandlers(services).table(),
             **LogDirHandlers(services).table(),
             **ConfigHandlers(services).table(),
+            **FeatureHandlers(services).table(),
             **SecurityHandlers(services).table(),
             **GroupHandlers(services, self.groups, self.verifier).table(),
             **ExtensionHandlers(services, coordinated).table(),
