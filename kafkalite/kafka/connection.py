@@ -198,6 +198,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_reading_paused = False
         self._is_starved = False
         self._is_muted = False
+        self._is_held = False
         self._is_retiring = False
         self._unmute_at = 0.0
 
@@ -323,6 +324,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         try:
             while stop - start >= 4:
                 if len(self._waiting) >= limit or self._is_write_paused or self._is_muted or self._is_retiring:
+                    self._pause_reading()
+                    break
+                if self._is_held:
                     self._pause_reading()
                     break
                 size = _LENGTH(view, start)[0]
@@ -503,6 +507,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.last_active = now
         self._resume()
 
+    def hold_requests(self) -> None:
+        """Start no further request before `release_requests`: one is prepared off the loop, and those behind it must wait."""
+        self._is_held = True
+        self._pause_reading()
+
+    def release_requests(self) -> None:
+        self._is_held = False
+        if not self.is_closed:
+            self.last_active = self.listener.now()
+            asyncio.get_running_loop().call_soon(self._resume)
+
     def starve(self) -> None:
         """The listener has no memory left for half received frames: read on when it has."""
         self._is_starved = True
@@ -518,7 +533,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Start what was read ahead, then read on, if nothing forbids it any more."""
         if not self._is_reading_paused or self.is_closed or self._is_write_paused or self._is_starved or self._is_muted:
             return
-        if self._is_retiring:
+        if self._is_retiring or self._is_held:
             return
         if len(self._waiting) >= self.listener.max_in_flight:
             return

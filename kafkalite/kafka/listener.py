@@ -16,6 +16,7 @@ from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordination.patience import waiting_at_most
 from kafkalite.coordinators.services import Services
 from kafkalite.env import heap
+from kafkalite.env.fair_lane import FairLane
 from kafkalite.env.seams import Listener
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, AuthenticationFailed, ErrorCode
@@ -43,6 +44,8 @@ FRAME_DEADLINE_S = 60.0
 #: The same while others wait for the memory that it holds.
 MEMORY_GRACE_S = 1.0
 _SWEEP_S = 1.0
+#: Threads that decompress for clients: one bomb inflates while somebody else's batch is looked at.
+_LANE_THREADS = 2
 #: The largest frame of a connection that has yet to authenticate.
 MAX_STRANGERS_BYTES = 64 * 1024
 
@@ -79,6 +82,8 @@ class KafkaListener:
         self._favoured: KafkaConnection | None = None
         #: Answers have as much again.
         self.answers = AnswerMemory(self._memory_max, lambda call: asyncio.get_running_loop().call_soon(call))
+        #: Work that a client's request causes and that takes long: decompression, hashing of passwords.
+        self.lane = FairLane(services.run_blocking, services.clock, at_once=_LANE_THREADS)
         self._bound: list[Listener] = []
         self._is_closing = False
 

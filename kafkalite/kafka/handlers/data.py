@@ -7,14 +7,17 @@ import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.verifier import TransactionVerifier
+from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.kafka.topic_names import name_topics
+from kafkalite.log.validation import CheckedRecords, check_keys, is_costly
 from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Buffer, Offset, TopicPartition
 from kafkalite.partition_values import FetchedPartition, ProducedPartition
 from kafkalite.protocol import topic_ids, wire
@@ -105,8 +108,7 @@ class DataHandlers:
         denied = request.denied.topics
         if request.version >= _IDS_FROM:
             name_topics(self._services, message.topic_data)
-        transactional_id = message.transactional_id
-        is_plain = transactional_id is None
+        is_plain = message.transactional_id is None
         size = 0
         for topic in message.topic_data:
             name = topic.name
@@ -134,17 +136,80 @@ class DataHandlers:
 
         if request.throttle is not None:
             request.throttle.count(Kind.PRODUCE, size)
+        costly = self._costly(accepted)
+        if costly:
+            # The requests behind it wait: a producer's batches are appended in its order. So does the client's memory.
+            request.connection.hold_requests()
+            accepted = [(key, (CheckedRecords if key in costly else bytes)(records)) for key, records in accepted]
+            checking = self._check_keys(request, message, accepted, refused, costly)
+            self._services.supervisor.spawn("kafka.Produce.keys", checking, Policy.ISOLATED)
+        else:
+            self._append(request, message, accepted, refused)
+
+    def _costly(self, accepted: list[tuple[TopicPartition, Buffer]]) -> dict[TopicPartition, int]:
+        """The partitions of compacted topics whose batches are not looked through on the loop, with max.message.bytes."""
+        costly: dict[TopicPartition, int] = {}
+        for key, records in accepted:
+            max_message_bytes = self._partitions.keys_needed(key)
+            if max_message_bytes is not None and is_costly(records):
+                costly[key] = max_message_bytes
+        return costly
+
+    async def _check_keys(
+        self,
+        request: Request,
+        message: wire.ProduceRequest,
+        accepted: list[tuple[TopicPartition, Buffer]],
+        refused: dict[tuple[str, int], ProducedPartition],
+        costly: dict[TopicPartition, int],
+    ) -> None:
+        """Look for records without a key off the loop, then append. The time counts as the client's."""
+        connection = request.connection
+        owner = (request.principal.name, request.client_host)
+        passed: list[tuple[TopicPartition, Buffer]] = []
+        try:
+            for key, records in accepted:
+                if key not in costly:
+                    passed.append((key, records))
+                    continue
+                check = partial(check_keys, records, costly[key])
+                try:
+                    _, seconds = await connection.listener.lane.run(owner, check)
+                except ApiError as error:
+                    refused[key] = ProducedPartition(*key, int(error.code), Offset(-1), message=str(error))
+                except OSError as error:
+                    code = int(ErrorCode.KAFKA_STORAGE_ERROR)
+                    refused[key] = ProducedPartition(*key, code, Offset(-1), message=str(error))
+                else:
+                    passed.append((key, records))
+                    if request.throttle is not None:
+                        request.throttle.work_s += seconds
+            self._append(request, message, passed, refused)
+        except BaseException:  # the node stops, or a bug: the client must not wait for ever
+            connection.abort()
+            raise
+        finally:
+            connection.release_requests()
+
+    def _append(
+        self,
+        request: Request,
+        message: wire.ProduceRequest,
+        accepted: list[tuple[TopicPartition, Buffer]],
+        refused: dict[tuple[str, int], ProducedPartition],
+    ) -> None:
+        acks: int = message.acks
 
         def done(results: tuple[ProducedPartition, ...]) -> None:
             self._produced(request, message, acks, refused, results)
 
         if not accepted:
             done(())
-        elif transactional_id is None:
+        elif message.transactional_id is None:
             self._partitions.produce(acks, message.timeout_ms, accepted, done)
         else:
             self._verifier.produce(
-                transactional_id,
+                message.transactional_id,
                 acks,
                 message.timeout_ms,
                 accepted,
@@ -289,7 +354,7 @@ class DataHandlers:
 
     # --- offsets ---
 
-    def list_offsets(self, request: Request, message: wire.ListOffsetsRequest) -> wire.ListOffsetsResponse:
+    async def list_offsets(self, request: Request, message: wire.ListOffsetsRequest) -> wire.ListOffsetsResponse:
         # A partition that is named twice is refused before anything is looked up: each look-up may read a whole batch.
         times = Counter(
             (topic.name, partition.partition_index) for topic in message.topics for partition in topic.partitions
@@ -313,7 +378,7 @@ class DataHandlers:
                             partition.current_leader_epoch,
                         )
                     )
-        listed = self._partitions.list_offsets(ListOffsetsRequest(tuple(asked), message.isolation_level))
+        listed = await self._partitions.list_offsets(ListOffsetsRequest(tuple(asked), message.isolation_level))
         by_key = {(entry.topic, entry.partition): entry for entry in listed.partitions}
         response = wire.ListOffsetsResponse
         topics = []

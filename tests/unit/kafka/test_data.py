@@ -6,13 +6,13 @@ import pytest
 
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.handlers.data import split_buffers
-from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import NO_TOPIC_ID, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import decode, encode
 from kafkalite.record.builder import end_transaction_marker
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records
+from kafkalite.testing.memory_services import MemoryPartitions
 
 from .conftest import Broker, batch, fetch, produce
 
@@ -145,7 +145,7 @@ async def test_what_list_offsets_names_twice_is_not_looked_up(broker: Broker, mo
     client = await broker.client()
     await client.ask(produce("t", (0, batch(b"a"))), 9)
     looked_up: list[int] = []
-    monkeypatch.setattr(PartitionLog, "offset_for_timestamp", lambda log, timestamp: looked_up.append(timestamp))
+    monkeypatch.setattr(MemoryPartitions, "_list_one", lambda *asked: looked_up.append(1))
     request = wire.ListOffsetsRequest
     parts = [request.ListOffsetsPartition(0, timestamp=1000)] * 2
     answer = await client.ask(request(-1, topics=[request.ListOffsetsTopic("t", parts)]), 7)
