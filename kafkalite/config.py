@@ -234,7 +234,7 @@ class BrokerConfig:
         0, "rate at which a replica is copied between disks of the node; 0: no fixed limit", low=0
     )
     auto_leader_rebalance_enable: bool = _key(
-        False, "whether the controller periodically makes the preferred replicas the leaders"
+        True, "whether the controller periodically makes the preferred replicas the leaders"
     )
     leader_imbalance_check_interval_seconds: int = _key(
         300, "interval at which the controller checks the leader imbalance (auto.leader.rebalance.enable)", low=1

@@ -83,6 +83,8 @@ def make_plan(
         _spread(goal, wanted, racks, sizes, load)
     for partition in sorted(wanted):
         wanted[partition] = _ordered(assignment[partition], wanted[partition], load)
+    if goal.is_spread:
+        _spread_leaders(goal, wanted, load)
     return ReassignmentPlan(
         {partition: wanted[partition] for partition in sorted(wanted) if wanted[partition] != assignment[partition]}
     )
@@ -159,6 +161,26 @@ def _spread(
                 break
         if not moved:
             return
+
+
+def _spread_leaders(goal: Goal, wanted: dict[TopicPartition, Replicas], load: _Load) -> None:
+    """Another replica of a partition comes first until no such change makes the numbers of preferred leaders more even.
+
+    A broker that joins would hold its share of the replicas otherwise, and lead nothing.
+    """
+    changed = True
+    while changed:
+        changed = False
+        for partition in sorted(wanted):
+            first, *others = wanted[partition]
+            able = [other for other in others if other in goal.brokers]
+            chosen = min(able, key=lambda each: (load.leaders.get(each, 0), each), default=first)
+            if load.leaders.get(first, 0) - load.leaders.get(chosen, 0) < 2:
+                continue
+            load.leaders[first] -= 1
+            load.leaders[chosen] = load.leaders.get(chosen, 0) + 1
+            wanted[partition] = (chosen, *(each for each in wanted[partition] if each != chosen))
+            changed = True
 
 
 def _may_swap(replicas: Replicas, gone: BrokerId, new: BrokerId, racks: Mapping[BrokerId, str | None]) -> bool:

@@ -1,4 +1,4 @@
-"""Leaderships go back to the preferred replicas by themselves (auto.leader.rebalance.enable; off unless asked for). Pure."""
+"""Leaderships go back to the preferred replicas by themselves (auto.leader.rebalance.enable). Pure."""
 
 from __future__ import annotations
 
