@@ -128,6 +128,7 @@ class ConsumerFetchHandler:
                 info = log.read(offset, min(wanted.max_bytes, max(left, 0)), max_offset=limit, min_one_batch=is_first)
                 records.extend(info.records)
                 size_bytes = info.size_bytes
+                partition.fetched_bytes += size_bytes
                 if isolation == 1 and size_bytes:
                     found = log.aborted_transactions(offset, info.next_offset)
                     aborted = tuple(

@@ -130,6 +130,7 @@ RPC: Mapping[str, Row] = {
         (
             "LeaderAndIsrRequest",
             "LogEndsRequest",
+            "LoadRequest",
             "StopReplicaRequest",
             "UpdateMetadataRequest",
             "IsrChangedRequest",

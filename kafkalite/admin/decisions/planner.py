@@ -25,6 +25,8 @@ class Goal:
     brokers: frozenset[BrokerId]
     replication_factor: int | None = None
     is_spread: bool = False
+    #: Of `brokers`, those that keep what they have and get nothing new.
+    closed: frozenset[BrokerId] = frozenset()
 
 
 @dataclass(slots=True)
@@ -112,7 +114,10 @@ def _place(
         kept.remove(gone)
         load.add(gone, size_bytes, -1)
     while len(kept) < count:
-        free = [broker for broker in goal.brokers if broker not in kept]
+        free = [broker for broker in goal.brokers if broker not in kept and broker not in goal.closed]
+        if not free:
+            reason = f"{partition}: {count} replicas, but too few brokers take new ones"
+            raise api_error(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
         new = min(free, key=lambda each: (_shares_rack(each, kept, racks), load.key(each)))
         kept.append(new)
         load.add(new, size_bytes)
@@ -138,7 +143,7 @@ def _spread(
             hosted[broker].add(partition)
     for _ in range(sum(map(len, hosted.values()))):
         moved = False
-        by_load = sorted(goal.brokers, key=load.key)
+        by_load = sorted(goal.brokers - goal.closed, key=load.key)
         for full in reversed(by_load):
             for empty in by_load:
                 if load.replicas.get(full, 0) - load.replicas.get(empty, 0) < 2:
