@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.controller.decisions.balancer import Balancer, BalanceView, DiskRoom, Goals, PartitionLoad
+from kafkalite.controller.decisions.balance_view import BalanceView, DiskRoom, Goals, PartitionLoad
+from kafkalite.controller.decisions.balancer import Balancer
 from kafkalite.model import BrokerId, Replicas, TopicPartition
 
 Assignment = dict[TopicPartition, Replicas]
