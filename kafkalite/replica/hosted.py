@@ -244,14 +244,15 @@ class HostedPartitions:
         partition.read_at[replica_id] = self.now_ms() + READ_ELSEWHERE_MS
 
     def follower_advanced(self, partition: Partition, before: Offset, size_bytes: int) -> None:
-        """The replica has copied so many bytes, or got another high watermark: consumers may read on here."""
-        partition.appended_bytes += size_bytes
+        """The replica has copied `size_bytes`, or got another high watermark: consumers may read on here."""
+        partition.copied_bytes += size_bytes
         mark, end = partition.follower_high_watermark, partition.log.log_end_offset
-        unread = partition.appended_bytes - partition.readable_bytes
-        grown = unread if mark >= end else int(unread * (mark - before) / max(end - before, 1))
         if mark <= before:
             return
-        partition.readable_bytes += grown
+        grown = partition.copied_bytes
+        if mark < end:
+            grown = int(grown * (mark - before) / (end - before))
+        partition.copied_bytes -= grown
         for watching in partition.fetch_waiters:
             watching.on_readable(max(grown, 1))
 

@@ -84,6 +84,8 @@ class Cluster:
         self.sessions: dict[int, Coordinator] = {}
         self.topic_configs: dict[str, TopicConfig] = {}
         self.cluster_settings: dict[str, str] = {}
+        #: broker.state of those that take no new replicas.
+        self.broker_states: dict[BrokerId, str] = {}
         self.network = RealNetwork()
         self.disk = RealDisk()
         for path in paths.PERSISTENT:
@@ -230,6 +232,8 @@ class Cluster:
             cluster_id=lambda: CLUSTER_ID,
             topic_config=lambda name: self.topic_configs.get(name, TopicConfig()),
             cluster_settings=lambda: self.cluster_settings,
+            broker_states=lambda: self.broker_states,
+            live_config=lambda: self.config,
             dead_sessions=lambda: dead_sessions,
         )
         self.controllers[number] = controller
