@@ -30,6 +30,9 @@ from kafkalite.replica.requests import (
     ListOffsetsResponse,
 )
 
+#: A partition, bytes and records of it in a response.
+_Sent = tuple[Partition, int, int]
+
 
 class ConsumerFetchHandler:
     """Reads below the high watermark (or the last stable offset), from the leader only (invariant 53)."""
@@ -44,7 +47,8 @@ class ConsumerFetchHandler:
 
         `room`: how many bytes the answer may have when it is read (0: none; else at least one batch is in it).
         """
-        answers, body, size_bytes, is_error = self._read(request, room)
+        answers, body, sent, is_error = self._read(request, room)
+        size_bytes = sum(each[1] for each in sent)
         # Who asks for more than there is room for would wait in vain for the rest.
         needed = request.min_bytes if room is None else min(request.min_bytes, max(1, room() // 2))
         counters = self._hosted.counters
@@ -57,15 +61,15 @@ class ConsumerFetchHandler:
             or not request.partitions
             or len(wheel) >= MAX_WAITING
         ):
-            counters.bytes_out += size_bytes
+            self._count(sent, size_bytes)
             counters.failed_fetch_requests += is_error
             done(answers, body)
             return
-        del answers, body  # a long poll holds no record bytes
+        del answers, body, sent  # a long poll holds no record bytes
 
         def complete() -> None:
-            again, records, total, failed = self._read(request, room)
-            counters.bytes_out += total
+            again, records, sent_now, failed = self._read(request, room)
+            self._count(sent_now, sum(each[1] for each in sent_now))
             counters.failed_fetch_requests += failed
             done(again, records)
 
@@ -77,10 +81,16 @@ class ConsumerFetchHandler:
                 delayed.partitions.append(partition)
         wheel.add(delayed, request.max_wait_ms)
 
+    def _count(self, sent: list[_Sent], size_bytes: int) -> None:
+        self._hosted.counters.bytes_out += size_bytes
+        for partition, some_bytes, records in sent:
+            partition.sent_bytes += some_bytes
+            partition.sent_records += records
+
     def _read(
         self, request: FetchRequest, room: ResponseLimit | None
-    ) -> tuple[tuple[FetchedPartition, ...], list[Buffer], int, bool]:
-        """All partitions of the request: answers, record bytes, how many of them, whether anything was refused."""
+    ) -> tuple[tuple[FetchedPartition, ...], list[Buffer], list[_Sent], bool]:
+        """All partitions of the request: answers, record bytes, whose they are, whether anything was refused."""
         answers: list[FetchedPartition] = []
         body: list[Buffer] = []
         left = min(request.max_bytes, self._fetch_max_bytes)
@@ -88,12 +98,12 @@ class ConsumerFetchHandler:
         if room is not None:
             size = room()
             is_full, left = size <= 0, min(left, size)
-        total = 0
+        sent: list[_Sent] = []
         is_error = False
         for wanted in request.partitions:
             try:
-                is_first = total == 0 and not is_full
-                answer, records = self._read_one(wanted, left, request.isolation, is_first=is_first)
+                is_first = not sent and not is_full
+                answer, records = self._read_one(wanted, left, request.isolation, sent, is_first=is_first)
             except ApiError as error:
                 is_error = True
                 answers.append(
@@ -102,12 +112,11 @@ class ConsumerFetchHandler:
                 continue
             answers.append(answer)
             body.extend(records)
-            total += answer.records_size
             left -= answer.records_size
-        return tuple(answers), body, total, is_error
+        return tuple(answers), body, sent, is_error
 
     def _read_one(
-        self, wanted: FetchPartition, left: int, isolation: int, *, is_first: bool
+        self, wanted: FetchPartition, left: int, isolation: int, sent: list[_Sent], *, is_first: bool
     ) -> tuple[FetchedPartition, list[Buffer]]:
         partition = self._led(TopicPartition(wanted.topic, wanted.partition), wanted.current_leader_epoch)
         leader = partition.leader
@@ -128,6 +137,8 @@ class ConsumerFetchHandler:
                 info = log.read(offset, min(wanted.max_bytes, max(left, 0)), max_offset=limit, min_one_batch=is_first)
                 records.extend(info.records)
                 size_bytes = info.size_bytes
+                if size_bytes:
+                    sent.append((partition, size_bytes, info.next_offset - offset))
                 if isolation == 1 and size_bytes:
                     found = log.aborted_transactions(offset, info.next_offset)
                     aborted = tuple(

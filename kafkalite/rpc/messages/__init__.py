@@ -14,6 +14,7 @@ Deadlines are in milliseconds from receipt. Error codes are Kafka's (`kafkalite.
 from kafkalite.rpc.messages import (
     connection,
     control,
+    forwarding,
     groups,
     replication,
 )
@@ -23,6 +24,7 @@ from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, 
 AREAS = (
     "connection",
     "control",
+    "forwarding",
     "groups",
     "replication",
 )
@@ -35,6 +37,7 @@ __all__ = [
     "by_kind",
     "connection",
     "control",
+    "forwarding",
     "groups",
     "replication",
     "response_kind",
