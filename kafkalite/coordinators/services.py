@@ -31,11 +31,12 @@ from kafkalite.extension.messages.topics import (
     DeleteTopicsResponse,
     TopicResult,
 )
+from kafkalite.features import Finalized
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
+from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.requests import (
-    FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
     MetadataResponse,
@@ -102,6 +103,10 @@ class Partitions(Protocol):
         """
         ...
 
+    def keys_needed(self, partition: TopicPartition) -> int | None:
+        """max.message.bytes of a compacted topic's partition that is led here; None: its records need no keys."""
+        ...
+
     def begin_verification(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
     ) -> int:
@@ -127,11 +132,11 @@ class Partitions(Protocol):
         """
         ...
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit) -> None:
-        """Long poll; records up to the high watermark (isolation 1: the last stable offset)."""
+    def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit) -> None:
+        """Long poll; records up to the high watermark (isolation 1: the last stable offset). `done` is called once."""
         ...
 
-    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse: ...
+    async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse: ...
 
     def led_partitions(self, topic: str) -> Mapping[int, LeaderEpoch]:
         """The partitions of `topic` that this node leads now, with the epochs."""
@@ -248,6 +253,30 @@ class Services(Protocol):
 
     def topic_name(self, topic_id: TopicId) -> str | None: ...
 
+    def features(self) -> Finalized:
+        """The features in force now, as this node knows them. Synchronous: a cache."""
+        ...
+
+    def feature_level(self, name: str) -> int:
+        """The level in force of a feature (`kafkalite.features` has the names); 0: it is off."""
+        ...
+
+    async def update_features(self, levels: Mapping[str, int]) -> None:
+        """Choose these levels, which were checked. Raises ApiError, CoordinatorError."""
+        ...
+
+    def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
+        """Dynamic settings of all groups or client metrics (`topic_configs`), by name, as this node knows them."""
+        ...
+
+    async def entity_overrides(self, entity_type: str, name: str) -> Mapping[str, str]:
+        """Those of one, as ZooKeeper has them. Raises ApiError, CoordinatorError."""
+        ...
+
+    async def set_entity_overrides(self, entity_type: str, name: str, overrides: Mapping[str, str]) -> None:
+        """Replace them (already validated). Raises ApiError, CoordinatorError."""
+        ...
+
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse: ...
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse: ...
@@ -292,6 +321,10 @@ class Services(Protocol):
 
         Raises OSError, ApiError.
         """
+        ...
+
+    async def run_blocking(self, function: Callable[[], object]) -> object:
+        """Run a function that takes long in a thread. Raises what it raises; OSError."""
         ...
 
     async def scram_users(self, names: Sequence[str] | None) -> Mapping[str, Mapping[str, int]]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # the classes are made when a request of their kind comes
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 _CLUSTER, _TRANSACTION = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
 _TOPIC_RESOURCE = 2
+_GROUP_RESOURCE = 32
 _GROUP_KEY, _TRANSACTION_KEY = 0, 1
 #: Clients show these, where the answer has room for a text.
 _TEXTS = {
@@ -91,8 +92,9 @@ def _offset_fetch_groups(services: Services, message: wire.OffsetFetchRequest, v
 
 
 def _offset_fetch_topics(services: Services, message: wire.OffsetFetchRequest, version: int) -> Iterable[str]:
-    asked = [group.topics for group in message.groups] if version >= 8 else [message.topics]
-    return [topic.name for topics in asked for topic in topics or ()]
+    if version < 8:
+        return [topic.name for topic in message.topics or ()]
+    return [name for group in message.groups for name in _known_names(services, group.topics or (), "name")]
 
 
 def _coordinator_keys(key_type: int) -> Names:
@@ -118,7 +120,12 @@ def _config_topics(services: Services, message: _ConfigRequest, version: int) ->
 
 
 def _config_cluster(services: Services, message: _ConfigRequest, version: int) -> Iterable[str]:
-    return [CLUSTER_NAME for each in message.resources if each.resource_type != _TOPIC_RESOURCE]
+    others = (_TOPIC_RESOURCE, _GROUP_RESOURCE)
+    return [CLUSTER_NAME for each in message.resources if each.resource_type not in others]
+
+
+def _config_groups(services: Services, message: _ConfigRequest, version: int) -> Iterable[str]:
+    return [each.resource_name for each in message.resources if each.resource_type == _GROUP_RESOURCE]
 
 
 def _cluster(services: Services, message: Any, version: int) -> Iterable[str]:
@@ -128,11 +135,11 @@ def _cluster(services: Services, message: Any, version: int) -> Iterable[str]:
 #: Where each API names its resources, for the rows that do not name the cluster, a group_id or a transactional_id.
 _NAMES: dict[tuple[str, ResourceType], Names] = {
     ("Produce", _TRANSACTION): _produced_transaction,
-    ("Produce", _TOPIC): _of("topic_data"),
+    ("Produce", _TOPIC): lambda services, message, version: _known_names(services, message.topic_data, "name"),
     ("Fetch", _TOPIC): lambda services, message, version: _known_names(services, message.topics, "topic"),
     ("ListOffsets", _TOPIC): _of("topics"),
     ("Metadata", _TOPIC): lambda services, message, version: _known_names(services, message.topics or (), "name"),
-    ("OffsetCommit", _TOPIC): _of("topics"),
+    ("OffsetCommit", _TOPIC): lambda services, message, version: _known_names(services, message.topics, "name"),
     ("OffsetFetch", _GROUP): _offset_fetch_groups,
     ("OffsetFetch", _TOPIC): _offset_fetch_topics,
     ("FindCoordinator", _GROUP): _coordinator_keys(_GROUP_KEY),
@@ -145,13 +152,16 @@ _NAMES: dict[tuple[str, ResourceType], Names] = {
     ("OffsetForLeaderEpoch", _TOPIC): _of("topics", "topic"),
     ("AddPartitionsToTxn", _TRANSACTION): _one("v3_and_below_transactional_id"),
     ("AddPartitionsToTxn", _TOPIC): _of("v3_and_below_topics"),
-    ("TxnOffsetCommit", _TOPIC): _of("topics"),
+    ("TxnOffsetCommit", _TOPIC): lambda services, message, version: _known_names(services, message.topics, "name"),
     ("DescribeConfigs", _TOPIC): _config_topics,
     ("DescribeConfigs", _CLUSTER): _config_cluster,
+    ("DescribeConfigs", _GROUP): _config_groups,
     ("AlterConfigs", _TOPIC): _config_topics,
     ("AlterConfigs", _CLUSTER): _config_cluster,
+    ("AlterConfigs", _GROUP): _config_groups,
     ("IncrementalAlterConfigs", _TOPIC): _config_topics,
     ("IncrementalAlterConfigs", _CLUSTER): _config_cluster,
+    ("IncrementalAlterConfigs", _GROUP): _config_groups,
     ("CreatePartitions", _TOPIC): _of("topics"),
     ("DeleteGroups", _GROUP): _listed("groups_names"),
     ("OffsetDelete", _TOPIC): _of("topics"),

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.coordination import paths
-from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
+from kafkalite.coordination.topic_configs import (
+    BROKERS,
+    FEATURES,
+    TOPICS,
+    read_config,
+    read_entity,
+    write_config,
+    write_entity,
+)
 from kafkalite.coordinators.services import ActiveProducer, LogDirDescription, LogDirReplica, Rights
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.extension.messages.reassignment import (
@@ -28,6 +36,7 @@ from kafkalite.extension.messages.topics import (
     NewPartitions,
     TopicResult,
 )
+from kafkalite.features import EPOCH, Finalized, finalized, stored_level
 from kafkalite.model import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
@@ -40,11 +49,12 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.node.metadata_answers import MetadataAnswers
+from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.replica.requests import FetchRequest, ListOffsetsRequest, ListOffsetsResponse, MetadataResponse
+from kafkalite.replica.requests import ListOffsetsRequest, ListOffsetsResponse, MetadataResponse
 from kafkalite.rpc.messages.base import Message
 
 if TYPE_CHECKING:
@@ -113,6 +123,12 @@ class NodePartitions:
     ) -> None:
         self._replicas.produce(acks, timeout_ms, partitions, done, guards=guards)
 
+    def keys_needed(self, partition: TopicPartition) -> int | None:
+        found = self._replicas.partition(partition)
+        if found is None or found.leader is None or "compact" not in found.log.config.cleanup_policy:
+            return None
+        return found.log.config.max_message_bytes
+
     def begin_verification(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
     ) -> int:
@@ -140,11 +156,11 @@ class NodePartitions:
             transaction_version=transaction_version,
         )
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit) -> None:
-        self._replicas.fetch(request, done, room)
+    def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit) -> None:
+        self._replicas.fetch(fetch, terms, done, room)
 
-    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        return self._replicas.list_offsets(request)
+    async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        return await self._replicas.list_offsets(request)
 
     def led_partitions(self, topic: str) -> Mapping[int, LeaderEpoch]:
         return {
@@ -243,6 +259,9 @@ class NodeServices:
             raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"{type(message).__name__} is not served here")
         return await serve(message)
 
+    async def run_blocking(self, function: Callable[[], object]) -> object:
+        return await self._node.env.disk.run_blocking(function)
+
     async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, float]:
         lifetime_s = float("inf")
         dialling = self._node.security.to_kafka if self._node.security is not None else None
@@ -287,6 +306,32 @@ class NodeServices:
 
     def topic_name(self, topic_id: TopicId) -> str | None:
         return self._node.metadata.topic_name(topic_id)
+
+    def features(self) -> Finalized:
+        stored = self._node.configs.entity(FEATURES, paths.DEFAULT_ENTITY)
+        return finalized(self._node.metadata.brokers(), stored)
+
+    def feature_level(self, name: str) -> int:
+        return self.features().levels.get(name, 0)
+
+    async def update_features(self, levels: Mapping[str, int]) -> None:
+        coordinator = await self._node.zookeeper.ordering()
+        changes = {name: str(level) for name, level in levels.items()}
+        await write_entity(
+            coordinator,
+            FEATURES,
+            paths.DEFAULT_ENTITY,
+            lambda stored: {**changes, EPOCH: str(max(stored_level(stored, EPOCH, -1), self.features().epoch) + 1)},
+        )
+
+    def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
+        return self._node.configs.entities(entity_type)
+
+    async def entity_overrides(self, entity_type: str, name: str) -> Mapping[str, str]:
+        return await read_entity(await self._node.zookeeper.ordering(), entity_type, name)
+
+    async def set_entity_overrides(self, entity_type: str, name: str, overrides: Mapping[str, str]) -> None:
+        await write_entity(await self._node.zookeeper.ordering(), entity_type, name, lambda _: overrides, replace=True)
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         return await self._node.orders.create_topics(request)

@@ -49,6 +49,7 @@ from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageError, api_error
 from kafkalite.extension.messages.watching import HealthProblem, HistoryEvent
+from kafkalite.features import registered
 from kafkalite.http.authentication import HttpAuthenticator
 from kafkalite.http.console.pages import POSTS, ConsolePages
 from kafkalite.http.overview import Overview
@@ -74,6 +75,7 @@ from kafkalite.node.extension_handlers import NodeExtension
 from kafkalite.node.history_file import HistoryFile
 from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.rpc_requests import RpcRequests
+from kafkalite.node.znode_acl_check import ZnodeAclCheck
 from kafkalite.node.zookeeper_health import ZooKeeperHealth
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
@@ -177,6 +179,7 @@ class Node:
         self._own_time = OwnTime(env.clock)
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         self.zookeeper = ZooKeeperHealth(self.session, env.clock)
+        self.znode_acls = ZnodeAclCheck(self.session, env.clock) if config.zookeeper_set_acl else None
         nodes = self.security.principals if self.security is not None else ()
         self.rights = AclManager(config, env.clock, self.zookeeper.ordering, nodes)
         self.configs = TopicConfigs(self._config_changed, env.clock.monotonic)
@@ -264,7 +267,8 @@ class Node:
             per_ip=self.rights.connection_limits(),
             monotonic=env.clock.monotonic,
         )
-        self.kafka = KafkaSide(NodeServices(self))
+        self.kafka_services = NodeServices(self)
+        self.kafka = KafkaSide(self.kafka_services)
         self.forwarded = Forwarded(self.kafka.listener, inter_broker_listener(self.config).name)
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
         self.metadata.on_partitions_removed = self.kafka.partitions_removed
@@ -308,6 +312,7 @@ class Node:
         )
         return (
             *self.zookeeper.problems(),
+            *(self.znode_acls.problems() if self.znode_acls is not None else ()),
             *self.replicas.problems(),
             *self.controller.problems(),
             *disk_problems(self.logs),
@@ -399,6 +404,8 @@ class Node:
         self.supervisor.spawn("producer.ids", self.producer_ids.run())
         if self.config.http_port >= 0:
             self.supervisor.spawn("sampler", self.sampler.run(), Policy.ISOLATED)
+        if self.znode_acls is not None:
+            self.supervisor.spawn("zookeeper.acls", self.znode_acls.run())
 
     async def _in_session(self, action: Callable[[Coordinator], Awaitable[T]]) -> T:
         """Run `action` in the present session, and again in the next one if that ends meanwhile."""
@@ -505,6 +512,7 @@ class Node:
             doubtful=with_room(self.logs.doubtful(), DOUBTFUL_BYTES),
             keeps_elr=True,
             transaction_version=TRANSACTION_VERSION,
+            features=registered(),
         )
 
     async def _shut_down(self, *, controlled: bool) -> None:

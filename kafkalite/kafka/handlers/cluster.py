@@ -11,15 +11,12 @@ from kafkalite.coordinators.internal_topics import broker_count, internal_topic
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, NewTopic
+from kafkalite.features import SUPPORTED
 from kafkalite.kafka.apis import OFFERED, Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.model import (
-    ELR_FEATURE,
-    ELR_VERSION,
     INTERNAL_TOPICS,
     NO_LEADER,
-    TRANSACTION_FEATURE,
-    TRANSACTION_VERSION,
     BrokerId,
     Endpoint,
 )
@@ -51,23 +48,6 @@ def is_topic_name(name: str) -> bool:
     return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
-def finalized_features(brokers: Iterable[Broker]) -> tuple[int, dict[str, int]]:
-    """(epoch, feature -> version) of the cluster: what every live broker knows; without features that one does not know.
-
-    A client accepts a version only from a response with a higher epoch. A broker that knows less can only come in with
-    a registration that is newer than all others, so the newest one's epoch rises whenever the version falls. It may fall
-    back when that broker goes: then a client stays at the lower version until it meets a newer registration.
-    """
-    live = list(brokers)
-    if not live:
-        return -1, {}
-    levels = {
-        ELR_FEATURE: min(ELR_VERSION, *(broker.elr_version for broker in live)),
-        TRANSACTION_FEATURE: min(TRANSACTION_VERSION, *(broker.transaction_version for broker in live)),
-    }
-    return max(broker.broker_epoch for broker in live), {name: level for name, level in levels.items() if level}
-
-
 if TYPE_CHECKING:  # the classes are made when a request of their kind comes
     _MetadataAnswer = wire.MetadataResponse | Coroutine[Any, Any, wire.MetadataResponse]
 
@@ -92,6 +72,8 @@ class ClusterHandlers:
             and _SOFTWARE_NAME.fullmatch(message.client_software_version)
         ):
             return response(error_code=int(ErrorCode.INVALID_REQUEST))
+        if error := self._wrong_peer(message):
+            return response(error_code=int(error))
         served = request.connection.listener.apis.values()
         answer = response(
             api_keys=[
@@ -99,18 +81,28 @@ class ClusterHandlers:
                 for api in sorted(served, key=lambda api: api.key)
             ]
         )
-        epoch, levels = finalized_features(self._services.metadata([]).brokers)
+        features = self._services.features()
         if request.version >= _ZERO_MIN_FROM:
             answer.supported_features = [
-                response.SupportedFeatureKey(name, 0, version)
-                for name, version in ((ELR_FEATURE, ELR_VERSION), (TRANSACTION_FEATURE, TRANSACTION_VERSION))
+                response.SupportedFeatureKey(name, lowest, highest)
+                for name, (lowest, highest) in sorted(SUPPORTED.items())
+                if highest
             ]
-        if levels:
-            answer.finalized_features_epoch = epoch
+        if features.levels:
+            answer.finalized_features_epoch = features.epoch
             answer.finalized_features = [
-                response.FinalizedFeatureKey(name, level, level) for name, level in levels.items()
+                response.FinalizedFeatureKey(name, level, level) for name, level in sorted(features.levels.items())
             ]
         return answer
+
+    def _wrong_peer(self, message: wire.ApiVersionsRequest) -> ErrorCode:
+        """Whether the client meant another node (KIP-1242): addresses move from cluster to cluster."""
+        cluster_id, node_id = message.cluster_id, message.node_id
+        if (cluster_id is None) != (node_id < 0):
+            return ErrorCode.INVALID_REQUEST
+        if cluster_id is None or (cluster_id, node_id) == (self._services.cluster_id, self._services.broker_id):
+            return ErrorCode.NONE
+        return ErrorCode.REBOOTSTRAP_REQUIRED
 
     def metadata(self, request: Request, message: wire.MetadataRequest) -> _MetadataAnswer:
         if self._services.metadata([]).controller_id < 0:
