@@ -177,8 +177,8 @@ def topic_counts(node: Sampled) -> dict[str, tuple[int, int, int, int]]:
         known = counts.get(topic, (0, 0, 0, 0))
         counts[topic] = (
             known[0] + partition.appended_bytes,
-            known[1] + partition.sent_bytes,
+            known[1] + partition.fetched_bytes,
             known[2] + partition.appended_records,
-            known[3] + partition.sent_records,
+            known[3] + partition.fetched_records,
         )
     return counts

@@ -9,13 +9,16 @@ from kafkalite.admin.acls import AclManager
 from kafkalite.controller.controller import Controller
 from kafkalite.coordinators.draining import Draining
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
+from kafkalite.env.seams import Env
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.disks import DescribeDisksRequest
 from kafkalite.extension.messages.rates import DescribeGroupLagRequest, DescribeTrafficRequest
 from kafkalite.extension.messages.topics import DescribeReplicasRequest
 from kafkalite.extension.messages.watching import HealthRequest, HistoryRequest
 from kafkalite.kafka.forwarded import Forwarded
-from kafkalite.model import BrokerId
+from kafkalite.log.log_manager import LogManager
+from kafkalite.model import BrokerEpoch, BrokerId
+from kafkalite.node.load import load_of
 from kafkalite.replica import rpc_handlers
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.handling import Handler, Reply, RpcRequest
@@ -24,6 +27,7 @@ from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatRespons
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
 from kafkalite.rpc.messages.forwarding import ForwardRequest, ForwardResponse
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest
+from kafkalite.rpc.messages.load import LoadRequest
 from kafkalite.security.access import Access
 from kafkalite.security.requirements import REFUSALS, RPC, Need
 
@@ -47,6 +51,10 @@ class Host(Protocol):
     forwarded: Forwarded
     rights: AclManager
     extension: Mapping[type[Message], ExtensionHandler]
+    logs: LogManager
+    env: Env
+
+    def identity(self) -> tuple[BrokerId, BrokerEpoch]: ...
 
 
 class RpcRequests:
@@ -65,6 +73,7 @@ class RpcRequests:
         return {
             **rpc_handlers.handlers(host.replicas),
             **{cls: _answer(host.extension[cls]) for cls in SHARED},
+            LoadRequest: self._load,
             IsrChangedRequest: self._isr_changed,
             ControlledShutdownRequest: self._controlled_shutdown,
             CommittedOffsetsRequest: _answer(lambda request: host.draining.answer(request)),
@@ -79,6 +88,11 @@ class RpcRequests:
 
     async def _forwarded(self, message: ForwardRequest, data: bytes) -> Reply:
         return Reply(ForwardResponse(), (await self._host.forwarded.answer(message, data),))
+
+    def _load(self, request: RpcRequest) -> Reply:
+        rpc_handlers.only_nodes(request)
+        host = self._host
+        return Reply(load_of(host.identity(), host.replicas, host.logs, host.env.disk))
 
     # --- to the controller ---------------------------------------------------------
 

@@ -53,8 +53,8 @@ class ConsumerFetchHandler:
             counters = self._hosted.counters
             counters.bytes_out += size_bytes
             for partition, some_bytes, records in sent:
-                partition.sent_bytes += some_bytes
-                partition.sent_records += records
+                partition.fetched_bytes += some_bytes
+                partition.fetched_records += records
             counters.failed_fetch_requests += is_error
             is_sent = done()
             if not fetch.is_session:

@@ -76,10 +76,10 @@ class Partition:
     #: Bytes appended since the start, and how many of them (about) lie below the high watermark.
     appended_bytes: int = 0
     readable_bytes: int = 0
-    #: Records appended; bytes and records sent to consumers. Records are counted by their offsets.
+    #: Records appended; bytes and records that consumers have got from this leader. Records are counted by their offsets.
     appended_records: int = 0
-    sent_bytes: int = 0
-    sent_records: int = 0
+    fetched_bytes: int = 0
+    fetched_records: int = 0
     #: Records below the leader's high watermark that this follower had not got at its last fetch.
     fetch_lag: int = 0
 

@@ -5,6 +5,7 @@ the end and has a default.
 """
 
 from kafkalite.extension.messages import (
+    balancing,
     configs,
     disks,
     open_transactions,
@@ -16,10 +17,13 @@ from kafkalite.extension.messages import (
 )
 
 #: The modules that hold messages; all of them register theirs when the package is imported.
-AREAS = ("configs", "disks", "open_transactions", "rates", "reassignment", "topics", "transactions", "watching")
+AREAS = (
+    "balancing", "configs", "disks", "open_transactions", "rates", "reassignment", "topics", "transactions", "watching",
+)  # fmt: skip
 
 __all__ = [
     "AREAS",
+    "balancing",
     "configs",
     "disks",
     "open_transactions",

@@ -7,7 +7,7 @@ from kafkalite.model import BrokerId
 from kafkalite.rpc.messages.base import Message, kind
 
 
-@kind(130)
+@kind(140)
 @dataclass(frozen=True, slots=True)
 class DescribeTrafficRequest(Message):
     """What clients wrote to and read from the partitions that THIS node leads, by topic; the topic "" is all of them.
@@ -30,7 +30,7 @@ class TopicTraffic:
     messages_out: tuple[int, ...] = ()
 
 
-@kind(131)
+@kind(141)
 @dataclass(frozen=True, slots=True)
 class DescribeTrafficResponse(Message):
     """`at_ms`: wall time of the last sample; `interval_ms` between samples."""
@@ -41,7 +41,7 @@ class DescribeTrafficResponse(Message):
     traffic: tuple[TopicTraffic, ...] = ()
 
 
-@kind(132)
+@kind(142)
 @dataclass(frozen=True, slots=True)
 class DescribeGroupLagRequest(Message):
     """How far the groups that THIS node coordinates are behind; empty: all. `points`: as for traffic."""
@@ -60,7 +60,7 @@ class GroupLagHistory:
     lag: tuple[int, ...] = ()
 
 
-@kind(133)
+@kind(143)
 @dataclass(frozen=True, slots=True)
 class DescribeGroupLagResponse(Message):
     """`omitted`: committed partitions that were too many to measure."""

@@ -16,6 +16,7 @@ from kafkalite.rpc.messages import (
     control,
     forwarding,
     groups,
+    load,
     replication,
 )
 from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, Message, by_kind, response_kind
@@ -26,6 +27,7 @@ AREAS = (
     "control",
     "forwarding",
     "groups",
+    "load",
     "replication",
 )
 
@@ -39,6 +41,7 @@ __all__ = [
     "control",
     "forwarding",
     "groups",
+    "load",
     "replication",
     "response_kind",
 ]

@@ -6,7 +6,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.rpc.messages.base import Message, kind
 
 
-@kind(134)
+@kind(144)
 @dataclass(frozen=True, slots=True)
 class ForwardRequest(Message):
     """Answer this as if the user had sent it to your Kafka listener: with the user's rights and quotas.
@@ -19,7 +19,7 @@ class ForwardRequest(Message):
     host: str
 
 
-@kind(135)
+@kind(145)
 @dataclass(frozen=True, slots=True)
 class ForwardResponse(Message):
     """The frame's body has the response, without its length."""
