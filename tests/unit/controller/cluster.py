@@ -287,7 +287,7 @@ class Cluster:
         return None if state is None else (state.leader, state.isr, state.leader_epoch)
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = 150) -> None:
     """Let the loop turn until the condition holds."""
     async with asyncio.timeout(timeout_s):
         while not condition():

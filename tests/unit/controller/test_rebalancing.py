@@ -150,7 +150,7 @@ async def test_a_broker_that_joins_gets_replicas_and_leads(cluster: Cluster) -> 
         def leads(broker: int) -> int:
             return sum((cluster.leader_and_isr("t", number) or (0,))[0] == broker for number in range(12))
 
-        await until(lambda: [leads(broker) for broker in (1, 2, 3, 4)] == [3, 3, 3, 3], 60)
+        await until(lambda: [leads(broker) for broker in (1, 2, 3, 4)] == [3, 3, 3, 3], 150)
         placed = list(copying.topic("t").partitions.values())  # type: ignore[union-attr]
         assert [sum(broker in each for each in placed) for broker in (1, 2, 3, 4)] == [6, 6, 6, 6]
         history = cluster.controllers[1].history.of("balancer")
