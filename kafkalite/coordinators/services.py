@@ -149,6 +149,10 @@ class Partitions(Protocol):
         """Return when `led_partitions` may have changed since the last call, or after a while."""
         ...
 
+    async def load_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> None:
+        """Have what `read_local` would return in the page cache, read off the loop. Raises what it raises."""
+        ...
+
     def read_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> list[Buffer]:
         """Whole batches from the log of a partition led here, up to its log end; empty at the end.
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
+from kafkalite.log.cold_reads import ColdReads
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -34,9 +37,12 @@ from kafkalite.replica.requests import (
 class ConsumerFetchHandler:
     """Reads below the high watermark (or the last stable offset), from the leader only (invariant 53)."""
 
-    def __init__(self, hosted: HostedPartitions, metadata: MetadataCache, *, fetch_max_bytes: int) -> None:
+    def __init__(
+        self, hosted: HostedPartitions, metadata: MetadataCache, cold: ColdReads, *, fetch_max_bytes: int
+    ) -> None:
         self._hosted = hosted
         self._metadata = metadata
+        self._cold = cold
         self._fetch_max_bytes = fetch_max_bytes
 
     def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit | None = None) -> None:
@@ -167,17 +173,19 @@ class ConsumerFetchHandler:
         listed: list[ListedOffset] = []
         for wanted in request.partitions:
             try:
-                timestamp, offset, epoch = await self._list_one(wanted, request.isolation)
+                timestamp, offset, epoch = await self._list_one(wanted, request.isolation, request.reader)
             except ApiError as error:
                 listed.append(ListedOffset(wanted.topic, wanted.partition, error.code, -1, NO_OFFSET))
                 continue
             listed.append(ListedOffset(wanted.topic, wanted.partition, ErrorCode.NONE, timestamp, offset, epoch))
         return ListOffsetsResponse(tuple(listed))
 
-    async def _list_one(self, wanted: ListOffsetsPartition, isolation: int) -> tuple[int, Offset, LeaderEpoch]:
+    async def _list_one(
+        self, wanted: ListOffsetsPartition, isolation: int, reader: Hashable
+    ) -> tuple[int, Offset, LeaderEpoch]:
         found: tuple[int, Offset, LeaderEpoch] | None = None
         if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
-            found = await self._look_up(wanted)
+            found = await self._look_up(wanted, reader)
         elif wanted.timestamp not in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP):
             raise api_error(ErrorCode.UNSUPPORTED_VERSION)
         # What holds now: a look-up by time takes a while.
@@ -200,14 +208,14 @@ class ConsumerFetchHandler:
             raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE)
         return -1, NO_OFFSET, NO_LEADER_EPOCH
 
-    async def _look_up(self, wanted: ListOffsetsPartition) -> tuple[int, Offset, LeaderEpoch] | None:
+    async def _look_up(self, wanted: ListOffsetsPartition, reader: Hashable) -> tuple[int, Offset, LeaderEpoch] | None:
         """The record with the timestamp, committed or not. Raises ApiError."""
         partition = self._led(TopicPartition(wanted.topic, wanted.partition), wanted.current_leader_epoch)
         log = partition.log
         try:
             if wanted.timestamp == MAX_TIMESTAMP:
-                return await log.max_timestamp_offset()
-            return await log.offset_for_timestamp(wanted.timestamp)
+                return await log.max_timestamp_offset(self._cold, reader)
+            return await log.offset_for_timestamp(wanted.timestamp, self._cold, reader)
         except StorageError as error:
             if partition.log is log and self._hosted.get(partition.topic_partition) is partition:
                 self._hosted.fail_storage(partition, error)

@@ -98,6 +98,7 @@ class ReplicaManager:
         self._config = config
         self._supervisor = supervisor
         self._logs = logs
+        self.cold = logs.cold
         self._session = session
         self._identity = identity
         self._topic_configs = topic_configs
@@ -163,10 +164,11 @@ class ReplicaManager:
             on_read_only=self._isr_keeper.schedule_check,
         )
         self._producing = ProduceHandler(self.hosted, metadata)
-        self._consuming = ConsumerFetchHandler(self.hosted, metadata, fetch_max_bytes=config.fetch_max_bytes)
+        self._consuming = ConsumerFetchHandler(self.hosted, metadata, logs.cold, fetch_max_bytes=config.fetch_max_bytes)
         self._serving = ReplicaFetchHandler(
             self.hosted,
             metadata,
+            logs.cold,
             response_max_bytes=config.replica_fetch_response_max_bytes,
             on_caught_up=self._isr_keeper.on_follower_fetch,
         )

@@ -316,6 +316,9 @@ class MemoryPartitions:
             raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
 
+    async def load_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> None:
+        """It is in memory."""
+
     def read_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> list[Buffer]:
         log = self._log(partition)
         return log.read(offset, max_bytes, log.log_end_offset)
