@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import partial
 
+from kafkalite.env.residency import NotResident, ResidentOnly
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
-from kafkalite.log.cold_reads import ColdReads
+from kafkalite.log.cold_reads import ATTEMPTS, ColdReads
+from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     NO_LEADER_EPOCH,
     NO_OFFSET,
-    Buffer,
+    NO_TOPIC_ID,
     LeaderEpoch,
     Offset,
     ProducerId,
     TopicPartition,
 )
-from kafkalite.partition_values import AbortedTransaction, FetchedPartition, ListedOffset
+from kafkalite.partition_values import AbortedTransaction, ListedOffset
+from kafkalite.replica.client_fetch import READ_COMMITTED, ClientFetch, FetchEntry, FetchTerms
 from kafkalite.replica.damage import give_up_damaged
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import MAX_WAITING, missing
-from kafkalite.replica.purgatory import DelayedFetch, FetchDone, ResponseLimit
-from kafkalite.replica.requests import (
-    FetchPartition,
-    FetchRequest,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-)
+from kafkalite.replica.purgatory import FetchDone, ResponseLimit
+from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
+
+#: How long a fetch waits for records that have to come from the disk (milliseconds), whatever its own patience is: a poll that does not
+#: wait would never get them.
+COLD_WAIT_MS = 5_000
+#: Partitions of one fetch that are loaded at the same time.
+_MOST_LOADS = 8
 
 
 class ConsumerFetchHandler:
@@ -45,100 +49,123 @@ class ConsumerFetchHandler:
         self._cold = cold
         self._fetch_max_bytes = fetch_max_bytes
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit | None = None) -> None:
-        """Call `done` once: at once if there are min_bytes, or an error to tell; else when they come, or max_wait.
+    def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit | None = None) -> None:
+        """Call `done` once: at once if there are min_bytes, or an error; else when they come, or max_wait.
 
         `room`: how many bytes the answer may have when it is read (0: none; else at least one batch is in it).
         """
-        answers, body, size_bytes, is_error = self._read(request, room)
-        # Who asks for more than there is room for would wait in vain for the rest.
-        needed = request.min_bytes if room is None else min(request.min_bytes, max(1, room() // 2))
-        counters = self._hosted.counters
-        counters.fetch_requests += len(request.partitions)
-        wheel = self._hosted.wheel
-        if (
-            size_bytes >= needed
-            or is_error
-            or request.max_wait_ms <= 0
-            or not request.partitions
-            or len(wheel) >= MAX_WAITING
-        ):
+        self._hosted.counters.fetch_requests += len(fetch.ready)
+
+        def answer(size_bytes: int, *, is_error: bool) -> None:
+            counters = self._hosted.counters
             counters.bytes_out += size_bytes
             counters.failed_fetch_requests += is_error
-            done(answers, body)
-            return
-        del answers, body  # a long poll holds no record bytes
+            is_sent = done()
+            if not fetch.is_session:
+                fetch.end()
+            elif is_sent:
+                fetch.commit()
+            else:
+                fetch.drop_records()
 
-        def complete() -> None:
-            again, records, total, failed = self._read(request, room)
-            counters.bytes_out += total
-            counters.failed_fetch_requests += failed
-            done(again, records)
+        def attempt(*, has_waited: bool = False) -> None:
+            if has_waited and not fetch.is_session:
+                fetch.unwatch()
+            size_bytes, is_error = self._read(fetch, terms, room)
+            # Who asks for more than there is room for would wait in vain for the rest.
+            needed = terms.min_bytes if room is None else min(terms.min_bytes, max(1, room() // 2))
+            wait_ms = 0 if has_waited else terms.max_wait_ms
+            is_loading = self._load(fetch, terms.reader)
+            if is_loading and not size_bytes:
+                # There are records, but the disk has to give them first: an empty answer would say that there are none.
+                wait_ms, needed = max(wait_ms, COLD_WAIT_MS), max(needed, 1)
+            wheel = self._hosted.wheel
+            if size_bytes >= needed or is_error or wait_ms <= 0 or not fetch.entries or len(wheel) >= MAX_WAITING:
+                answer(size_bytes, is_error=is_error)
+                return
+            if not fetch.is_session:
+                for entry in fetch.entries.values():
+                    entry.watch(self._hosted.get(entry.key))
+            fetch.wait(wheel, wait_ms, needed - size_bytes, partial(attempt, has_waited=True))
 
-        delayed = DelayedFetch(wheel, needed - size_bytes, complete)
-        for wanted in request.partitions:
-            partition = self._hosted.get(TopicPartition(wanted.topic, wanted.partition))
-            if partition is not None and delayed not in partition.fetch_waiters:
-                partition.fetch_waiters[delayed] = None
-                delayed.partitions.append(partition)
-        wheel.add(delayed, request.max_wait_ms)
+        attempt()
 
-    def _read(
-        self, request: FetchRequest, room: ResponseLimit | None
-    ) -> tuple[tuple[FetchedPartition, ...], list[Buffer], int, bool]:
-        """All partitions of the request: answers, record bytes, how many of them, whether anything was refused."""
-        answers: list[FetchedPartition] = []
-        body: list[Buffer] = []
-        left = min(request.max_bytes, self._fetch_max_bytes)
+    def _load(self, fetch: ClientFetch, reader: Hashable) -> bool:
+        """Begin to load what was not in the page cache, some of it; whether anything is being loaded."""
+        loading = sum(entry.is_loading for entry in fetch.ready)
+        for entry in fetch.ready:
+            missing = entry.missing
+            if missing is None or entry.is_loading or loading >= _MOST_LOADS:
+                continue
+            loading += 1
+            entry.is_loading = True
+            self._cold.then(("client", reader), entry.directory, missing, entry.on_loaded)
+        return loading > 0
+
+    def _read(self, fetch: ClientFetch, terms: FetchTerms, room: ResponseLimit | None) -> tuple[int, bool]:
+        """Read what is marked, as far as it fits: bytes of records, and whether anything was refused."""
+        left = min(terms.max_bytes, self._fetch_max_bytes)
         is_full = False
         if room is not None:
             size = room()
             is_full, left = size <= 0, min(left, size)
         total = 0
         is_error = False
-        for wanted in request.partitions:
+        is_session = fetch.is_session
+        ready = fetch.ready
+        for entry in list(ready):
+            if is_session:
+                if left <= 0 and (total or is_full):
+                    entry.is_news = False  # not read, so not sent: it stays marked
+                    continue
+                entry.watch(self._hosted.get(entry.key))
             try:
-                is_first = total == 0 and not is_full
-                answer, records = self._read_one(wanted, left, request.isolation, is_first=is_first)
+                if entry.refusal:
+                    raise api_error(entry.refusal)
+                self._read_one(entry, left, fetch.isolation, is_first=total == 0 and not is_full)
             except ApiError as error:
                 is_error = True
-                answers.append(
-                    FetchedPartition(wanted.topic, wanted.partition, error.code, NO_OFFSET, NO_OFFSET, NO_OFFSET, 0)
-                )
+                entry.refuse(int(error.code))
                 continue
-            answers.append(answer)
-            body.extend(records)
-            total += answer.records_size
-            left -= answer.records_size
-        return tuple(answers), body, total, is_error
+            total += entry.records_size
+            left -= entry.records_size
+            if not entry.has_more and (not is_session or not entry.is_news):
+                del ready[entry]
+        return total, is_error
 
-    def _read_one(
-        self, wanted: FetchPartition, left: int, isolation: int, *, is_first: bool
-    ) -> tuple[FetchedPartition, list[Buffer]]:
-        partition = self._led(TopicPartition(wanted.topic, wanted.partition), wanted.current_leader_epoch)
+    def _read_one(self, entry: FetchEntry, left: int, isolation: int, *, is_first: bool) -> None:
+        """Raises ApiError."""
+        partition = self._led(entry.key, entry.leader_epoch)
+        if entry.topic_id not in (NO_TOPIC_ID, partition.topic_id) and partition.topic_id:
+            raise api_error(ErrorCode.INCONSISTENT_TOPIC_ID)
         leader = partition.leader
         assert leader is not None
         log = partition.log
-        offset = wanted.fetch_offset
+        offset = entry.fetch_offset
         high_watermark = leader.high_watermark
-        if offset < log.log_start_offset or offset > log.log_end_offset:
+        start = log.log_start_offset
+        if offset < start or offset > log.log_end_offset:
             raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE)
-        aborted: tuple[AbortedTransaction, ...] = ()
-        records: list[Buffer] = []
-        size_bytes = 0
+        if entry.records_size:
+            entry.drop_records()
+        entry.error = 0
+        entry.missing = None
+        entry.directory = log.directory
         try:
             stable = min(log.last_stable_offset(high_watermark), high_watermark)
-            limit = stable if isolation == 1 else high_watermark
+            limit = stable if isolation == READ_COMMITTED else high_watermark
             # Between the high watermark and the log's end: nothing yet, and no error (invariant 32).
+            entry.has_more = offset < limit
             if offset < limit and (left > 0 or is_first):
-                info = log.read(offset, min(wanted.max_bytes, max(left, 0)), max_offset=limit, min_one_batch=is_first)
-                records.extend(info.records)
-                size_bytes = info.size_bytes
-                if isolation == 1 and size_bytes:
-                    found = log.aborted_transactions(offset, info.next_offset)
-                    aborted = tuple(
-                        AbortedTransaction(ProducerId(one.producer_id), Offset(one.first_offset)) for one in found
-                    )
+                max_bytes = min(entry.max_bytes, max(left, 0))
+                if entry.cold_reads >= ATTEMPTS:
+                    _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
+                else:
+                    with ResidentOnly():
+                        _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
+                entry.cold_reads = 0
+        except NotResident as missing:
+            entry.missing = missing
         except StorageError as error:
             self._hosted.fail_storage(partition, error)
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
@@ -146,17 +173,10 @@ class ConsumerFetchHandler:
             if give_up_damaged(self._hosted, self._metadata, partition, error):
                 raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
             raise
-        answer = FetchedPartition(
-            wanted.topic,
-            wanted.partition,
-            ErrorCode.NONE,
-            high_watermark,
-            stable,
-            log.log_start_offset,
-            size_bytes,
-            aborted,
+        entry.high_watermark, entry.last_stable_offset, entry.log_start_offset = high_watermark, stable, start
+        entry.is_news = (
+            entry.records_size > 0 or high_watermark != entry.sent_high_watermark or start != entry.sent_log_start
         )
-        return answer, records
 
     def _led(self, topic_partition: TopicPartition, current_leader_epoch: LeaderEpoch) -> Partition:
         """The partition, if this node leads it in the epoch that the client knows. Raises ApiError."""
@@ -220,3 +240,16 @@ class ConsumerFetchHandler:
             if partition.log is log and self._hosted.get(partition.topic_partition) is partition:
                 self._hosted.fail_storage(partition, error)
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
+
+
+def _read_records(
+    entry: FetchEntry, log: PartitionLog, max_bytes: int, limit: Offset, isolation: int, *, is_first: bool
+) -> None:
+    """Raises ApiError, StorageError; NotResident, and then nothing was read."""
+    info = log.read(entry.fetch_offset, max_bytes, max_offset=limit, min_one_batch=is_first)
+    if isolation == READ_COMMITTED and info.size_bytes:
+        entry.aborted = tuple(
+            AbortedTransaction(ProducerId(one.producer_id), Offset(one.first_offset))
+            for one in log.aborted_transactions(entry.fetch_offset, info.next_offset)
+        )
+    entry.records, entry.records_size = info.records, info.size_bytes

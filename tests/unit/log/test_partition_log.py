@@ -11,7 +11,7 @@ from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.record.batch import HEADER_SIZE, parse_header, split_batches
 from kafkalite.record.builder import end_transaction_marker
 from kafkalite.record.reader import read_records
-from tests.support.logs import PATH, TP, batch, everything, make_log, reopen, values
+from tests.support.logs import PATH, TP, batch, cold_reads, everything, find_timestamp, make_log, reopen, values
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
 

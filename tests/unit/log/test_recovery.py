@@ -11,7 +11,7 @@ from kafkalite.log import checkpoints
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import split_batches
 from kafkalite.record.builder import end_transaction_marker
-from tests.support.logs import PATH, batch, everything, make_log, reopen
+from tests.support.logs import PATH, batch, everything, find_timestamp, make_log, reopen
 from tests.support.memory_disk import Inode, MemoryDisk
 
 LOG = f"{PATH}/{0:020d}.log"
