@@ -62,7 +62,7 @@ class Victim:
 
 def fill(bootstrap: str, topic: str, count: int, size: int, partitions: int) -> float:
     """Records as fast as they go; the seconds."""
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 200_000})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 2_000})
     value, began = b"y" * size, time.monotonic()
     for number in range(count):
         while True:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.env.loop_times import LoopTimes
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
@@ -220,6 +221,7 @@ class Services(Protocol):
     """Everything else of the node."""
 
     clock: Clock
+    loop_times: LoopTimes
     network: Network
     random: random.Random
     supervisor: Supervisor

@@ -63,6 +63,9 @@ class RealClock:
     def monotonic(self) -> float:
         return time.monotonic()
 
+    def processor(self) -> float:
+        return time.thread_time()
+
     def boottime(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 

@@ -35,6 +35,10 @@ class Clock(Protocol):
         """Seconds; never goes back; for measuring."""
         ...
 
+    def processor(self) -> float:
+        """Seconds of processor time that the calling thread has had."""
+        ...
+
     def boottime(self) -> float:
         """Seconds since boot, counting the time this process was stopped or suspended: for leases."""
         ...

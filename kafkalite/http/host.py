@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kafkalite.controller.controller import Controller
     from kafkalite.coordination.session import SessionKeeper
     from kafkalite.env import Env
+    from kafkalite.env.loop_times import LoopTimes
     from kafkalite.extension.messages.watching import HealthProblem
     from kafkalite.http.overview import Overview
     from kafkalite.http.peers import Peers
@@ -41,6 +42,7 @@ class Counted(Protocol):
     kafka: KafkaSide
     rpc: RpcServer
     http: HttpServer
+    loop_times: LoopTimes
 
     def problems(self) -> tuple[HealthProblem, ...]: ...
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from kafkalite.coordination.topic_configs import TopicConfigs
     from kafkalite.coordinators.producer_ids import ProducerIds
     from kafkalite.env import Env
+    from kafkalite.env.loop_times import LoopTimes
     from kafkalite.env.supervisor import Supervisor
     from kafkalite.log.log_manager import LogManager
     from kafkalite.node.zookeeper_health import ZooKeeperHealth
@@ -92,6 +93,7 @@ class Host(Protocol):
     extension: Mapping[type[Message], Callable[[Any], Awaitable[Message]]]
     broker_id: BrokerId
     cluster_id: str
+    loop_times: LoopTimes
 
     def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig: ...
 
@@ -240,6 +242,7 @@ class NodeServices:
         self._node = node
         self._answers = MetadataAnswers(node.metadata)
         self.clock = node.env.clock
+        self.loop_times = node.loop_times
         self.network = node.env.network
         self.random = node.env.random
         self.supervisor = node.supervisor

@@ -14,6 +14,7 @@ from kafkalite.config import BrokerConfig, TopicConfig, topic_config, usable_top
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.coordinators.services import ActiveProducer, LogDirDescription, LogDirReplica
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
+from kafkalite.env.loop_times import LoopTimes
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
@@ -375,6 +376,7 @@ class MemoryServices:
     def __init__(self, config: BrokerConfig, clock: Clock, network: Network, supervisor: Supervisor) -> None:
         self._config = config
         self.clock = clock
+        self.loop_times = LoopTimes(clock)
         self.network = network
         self.random = random.Random(1)
         self.entropy: Callable[[int], bytes] = random.Random(2).randbytes

@@ -263,5 +263,8 @@ class ManualClock:
     def monotonic(self) -> float:
         return self.now_ms / 1000
 
+    def processor(self) -> float:
+        return 0.0
+
     def boottime(self) -> float:
         return self.now_ms / 1000
