@@ -164,6 +164,7 @@ class ConsumerFetchHandler:
                     with ResidentOnly():
                         _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
                 entry.cold_reads = 0
+                partition.fetched_bytes += entry.records_size
         except NotResident as missing:
             entry.missing = missing
         except StorageError as error:
