@@ -251,7 +251,7 @@ class RealFile:
 def _read_resident(descriptor: int, path: str, offset: int, size: int, end: int) -> bytes | None:
     """The bytes, if all of them are in the page cache; None: the file system cannot tell. Raises NotResident, OSError."""
     wanted = max(0, min(size, end - offset))
-    # Not copied once more into bytes: whoever gets it only reads it.
+    # Not copied into bytes: callers only read it.
     data = bytearray(wanted)
     try:
         count = os.preadv(descriptor, [data], offset, _NOWAIT)

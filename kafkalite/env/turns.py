@@ -1,6 +1,6 @@
 """Long computations on the event loop, a slice per turn of the loop, those who cause them in turn.
 
-Whoever has much to compute takes a turn, computes for some milliseconds, and takes the next one. One slice runs per turn of the
+A long computation takes a turn, computes for some milliseconds, and takes the next one. One slice runs per turn of the
 loop, whatever the number of those who wait: everybody else's work waits for one slice.
 """
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from kafkalite.lazy_dataclass import dataclass
 
-#: Elements of a request of which each piece has so many, counting partitions.
+#: The number of elements that each piece of a request has, partitions included.
 PIECE_ELEMENTS = 100
 #: Partitions that one CreateTopics may make (KRaft's MAX_PARTITIONS_PER_BATCH).
 MAX_NEW_PARTITIONS = 10_000

@@ -18,9 +18,9 @@ from kafkalite.env.supervisor import Policy, Supervisor
 
 _T = TypeVar("_T")
 
-#: So many bytes are read at least, and as many behind them ahead: readers go on where they are.
+#: The least that is read (bytes); the same amount behind it is read ahead, because readers go on where they are.
 READ_AHEAD_BYTES = 1024 * 1024
-#: After so many loads a read may wait for the disk on the loop: memory is so short that pages go as they come.
+#: After this number of loads a read may wait for the disk on the loop: memory is so short that pages go as they come.
 ATTEMPTS = 4
 #: A load that takes longer (seconds) keeps its turn no longer: the disk hangs, and goes offline because of that.
 _DEADLINE_S = 30.0

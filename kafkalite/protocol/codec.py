@@ -26,7 +26,7 @@ MAX_ARRAY_ELEMENTS = 200_000
 MAX_REQUEST_ELEMENTS = 200_000
 #: Elements that are decoded or encoded in one go; more: in pieces (`decoding`, `encoding`).
 ELEMENTS_AT_ONCE = 500
-#: In pieces: so many elements before others may run.
+#: In pieces: after this number of elements the generator yields.
 _ELEMENTS_PER_PIECE = 128
 #: Bytes of a string, as Kafka's own codec has it: also in flexible versions, whose length fields could say more.
 MAX_STRING_BYTES = 0x7FFF
