@@ -16,6 +16,7 @@ from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.coordination.topic_configs import FEATURES
 from kafkalite.coordinators.services import ActiveProducer, LogDirDescription, LogDirReplica
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
+from kafkalite.env.loop_times import LoopTimes
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
@@ -328,6 +329,9 @@ class MemoryPartitions:
             raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
 
+    async def load_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> None:
+        """It is in memory."""
+
     def read_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> list[Buffer]:
         log = self._log(partition)
         return log.read(offset, max_bytes, log.log_end_offset)
@@ -375,6 +379,7 @@ class MemoryServices:
     def __init__(self, config: BrokerConfig, clock: Clock, network: Network, supervisor: Supervisor) -> None:
         self._config = config
         self.clock = clock
+        self.loop_times = LoopTimes(clock)
         self.network = network
         self.random = random.Random(1)
         self.entropy: Callable[[int], bytes] = random.Random(2).randbytes
