@@ -138,6 +138,7 @@ _NAMES: dict[tuple[str, ResourceType], Names] = {
     ("FindCoordinator", _GROUP): _coordinator_keys(_GROUP_KEY),
     ("FindCoordinator", _TRANSACTION): _coordinator_keys(_TRANSACTION_KEY),
     ("DescribeGroups", _GROUP): _listed("groups"),
+    ("ConsumerGroupDescribe", _GROUP): _listed("group_ids"),
     ("CreateTopics", _TOPIC): _of("topics"),
     ("DeleteTopics", _TOPIC): _deleted_topics,
     ("DeleteRecords", _TOPIC): _of("topics"),
