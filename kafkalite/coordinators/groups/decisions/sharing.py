@@ -103,33 +103,38 @@ def _give(owners: list[int], slot: int, waiting: deque[int], quotas: list[int], 
 def _swapped(
     owners: list[int], member_racks: Sequence[str | None], racks: Sequence[frozenset[str]]
 ) -> Generator[None, None, None]:
-    """Two members swap slots if one comes nearer and the other one stays near, or comes nearer, too."""
-    far = [
-        slot
-        for slot, owner in enumerate(owners)
-        if racks[slot] and member_racks[owner] is not None and member_racks[owner] not in racks[slot]
-    ]
+    """A slot that is far from its member is swapped for one of a member nearby, if that one stays as near as it is.
+
+    Each swap brings one slot nearer, so there is an end.
+    """
+
+    def is_far(slot: int) -> bool:
+        rack = member_racks[owners[slot]]
+        return bool(racks[slot]) and rack is not None and rack not in racks[slot]
+
+    far = deque(slot for slot in range(len(owners)) if is_far(slot))
     yield
     if not far:
         return
-    # (rack of the member that has it, rack where it may go) -> slots
+    # (rack of the member that has it, rack where it may go) -> slots; where it may go "": it is far as well
     offers: dict[tuple[str | None, str], list[int]] = {}
     for slot, owner in enumerate(owners):
-        for rack in sorted(racks[slot]):
+        for rack in ("", *sorted(racks[slot])) if is_far(slot) else sorted(racks[slot]):
             offers.setdefault((member_racks[owner], rack), []).append(slot)
         if not (slot + 1) % PIECE:
             yield
-    for count, slot in enumerate(far):
+    count = 0
+    while far:
+        slot, count = far.popleft(), count + 1
         home = member_racks[owners[slot]]
-        assert home is not None
-        if home in racks[slot]:
-            continue  # it was swapped already
-        for rack in sorted(racks[slot]):
-            other = _offer(offers.get((rack, home), []), owners, member_racks, rack)
+        if is_far(slot) and home is not None:
+            wanted = [(rack, there) for there in (home, "") for rack in sorted(racks[slot])]
+            others = (_offer(offers.get(key, []), owners, member_racks, key[0]) for key in wanted)
+            other = next((each for each in others if each is not None), None)
             if other is not None:
                 owners[slot], owners[other] = owners[other], owners[slot]
-                break
-        if not (count + 1) % PIECE:
+                far.append(other)
+        if not count % PIECE:
             yield
 
 
