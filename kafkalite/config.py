@@ -190,6 +190,9 @@ class BrokerConfig:
     )
 
     fetch_max_bytes: int = _key(57_671_680, "size of the largest response to a fetch request", low=1024)
+    max_incremental_fetch_session_cache_slots: int = _key(
+        1_000, "maximum number of incremental fetch sessions of clients (KIP-227)", low=0
+    )
     max_connections: int = _key(10_000, "maximum number of open connections per listener", low=1, dynamic=True)
     max_inflight_requests_per_connection: int = _key(
         64, "maximum number of requests of one connection that are read before the first is answered", low=1
@@ -708,6 +711,11 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def load(text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]:
     """The configuration from a TOML text (or None), the environment and the flags, and warnings. Raises ConfigError."""
+    return broker_config(settings_from(text, environ, flags))
+
+
+def settings_from(text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """What is set, by key, unchecked. Raises ConfigError if `text` is not TOML."""
     settings: dict[str, Any] = {}
     if text is not None:
         import tomllib  # a node without a file does not wait for it
@@ -720,4 +728,4 @@ def load(text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any])
     by_variable = {"KAFKALITE_" + key.upper().replace(".", "_"): key for key in known}
     settings |= {by_variable[name]: value for name, value in environ.items() if name in by_variable}
     settings |= flags
-    return broker_config(settings)
+    return settings

@@ -43,6 +43,7 @@ VERBS = {
     "groups": ("kafkalite_cli.groups", "Consumer groups: members, offsets, lag."),
     "offsets": ("kafkalite_cli.groups", "Committed offsets of a group."),
     "transactions": ("kafkalite_cli.transactions", "Find open transactions, and end those that hang."),
+    "zookeeper": ("kafkalite_cli.zookeeper_acls", "Who may change the cluster's znodes in ZooKeeper."),
     "config": ("kafkalite_cli.settings", "Dynamic settings of topics, brokers and the cluster."),
 }
 

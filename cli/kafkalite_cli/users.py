@@ -7,18 +7,16 @@ it), and never leave this process: what is sent is the salted password (RFC 5802
 from __future__ import annotations
 
 import os
-import random
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from kafkalite.client.users import NewCredential, alter_user, describe_users
-from kafkalite.config import load
 from kafkalite.coordination import paths, scram_users
 from kafkalite.coordination.coordinator import Coordinator
-from kafkalite.env.real import RealClock, RealNetwork
 from kafkalite.errors import ConfigError, ErrorCode, api_error
 from kafkalite.security.scram import (
     DEFAULT_ITERATIONS,
@@ -30,12 +28,12 @@ from kafkalite.security.scram import (
     salted_password,
 )
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+from kafkalite_cli.zookeeper_access import in_zookeeper, node_config_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _PASSWORD_VARIABLE = "KAFKALITE_USER_PASSWORD"
-_SESSION_TIMEOUT_MS = 10_000
 
 
 @click.group("users")
@@ -45,40 +43,42 @@ def users(bootstrap: str | None) -> None:
 
 
 def zookeeper_option(command: F) -> F:
-    """--zookeeper: for the first users, when no node runs yet."""
+    """--zookeeper and --config: for the first users, when no node runs yet."""
     return click.option(
         "--zookeeper",
         metavar="HOST:PORT,…/chroot",
-        help="Write directly to ZooKeeper: for the nodes' own users, before any node runs. Uses KAFKALITE_ZOOKEEPER_AUTH"
-        " and the similar variables.",
-    )(command)
+        help="Write directly to ZooKeeper: for the nodes' own users, before any node runs. Needs --config.",
+    )(node_config_option(command))
 
 
-async def _in_zookeeper(connect_string: str, work: Callable[[Coordinator], Awaitable[T]]) -> T:
-    from kafkalite.coordination import aiozk_adapter
-
-    config, _ = load(None, os.environ, {})
-    session = await aiozk_adapter.connect(
-        connect_string,
-        _SESSION_TIMEOUT_MS,
-        clock=RealClock(),
-        network=RealNetwork(),
-        rng=random.Random(),
-        access=aiozk_adapter.access_of(config),
-    )
-    try:
-        for path in (paths.CONFIG_USERS, paths.CONFIG_CHANGES):  # the first node is yet to make them
-            await session.ensure_path(path)
+async def _in_zookeeper(
+    connect_string: str,
+    config_file: Path | None,
+    work: Callable[[Coordinator], Awaitable[T]],
+    *,
+    is_change: bool,
+) -> T:
+    async def prepared(session: Coordinator) -> T:
+        if is_change:
+            for path in (paths.CONFIG_USERS, paths.CONFIG_CHANGES):  # the first node is yet to make them
+                await session.ensure_path(path)
         return await work(session)
-    finally:
-        await session.close()
+
+    return await in_zookeeper(connect_string, config_file, prepared, makes_znodes=is_change)
 
 
 @users.command("list")
 @click.argument("names", nargs=-1)
 @zookeeper_option
 @client_options
-def list_(names: tuple[str, ...], zookeeper: str | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def list_(
+    names: tuple[str, ...],
+    zookeeper: str | None,
+    config_file: Path | None,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
     """Users that have SCRAM credentials.
 
     Example:
@@ -89,7 +89,12 @@ def list_(names: tuple[str, ...], zookeeper: str | None, bootstrap: str, timeout
 
     async def work() -> None:
         if zookeeper is not None:
-            found = await _in_zookeeper(zookeeper, lambda session: scram_users.list_users(session, names or None))
+            found = await _in_zookeeper(
+                zookeeper,
+                config_file,
+                lambda session: scram_users.list_users(session, names or None),
+                is_change=False,
+            )
         else:
             async with connect(bootstrap, timeout_s) as client:
                 found = await describe_users(client, names, timeout_s=timeout_s)
@@ -110,6 +115,7 @@ def _alter(
     credentials: Sequence[NewCredential],
     deletions: Sequence[str],
     zookeeper: str | None,
+    config_file: Path | None,
     bootstrap: str,
     timeout_s: float,
 ) -> None:
@@ -119,7 +125,9 @@ def _alter(
             for each in credentials:
                 kept = credential_of(each.mechanism, each.salted_password, each.salt, each.iterations)
                 changes[each.mechanism] = kept.text()
-            await _in_zookeeper(zookeeper, lambda session: scram_users.alter_user(session, name, changes))
+            await _in_zookeeper(
+                zookeeper, config_file, lambda session: scram_users.alter_user(session, name, changes), is_change=True
+            )
             return
         async with connect(bootstrap, timeout_s) as client:
             await alter_user(client, name, credentials=credentials, deletions=deletions, timeout_s=timeout_s)
@@ -152,6 +160,7 @@ def set_(
     mechanisms: tuple[str, ...],
     iterations: int,
     zookeeper: str | None,
+    config_file: Path | None,
     bootstrap: str,
     timeout_s: float,
     as_json: bool,
@@ -162,14 +171,14 @@ def set_(
 
     \b
       kafkalite admin users set alice
-      kafkalite admin users set node --zookeeper zk1:2181
+      kafkalite admin users set node --zookeeper zk1:2181 --config /etc/kafkalite/node1.toml
     """
     if not name:
         raise click.UsageError("the name is empty")
     password = _password()
     wanted = mechanisms or tuple(sorted(MECHANISMS))
     credentials = [_credential(mechanism, password, iterations) for mechanism in wanted]
-    _alter(name, credentials, (), zookeeper, bootstrap, timeout_s)
+    _alter(name, credentials, (), zookeeper, config_file, bootstrap, timeout_s)
     reported = {"user": name, "mechanisms": list(wanted), "iterations": iterations}
     Output(as_json).value(reported, f"{name}: {', '.join(wanted)}")
 
@@ -187,7 +196,13 @@ def _credential(mechanism: str, password: str, iterations: int) -> NewCredential
 @zookeeper_option
 @client_options
 def delete(
-    name: str, mechanisms: tuple[str, ...], zookeeper: str | None, bootstrap: str, timeout_s: float, as_json: bool
+    name: str,
+    mechanisms: tuple[str, ...],
+    zookeeper: str | None,
+    config_file: Path | None,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
 ) -> None:
     """Take a user's credentials away. Connections that are open stay so.
 
@@ -196,17 +211,21 @@ def delete(
     \b
       kafkalite admin users delete alice
     """
-    held = mechanisms or _held(name, zookeeper, bootstrap, timeout_s)
+    held = mechanisms or _held(name, zookeeper, config_file, bootstrap, timeout_s)
     if not held:
         raise api_error(ErrorCode.RESOURCE_NOT_FOUND, f"{name!r} has no SCRAM credentials")
-    _alter(name, (), held, zookeeper, bootstrap, timeout_s)
+    _alter(name, (), held, zookeeper, config_file, bootstrap, timeout_s)
     Output(as_json).value({"user": name, "deleted": sorted(held)}, f"{name}: {', '.join(sorted(held))} deleted")
 
 
-def _held(name: str, zookeeper: str | None, bootstrap: str, timeout_s: float) -> Sequence[str]:
+def _held(
+    name: str, zookeeper: str | None, config_file: Path | None, bootstrap: str, timeout_s: float
+) -> Sequence[str]:
     async def work() -> list[str]:
         if zookeeper is not None:
-            found = await _in_zookeeper(zookeeper, lambda session: scram_users.list_users(session, [name]))
+            found = await _in_zookeeper(
+                zookeeper, config_file, lambda session: scram_users.list_users(session, [name]), is_change=False
+            )
             return sorted(found.get(name, {}))
         async with connect(bootstrap, timeout_s) as client:
             return sorted((await describe_users(client, [name], timeout_s=timeout_s)).get(name, {}))

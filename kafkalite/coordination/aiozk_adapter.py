@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from kafkalite.config import BrokerConfig
+from kafkalite.coordination import zk_acl_codec as acl_codec
 from kafkalite.coordination import zk_codec as codec
 from kafkalite.coordination.coordinator import (
     Coordinator,
@@ -147,7 +148,7 @@ class ZkCoordinator(ZkSession):
         #: Until a server says that it does not.
         self._knows_multi_read = True
         #: On paths with the chroot.
-        self._acl_of: codec.AclOf = self._creators_acl if access.set_acl else codec.open_acl
+        self._acl_of: acl_codec.AclOf = self._creators_acl if access.set_acl else acl_codec.open_acl
 
     async def open(self) -> None:
         """Connect; see `connect`."""
@@ -159,7 +160,7 @@ class ZkCoordinator(ZkSession):
         self._root = root
 
     def _creators_acl(self, path: str) -> bytes:
-        return codec.creators_acl(self._root.bare(path))
+        return acl_codec.creators_acl(self._root.bare(path))
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
         full = self._root.full(path)
@@ -251,6 +252,22 @@ class ZkCoordinator(ZkSession):
             result if isinstance(result, CoordinatorError) else self._root.bare_results(result) for result in results
         ]
 
+    # --- ACLs (coordination.znode_acls) --------------------------------------------------------------------------
+
+    async def acls(self, paths: Sequence[str]) -> list[tuple[acl_codec.AclEntry, ...] | CoordinatorError]:
+        encoders = [_acl_encoder(self._root.full(path)) for path in paths]
+        return await pipelined(partial(self._send, decode=acl_codec.decode_acl), encoders, _READ_WINDOW)
+
+    async def set_acls(self, paths: Sequence[str], *, is_open: bool) -> list[CoordinatorError | None]:
+        acl_of = acl_codec.open_acl if is_open else acl_codec.creators_acl
+        encoders = [_set_acl_encoder(self._root.full(path), acl_of(path)) for path in paths]
+        return await pipelined(partial(self._send, decode=codec.decode_nothing), encoders, _READ_WINDOW)
+
+    async def children_many(self, paths: Sequence[str]) -> list[list[str] | CoordinatorError]:
+        encoders = [_children_encoder(self._root.full(path)) for path in paths]
+        results = await pipelined(partial(self._send, decode=codec.decode_children), encoders, _READ_WINDOW)
+        return [result if isinstance(result, CoordinatorError) else result[0] for result in results]
+
     async def sync(self, path: str) -> None:
         full = self._root.full(path)
         await self._request(lambda xid: codec.sync(xid, full), codec.decode_nothing)
@@ -258,6 +275,18 @@ class ZkCoordinator(ZkSession):
 
 def _get_encoder(path: str) -> Callable[[int], bytes]:
     return lambda xid: codec.get(xid, path, watch=False)
+
+
+def _acl_encoder(path: str) -> Callable[[int], bytes]:
+    return lambda xid: acl_codec.get_acl(xid, path)
+
+
+def _set_acl_encoder(path: str, acl: bytes) -> Callable[[int], bytes]:
+    return lambda xid: acl_codec.set_acl(xid, path, acl)
+
+
+def _children_encoder(path: str) -> Callable[[int], bytes]:
+    return lambda xid: codec.children(xid, path, watch=False)
 
 
 def _multi_read_encoder(paths: Sequence[str]) -> Callable[[int], bytes]:
@@ -277,5 +306,5 @@ def _chunks(paths: Sequence[str]) -> Iterator[Sequence[str]]:
         yield paths[first:]
 
 
-def _multi_encoder(ops: Sequence[Op], acl_of: codec.AclOf) -> Callable[[int], bytes]:
+def _multi_encoder(ops: Sequence[Op], acl_of: acl_codec.AclOf) -> Callable[[int], bytes]:
     return lambda xid: codec.multi(xid, ops, acl_of)

@@ -31,6 +31,7 @@ from kafkalite.coordination.coordinator import (
     Stat,
 )
 from kafkalite.coordination.watches import WatchKind
+from kafkalite.coordination.zk_acl_codec import OPEN_ACL, AclOf, open_acl
 from kafkalite.errors import ProtocolError
 from kafkalite.lazy_dataclass import dataclass
 
@@ -85,30 +86,6 @@ _MULTI_HEADER = struct.Struct("!i?i")
 _STAT = struct.Struct("!qqqqiiiqiiq")
 _CONNECT_RESPONSE = struct.Struct("!iiqi")
 _EVENT = struct.Struct("!iii")
-
-#: world:anyone may do everything (Kafka's default), as the wire has it: a vector of one ACL.
-_OPEN_ACL = struct.pack("!iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
-
-#: What only the identity of the connection may change, and anybody may read; and what nobody else may read either.
-_READABLE_ACL = struct.pack("!iii4si", 2, 31, 4, b"auth", 0) + struct.pack("!ii5si6s", 1, 5, b"world", 6, b"anyone")
-_PRIVATE_ACL = struct.pack("!iii4si", 1, 31, 4, b"auth", 0)
-#: Kafka's sensitive paths (ZkData): credentials, and settings that may hold secrets.
-_PRIVATE_PATHS = ("/config/users", "/config/brokers")
-
-#: The ACL of a znode to be created, from its path without the chroot.
-AclOf = Callable[[str], bytes]
-
-
-def open_acl(_path: str) -> bytes:
-    """Everybody may do everything (Kafka without zookeeper.set.acl)."""
-    return _OPEN_ACL
-
-
-def creators_acl(path: str) -> bytes:
-    """Only who has the identity of the connection that creates it may change it (zookeeper.set.acl)."""
-    is_private = any(path == each or path.startswith(each + "/") for each in _PRIVATE_PATHS)
-    return _PRIVATE_ACL if is_private else _READABLE_ACL
-
 
 _MULTI_END = _MULTI_HEADER.pack(-1, 1, -1)
 _MULTI_OP = {code: _MULTI_HEADER.pack(code, 0, -1) for code in (_OP_CREATE, _OP_DELETE, _OP_GET, _OP_SET, _OP_CHECK)}
@@ -231,7 +208,7 @@ def children(xid: int, path: str, *, watch: bool) -> bytes:
     return _with_flag(_OP_CHILDREN2, xid, path, flag=watch)
 
 
-def create(xid: int, op: Create, acl: bytes = _OPEN_ACL) -> bytes:
+def create(xid: int, op: Create, acl: bytes = OPEN_ACL) -> bytes:
     """create2 (answered with a stat)."""
     return _TWO_INTS.pack(xid, _OP_CREATE2) + _create_body(op, acl)
 

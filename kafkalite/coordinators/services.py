@@ -33,9 +33,9 @@ from kafkalite.extension.messages.topics import (
 )
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
+from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.requests import (
-    FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
     MetadataResponse,
@@ -102,6 +102,10 @@ class Partitions(Protocol):
         """
         ...
 
+    def keys_needed(self, partition: TopicPartition) -> int | None:
+        """max.message.bytes of a compacted topic's partition that is led here; None: its records need no keys."""
+        ...
+
     def begin_verification(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
     ) -> int:
@@ -127,11 +131,11 @@ class Partitions(Protocol):
         """
         ...
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit) -> None:
-        """Long poll; records up to the high watermark (isolation 1: the last stable offset)."""
+    def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit) -> None:
+        """Long poll; records up to the high watermark (isolation 1: the last stable offset). `done` is called once."""
         ...
 
-    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse: ...
+    async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse: ...
 
     def led_partitions(self, topic: str) -> Mapping[int, LeaderEpoch]:
         """The partitions of `topic` that this node leads now, with the epochs."""
@@ -292,6 +296,10 @@ class Services(Protocol):
 
         Raises OSError, ApiError.
         """
+        ...
+
+    async def run_blocking(self, function: Callable[[], object]) -> object:
+        """Run a function that takes long in a thread. Raises what it raises; OSError."""
         ...
 
     async def scram_users(self, names: Sequence[str] | None) -> Mapping[str, Mapping[str, int]]:

@@ -70,6 +70,7 @@ from kafkalite.node.extension_handlers import NodeExtension
 from kafkalite.node.history_file import HistoryFile
 from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.rpc_requests import RpcRequests
+from kafkalite.node.znode_acl_check import ZnodeAclCheck
 from kafkalite.node.zookeeper_health import ZooKeeperHealth
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
@@ -173,6 +174,7 @@ class Node:
         self._own_time = OwnTime(env.clock)
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         self.zookeeper = ZooKeeperHealth(self.session, env.clock)
+        self.znode_acls = ZnodeAclCheck(self.session, env.clock) if config.zookeeper_set_acl else None
         nodes = self.security.principals if self.security is not None else ()
         self.rights = AclManager(config, env.clock, self.zookeeper.ordering, nodes)
         self.configs = TopicConfigs(self._config_changed, env.clock.monotonic)
@@ -300,6 +302,7 @@ class Node:
         )
         return (
             *self.zookeeper.problems(),
+            *(self.znode_acls.problems() if self.znode_acls is not None else ()),
             *self.replicas.problems(),
             *self.controller.problems(),
             *disk_problems(self.logs),
@@ -389,6 +392,8 @@ class Node:
         self.session.on_session(self._introduce)
         await self._in_session(self._introduce)
         self.supervisor.spawn("producer.ids", self.producer_ids.run())
+        if self.znode_acls is not None:
+            self.supervisor.spawn("zookeeper.acls", self.znode_acls.run())
 
     async def _in_session(self, action: Callable[[Coordinator], Awaitable[T]]) -> T:
         """Run `action` in the present session, and again in the next one if that ends meanwhile."""

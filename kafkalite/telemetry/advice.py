@@ -27,6 +27,10 @@ ADVICE = {
         "the brokers keep their data, continue to lead their partitions, and do not register there",
         "put the cluster's data back into ZooKeeper (docs/backup.md) or correct zookeeper.connect; do not restart a broker before that",
     ),
+    "zookeeper.open": Advice(
+        "nothing: znodes keep the ACL that they were made with. A client that reaches ZooKeeper can make itself super user",
+        "when every node has zookeeper.auth: `admin zookeeper secure --config FILE`, then set other passwords for the users that it lists",
+    ),
     "broker.unreachable": Advice(
         "if it is dead, its leaderships move within seconds and its replicas leave the ISRs",
         "check the process, and the network between the two nodes; start the broker again",

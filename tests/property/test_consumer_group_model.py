@@ -92,7 +92,11 @@ class _World:
         except ApiError as error:
             if error.code is ErrorCode.UNRELEASED_INSTANCE_ID:
                 return
-            assert error.code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
+            assert error.code in (
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                ErrorCode.FENCED_INSTANCE_ID,
+            )
             client.owned, client.is_joined, client.epoch = set(), False, 0
             return
         self.write(outcome.records)
@@ -142,7 +146,11 @@ class _World:
             fresh.apply(consumer_records.parse(int.from_bytes(key[:2]), key[2:], value).record)
         old = self.group
         assert (fresh.members, fresh.targets, fresh.owners) == (old.members, old.targets, old.owners)
-        assert (fresh.epoch, fresh.target_epoch, fresh.static_members) == (old.epoch, old.target_epoch, old.static_members)
+        assert (fresh.epoch, fresh.target_epoch, fresh.static_members) == (
+            old.epoch,
+            old.target_epoch,
+            old.static_members,
+        )
         self.group = fresh
 
     def step(self) -> None:
@@ -223,13 +231,18 @@ def _inputs(draw: st.DrawFn) -> AssignmentInput:
     for number in range(draw(st.integers(0, 4))):
         count = draw(st.integers(1, 9))
         racks = tuple(
-            frozenset(draw(st.lists(st.sampled_from(["r1", "r2", "r3"]), max_size=2))) for _ in range(count if has_racks else 0)
+            frozenset(draw(st.lists(st.sampled_from(["r1", "r2", "r3"]), max_size=2)))
+            for _ in range(count if has_racks else 0)
         )
         topics[TopicId(f"id{number}")] = AssignedTopic(TopicId(f"id{number}"), f"t{number}", count, racks)
     is_alike = draw(st.booleans())
     members = []
     for number in range(draw(st.integers(1, 6))):
-        wanted = frozenset(topics) if is_alike else frozenset(draw(st.sets(st.sampled_from(sorted(topics) or [TopicId("")]))))
+        wanted = (
+            frozenset(topics)
+            if is_alike
+            else frozenset(draw(st.sets(st.sampled_from(sorted(topics) or [TopicId("")]))))
+        )
         target = {topic_id: frozenset(draw(st.sets(st.integers(0, 11), max_size=5))) for topic_id in topics}
         members.append(AssignedMember(f"m{number}", None, draw(_RACKS), wanted & topics.keys(), target))
     return AssignmentInput(tuple(members), topics)
@@ -243,7 +256,9 @@ def test_every_partition_goes_to_one_of_its_subscribers_and_shares_are_even(give
         owners = [m for m in given_.members for p in targets[m.member_id].get(topic_id, ()) if p < topic.partitions]
         assert all(topic_id in owner.topics for owner in owners)
         shares = [sorted(targets[m.member_id].get(topic_id, ())) for m in given_.members]
-        assert sorted(p for share in shares for p in share) == (list(range(topic.partitions)) if takers[topic_id] else [])
+        assert sorted(p for share in shares for p in share) == (
+            list(range(topic.partitions)) if takers[topic_id] else []
+        )
         if name == "range" and takers[topic_id]:
             sizes = [len(targets[m.member_id].get(topic_id, ())) for m in takers[topic_id]]
             assert max(sizes) - min(sizes) <= 1
@@ -261,9 +276,7 @@ def test_nothing_moves_without_a_reason(given_: AssignmentInput, name: str) -> N
     """Without racks: the same input gives the same target again."""
     bare = {key: AssignedTopic(key, topic.name, topic.partitions) for key, topic in given_.topics.items()}
     first = run(ASSIGNORS[name], AssignmentInput(given_.members, bare))
-    members = tuple(
-        AssignedMember(m.member_id, None, None, m.topics, first[m.member_id]) for m in given_.members
-    )
+    members = tuple(AssignedMember(m.member_id, None, None, m.topics, first[m.member_id]) for m in given_.members)
     assert run(ASSIGNORS[name], AssignmentInput(members, bare)) == first
 
 
@@ -276,6 +289,7 @@ def test_partitions_go_to_the_racks_of_their_replicas() -> None:
         assert [sorted(targets[f"m{n}"][topic.topic_id]) for n in range(3)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]], name
         # Also if they have to be swapped: each begins with what is near to another one.
         turned = tuple(
-            AssignedMember(f"m{n}", None, racks[n], frozenset({topic.topic_id}), targets[f"m{(n + 1) % 3}"]) for n in range(3)
+            AssignedMember(f"m{n}", None, racks[n], frozenset({topic.topic_id}), targets[f"m{(n + 1) % 3}"])
+            for n in range(3)
         )
         assert run(ASSIGNORS[name], AssignmentInput(turned, {topic.topic_id: topic})) == targets, name

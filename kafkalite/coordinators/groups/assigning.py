@@ -24,8 +24,9 @@ from kafkalite.coordinators.groups.decisions.members import (
     TargetMember,
 )
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
-from kafkalite.coordinators.groups.topics import GroupTopics, compiled, matching, metadata_hash
+from kafkalite.coordinators.groups.topics import GroupTopics, matching, metadata_hash
 from kafkalite.coordinators.internal_log import InternalLog
+from kafkalite.coordinators.patterns import full_match
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
@@ -190,7 +191,7 @@ class TargetAssignments:
         if is_visible is None:
             return None
         try:
-            matches = compiled(regex)
+            matches = full_match(regex)
         except ApiError as error:
             if error.code is not ErrorCode.INVALID_REGULAR_EXPRESSION:
                 raise

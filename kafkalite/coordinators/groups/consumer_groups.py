@@ -31,8 +31,9 @@ from kafkalite.coordinators.groups.partition import (
 )
 from kafkalite.coordinators.groups.records import classic_record
 from kafkalite.coordinators.groups.subscription import CONSUMER
-from kafkalite.coordinators.groups.topics import GroupTopics, compiled
+from kafkalite.coordinators.groups.topics import GroupTopics
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
+from kafkalite.coordinators.patterns import full_match
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
@@ -115,7 +116,7 @@ class ConsumerGroups:
             self._leave(partition, entry, request, done)
             return
         if request.regex:
-            compiled(request.regex)
+            full_match(request.regex)
         settings = self.settings()
         group, before = self._group_for(entry, request, settings)
         outcome = heartbeats.heartbeat(group, request, settings, self._now())

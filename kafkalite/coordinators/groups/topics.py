@@ -8,14 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from kafkalite.coordinators.groups.decisions.assignment import AssignedTopic
 from kafkalite.coordinators.services import Services
-from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import INTERNAL_TOPICS, TopicId
 from kafkalite.partition_values import TopicMetadata
 
 #: Names that are matched between two yields.
 _PIECE = 1_000
-#: Memory of one regular expression, in bytes.
-_REGEX_MEMORY = 1 << 20
 
 
 class GroupTopics:
@@ -81,28 +78,6 @@ def metadata_hash(topics: Mapping[str, AssignedTopic]) -> int:
         for racks in topic.racks:
             digest.update("\0".join(sorted(racks)).encode() + b"\1")
     return int(struct.unpack(">q", digest.digest())[0])
-
-
-def compiled(regex: str) -> Callable[[str], bool]:
-    """Whether a topic's whole name matches. RE2 takes time in proportion to the name, whatever a client sends.
-
-    Raises ApiError INVALID_REGULAR_EXPRESSION, also where google-re2 is not installed: Python's own `re` is no substitute, an
-    expression of a client could keep it busy for ever.
-    """
-    try:
-        import re2  # type: ignore[import-untyped, unused-ignore]  # only who has such groups loads it
-    except ImportError:
-        text = "this broker cannot resolve regular expressions: google-re2 is not installed"
-        raise api_error(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from None
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _REGEX_MEMORY
-    try:
-        pattern = re2.compile(regex, options)
-    except re2.error as error:
-        text = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}"
-        raise api_error(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from None
-    return lambda name: pattern.fullmatch(name) is not None
 
 
 def matching(

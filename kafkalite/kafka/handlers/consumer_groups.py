@@ -50,9 +50,9 @@ class ConsumerGroupHandlers:
             heartbeats.check(said, needs_member_id=request.version >= _OWN_IDS_FROM)
             if not said.member_id:
                 said = _heartbeat(request, message, self._groups.new_member_id(request.client_id))
-            is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
-            if not all(is_visible(topic) for topic in said.topics or ()):
+            if request.denied.topics:
                 raise api_error(REFUSALS[ResourceType.TOPIC])
+            is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
             self._groups.consumer_heartbeat(message.group_id, said, is_visible, done)
         except ApiError as error:
             return _refused(error)

@@ -1,19 +1,21 @@
 """Wire tables: reading and writing partitions (notation: `kafkalite.protocol.schema`)."""
 
 TABLE = """
-ProduceRequest 0-12 9+ 0
+ProduceRequest 0-13 9+ 0
   transactional_id string 3+ ?3+ =null
   acks int16 0+
   timeout_ms int32 0+
   topic_data []TopicProduceData 0+
-    name string 0+
+    name string 0-12
+    topic_id uuid 13+
     partition_data []PartitionProduceData 0+
       index int32 0+
       records records 0+ ?0+
 
-ProduceResponse 0-12 9+ 0
+ProduceResponse 0-13 9+ 0
   responses []TopicProduceResponse 0+
-    name string 0+
+    name string 0-12
+    topic_id uuid 13+
     partition_responses []PartitionProduceResponse 0+
       index int32 0+
       error_code int16 0+
@@ -34,7 +36,7 @@ ProduceResponse 0-12 9+ 0
     port int32 10+
     rack string 10+ ?10+ =null
 
-FetchRequest 0-17 12+ 1
+FetchRequest 0-18 12+ 1
   cluster_id string 12+ ?12+ =null #0
   replica_id int32 0-14 =-1
   replica_state ReplicaState 15+ #1
@@ -57,13 +59,14 @@ FetchRequest 0-17 12+ 1
       log_start_offset int64 5+ =-1
       partition_max_bytes int32 0+
       replica_directory_id uuid 17+ #0
+      high_watermark int64 18+ =9223372036854775807 #1
   forgotten_topics_data []ForgottenTopic 7+
     topic string 7-12
     topic_id uuid 13+
     partitions []int32 7+
   rack_id string 11+
 
-FetchResponse 0-17 12+ 1
+FetchResponse 0-18 12+ 1
   throttle_time_ms int32 1+
   error_code int16 7+
   session_id int32 7+ =0
@@ -96,7 +99,7 @@ FetchResponse 0-17 12+ 1
     port int32 16+
     rack string 16+ ?16+ =null
 
-ListOffsetsRequest 0-10 6+ 2
+ListOffsetsRequest 0-11 6+ 2
   replica_id int32 0+
   isolation_level int8 2+
   topics []ListOffsetsTopic 0+
@@ -108,7 +111,7 @@ ListOffsetsRequest 0-10 6+ 2
       max_num_offsets int32 0 =1
   timeout_ms int32 10+
 
-ListOffsetsResponse 0-10 6+ 2
+ListOffsetsResponse 0-11 6+ 2
   throttle_time_ms int32 2+
   topics []ListOffsetsTopicResponse 0+
     name string 0+

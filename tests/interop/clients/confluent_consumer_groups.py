@@ -25,7 +25,12 @@ while True:
 
 
 def consumer(group, *, topics=("modern-a",), protocol="consumer", **more):
-    settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False, "group.protocol": protocol}
+    settings = {
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "group.protocol": protocol,
+    }
     if protocol == "classic":
         settings |= {"session.timeout.ms": 6000, "partition.assignment.strategy": "cooperative-sticky"}
     made = Consumer(BOOTSTRAP | settings | {key.replace("_", "."): value for key, value in more.items()})
@@ -60,7 +65,12 @@ def is_shared(members, *counts):
 
 def described(admin, group):
     found = admin.describe_consumer_groups([group])[group].result(10)
-    return [str(found.type).rpartition(".")[2], str(found.state).rpartition(".")[2], found.partition_assignor, len(found.members)]
+    return [
+        str(found.type).rpartition(".")[2],
+        str(found.state).rpartition(".")[2],
+        found.partition_assignor,
+        len(found.members),
+    ]
 
 
 def main():

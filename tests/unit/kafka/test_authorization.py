@@ -104,7 +104,9 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
     topic_id = topic_ids.to_wire(broker.services.metadata(["t"]).topics[0].topic_id)
     match api:
         case "Produce":
-            return produce("t", (0, batch(b"v")), acks=1)
+            message = produce("t", (0, batch(b"v")), acks=1)
+            message.topic_data[0].topic_id = topic_id
+            return message
         case "Fetch":
             part = request.FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)
             topic = request.FetchTopic("t", topic_id if version >= 13 else bytes(16), [part])
@@ -119,10 +121,16 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
         case "Metadata":
             return request([request.MetadataRequestTopic(name="t")], False)
         case "OffsetCommit":
-            return commit("g", 3)
+            message = commit("g", 3)
+            message.topics[0].topic_id = topic_id
+            return message
         case "OffsetFetch":
             old = [request.OffsetFetchRequestTopic("t", [0])]
-            groups = [request.OffsetFetchRequestGroup("g", topics=[request.OffsetFetchRequestTopics("t", [0])])]
+            groups = [
+                request.OffsetFetchRequestGroup(
+                    "g", topics=[request.OffsetFetchRequestTopics("t", topic_id if version >= 10 else bytes(16), [0])]
+                )
+            ]
             return request("g", old) if version < 8 else request(groups=groups)
         case "OffsetDelete":
             return _topics(request, "OffsetDeleteRequestTopic", "OffsetDeleteRequestPartition", group_id="g")
@@ -140,8 +148,10 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
             return request("HealthRequest", b"")
         case "DescribeGroups":
             return request(["g"])
-        case "DeleteGroups":
+        case "DeleteGroups" | "ConsumerGroupDescribe":
             return request(["g"])
+        case "ConsumerGroupHeartbeat":
+            return request("g", "m", 0, None, None, 1_000, ["t"], None, None, [])
         case "CreateTopics":
             return request([request.CreatableTopic("t", 1, 1)], 100, True)
         case "DeleteTopics":
@@ -160,7 +170,7 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
             return request("x", 0, 0, False)
         case "TxnOffsetCommit":
             part = request.TxnOffsetCommitRequestPartition(0, 3, committed_metadata="")
-            return request("x", "g", 0, 0, topics=[request.TxnOffsetCommitRequestTopic("t", [part])])
+            return request("x", "g", 0, 0, topics=[request.TxnOffsetCommitRequestTopic("t", topic_id, [part])])
         case "WriteTxnMarkers":
             topics = [request.WritableTxnMarkerTopic("t", [0])]
             return request([request.WritableTxnMarker(0, 0, False, topics, 0)])
@@ -182,7 +192,7 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
         case "ElectLeaders":
             return request(0, [request.TopicPartitions("t", [0])], 100)
         case "AlterPartitionReassignments":
-            return request(100, [request.ReassignableTopic("t", [request.ReassignablePartition(0, [1])])])
+            return request(100, topics=[request.ReassignableTopic("t", [request.ReassignablePartition(0, [1])])])
         case "ListPartitionReassignments":
             return request(100, None)
         case "AlterReplicaLogDirs":
@@ -383,7 +393,9 @@ async def test_of_several_topics_those_allowed_are_served(broker: Broker) -> Non
         acks=1,
         timeout_ms=100,
         topic_data=[
-            wire.ProduceRequest.TopicProduceData(name, [wire.ProduceRequest.PartitionProduceData(0, batch(b"v"))])
+            wire.ProduceRequest.TopicProduceData(
+                name, partition_data=[wire.ProduceRequest.PartitionProduceData(0, batch(b"v"))]
+            )
             for name in ("t", "u")
         ],
     )
@@ -464,3 +476,28 @@ def request_of_acls(api: str) -> Any:
     if api == "CreateAcls":
         return request([request.AclCreation(2, "n", 3, "User:a", "*", 3, 3)])
     return request([request.DeleteAclsFilter(2, "n", 3, None, None, 1, 1)])
+
+
+async def test_a_fetch_session_ends_where_the_rights_end(broker: Broker) -> None:
+    client = await client_of(broker, "ann")
+    allow(broker, "ann", TOPIC, "t", Operation.READ)
+    request = wire.FetchRequest
+    part = request.FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)
+    opened = await client.ask(
+        request(max_wait_ms=0, session_epoch=0, topics=[request.FetchTopic("t", partitions=[part])]), 12
+    )
+    assert opened.session_id > 0
+
+    async def next_error(epoch: int) -> list[int]:
+        again = request(max_wait_ms=0, session_id=opened.session_id, session_epoch=epoch)
+        return [each.partitions[0].error_code for each in (await client.ask(again, 12)).responses]
+
+    assert await next_error(1) == []
+    allow(broker, "ann", TOPIC, "t", Operation.DESCRIBE)
+    assert await next_error(2) == [29]
+    allow(broker, "ann", TOPIC, "t", Operation.READ)
+    assert await next_error(3) == [0]
+    # Nobody else reads with it.
+    other = await client_of(broker, "bob")
+    stolen = await other.ask(request(max_wait_ms=0, session_id=opened.session_id, session_epoch=4), 12)
+    assert stolen.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND

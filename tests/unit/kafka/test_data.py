@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka.handlers.data import split_buffers
 from kafkalite.model import NO_TOPIC_ID, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import decode, encode
 from kafkalite.record.builder import end_transaction_marker
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records
+from kafkalite.testing.memory_services import MemoryPartitions
 
 from .conftest import Broker, batch, fetch, produce
 
@@ -139,6 +139,19 @@ async def test_list_offsets(broker: Broker, version: int) -> None:
     assert await listed(1_001) == (0, -1)
 
 
+async def test_what_list_offsets_names_twice_is_not_looked_up(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await client.ask(produce("t", (0, batch(b"a"))), 9)
+    looked_up: list[int] = []
+    monkeypatch.setattr(MemoryPartitions, "_list_one", lambda *asked: looked_up.append(1))
+    request = wire.ListOffsetsRequest
+    parts = [request.ListOffsetsPartition(0, timestamp=1000)] * 2
+    answer = await client.ask(request(-1, topics=[request.ListOffsetsTopic("t", parts)]), 7)
+    assert [part.error_code for part in answer.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
+    assert not looked_up
+
+
 async def test_list_offsets_named_twice_or_unknown(broker: Broker) -> None:
     await broker.create("t")
     client = await broker.client()
@@ -183,13 +196,6 @@ async def test_delete_records(broker: Broker, version: int) -> None:
     ]
 
 
-def test_buffers_are_dealt_out_without_copies() -> None:
-    buffers: list[bytes | bytearray | memoryview] = [b"aabbb", b"cc", b"d"]
-    assert [b"".join(mine) for mine in split_buffers([2, 0, 4, 2], buffers)] == [b"aa", b"", b"bbbc", b"cd"]
-    whole = b"x" * 10
-    assert split_buffers([10], [whole])[0][0] is whole
-
-
 def test_topic_ids_have_two_forms() -> None:
     raw = bytes(range(16))
     assert topic_ids.to_wire(topic_ids.from_wire(raw)) == raw
@@ -222,7 +228,7 @@ async def test_a_partition_named_twice_is_answered_once(broker: Broker) -> None:
     topic.partitions = [topic.partitions[0]] * 1_000
     request.topics = [topic, topic]
     answer = await client.ask(request, 11)
-    assert [len(topic.partitions) for topic in answer.responses] == [1, 0]
+    assert [len(topic.partitions) for topic in answer.responses] == [1]
     assert len(answer.responses[0].partitions[0].records) > 10_000
 
 

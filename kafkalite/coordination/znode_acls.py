@@ -1,0 +1,181 @@
+"""Which znodes of ours anybody may change, and closing or opening all of them (Kafka: zookeeper-security-migration).
+
+A znode keeps the ACL that it was made with. So a cluster that was begun in plain text, or a tool that did not know the
+cluster's setting, leaves znodes open; a client that reaches ZooKeeper can then become super user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol, runtime_checkable
+
+from kafkalite.coordination import paths
+from kafkalite.coordination.coordinator import AuthFailedError, Coordinator, CoordinatorError, NoNodeError
+from kafkalite.coordination.zk_acl_codec import AclEntry, exposure
+from kafkalite.lazy_dataclass import dataclass
+
+#: Znodes in one step: a controller's own requests must not wait behind a walk of the whole tree.
+_BATCH = 128
+#: Names that a report has; the others are counted.
+MAX_NAMED = 20
+#: Everything of a cluster is below these, besides the chroot itself.
+ROOTS = (
+    paths.CONTROLLER,
+    paths.CONTROLLER_EPOCH,
+    paths.ACL,
+    paths.ACL_CHANGES,
+    paths.ACL_EXTENDED_CHANGES,
+    paths.LATEST_PRODUCER_ID_BLOCK,
+    "/kafka-acl-extended",
+    "/config",
+    "/cluster",
+    "/admin",
+    paths.RESTART_PARTITIONS,
+    "/brokers",
+)
+
+
+@runtime_checkable
+class ZnodeAcls(Protocol):
+    """What a session on a real server can do besides the Coordinator's verbs: pipelined, errors as values."""
+
+    async def acls(self, paths: Sequence[str]) -> list[tuple[AclEntry, ...] | CoordinatorError]:
+        """The ACL of each znode."""
+        ...
+
+    async def set_acls(self, paths: Sequence[str], *, is_open: bool) -> list[CoordinatorError | None]:
+        """Only this session's identity may change these znodes, or (`is_open`) anybody."""
+        ...
+
+    async def children_many(self, paths: Sequence[str]) -> list[list[str] | CoordinatorError]:
+        """The names below each znode."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AclReport:
+    """What a walk over the tree has found.
+
+    Attributes:
+        seen: znodes that were examined or changed.
+        is_complete: False if there are more than the walk was allowed to visit.
+        changeable, readable: of those that anybody may change, or read though they are private: the first ones, by name.
+        open: how many there are of both together.
+        users: whose credentials anybody could read or replace.
+        refused: the first ones that this session may not examine or change.
+    """
+
+    seen: int
+    is_complete: bool
+    changeable: tuple[str, ...]
+    readable: tuple[str, ...]
+    open: int
+    users: tuple[str, ...]
+    refused: tuple[str, ...]
+
+
+class _Findings:
+    def __init__(self) -> None:
+        self.seen = 0
+        self.open = 0
+        self.changeable: list[str] = []
+        self.readable: list[str] = []
+        self.users: list[str] = []
+        self.refused: list[str] = []
+
+    def add(self, path: str, entries: Sequence[AclEntry]) -> None:
+        self.seen += 1
+        what = exposure(path, entries)
+        if not what:
+            return
+        self.open += 1
+        named = self.changeable if what == "change" else self.readable
+        if len(named) < MAX_NAMED:
+            named.append(path)
+        parent, _, name = path.rpartition("/")
+        if parent == paths.CONFIG_USERS and len(self.users) < MAX_NAMED:
+            self.users.append(name)
+
+    def refuse(self, path: str, error: CoordinatorError) -> None:
+        """Raises the error if it is not about this znode."""
+        if not isinstance(error, AuthFailedError):
+            raise error
+        if len(self.refused) < MAX_NAMED and path not in self.refused:
+            self.refused.append(path)
+
+    def report(self, *, is_complete: bool) -> AclReport:
+        return AclReport(
+            self.seen,
+            is_complete,
+            tuple(self.changeable),
+            tuple(self.readable),
+            self.open,
+            tuple(self.users),
+            tuple(self.refused),
+        )
+
+
+async def examine(zookeeper: ZnodeAcls, limit: int) -> AclReport:
+    """What of the tree is open, of at most `limit` znodes; credentials and rules first. Raises CoordinatorError."""
+    findings = _Findings()
+    async for batch in _batches(zookeeper, findings):
+        allowed = batch[: limit - findings.seen]
+        _look(findings, allowed, await zookeeper.acls(allowed))
+        if len(allowed) < len(batch):
+            return findings.report(is_complete=False)
+    return findings.report(is_complete=True)
+
+
+async def change(zookeeper: ZnodeAcls, *, is_open: bool) -> AclReport:
+    """Give every znode of ours the ACL that it would be made with now. Safe to repeat; the report is on the state before.
+
+    A parent comes before its children: what somebody adds meanwhile is found, and afterwards nobody can add anything.
+    Raises CoordinatorError.
+    """
+    findings = _Findings()
+    async for batch in _batches(zookeeper, findings):
+        before = await zookeeper.acls(batch)
+        there = [path for path, found in zip(batch, before, strict=True) if not isinstance(found, NoNodeError)]
+        results = await zookeeper.set_acls(there, is_open=is_open)
+        _look(findings, batch, before)
+        for path, error in zip(there, results, strict=True):
+            if error is not None and not isinstance(error, NoNodeError):
+                findings.refuse(path, error)
+    return findings.report(is_complete=True)
+
+
+def _look(findings: _Findings, batch: Sequence[str], found: Sequence[tuple[AclEntry, ...] | CoordinatorError]) -> None:
+    for path, entries in zip(batch, found, strict=True):
+        if not isinstance(entries, CoordinatorError):
+            findings.add(path, entries)
+        elif not isinstance(entries, NoNodeError):
+            findings.refuse(path, entries)
+
+
+async def _batches(zookeeper: ZnodeAcls, findings: _Findings) -> AsyncIterator[list[str]]:
+    """The chroot and the roots, then what is below each, level by level. Raises CoordinatorError.
+
+    Children are listed after the caller is done with their parents.
+    """
+    yield ["/", *ROOTS]
+    for root in ROOTS:
+        level = [root]
+        while level:
+            below: list[str] = []
+            for start in range(0, len(level), _BATCH):
+                parents = level[start : start + _BATCH]
+                for parent, names in zip(parents, await zookeeper.children_many(parents), strict=True):
+                    if isinstance(names, AuthFailedError):
+                        findings.refuse(parent, names)
+                    elif not isinstance(names, CoordinatorError):
+                        below += [f"{parent}/{name}" for name in names]
+                    elif not isinstance(names, NoNodeError):
+                        raise names
+            for start in range(0, len(below), _BATCH):
+                yield below[start : start + _BATCH]
+            level = below
+
+
+def as_acls(coordinator: Coordinator) -> ZnodeAcls | None:
+    """The session's other half; None for one that has no ACLs (the simulation's)."""
+    return coordinator if isinstance(coordinator, ZnodeAcls) else None
