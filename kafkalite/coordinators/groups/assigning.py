@@ -38,7 +38,7 @@ _log = get_logger(__name__)
 #: A group's topics are compared at most this often, whatever else changes in the metadata.
 _COMPARE_MS = 1_000
 #: Targets in one append.
-_CHUNK = 200
+_CHUNK = 50
 #: Members that are prepared for the assignor between two yields.
 _PIECE = 250
 
@@ -153,7 +153,8 @@ class TargetAssignments:
                 return
         self.groups.write(partition, entry, group, [TargetEpoch(epoch, self._services.clock.wall_ms())])
         _log.info("group.assigned", group=group.group_id, epoch=epoch, members=len(targets), changed=len(changed))
-        self.groups.settle(partition, entry, group)
+        while is_current() and self.groups.settle(partition, entry, group):
+            await asyncio.sleep(0)
 
     # --- regular expressions ---
 

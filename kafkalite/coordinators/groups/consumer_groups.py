@@ -42,6 +42,9 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
+#: Answers in one go: about two milliseconds.
+_SETTLED_AT_ONCE = 50
+
 Perform = Callable[[GroupPartition, GroupEntry, Sequence[Effect]], None]
 
 
@@ -330,17 +333,21 @@ class ConsumerGroups:
 
     # --- what waits ---
 
-    def settle(self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup) -> None:
-        """There is a new target assignment: answer the members that wait for it."""
+    def settle(self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup) -> bool:
+        """There is a new target assignment: answer some of the members that wait for it. Whether there may be more."""
         runtime = entry.runtime
-        ready = [each for each in runtime.waiting if each.epoch <= group.target_epoch]
-        runtime.waiting = [each for each in runtime.waiting if each.epoch > group.target_epoch]
+        ready = [each for each in runtime.waiting if each.epoch <= group.target_epoch][:_SETTLED_AT_ONCE]
+        if not ready:
+            return False
+        taken = set(map(id, ready))
+        runtime.waiting = [each for each in runtime.waiting if id(each) not in taken]
         for each in ready:
             try:
                 outcome = heartbeats.settle(group, each.member_id, each.owned, self._now())
                 self._proceed(partition, entry, group, (), outcome, each.owned, each.done)
             except ApiError as error:
                 each.done(error, None)
+        return True
 
     def _give_up(self, entry: GroupEntry, error: ErrorCode) -> None:
         waiting, entry.runtime.waiting = entry.runtime.waiting, []
