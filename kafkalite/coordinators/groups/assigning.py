@@ -108,7 +108,7 @@ class TargetAssignments:
         if not is_current() or not group.members:
             return
         if found != group.metadata_hash:
-            # A group that is assigned anew anyway needs no further epoch.
+            # A group that needs a new target anyway needs no further epoch.
             epoch = group.epoch if group.needs_assignment else group.epoch + 1
             self.groups.write(partition, entry, group, [GroupEpoch(epoch, found)])
         if not group.needs_assignment:
@@ -153,8 +153,10 @@ class TargetAssignments:
                 return
         self.groups.write(partition, entry, group, [TargetEpoch(epoch, self._services.clock.wall_ms())])
         _log.info("group.assigned", group=group.group_id, epoch=epoch, members=len(targets), changed=len(changed))
-        while is_current() and self.groups.settle(partition, entry, group):
+        for _ in self.groups.settle(partition, entry, group):
             await asyncio.sleep(0)
+            if not is_current():
+                return
 
     # --- regular expressions ---
 

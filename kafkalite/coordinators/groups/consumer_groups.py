@@ -6,7 +6,7 @@ out when they are replicated. An answer without records waits for those of befor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kafkalite.coordinators.groups import consumer_records
 from kafkalite.coordinators.groups.decisions import classic_members, heartbeats, migration
@@ -333,21 +333,19 @@ class ConsumerGroups:
 
     # --- what waits ---
 
-    def settle(self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup) -> bool:
-        """There is a new target assignment: answer some of the members that wait for it. Whether there may be more."""
+    def settle(self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup) -> Iterator[None]:
+        """There is a new target assignment: answer the members that wait for it. Yields now and then."""
         runtime = entry.runtime
-        ready = [each for each in runtime.waiting if each.epoch <= group.target_epoch][:_SETTLED_AT_ONCE]
-        if not ready:
-            return False
-        taken = set(map(id, ready))
-        runtime.waiting = [each for each in runtime.waiting if id(each) not in taken]
-        for each in ready:
-            try:
-                outcome = heartbeats.settle(group, each.member_id, each.owned, self._now())
-                self._proceed(partition, entry, group, (), outcome, each.owned, each.done)
-            except ApiError as error:
-                each.done(error, None)
-        return True
+        while ready := [each for each in runtime.waiting if each.epoch <= group.target_epoch][:_SETTLED_AT_ONCE]:
+            taken = set(map(id, ready))
+            runtime.waiting = [each for each in runtime.waiting if id(each) not in taken]
+            for each in ready:
+                try:
+                    outcome = heartbeats.settle(group, each.member_id, each.owned, self._now())
+                    self._proceed(partition, entry, group, (), outcome, each.owned, each.done)
+                except ApiError as error:
+                    each.done(error, None)
+            yield
 
     def _give_up(self, entry: GroupEntry, error: ErrorCode) -> None:
         waiting, entry.runtime.waiting = entry.runtime.waiting, []
@@ -404,7 +402,7 @@ class ConsumerGroups:
     def write(
         self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup, records: Sequence[Record]
     ) -> None:
-        """Append and apply; whoever needs it replicated waits for it. Raises ApiError: nothing was appended."""
+        """Append and apply, without waiting for replication. Raises ApiError: nothing was appended."""
         self._write(partition, entry, group, records, _nothing)
 
     def _write(

@@ -232,7 +232,9 @@ async def test_offsets_are_fenced_by_the_member_epoch(broker: Broker) -> None:
 
     async def read(member: str | None, epoch: int) -> Any:
         request = wire.OffsetFetchRequest
-        asked = request.OffsetFetchRequestGroup("g", member, epoch, [request.OffsetFetchRequestTopics("t", partition_indexes=[kept])])
+        asked = request.OffsetFetchRequestGroup(
+            "g", member, epoch, [request.OffsetFetchRequestTopics("t", partition_indexes=[kept])]
+        )
         return (await client.ask(request(groups=[asked]), 9)).groups[0]
 
     assert (await read("m1", first.epoch)).topics[0].partitions[0].committed_offset == 7

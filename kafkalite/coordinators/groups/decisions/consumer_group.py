@@ -268,7 +268,7 @@ def held(target: Assignment, epoch: int) -> Held:
 
 
 def tombstones(group: ConsumerGroup) -> list[Record]:
-    """The records after which the group is no more."""
+    """The records after which the group does not exist any more."""
     records: list[Record] = [CurrentAssignment(member_id, None) for member_id in group.members]
     records += [TargetMember(member_id, None) for member_id in {**group.targets, **group.members}]
     records.append(TargetEpoch(None))
