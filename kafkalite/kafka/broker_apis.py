@@ -18,6 +18,7 @@ from kafkalite.kafka.handlers.configs import ConfigHandlers
 from kafkalite.kafka.handlers.consumer_groups import ConsumerGroupHandlers
 from kafkalite.kafka.handlers.data import DataHandlers
 from kafkalite.kafka.handlers.extension import ExtensionHandlers
+from kafkalite.kafka.handlers.features import FeatureHandlers
 from kafkalite.kafka.handlers.fetching import FetchHandlers
 from kafkalite.kafka.handlers.groups import GroupHandlers
 from kafkalite.kafka.handlers.log_dirs import LogDirHandlers
@@ -53,6 +54,7 @@ class KafkaSide:
             **PartitionHandlers(services).table(),
             **LogDirHandlers(services).table(),
             **ConfigHandlers(services).table(),
+            **FeatureHandlers(services).table(),
             **SecurityHandlers(services).table(),
             **GroupHandlers(services, self.groups, self.verifier).table(),
             **ConsumerGroupHandlers(services, self.groups).table(),

@@ -12,6 +12,7 @@ from kafkalite.coordinators.groups.decisions.heartbeats import Heartbeat
 from kafkalite.coordinators.groups.decisions.members import Assignment, Member
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.features import GROUP_FEATURE
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.model import TopicId
@@ -44,6 +45,8 @@ class ConsumerGroupHandlers:
                 request.respond(_refused(error) if error is not None else _answered(answer))
 
         try:
+            if not self._services.feature_level(GROUP_FEATURE):
+                raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"{GROUP_FEATURE} is 0: consumer groups are off")
             if not message.group_id:
                 raise api_error(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
             said = _heartbeat(request, message)

@@ -417,3 +417,11 @@ async def test_an_empty_consumer_group_is_a_classic_one_when_a_classic_member_jo
     await move(broker, GROUP_TOPIC)
     await coordinator(client, "g")
     assert (await client.ask(wire.DescribeGroupsRequest(["g"]), 5)).groups[0].group_state == "Stable"
+
+
+async def test_groups_are_off_if_the_feature_is(broker: Broker) -> None:
+    client = await started(broker)
+    versions = await client.ask(wire.ApiVersionsRequest("test", "1"), 4)
+    assert [each.max_version_level for each in versions.finalized_features if each.name == "group.version"] == [1]
+    await broker.services.update_features({"group.version": 0})
+    assert (await Member(client, "m", "t").beat()).error_code == ErrorCode.UNSUPPORTED_VERSION
