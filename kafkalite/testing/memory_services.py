@@ -35,7 +35,7 @@ from kafkalite.extension.messages.topics import (
     DeleteTopicsResponse,
     TopicResult,
 )
-from kafkalite.features import EPOCH, Finalized, finalized
+from kafkalite.features import EPOCH, Finalized, finalized, registered
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.verification import Verifications
 from kafkalite.model import (
@@ -437,7 +437,10 @@ class MemoryServices:
     def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
         names = sorted(self._ids) if topics is None else topics
         host, port = self.kafka_endpoint
-        broker = Broker(self.broker_id, BrokerEpoch(1), host, port, host, 1, None, TRANSACTION_VERSION, ELR_VERSION)
+        broker = Broker(
+            self.broker_id, BrokerEpoch(1), host, port, host, 1, None, TRANSACTION_VERSION, ELR_VERSION,
+            features=registered(),
+        )  # fmt: skip
         return MetadataResponse(self.cluster_id, self.broker_id, (broker,), tuple(map(self._topic, names)))
 
     def _topic(self, name: str) -> TopicMetadata:
