@@ -37,6 +37,7 @@ from kafkalite.extension.messages.topics import (
     TopicResult,
 )
 from kafkalite.features import EPOCH, Finalized, finalized, stored_level
+from kafkalite.log.record_checks import RecordRules
 from kafkalite.model import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
@@ -122,11 +123,9 @@ class NodePartitions:
     ) -> None:
         self._replicas.produce(acks, timeout_ms, partitions, done, guards=guards)
 
-    def keys_needed(self, partition: TopicPartition) -> int | None:
+    def record_rules(self, partition: TopicPartition) -> RecordRules | None:
         found = self._replicas.partition(partition)
-        if found is None or found.leader is None or "compact" not in found.log.config.cleanup_policy:
-            return None
-        return found.log.config.max_message_bytes
+        return None if found is None or found.leader is None else found.log.record_rules
 
     def begin_verification(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int

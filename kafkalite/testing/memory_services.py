@@ -36,6 +36,7 @@ from kafkalite.extension.messages.topics import (
 )
 from kafkalite.features import EPOCH, Finalized, finalized
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.log.record_checks import RecordRules, rules_of
 from kafkalite.log.verification import Verifications
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
@@ -159,8 +160,8 @@ class MemoryPartitions:
         self.fail_appends: ErrorCode | None = None
         #: High watermarks that are not the log's end.
         self.committed: dict[TopicPartition, int] = {}
-        #: Topics whose records need keys -> max.message.bytes.
-        self.compacted: dict[str, int] = {}
+        #: Configurations of topics, as far as they say what is asked of records.
+        self.configs: dict[str, TopicConfig] = {}
         self.led: Callable[[TopicPartition], bool] = lambda partition: True
         self._appended = asyncio.Event()
         self.changed = asyncio.Event()
@@ -177,8 +178,9 @@ class MemoryPartitions:
     ) -> None:
         done(tuple(self._append(key, records, from_client=True, guards=guards) for key, records in partitions))
 
-    def keys_needed(self, partition: TopicPartition) -> int | None:
-        return self.compacted.get(partition.topic)
+    def record_rules(self, partition: TopicPartition) -> RecordRules | None:
+        config = self.configs.get(partition.topic, TopicConfig())
+        return rules_of(config) if partition in self.logs else None
 
     def begin_verification(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int

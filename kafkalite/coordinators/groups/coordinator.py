@@ -107,6 +107,8 @@ class GroupCoordinator:
 
     def join(self, group_id: str, request: JoinRequest) -> None:
         """`request.token` is called with the JoinAnswer."""
+        if not group_id:  # Kafka names this error before all others
+            raise api_error(ErrorCode.INVALID_GROUP_ID)
         config = self._services.config
         if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
             raise api_error(ErrorCode.INVALID_SESSION_TIMEOUT)
