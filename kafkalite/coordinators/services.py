@@ -35,9 +35,9 @@ from kafkalite.features import Finalized
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.record_checks import RecordRules
 from kafkalite.model import BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
+from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.requests import (
-    FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
     MetadataResponse,
@@ -133,8 +133,8 @@ class Partitions(Protocol):
         """
         ...
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit) -> None:
-        """Long poll; records up to the high watermark (isolation 1: the last stable offset)."""
+    def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit) -> None:
+        """Long poll; records up to the high watermark (isolation 1: the last stable offset). `done` is called once."""
         ...
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse: ...
@@ -299,6 +299,10 @@ class Services(Protocol):
 
     async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
         """Replace them (already validated). Raises ApiError, CoordinatorError."""
+        ...
+
+    async def check_broker_state(self, broker_id: BrokerId, state: str) -> None:
+        """Whether the broker may be given this `broker.state`. Raises ApiError, CoordinatorError."""
         ...
 
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:

@@ -20,6 +20,7 @@ from kafkalite.kafka.handlers.configs import ConfigHandlers
 from kafkalite.kafka.handlers.data import DataHandlers
 from kafkalite.kafka.handlers.extension import ExtensionHandlers
 from kafkalite.kafka.handlers.features import FeatureHandlers
+from kafkalite.kafka.handlers.fetching import FetchHandlers
 from kafkalite.kafka.handlers.groups import GroupHandlers
 from kafkalite.kafka.handlers.log_dirs import LogDirHandlers
 from kafkalite.kafka.handlers.partitions import PartitionHandlers
@@ -47,12 +48,14 @@ class KafkaSide:
         self.client_metrics = ClientMetrics(
             lambda: services.settings_of(CLIENT_METRICS), lambda: int(services.clock.monotonic() * 1000)
         )
+        self.fetching = FetchHandlers(services)
         #: Whether this node coordinates what it leads.
         self.is_coordinating = False
         coordinated = TransactionExtension(self.transactions, self.transaction_groups, self.markers).handlers()
         handlers = {
             **ClusterHandlers(services).table(),
             **DataHandlers(services, self.verifier).table(),
+            **self.fetching.table(),
             **TopicHandlers(services).table(),
             **PartitionHandlers(services).table(),
             **LogDirHandlers(services).table(),

@@ -50,15 +50,17 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.node.metadata_answers import MetadataAnswers
+from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.replica.requests import FetchRequest, ListOffsetsRequest, ListOffsetsResponse, MetadataResponse
+from kafkalite.replica.requests import ListOffsetsRequest, ListOffsetsResponse, MetadataResponse
 from kafkalite.rpc.messages.base import Message
 
 if TYPE_CHECKING:
     from kafkalite.admin.acls import AclManager
+    from kafkalite.admin.brokers import BrokerAdmin
     from kafkalite.admin.log_dirs import LogDirAdmin
     from kafkalite.admin.partitions import PartitionAdmin
     from kafkalite.admin.reassignments import ReassignmentAdmin
@@ -96,6 +98,7 @@ class Host(Protocol):
     disks: LogDirAdmin
     orders: TopicRequests
     partition_admin: PartitionAdmin
+    broker_admin: BrokerAdmin
     reassignment_admin: ReassignmentAdmin
     producer_ids: ProducerIds
     extension: Mapping[type[Message], Callable[[Any], Awaitable[Message]]]
@@ -154,8 +157,8 @@ class NodePartitions:
             transaction_version=transaction_version,
         )
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit) -> None:
-        self._replicas.fetch(request, done, room)
+    def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit) -> None:
+        self._replicas.fetch(fetch, terms, done, room)
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return await self._replicas.list_offsets(request)
@@ -369,6 +372,9 @@ class NodeServices:
 
     async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
         await write_config(await self._node.zookeeper.ordering(), BROKERS, _entity(broker_id), overrides, replace=True)
+
+    async def check_broker_state(self, broker_id: BrokerId, state: str) -> None:
+        await self._node.broker_admin.check_state(broker_id, state)
 
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         if self._node.metadata.topic(topic) is None:

@@ -136,6 +136,7 @@ RPC: Mapping[str, Row] = {
         (
             "LeaderAndIsrRequest",
             "LogEndsRequest",
+            "LoadRequest",
             "StopReplicaRequest",
             "UpdateMetadataRequest",
             "IsrChangedRequest",

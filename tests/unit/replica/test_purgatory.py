@@ -5,8 +5,10 @@ import asyncio
 import pytest
 
 from kafkalite.errors import ErrorCode
+from kafkalite.model import Offset, TopicPartition
 from kafkalite.partition_values import ProducedPartition
-from kafkalite.replica.purgatory import DeadlineWheel, DelayedFetch, DelayedProduce, ProduceWaiter, Waiting
+from kafkalite.replica.client_fetch import ClientFetch
+from kafkalite.replica.purgatory import DeadlineWheel, DelayedProduce, ProduceWaiter, Waiting
 
 
 class Probe(Waiting):
@@ -29,7 +31,7 @@ async def test_deadlines_come_in_their_order_and_not_for_what_was_discarded():
     wheel.discard(probes["never"])
     wheel.discard(probes["never"])
     assert len(wheel) == 3
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(150):
         while len(told) < 3:
             await asyncio.sleep(0.001)
     assert told == ["soon", "middle", "late"]
@@ -53,11 +55,11 @@ async def test_an_operation_may_be_added_again_after_its_deadline():
     wheel, told = DeadlineWheel(grain_ms=1), []
     probe = Probe("again", told)
     wheel.add(probe, 0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(150):
         while not told:
             await asyncio.sleep(0.001)
     wheel.add(probe, 0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(150):
         while len(told) < 2:
             await asyncio.sleep(0.001)
     assert len(wheel) == 0
@@ -107,13 +109,14 @@ async def test_at_its_deadline_a_produce_tells_what_was_committed_and_leaves_not
 
 async def test_a_fetch_is_read_once_for_all_that_became_readable():
     wheel, reads = DeadlineWheel(), []
-    fetch = DelayedFetch(wheel, 100, lambda: reads.append(1))
-    wheel.add(fetch, 60_000)
-    fetch.on_readable(60)
+    fetch = ClientFetch()
+    entry = fetch.list(TopicPartition("t", 0), Offset(0), 1)
+    fetch.wait(wheel, 60_000, 100, lambda: reads.append(1))
+    entry.on_readable(60)
     await asyncio.sleep(0)
     assert not reads
-    fetch.on_readable(60)
-    fetch.on_readable(60)
+    entry.on_readable(60)
+    entry.on_readable(60)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert reads == [1]
