@@ -2,7 +2,7 @@
 
 An administrator subscribes to metrics with IncrementalAlterConfigs of a CLIENT_METRICS resource. A client asks for its
 subscriptions, then pushes at their interval; without a subscription it asks again after five minutes and sends nothing.
-Everything is bounded, because clients are strangers: instances, series of one, bytes, points of one push. Source:
+Everything is bounded, because clients need not have authenticated: instances, series of one, bytes, points of one push. Source:
 Kafka's ClientMetricsManager.
 """
 
@@ -30,7 +30,7 @@ MAX_INSTANCES = 1_000
 MAX_SERIES = 200
 #: Of all instances: a scrape of the metrics page holds the loop.
 MAX_ALL_SERIES = 5_000
-#: Of an instance that has not pushed for so many intervals nothing is shown.
+#: Intervals without a push after which nothing is shown of an instance.
 _INTERVALS_SHOWN = 3
 _ALL = "*"
 

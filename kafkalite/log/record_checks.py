@@ -1,4 +1,4 @@
-"""What a leader looks for inside a client's batch before it appends it, and how the batch is compressed anew. No I/O.
+"""What a leader looks for inside a client's batch before it appends it, and how the batch is compressed again. No I/O.
 
 Most batches are never looked into: uncompressed ones of topics without compaction. All else is done on the loop while it is
 cheap, or else off the loop by `prepare`, in little memory whatever the batch stands for. Errors name the single records

@@ -1,7 +1,7 @@
 """Metrics in OpenTelemetry's form (OTLP, MetricsData of its v1 protobuf), as Kafka's clients push them (KIP-714).
 
-Reads the numbers of gauges and sums, which is all that these clients send; anything else is passed over. Bytes come from
-strangers: the number of points and the depth are bounded.
+Reads the numbers of gauges and sums, which is all that these clients send; anything else is passed over. The bytes may be
+anything: the number of points and the depth are bounded.
 """
 
 from __future__ import annotations
