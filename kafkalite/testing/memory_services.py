@@ -34,7 +34,7 @@ from kafkalite.extension.messages.topics import (
     DeleteTopicsResponse,
     TopicResult,
 )
-from kafkalite.features import EPOCH, Finalized, finalized
+from kafkalite.features import Finalized, finalized
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.record_checks import RecordRules, rules_of
 from kafkalite.log.verification import Verifications
@@ -388,6 +388,7 @@ class MemoryServices:
         self.partitions = MemoryPartitions()
         self.kafka_endpoint = ("127.0.0.1", 0)
         self.overrides: dict[str, dict[str, str]] = {}
+        self.features_written_at = -1
         #: Type of the entity -> name -> settings.
         self.settings: defaultdict[str, dict[str, dict[str, str]]] = defaultdict(dict)
         self.broker_settings: dict[BrokerId | None, dict[str, str]] = {}
@@ -519,14 +520,15 @@ class MemoryServices:
         )
 
     def features(self) -> Finalized:
-        return finalized(self.metadata([]).brokers, self.settings[FEATURES].get("", {}))
+        return finalized(self.metadata([]).brokers, self.settings[FEATURES].get("", {}), self.features_written_at)
 
     def feature_level(self, name: str) -> int:
         return self.features().levels.get(name, 0)
 
     async def update_features(self, levels: Mapping[str, int]) -> None:
         held = self.settings[FEATURES].setdefault("", {})
-        held |= {name: str(level) for name, level in levels.items()} | {EPOCH: str(self.features().epoch + 1)}
+        self.features_written_at = self.features().epoch + 1
+        held |= {name: str(level) for name, level in levels.items()}
 
     def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
         return {name: held for name, held in self.settings[entity_type].items() if held}

@@ -121,8 +121,10 @@ class DataHandlers:
 
         if request.throttle is not None:
             request.throttle.count(Kind.PRODUCE, size)
-        costly = self._costly(accepted, refused)
-        accepted = [(key, records) for key, records in accepted if key not in refused] if refused else accepted
+        costly, wrong = self._costly(accepted)
+        if wrong:
+            accepted = [(key, records) for key, records in accepted if key not in wrong]
+            refused |= wrong
         if costly:
             # The requests behind it wait: a producer's batches are appended in its order. So does the client's memory.
             request.connection.hold_requests()
@@ -133,10 +135,11 @@ class DataHandlers:
             self._append(request, message, accepted, refused)
 
     def _costly(
-        self, accepted: list[tuple[TopicPartition, Buffer]], refused: dict[tuple[str, int], ProducedPartition]
-    ) -> dict[TopicPartition, RecordRules]:
-        """The partitions whose batches are not looked into on the loop; those with wrong batches go to `refused`."""
+        self, accepted: list[tuple[TopicPartition, Buffer]]
+    ) -> tuple[dict[TopicPartition, RecordRules], dict[tuple[str, int], ProducedPartition]]:
+        """The partitions whose batches are not looked into on the loop, and those with batches that are wrong."""
         costly: dict[TopicPartition, RecordRules] = {}
+        wrong: dict[tuple[str, int], ProducedPartition] = {}
         now_ms = 0
         for key, records in accepted:
             rules = self._partitions.record_rules(key)
@@ -147,8 +150,8 @@ class DataHandlers:
                 if is_costly(records, rules, now_ms):
                     costly[key] = rules
             except ApiError as error:
-                refused[key] = _refused(key, error)
-        return costly
+                wrong[key] = _refused(key, error)
+        return costly, wrong
 
     async def _prepare(
         self,
