@@ -124,6 +124,9 @@ METRICS = (
     Spec("kafka_server_fetch_throttle_time_milliseconds", COUNTER, "Sum of the throttle times in fetch responses"),
     Spec("kafka_server_request_throttled", COUNTER, "Responses with a throttle time because of the request quota (processor time)"),
     Spec("kafka_server_request_throttle_time_milliseconds", COUNTER, "Sum of the throttle times because of the request quota (processor time)"),
+    Spec("kafkalite_client_metric", GAUGE, "A metric that a client has pushed (KIP-714), by its name there", ("client_id", "client_instance_id", "client_software", "name", "attributes")),
+    Spec("kafkalite_client_metrics_pushes", COUNTER, "Pushes of metrics by clients that were taken"),
+    Spec("kafkalite_client_metrics_refused", COUNTER, "Pushes of metrics by clients that were refused"),
     Spec("kafkalite_health_problems", GAUGE, "Problems that this node reports, by kind", ("what",)),
 )  # fmt: skip
 
@@ -189,10 +192,21 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield from self._controller()
         yield from self._security()
         yield from self._session()
+        yield from self._clients()
         problems: dict[str, int] = {}
         for problem in self._node.problems():
             problems[problem.what] = problems.get(problem.what, 0) + problem.count
         yield labelled("kafkalite_health_problems", (((what,), n) for what, n in sorted(problems.items())))
+
+    def _clients(self) -> Iterator[Metric]:
+        clients = self._node.kafka.client_metrics
+        yield single("kafkalite_client_metrics_pushes", clients.pushes)
+        yield single("kafkalite_client_metrics_refused", clients.refused)
+        rows = []
+        for client, name, attributes, value in clients.shown():
+            told = ",".join(f"{key}={text}" for key, text in attributes)
+            rows.append(((client.client_id, client.client_instance_id, client.client_software_name, name, told), value))
+        yield labelled("kafkalite_client_metric", rows)
 
     def _replicas(self) -> Iterator[Metric]:
         replicas = self._node.replicas

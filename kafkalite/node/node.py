@@ -611,6 +611,8 @@ class Node:
         _log.info("node.reconfigured", **_differences(before, self.config))
         self.rpc.max_connections = self.config.max_connections
         self.replicas.resize_fetchers(self.config.num_replica_fetchers)
+        self.replicas.limit_listed_replicas(self.config.leader_replication_throttled_rate)
+        self.logs.cleaner_backoff_ms = self.config.log_cleaner_backoff_ms
         self.logs.producer_id_expiration_ms = self.config.producer_id_expiration_ms
         if self.config.topic != before.topic:
             for topic in sorted({partition.topic_partition.topic for partition in self.replicas.hosted.all()}):

@@ -123,6 +123,9 @@ KAFKA: Mapping[str, Row] = {
     "DescribeTopicPartitions": (Need(_TOPIC, _DESCRIBE, _EACH),),
     "UpdateFeatures": _ALTER_CLUSTER,
     "UnregisterBroker": _ALTER_CLUSTER,
+    # A client learns which metrics of its own are asked for, and sends them.
+    "GetTelemetrySubscriptions": FREE,
+    "PushTelemetry": FREE,
     "ListConfigResources": (Need(_CLUSTER, _DESCRIBE_CONFIGS),),
     # Each of its requests has its own row: kafkalite.extension.apis.
     "Extension": FREE,
