@@ -25,6 +25,7 @@ from kafkalite.kafka.apis import OfferedApi, refusal
 from kafkalite.kafka.connection import API_VERSIONS, KafkaConnection, Request
 from kafkalite.kafka.guard import Guard
 from kafkalite.kafka.throttle_accounting import EXEMPT, ThrottleAccounting
+from kafkalite.kafka.tracing import Tracer
 from kafkalite.model import Endpoint
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode
@@ -72,6 +73,7 @@ class KafkaListener:
         self.monotonic = services.clock.monotonic
         self._repeats = Repeats(services.clock.monotonic)
         self.requests = Requests()
+        self.tracer = Tracer(services)
         #: Bytes in buffers of half received requests.
         self.memory_bytes = 0
         self._memory_max = config.queued_max_request_bytes
@@ -253,6 +255,8 @@ class KafkaListener:
             request.respond(refusal(api, message, request.version, ErrorCode.UNSUPPORTED_VERSION, ""))
             return
         request.began = self.monotonic()
+        if self.tracer.watchers:
+            self.tracer.began(request, message)
         if self._quotas.is_active and api.name not in EXEMPT:
             request.throttle = ThrottleAccounting(
                 self._quotas, self.services.clock, request.principal, request.client_id
@@ -292,6 +296,8 @@ class KafkaListener:
             # Answered from within the handler: all of it was our own work.
             returned = request.returned or now
             self.requests.add(request.api.name, returned - request.began, now - request.began)
+            if self.tracer.watchers:
+                self.tracer.ended(request, now)
 
     async def _finish(self, request: Request, message: Any, work: Coroutine[Any, Any, Any]) -> None:
         api = request.api
