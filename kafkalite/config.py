@@ -187,6 +187,15 @@ class BrokerConfig:
         50, "maximum share of local replicas that may be set aside as strays at once, in percent", low=0, high=100
     )
 
+    replica_selector_class: str = _key(
+        "",
+        "which replica consumers with a client.rack read from (KIP-392); empty: the leader",
+        choices=(
+            "",
+            "org.apache.kafka.common.replica.LeaderSelector",
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        ),
+    )
     fetch_max_bytes: int = _key(57_671_680, "size of the largest response to a fetch request", low=1024)
     max_incremental_fetch_session_cache_slots: int = _key(
         1_000, "maximum number of incremental fetch sessions of clients (KIP-227)", low=0

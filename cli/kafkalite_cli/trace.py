@@ -11,8 +11,8 @@ import click
 from kafkalite.errors import KafkaliteError, api_error, error_code
 from kafkalite.extension.messages.tracing import (
     TracedRequest,
-    TraceRequestsRequest,
-    TraceRequestsResponse,
+    TraceRequest,
+    TraceResponse,
 )
 from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
 from kafkalite_cli.parameters import Whole, is_whole
@@ -58,7 +58,7 @@ def trace(
         async with connect(bootstrap, timeout_s) as client:
             names = {each.topic for each in (await client.metadata(timeout_s=timeout_s)).topics} if topic else set()
             is_whole_topic = not topic or topic in names or not is_whole(number)
-            wanted = TraceRequestsRequest(
+            wanted = TraceRequest(
                 duration_ms=seconds * 1000,
                 topic=(topic or "") if is_whole_topic else name,
                 partition=-1 if is_whole_topic else int(number),
@@ -73,9 +73,9 @@ def trace(
     run_async(work())
 
 
-def _show(answers: Iterable[TraceRequestsResponse | KafkaliteError], slowest: int, out: Output) -> None:
+def _show(answers: Iterable[TraceResponse | KafkaliteError], slowest: int, out: Output) -> None:
     """Raises the first error."""
-    found: list[TraceRequestsResponse] = []
+    found: list[TraceResponse] = []
     for answer in answers:
         if isinstance(answer, KafkaliteError):
             raise answer

@@ -12,8 +12,8 @@ from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.tracing import (
     TracedGroup,
     TracedRequest,
-    TraceRequestsRequest,
-    TraceRequestsResponse,
+    TraceRequest,
+    TraceResponse,
 )
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId
@@ -69,7 +69,7 @@ class _Group:
 class _Watcher:
     """What one question gathers."""
 
-    def __init__(self, wanted: TraceRequestsRequest) -> None:
+    def __init__(self, wanted: TraceRequest) -> None:
         self.wanted = wanted
         self.limit = max(0, min(wanted.limit, MAX_LIMIT))
         self._slowest: list[tuple[int, int, TracedRequest]] = []
@@ -98,10 +98,10 @@ class _Watcher:
             return
         self._groups.setdefault(key, _Group()).add(traced)
 
-    def answer(self, broker_id: BrokerId) -> TraceRequestsResponse:
+    def answer(self, broker_id: BrokerId) -> TraceResponse:
         slowest = tuple(traced for _, _, traced in sorted(self._slowest, reverse=True))
         groups = tuple(group.value(*key) for key, group in sorted(self._groups.items()))
-        return TraceRequestsResponse(broker_id, slowest=slowest, groups=groups, omitted=self.omitted)
+        return TraceResponse(broker_id, slowest=slowest, groups=groups, omitted=self.omitted)
 
 
 class Tracer:
@@ -116,11 +116,11 @@ class Tracer:
         self._services = services
         self._begun: dict[int, _Begun] = {}
 
-    async def watch(self, wanted: TraceRequestsRequest) -> TraceRequestsResponse:
+    async def watch(self, wanted: TraceRequest) -> TraceResponse:
         """Watch for as long as is wanted. An error in the response: too many watch already."""
         broker = self._services.broker_id
         if len(self.watchers) >= MAX_WATCHERS:
-            return TraceRequestsResponse(broker, int(ErrorCode.POLICY_VIOLATION), f"{MAX_WATCHERS} watch already")
+            return TraceResponse(broker, int(ErrorCode.POLICY_VIOLATION), f"{MAX_WATCHERS} watch already")
         watcher = _Watcher(wanted)
         self.watchers.append(watcher)
         try:

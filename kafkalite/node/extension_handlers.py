@@ -36,7 +36,7 @@ from kafkalite.extension.messages.topics import (
     DescribeReplicasResponse,
     RemovePartitionsRequest,
 )
-from kafkalite.extension.messages.tracing import TraceRequestsRequest
+from kafkalite.extension.messages.tracing import TraceRequest
 from kafkalite.extension.messages.watching import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -114,7 +114,7 @@ class NodeExtension:
             HealthRequest: self._health,
             HistoryRequest: self._history,
             StatusRequest: host.overview.answer,
-            TraceRequestsRequest: lambda message: host.kafka.listener.tracer.watch(message),
+            TraceRequest: lambda message: host.kafka.listener.tracer.watch(message),
             DescribeTrafficRequest: host.sampler.describe_traffic,
             DescribeGroupLagRequest: host.sampler.describe_group_lag,
         }

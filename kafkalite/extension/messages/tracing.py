@@ -8,7 +8,7 @@ from kafkalite.rpc.messages.base import Message
 
 
 @dataclass(frozen=True, slots=True)
-class TraceRequestsRequest(Message):
+class TraceRequest(Message):
     """Watch the requests of the Kafka listeners of THIS node for `duration_ms` (at most 60,000), then answer.
 
     `topic`, `partition` (-1 any), `client_id`, `api` (a Kafka API, such as Produce): only those; empty: any. `min_ms`: only requests
@@ -64,7 +64,7 @@ class TracedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class TraceRequestsResponse(Message):
+class TraceResponse(Message):
     """`slowest`: the slowest first. `omitted`: requests that were too many to be counted by client id."""
 
     broker_id: BrokerId

@@ -7,7 +7,7 @@ import asyncio
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.extension.messages.tracing import TraceRequestsRequest, TraceRequestsResponse
+from kafkalite.extension.messages.tracing import TraceRequest, TraceResponse
 from kafkalite.kafka.tracing import MAX_WATCHERS
 from kafkalite.model import TopicPartition
 from kafkalite.testing.cluster import cluster
@@ -21,7 +21,7 @@ async def test_the_slowest_requests_with_their_phases_and_all_of_them_by_client(
             AsyncClient.connect(running.bootstrap) as watcher,
         ):
             await client.create_topics([NewTopic("t", 1, 3), NewTopic("other", 1, 1)])
-            everything = TraceRequestsRequest(duration_ms=1500, topic="t", partition=0, client_id="shop", limit=2)
+            everything = TraceRequest(duration_ms=1500, topic="t", partition=0, client_id="shop", limit=2)
             watching = asyncio.ensure_future(watcher.every_node(everything, timeout_s=60))
             while not all(listener.tracer.watchers for listener in listeners):
                 await asyncio.sleep(0.01)
@@ -30,7 +30,7 @@ async def test_the_slowest_requests_with_their_phases_and_all_of_them_by_client(
                     await (await producer.send(topic, None, b"x" * 1000, partition=0))
             await client.fetch_raw(TopicPartition("t", 0), 0)  # type: ignore[arg-type]
             answers = (await watching).values()
-            assert all(isinstance(each, TraceRequestsResponse) for each in answers)
+            assert all(isinstance(each, TraceResponse) for each in answers)
             groups = {group.api: group for each in answers for group in each.groups}
             assert groups["Produce"].count == 3
             assert groups["Fetch"].count == 1
@@ -48,10 +48,10 @@ async def test_the_slowest_requests_with_their_phases_and_all_of_them_by_client(
 async def test_few_may_watch_at_once() -> None:
     async with cluster(1) as running:
         tracer = running.nodes[1].kafka.listener.tracer
-        watching = [asyncio.ensure_future(tracer.watch(TraceRequestsRequest())) for _ in range(MAX_WATCHERS)]
+        watching = [asyncio.ensure_future(tracer.watch(TraceRequest())) for _ in range(MAX_WATCHERS)]
         while len(tracer.watchers) < MAX_WATCHERS:
             await asyncio.sleep(0)
-        refused = await tracer.watch(TraceRequestsRequest())
+        refused = await tracer.watch(TraceRequest())
         assert refused.error
         for task in watching:
             task.cancel()
