@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkalite.admin.acls import AclManager
 from kafkalite.admin.brokers import BrokerAdmin
 from kafkalite.admin.configs import ConfigAdmin, unusable_setting
+from kafkalite.admin.disk_balancing import DiskBalancing
 from kafkalite.admin.disk_healing import ReplicaSelfHealing, disk_problems
 from kafkalite.admin.log_dirs import LogDirAdmin
 from kafkalite.admin.partitions import PartitionAdmin
@@ -249,6 +250,7 @@ class Node:
             cluster_id=lambda: self.cluster_id,
             topic_configs=self.configs.topics,
         )
+        self.disk_balancing = DiskBalancing(lambda: self.config, self.logs, env.disk, self.replicas.hosted.history)
         orders = TopicAdmin(self.zookeeper.ordering, lambda: self.config, env.random)
         self.orders = TopicRequests(orders, self.metadata)
         self.partition_admin = PartitionAdmin(orders, lambda: self.config, env.random)
@@ -406,6 +408,7 @@ class Node:
         await self._bind()
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
         self.supervisor.spawn("disks.requests", self.disk_care.run_requests())
+        self.supervisor.spawn("disks.balance", self.disk_balancing.run())
         self.supervisor.spawn("disks.care", self.disk_care.run())
         self.supervisor.spawn("disks.returns", self.disk_care.run_returns(self.disks.take_back))
         self.supervisor.spawn("partitions.draining", self.draining.run())
