@@ -79,6 +79,7 @@ from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
 from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.security.posture import posture
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ class Node:
         self._introduced: Coordinator | None = None
         self._candidacy: asyncio.Task[None] | None = None
         self.started_ms = env.clock.wall_ms()
+        self._exposures = posture(config).exposures
         self._build()
 
     # --- parts -----------------------------------------------------------------
@@ -303,6 +305,7 @@ class Node:
         return (
             *self.zookeeper.problems(),
             *(self.znode_acls.problems() if self.znode_acls is not None else ()),
+            *(HealthProblem("listener.open", self.started_ms, each.detail, each.name) for each in self._exposures),
             *self.replicas.problems(),
             *self.controller.problems(),
             *disk_problems(self.logs),
@@ -646,7 +649,7 @@ class Node:
 def _differences(before: BrokerConfig, after: BrokerConfig) -> dict[str, str]:
     """Changed keys (with underscores), as "before -> after"."""
     pairs = [(before.topic, after.topic, field.name) for field in dataclasses.fields(TopicConfig)]
-    pairs += [(before, after, field.name) for field in dataclasses.fields(BrokerConfig) if field.name != "topic"]  # type: ignore[misc]
+    pairs += [(before, after, field.name) for field in dataclasses.fields(BrokerConfig) if field.metadata]  # type: ignore[misc]
     return {
         name: f"{getattr(old, name)} -> {getattr(new, name)}"
         for old, new, name in pairs
