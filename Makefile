@@ -10,12 +10,13 @@ JOBS ?= 2
 MINUTES ?= 120
 SOAK ?=
 OLD ?= HEAD~1
+JAR ?=
 #: Tests within one process: their coverage says something.
 COVERED := tests/unit tests/property tests/datadriven tests/contract
 
 export PYTHONHASHSEED := 0
 
-.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop sparks chaos schedules soak rolling bench dist binary peer rewrite docs checklist clean
+.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol sparks chaos schedules soak rolling bench dist binary peer rewrite docs checklist clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -69,6 +70,9 @@ contract: $(VENV)/.complete ## the coordinator contract, on a real ZooKeeper and
 
 interop: $(VENV)/.complete ## every foreign client that can be had here: Python, kcat, JavaScript, Go, Kafka's tools, Streams, Connect
 	KAFKALITE_INTEROP=all $(PY) -m pytest tests/interop
+
+protocol: $(VENV)/.complete ## what a kafka-clients jar has that we do not offer (JAR=FILE; default: the newest client that the tests use)
+	@$(PY) -m kafkalite.testing.kafka_jar $(JAR)
 
 sparks: $(VENV)/.complete ## the Spark tests on the oldest and the newest Spark, Spark Connect, executors with the wheel alone
 	@.ci/sparks

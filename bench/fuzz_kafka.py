@@ -177,7 +177,7 @@ class Probe:
         while True:
             builder = RecordBatchBuilder()
             builder.append(None, str(self.acked).encode(), (), 1_000)
-            data = request.TopicProduceData(PROBE, [request.PartitionProduceData(0, builder.build())])
+            data = request.TopicProduceData(PROBE, partition_data=[request.PartitionProduceData(0, builder.build())])
             began = time.monotonic()
             try:
                 client = await self._leader()

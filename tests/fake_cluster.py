@@ -257,7 +257,7 @@ class FakeNode:
             for entry in topic.partition_data:
                 code, offset = self._append(TopicPartition(topic.name, entry.index), entry.records)
                 parts.append(response.PartitionProduceResponse(entry.index, int(code), Offset(offset)))
-            topics.append(response.TopicProduceResponse(topic.name, parts))
+            topics.append(response.TopicProduceResponse(topic.name, partition_responses=parts))
         if self.cut_after_append:
             self.cut_after_append -= 1
             self._cut()

@@ -168,7 +168,7 @@ _KAFKA_DIFFERENCES = (
     ("Produce", "One batch per partition and request, as Kafka from version 3 on. An error with acks=0 closes the connection."),
     ("Fetch", "No incremental fetch sessions: every response has session id 0, so clients send full fetches. Fetching from followers (rack awareness) is not offered: preferred_read_replica is -1. One response has at most a sixteenth of the free part of `queued.max.request.bytes` (16 MiB with the default, more if one batch is larger), and waits if nothing is free."),
     ("Extension", "An API of kafkalite's own, in a private key range (docs/extension-api.md): disks, health, history, reassignments with limits, removal of partitions, groups of transactions."),
-    ("Unsupported versions", "They are answered with UNSUPPORTED_VERSION; the connection stays open (Kafka closes it, except for ApiVersions)."),
+    ("Unsupported versions", "A request of an API or version that is not known closes the connection, as with Kafka, after the requests before it were answered. A version that is known and not offered (Fetch 0 to 3, Produce 0 to 2) is answered with UNSUPPORTED_VERSION in its own form (Kafka closes)."),
     ("Metadata", "A node that has just started waits up to a second for its first command of the controller before it answers. Topics are created on demand if `auto.create.topics.enable`."),
     ("Frames", "No request but Produce may be larger than 16 MiB; one array may have 200,000 elements at most. Memory for incomplete frames is bounded over all connections by `queued.max.request.bytes`."),
     ("Groups", "The classic protocol, with static members and cooperative rebalancing. The new protocol of KIP-848 (ConsumerGroupHeartbeat) and share groups are not offered. Clients use the classic protocol by default; the Java client (3.9) does not fall back and ends with UnsupportedVersionException if `group.protocol=consumer` is set."),
@@ -215,7 +215,7 @@ def kafka_protocol() -> str:
         "",
         (
             f"The Kafka listener serves {len(OFFERED)} APIs. Any other API, and any version outside the advertised "
-            "range, is answered with UNSUPPORTED_VERSION. Flexible versions carry tagged fields (KIP-482)."
+            "range, is refused (below). Flexible versions carry tagged fields (KIP-482)."
         ),
         "",
         "| key | API | advertised | served | flexible from |",

@@ -36,7 +36,9 @@ _HEAD = struct.Struct(">ihhih")
 _CORRELATION_ID_AT = 8
 #: Higher versions are not for us: they name topics by their ids (Fetch), take part in transactions without an explicit request
 #: (Produce, EndTxn) or are for brokers (AddPartitionsToTxn).
-_HIGHEST = {"Fetch": 12, "Produce": 11, "EndTxn": 4, "AddPartitionsToTxn": 3}
+_HIGHEST = {
+    "Fetch": 12, "Produce": 11, "EndTxn": 4, "AddPartitionsToTxn": 3, "OffsetCommit": 9, "OffsetFetch": 9,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

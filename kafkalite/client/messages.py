@@ -202,7 +202,10 @@ def produce_request(
     request = wire.ProduceRequest
     data = [
         request.TopicProduceData(
-            name, [request.PartitionProduceData(number, batches[TopicPartition(name, number)]) for number in numbers]
+            name,
+            partition_data=[
+                request.PartitionProduceData(number, batches[TopicPartition(name, number)]) for number in numbers
+            ],
         )
         for name, numbers in by_topic(batches).items()
     ]
@@ -295,7 +298,7 @@ def commit_offsets_request(
     topics = [
         request.OffsetCommitRequestTopic(
             name,
-            [
+            partitions=[
                 request.OffsetCommitRequestPartition(
                     number, offsets[TopicPartition(name, number)], committed_metadata=""
                 )

@@ -7,7 +7,7 @@ goes: the epochs in it make that safe. No answer within `controller.socket.timeo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import field
 
 from kafkalite.config import BrokerConfig
@@ -20,20 +20,20 @@ from kafkalite.controller.decisions.events import (
     ReplicasStopped,
 )
 from kafkalite.controller.decisions.queueing import enqueue
+from kafkalite.controller.decisions.refusals import Refusals
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, TopicPartition
+from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, TopicPartition
 from kafkalite.rpc.client import RpcConnection, RpcError
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
-    StopPartition,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateMetadataResponse,
@@ -46,13 +46,12 @@ BACKOFF_MIN_S = 0.02
 BACKOFF_MAX_S = 1.0
 #: How long a sender that may not send (the session's lease has run out) waits before it looks again.
 FENCED_POLL_S = 0.1
-#: Refusals kept per broker for `admin health`.
-MAX_REFUSALS = 100
 
 
 @dataclass(slots=True)
 class _Channel:
     broker: BrokerInfo
+    refusals: Refusals
     queue: list[Command] = field(default_factory=list)
     #: How many commands were offered, and how many of those are known to have been answered.
     offered: int = 0
@@ -63,8 +62,6 @@ class _Channel:
     #: Wall time since which a command has been unanswered; None: nothing is under way.
     unanswered_since_ms: int | None = None
     alerted: bool = False
-    #: (partition, error code) -> since wall ms: per-partition refusals of LeaderAndIsr, until the next success.
-    refusals: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
 
 class Channels:
@@ -103,7 +100,7 @@ class Channels:
     def open(self, broker: BrokerInfo) -> None:
         """Start a sender for this life of the broker."""
         self.close(broker.broker_id)
-        channel = _Channel(broker)
+        channel = _Channel(broker, Refusals(broker.broker_id))
         self._channels[broker.broker_id] = channel
         channel.task = self._supervisor.spawn(f"controller.channel[{broker.broker_id}]", self._send_all(channel))
 
@@ -157,7 +154,7 @@ class Channels:
         channel = self._channels.get(broker_id)
         return channel is None or channel.broker.broker_epoch != mark[0] or channel.settled >= mark[1]
 
-    def problems(self) -> list[HealthProblem]:
+    def problems(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> list[HealthProblem]:
         """Brokers that do not answer, and what brokers have refused."""
         result: list[HealthProblem] = []
         now_ms = self._env.clock.wall_ms()
@@ -167,9 +164,9 @@ class Channels:
             if since is not None and now_ms - since >= self._config.controller_socket_timeout_ms:
                 detail = f"broker {broker_id} has not answered the controller's command for {now_ms - since} ms"
                 result.append(HealthProblem("command.unanswered", since, detail, f"broker-{broker_id}"))
-            for (topic, partition), (code, since_ms) in sorted(channel.refusals.items()):
-                detail = f"broker {broker_id} refused a command for {topic}-{partition}: error {code}"
-                result.append(HealthProblem("command.refused", since_ms, detail, f"{topic}-{partition}"))
+            for partition, refusal in channel.refusals.current(states):
+                detail = f"broker {broker_id} refused a command for {partition}: error {refusal.code}"
+                result.append(HealthProblem("command.refused", refusal.since_ms, detail, str(partition)))
         return result
 
     async def _send_all(self, channel: _Channel) -> None:
@@ -249,17 +246,8 @@ class Channels:
         now_ms = self._env.clock.wall_ms()
         refused = {(each.topic, each.partition): each.error for each in response.partitions}
         for entry in command.partitions:
-            partition = (entry.topic, entry.partition)
-            code = refused.get(partition, ErrorCode.NONE)
-            if code in (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH):
-                channel.refusals.pop(partition, None)  # stale: the broker knows more than this command told
-            elif isinstance(entry, StopPartition) and code == ErrorCode.INCONSISTENT_TOPIC_ID:
-                channel.refusals.pop(
-                    partition, None
-                )  # the replica there is another topic's, to which this command does not apply
-            elif partition in channel.refusals or len(channel.refusals) < MAX_REFUSALS:
-                since_ms = channel.refusals.get(partition, (0, now_ms))[1]
-                channel.refusals[partition] = (code, since_ms)
+            code = refused.get((entry.topic, entry.partition), ErrorCode.NONE)
+            channel.refusals.record(entry, code, now_ms)
         if refused:
             _log.warning(
                 "controller.partitions_refused",

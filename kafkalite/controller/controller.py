@@ -280,4 +280,4 @@ class Controller:
         now_ms = self._env.clock.wall_ms()
         self._since = {(what, subject): self._since.get((what, subject), now_ms) for what, subject, _ in found}
         own = [HealthProblem(what, self._since[what, subject], detail, subject) for what, subject, detail in found]
-        return (*own, *leadership.channels.problems())
+        return (*own, *leadership.channels.problems(leadership.state.partitions))

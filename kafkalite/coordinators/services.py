@@ -102,6 +102,10 @@ class Partitions(Protocol):
         """
         ...
 
+    def keys_needed(self, partition: TopicPartition) -> int | None:
+        """max.message.bytes of a compacted topic's partition that is led here; None: its records need no keys."""
+        ...
+
     def begin_verification(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
     ) -> int:
@@ -131,7 +135,7 @@ class Partitions(Protocol):
         """Long poll; records up to the high watermark (isolation 1: the last stable offset)."""
         ...
 
-    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse: ...
+    async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse: ...
 
     def led_partitions(self, topic: str) -> Mapping[int, LeaderEpoch]:
         """The partitions of `topic` that this node leads now, with the epochs."""
@@ -292,6 +296,10 @@ class Services(Protocol):
 
         Raises OSError, ApiError.
         """
+        ...
+
+    async def run_blocking(self, function: Callable[[], object]) -> object:
+        """Run a function that takes long in a thread. Raises what it raises; OSError."""
         ...
 
     async def scram_users(self, names: Sequence[str] | None) -> Mapping[str, Mapping[str, int]]:

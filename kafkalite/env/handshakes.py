@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import Callable
 
 from kafkalite.env.heap import Crowds
@@ -30,6 +31,8 @@ MAX_HANDSHAKES = 1024
 _TLS_HANDSHAKE = b"\x16"
 #: As asyncio's.
 _BACKLOG = 100
+#: Handshakes whose first message is answered in one turn of the loop: each costs a signature, a millisecond or two.
+_PER_TURN = 2
 #: Pause in seconds after accepting has failed.
 _ACCEPT_PAUSE_S = 1.0
 
@@ -71,6 +74,8 @@ class TlsListener:
         self._crowds = Crowds(self._loop)
         #: Under way, oldest first.
         self._pending: dict[_Handshake, None] = {}
+        #: Those whose first byte has come, in the order of their turns.
+        self._lining_up: deque[asyncio.Future[None]] = deque()
 
     @property
     def handshakes(self) -> int:
@@ -141,7 +146,9 @@ class TlsListener:
         handshake.is_begun = True
         is_ours = True
         try:
-            is_tls = not self._tls.takes_plain or await self._begins_with_tls(handshake.accepted)
+            is_tls = await self._begins_with_tls(handshake.accepted) or not self._tls.takes_plain
+            if is_tls:
+                await self._turn()
             is_ours = False
             if is_tls:
                 await self._loop.connect_accepted_socket(
@@ -159,6 +166,24 @@ class TlsListener:
             self._pending.pop(handshake, None)
             if is_ours:
                 handshake.accepted.close()
+
+    async def _turn(self) -> None:
+        """A thousand peers that all speak at once are answered in turn, and everybody else between them."""
+        turn: asyncio.Future[None] = self._loop.create_future()
+        if not self._lining_up:
+            self._loop.call_soon(self._admit)
+        self._lining_up.append(turn)
+        await turn
+
+    def _admit(self) -> None:
+        for _ in range(_PER_TURN):
+            if not self._lining_up:
+                return
+            turn = self._lining_up.popleft()
+            if not turn.done():
+                turn.set_result(None)
+        if self._lining_up:
+            self._loop.call_soon(self._admit)
 
     async def _begins_with_tls(self, accepted: socket.socket) -> bool:
         """Waits for the first byte, and leaves it there: no frame of ours can begin like a TLS record. Raises OSError."""

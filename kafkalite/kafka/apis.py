@@ -19,18 +19,18 @@ Handler = Callable[["Request", Any], "Any | Coroutine[Any, Any, Any] | None"]
 
 #: API -> (lowest, highest) version advertised. What is known below or above is refused politely.
 OFFERED = {
-    "Produce": (0, 12), "Fetch": (4, 17), "ListOffsets": (0, 9), "Metadata": (0, 12), "OffsetCommit": (0, 9),
-    "OffsetFetch": (0, 9), "FindCoordinator": (0, 6), "JoinGroup": (0, 9), "Heartbeat": (0, 4), "LeaveGroup": (0, 5),
-    "SyncGroup": (0, 5), "DescribeGroups": (0, 5), "ListGroups": (0, 5), "ApiVersions": (0, 4), "CreateTopics": (0, 7),
+    "Produce": (0, 13), "Fetch": (4, 17), "ListOffsets": (0, 11), "Metadata": (0, 13), "OffsetCommit": (0, 10),
+    "OffsetFetch": (0, 10), "FindCoordinator": (0, 6), "JoinGroup": (0, 9), "Heartbeat": (0, 4), "LeaveGroup": (0, 5),
+    "SyncGroup": (0, 5), "DescribeGroups": (0, 6), "ListGroups": (0, 5), "ApiVersions": (0, 5), "CreateTopics": (0, 7),
     "DeleteTopics": (0, 6), "DeleteRecords": (0, 2), "InitProducerId": (0, 5), "OffsetForLeaderEpoch": (0, 4),
     "AddPartitionsToTxn": (0, 5), "AddOffsetsToTxn": (0, 4), "EndTxn": (0, 5), "WriteTxnMarkers": (0, 2),
-    "TxnOffsetCommit": (0, 5), "DescribeConfigs": (0, 4), "AlterConfigs": (0, 2), "CreatePartitions": (0, 3),
-    "DeleteGroups": (0, 2), "IncrementalAlterConfigs": (0, 1), "OffsetDelete": (0, 0), "DescribeCluster": (0, 1), "DescribeLogDirs": (0, 4),
+    "TxnOffsetCommit": (0, 6), "DescribeConfigs": (0, 4), "AlterConfigs": (0, 2), "CreatePartitions": (0, 3),
+    "DeleteGroups": (0, 3), "IncrementalAlterConfigs": (0, 1), "OffsetDelete": (0, 0), "DescribeCluster": (0, 2), "DescribeLogDirs": (0, 5),
     "DescribeAcls": (0, 3), "CreateAcls": (0, 3), "DeleteAcls": (0, 3), "DescribeClientQuotas": (0, 1),
-    "AlterClientQuotas": (0, 1), "DescribeProducers": (0, 0), "DescribeTransactions": (0, 0), "ListTransactions": (0, 1),
+    "AlterClientQuotas": (0, 1), "DescribeProducers": (0, 0), "DescribeTransactions": (0, 0), "ListTransactions": (0, 2),
     "SaslHandshake": (0, 1), "SaslAuthenticate": (0, 2), "DescribeUserScramCredentials": (0, 0),
     "AlterUserScramCredentials": (0, 0), "AlterReplicaLogDirs": (0, 2), "ElectLeaders": (0, 2),
-    "AlterPartitionReassignments": (0, 0), "ListPartitionReassignments": (0, 0), "DescribeTopicPartitions": (0, 0),
+    "AlterPartitionReassignments": (0, 1), "ListPartitionReassignments": (0, 0), "DescribeTopicPartitions": (0, 0),
     "Extension": (0, 0),
 }  # fmt: skip
 

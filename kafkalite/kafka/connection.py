@@ -38,6 +38,7 @@ _LENGTH = struct.Struct(">i").unpack_from
 _HEAD = struct.Struct(">hhih").unpack_from
 _PUT_HEAD = struct.Struct(">ii").pack_into
 _HEAD_BYTES = 10
+API_VERSIONS = 18
 #: Only Produce carries records; no other request has a reason to be larger.
 MAX_OTHER_REQUEST_BYTES = 16 * 2**20
 #: A connection's own buffer starts here.
@@ -197,6 +198,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_reading_paused = False
         self._is_starved = False
         self._is_muted = False
+        self._is_held = False
         self._is_retiring = False
         self._unmute_at = 0.0
 
@@ -324,6 +326,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 if len(self._waiting) >= limit or self._is_write_paused or self._is_muted or self._is_retiring:
                     self._pause_reading()
                     break
+                if self._is_held:
+                    self._pause_reading()
+                    break
                 size = _LENGTH(view, start)[0]
                 if not self._is_acceptable(view, start, stop, size):
                     return stop
@@ -372,9 +377,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     ) -> None:
         api = self.listener.apis.get(api_key)
         if api is None or version not in api.known_versions:
-            request = Request(self, api, version, correlation_id, client_id)
-            self._waiting.append(request)
-            request.respond_raw(self.listener.unsupported(api_key))
+            self._unsupported(api, api_key, version, correlation_id, client_id)
             return
         if version in api.flexible_requests:
             position = _skip_tags(view, position)
@@ -383,6 +386,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
         request = Request(self, api, version, correlation_id, client_id)
         self._waiting.append(request)
         self.listener.handle(request, message)
+
+    def _unsupported(
+        self, api: OfferedApi | None, api_key: int, version: int, correlation_id: int, client_id: str
+    ) -> None:
+        """The API or its version is not known here: its response has no form that the client could read.
+
+        Kafka closes such a connection (SocketServer.parseRequestHeader): a client then says that it was disconnected
+        while it waited for this API, instead of taking other bytes for the response. ApiVersions is answered (KIP-511).
+        """
+        if api_key != API_VERSIONS:
+            self.retire("a request that is not offered", api_key=api_key, version=version)
+            return
+        request = Request(self, api, version, correlation_id, client_id)
+        self._waiting.append(request)
+        request.respond_raw(self.listener.unsupported_api_versions())
 
     # --- answers ---
 
@@ -489,6 +507,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.last_active = now
         self._resume()
 
+    def hold_requests(self) -> None:
+        """Start no further request before `release_requests`: one is prepared off the loop, and those behind it must wait."""
+        self._is_held = True
+        self._pause_reading()
+
+    def release_requests(self) -> None:
+        self._is_held = False
+        if not self.is_closed:
+            self.last_active = self.listener.now()
+            asyncio.get_running_loop().call_soon(self._resume)
+
     def starve(self) -> None:
         """The listener has no memory left for half received frames: read on when it has."""
         self._is_starved = True
@@ -504,7 +533,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Start what was read ahead, then read on, if nothing forbids it any more."""
         if not self._is_reading_paused or self.is_closed or self._is_write_paused or self._is_starved or self._is_muted:
             return
-        if self._is_retiring:
+        if self._is_retiring or self._is_held:
             return
         if len(self._waiting) >= self.listener.max_in_flight:
             return
@@ -539,11 +568,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         elif at_once:  # it was closing, once all is read
             self.abort()
 
-    def retire(self, reason: str) -> None:
+    def retire(self, reason: str, **details: object) -> None:
         """Take nothing more, and close when what was asked is answered, or has not been for RETIRED_S."""
         if self.is_closed or self._is_retiring:
             return
-        self.listener.warn("kafka.connection_retired", self, reason)
+        self.listener.warn("kafka.connection_retired", self, reason, **details)
         self._is_retiring = True
         self._pause_reading()
         if not self._waiting:

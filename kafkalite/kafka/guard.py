@@ -91,8 +91,9 @@ def _offset_fetch_groups(services: Services, message: wire.OffsetFetchRequest, v
 
 
 def _offset_fetch_topics(services: Services, message: wire.OffsetFetchRequest, version: int) -> Iterable[str]:
-    asked = [group.topics for group in message.groups] if version >= 8 else [message.topics]
-    return [topic.name for topics in asked for topic in topics or ()]
+    if version < 8:
+        return [topic.name for topic in message.topics or ()]
+    return [name for group in message.groups for name in _known_names(services, group.topics or (), "name")]
 
 
 def _coordinator_keys(key_type: int) -> Names:
@@ -128,11 +129,11 @@ def _cluster(services: Services, message: Any, version: int) -> Iterable[str]:
 #: Where each API names its resources, for the rows that do not name the cluster, a group_id or a transactional_id.
 _NAMES: dict[tuple[str, ResourceType], Names] = {
     ("Produce", _TRANSACTION): _produced_transaction,
-    ("Produce", _TOPIC): _of("topic_data"),
+    ("Produce", _TOPIC): lambda services, message, version: _known_names(services, message.topic_data, "name"),
     ("Fetch", _TOPIC): lambda services, message, version: _known_names(services, message.topics, "topic"),
     ("ListOffsets", _TOPIC): _of("topics"),
     ("Metadata", _TOPIC): lambda services, message, version: _known_names(services, message.topics or (), "name"),
-    ("OffsetCommit", _TOPIC): _of("topics"),
+    ("OffsetCommit", _TOPIC): lambda services, message, version: _known_names(services, message.topics, "name"),
     ("OffsetFetch", _GROUP): _offset_fetch_groups,
     ("OffsetFetch", _TOPIC): _offset_fetch_topics,
     ("FindCoordinator", _GROUP): _coordinator_keys(_GROUP_KEY),
@@ -145,7 +146,7 @@ _NAMES: dict[tuple[str, ResourceType], Names] = {
     ("OffsetForLeaderEpoch", _TOPIC): _of("topics", "topic"),
     ("AddPartitionsToTxn", _TRANSACTION): _one("v3_and_below_transactional_id"),
     ("AddPartitionsToTxn", _TOPIC): _of("v3_and_below_topics"),
-    ("TxnOffsetCommit", _TOPIC): _of("topics"),
+    ("TxnOffsetCommit", _TOPIC): lambda services, message, version: _known_names(services, message.topics, "name"),
     ("DescribeConfigs", _TOPIC): _config_topics,
     ("DescribeConfigs", _CLUSTER): _config_cluster,
     ("AlterConfigs", _TOPIC): _config_topics,

@@ -16,12 +16,13 @@ from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordination.patience import waiting_at_most
 from kafkalite.coordinators.services import Services
 from kafkalite.env import heap
+from kafkalite.env.fair_lane import FairLane
 from kafkalite.env.seams import Listener
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, AuthenticationFailed, ErrorCode
 from kafkalite.kafka.answers import AnswerMemory
 from kafkalite.kafka.apis import OfferedApi, refusal
-from kafkalite.kafka.connection import KafkaConnection, Request
+from kafkalite.kafka.connection import API_VERSIONS, KafkaConnection, Request
 from kafkalite.kafka.guard import Guard
 from kafkalite.kafka.throttle_accounting import EXEMPT, ThrottleAccounting
 from kafkalite.model import Endpoint
@@ -43,9 +44,10 @@ FRAME_DEADLINE_S = 60.0
 #: The same while others wait for the memory that it holds.
 MEMORY_GRACE_S = 1.0
 _SWEEP_S = 1.0
+#: Threads that decompress for clients: one bomb inflates while somebody else's batch is looked at.
+_LANE_THREADS = 2
 #: The largest frame of a connection that has yet to authenticate.
 MAX_STRANGERS_BYTES = 64 * 1024
-_API_VERSIONS = 18
 
 
 class KafkaListener:
@@ -80,6 +82,8 @@ class KafkaListener:
         self._favoured: KafkaConnection | None = None
         #: Answers have as much again.
         self.answers = AnswerMemory(self._memory_max, lambda call: asyncio.get_running_loop().call_soon(call))
+        #: Work that a client's request causes and that takes long: decompression, hashing of passwords.
+        self.lane = FairLane(services.run_blocking, services.clock, at_once=_LANE_THREADS)
         self._bound: list[Listener] = []
         self._is_closing = False
 
@@ -235,12 +239,10 @@ class KafkaListener:
 
     # --- requests ---
 
-    def unsupported(self, api_key: int) -> bytes:
-        """The body that answers an API or version that is not known here: ApiVersions in its version 0, or the bare code."""
-        if api_key != _API_VERSIONS:
-            return int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2)
-        api = self.apis[_API_VERSIONS]
-        entry = wire.ApiVersionsResponse.ApiVersion(_API_VERSIONS, api.versions.start, api.versions.stop - 1)
+    def unsupported_api_versions(self) -> bytes:
+        """The body that answers a version of ApiVersions that is not known here: version 0 of it (KIP-511)."""
+        api = self.apis[API_VERSIONS]
+        entry = wire.ApiVersionsResponse.ApiVersion(API_VERSIONS, api.versions.start, api.versions.stop - 1)
         return encode(wire.ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[entry]), 0)
 
     def handle(self, request: Request, message: Any) -> None:

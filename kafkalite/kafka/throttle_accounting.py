@@ -19,7 +19,18 @@ EXEMPT = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate", "WriteTx
 class ThrottleAccounting:
     """One request's."""
 
-    __slots__ = ("_began", "_client_id", "_clock", "_is_settled", "_kinds", "_quotas", "_spent", "_user", "throttle_ms")
+    __slots__ = (
+        "_began",
+        "_client_id",
+        "_clock",
+        "_is_settled",
+        "_kinds",
+        "_quotas",
+        "_spent",
+        "_user",
+        "throttle_ms",
+        "work_s",
+    )
 
     def __init__(self, quotas: Quotas, clock: Clock, principal: Principal, client_id: str) -> None:
         self._quotas = quotas
@@ -32,6 +43,8 @@ class ThrottleAccounting:
         self._kinds: dict[Kind, int] = {}
         self._is_settled = False
         self.throttle_ms = 0
+        #: Seconds of work in threads that the request has caused.
+        self.work_s = 0.0
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
@@ -60,7 +73,7 @@ class ThrottleAccounting:
             self._is_settled = True
             if self._quotas.limits_requests:
                 spent = self._spent if self._spent >= 0 else self._clock.monotonic() - self._began
-                self.count(Kind.REQUEST, spent * 100)
+                self.count(Kind.REQUEST, (spent + self.work_s) * 100)
             for kind, wait_ms in self._kinds.items():
                 self._quotas.record_throttled(kind, wait_ms)
             self.throttle_ms = max(self._kinds.values(), default=0)

@@ -24,7 +24,7 @@ from kafkalite.log.segment import Segment
 from kafkalite.record.batch import DELETE_HORIZON_FLAG, BatchHeader, parse_header
 from kafkalite.record.builder import empty_batch, encode_batch, encode_record
 from kafkalite.record.compression import Codec, compress
-from kafkalite.record.reader import Record, end_transaction_marker_of, records_of
+from kafkalite.record.reader import Record, end_transaction_marker_of, records_of, scan
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -34,6 +34,8 @@ CLEANED = ".cleaned"
 DEFAULT_MAP_BYTES = 64 * 1024 * 1024
 _ENTRY_OVERHEAD_BYTES = 120
 _WRITE_BYTES = 1024 * 1024
+#: Batches that decompress to more are looked through without their values first.
+_WHOLE_BYTES = 8 * 1024 * 1024
 #: A delete horizon in 146 million years: no record is further from it than 64 bits can say.
 _LAST_HORIZON_MS = 2**62
 
@@ -55,9 +57,9 @@ class OffsetMap:
             self._room -= len(key) + _ENTRY_OVERHEAD_BYTES
         self._offsets[key] = offset
 
-    def replaces(self, record: Record) -> bool:
-        """Whether a later record has the same key."""
-        return record.key is not None and self._offsets.get(record.key, -1) > record.offset
+    def replaces(self, key: bytes, offset: int) -> bool:
+        """Whether a record behind `offset` has the same key."""
+        return self._offsets.get(key, -1) > offset
 
 
 class CleanedTransactions:
@@ -184,7 +186,7 @@ def build_map(disk: Disk, work: CleaningPlan, aborted: list[AbortedTxn], limit_b
             elif not transactions.is_aborted(header) and header.next_offset > work.first_dirty_offset:
                 if offsets.is_full:
                     return offsets
-                for record in records_of(data, 0, header):
+                for record in scan(data, 0, header):
                     if record.key is not None:
                         offsets.put(record.key, record.offset)
             offsets.latest_offset = header.last_offset
@@ -235,24 +237,24 @@ class Rewriter:
         if header.is_control:
             return self._keep_marker(header, data, expired=expired, has_horizon=horizon is not None)
         is_aborted = self._transactions.is_aborted(header)
-        records = [] if is_aborted or not header.record_count else list(records_of(data, 0, header))
-        kept = [
-            record
-            for record in records
-            if record.offset > self._offsets.latest_offset
-            or (
-                record.key is not None and not self._offsets.replaces(record) and not (record.value is None and expired)
-            )
-        ]
+        kept: set[int] = set()
+        tombstones = False
+        whole = None if is_aborted or not header.record_count else _small(header, data)
+        for offset, key, has_value in () if is_aborted else _facts(header, data, whole):
+            if offset > self._offsets.latest_offset or (
+                key is not None and not self._offsets.replaces(key, offset) and (has_value or not expired)
+            ):
+                kept.add(offset)
+                tombstones = tombstones or not has_value
         if not kept:
             is_last = (header.producer_id, header.last_offset) in self._last_of_producer
             return (data if not header.record_count else empty_batch(header)) if is_last else None
-        tombstones = any(record.value is None for record in kept)
         if len(kept) == header.record_count and (horizon is not None or not tombstones):
             return data
         if tombstones and horizon is None:
             horizon = self._new_horizon_ms
-        return _rebuilt(header, kept, horizon if tombstones else None)
+        records = [record for record in whole or records_of(data, 0, header) if record.offset in kept]
+        return _rebuilt(header, records, horizon if tombstones else None)
 
     def _keep_marker(
         self, header: BatchHeader, data: memoryview, *, expired: bool, has_horizon: bool
@@ -266,6 +268,27 @@ class Rewriter:
         if has_horizon:
             return data
         return _rebuilt(header, list(records_of(data, 0, header)), self._new_horizon_ms)
+
+
+def _small(header: BatchHeader, data: memoryview) -> list[Record] | None:
+    """The records of a batch; None if they take more memory than there should be for one (or it is damaged)."""
+    try:
+        return list(records_of(data, 0, header, limit_bytes=_WHOLE_BYTES))
+    except ApiError:
+        return None
+
+
+def _facts(
+    header: BatchHeader, data: memoryview, whole: list[Record] | None
+) -> Iterator[tuple[int, bytes | None, bool]]:
+    """(offset, key, whether there is a value) of each record. Raises ApiError CORRUPT_MESSAGE."""
+    if whole is not None:
+        for record in whole:
+            yield record.offset, record.key, record.value is not None
+        return
+    # A few kB may stand for hundreds of MB: values are not held unless the batch has to be made again.
+    for scanned in scan(data, 0, header) if header.record_count else ():
+        yield scanned.offset, scanned.key, scanned.has_value
 
 
 def _rebuilt(header: BatchHeader, records: list[Record], horizon_ms: int | None) -> bytes:

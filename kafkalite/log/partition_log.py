@@ -8,6 +8,8 @@ file and the directory durable before it calls any record durable.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import cast
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Disk
@@ -20,12 +22,21 @@ from kafkalite.log.handles import HandleCache
 from kafkalite.log.index import AbortedTxn
 from kafkalite.log.local_log import LocalLog
 from kafkalite.log.producer_state import CompletedTransaction, PreparedAppend, ProducerEntry, ProducerStates
-from kafkalite.log.reading import ReadInfo, aborted_transactions, offset_for_timestamp, read_batches, sound_prefix
+from kafkalite.log.reading import (
+    LogMoved,
+    ReadInfo,
+    aborted_transactions,
+    candidate_for_timestamp,
+    first_record,
+    read_batches,
+    sound_prefix,
+)
 from kafkalite.log.recovery import LogParts, load_snapshot, replay
 from kafkalite.log.retention import SegmentFacts, segments_to_delete
 from kafkalite.log.segment import Segment
 from kafkalite.log.snapshots import ProducerSnapshots
 from kafkalite.log.validation import (
+    CheckedRecords,
     Origin,
     batches_for_follower,
     batches_for_leader,
@@ -36,6 +47,9 @@ from kafkalite.log.validation import (
 )
 from kafkalite.model import Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkalite.record.batch import BatchHeader, assign_in_place
+
+#: So many times a look-up by timestamp begins again because the log was changed under it.
+_LOOKUP_ATTEMPTS = 5
 
 
 class PartitionLog:
@@ -193,7 +207,7 @@ class PartitionLog:
         self._local.check_usable()
         config = self.config
         view = memoryview(records).cast("B")
-        batches = batches_for_leader(view, config, origin)
+        batches = batches_for_leader(view, config, origin, keys_checked=type(records) is CheckedRecords)
         if origin == "client" and config.message_timestamp_type == "CreateTime":
             check_timestamps(batches, config, self._now_ms())
         prepared: PreparedAppend | None = None
@@ -398,16 +412,34 @@ class PartitionLog:
             raise
         return ReadInfo(offset, [data], len(data), end)
 
-    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, Offset, LeaderEpoch] | None:
-        """(timestamp, offset, leader epoch) of the first record whose timestamp is >= `timestamp_ms`; None if none."""
-        with self._local.io("look-up by timestamp"):
-            return offset_for_timestamp(self._local.segments, timestamp_ms, self.log_start_offset)
+    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, Offset, LeaderEpoch] | None:
+        """(timestamp, offset, leader epoch) of the first record whose timestamp is >= `timestamp_ms`; None if none.
 
-    def max_timestamp_offset(self) -> tuple[int, Offset, LeaderEpoch] | None:
+        The records of a batch are looked at off the loop. Raises ApiError CORRUPT_MESSAGE, OFFSET_NOT_AVAILABLE (the log was
+        changed under each attempt); StorageError.
+        """
+        behind, changes = -1, 0
+        while changes < _LOOKUP_ATTEMPTS:
+            with self._local.io("look-up by timestamp"):
+                candidate = candidate_for_timestamp(self._local.segments, timestamp_ms, self.log_start_offset, behind)
+                if candidate is None:
+                    return None
+                look = partial(first_record, self.disk, candidate, timestamp_ms, self.log_start_offset)
+                try:
+                    found = await self.disk.run_blocking(look, self.path)
+                except LogMoved:
+                    changes += 1
+                    continue
+            if found is not None:
+                return cast("tuple[int, Offset, LeaderEpoch]", found)
+            behind = candidate.header.last_offset
+        raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE, "the log was changed during the look-up")
+
+    async def max_timestamp_offset(self) -> tuple[int, Offset, LeaderEpoch] | None:
         """(timestamp, offset, leader epoch) of the first record with the largest timestamp; None if there is none."""
         with self._local.io("look-up by timestamp"):
             largest = max((segment.largest_timestamp()[0] for segment in self._local.segments), default=-1)
-        return self.offset_for_timestamp(largest) if largest >= 0 else None
+        return await self.offset_for_timestamp(largest) if largest >= 0 else None
 
     # --- epochs -----------------------------------------------------------------------------------
 

@@ -6,13 +6,14 @@ from bisect import bisect_left
 from itertools import islice
 from typing import NamedTuple
 
+from kafkalite.env.seams import Disk
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.log.index import AbortedTxn
 from kafkalite.log.local_log import LocalLog
 from kafkalite.log.segment import Segment
 from kafkalite.model import LeaderEpoch, Offset
-from kafkalite.record.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, crc_of
-from kafkalite.record.reader import records_of
+from kafkalite.record.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_of, parse_header
+from kafkalite.record.reader import scan
 
 
 class ReadInfo(NamedTuple):
@@ -145,32 +146,57 @@ def _base_behind(local: LocalLog, piece: Piece) -> int:
     )
 
 
-def offset_for_timestamp(
-    segments: list[Segment], timestamp_ms: int, log_start_offset: int
-) -> tuple[int, Offset, LeaderEpoch] | None:
-    """(timestamp, offset, leader epoch) of the first record whose timestamp is >= `timestamp_ms`; None if none.
+class Candidate(NamedTuple):
+    """A batch in which there may be a record with a timestamp, and where it lies."""
+
+    path: str
+    position: int
+    header: BatchHeader
+
+
+def candidate_for_timestamp(
+    segments: list[Segment], timestamp_ms: int, log_start_offset: int, behind: int = -1
+) -> Candidate | None:
+    """The first batch behind offset `behind` that, by its header, has a record whose timestamp is >= `timestamp_ms`.
 
     Raises ApiError CORRUPT_MESSAGE, OSError.
     """
+    lowest = max(log_start_offset, behind + 1)
     for segment in segments:
-        if segment.size and segment.largest_timestamp()[0] >= timestamp_ms:
-            found = _find_timestamp(segment, timestamp_ms, log_start_offset)
-            if found is not None:
-                return found
-    return None
-
-
-def _find_timestamp(
-    segment: Segment, timestamp_ms: int, log_start_offset: int
-) -> tuple[int, Offset, LeaderEpoch] | None:
-    for position, header in segment.headers(segment.position_for_timestamp(timestamp_ms)):
-        if header.max_timestamp < timestamp_ms or header.last_offset < log_start_offset or header.is_control:
+        if not segment.size or segment.next_offset <= lowest or segment.largest_timestamp()[0] < timestamp_ms:
             continue
-        data = segment.read_at(position, header.size)
-        for record in records_of(data, 0, header):
-            if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
-                return record.timestamp, Offset(record.offset), LeaderEpoch(header.partition_leader_epoch)
+        for position, header in segment.headers(segment.position_for_timestamp(timestamp_ms)):
+            if header.max_timestamp >= timestamp_ms and header.last_offset >= lowest and not header.is_control:
+                return Candidate(segment.log_path, position, header)
     return None
+
+
+def first_record(
+    disk: Disk, candidate: Candidate, timestamp_ms: int, log_start_offset: int
+) -> tuple[int, Offset, LeaderEpoch] | None:
+    """(timestamp, offset, leader epoch) of the first such record of the batch; None if there is none after all.
+
+    Runs off the loop: it may have to decompress hundreds of MB. Raises ApiError CORRUPT_MESSAGE; LogMoved; OSError.
+    """
+    header = candidate.header
+    try:
+        file = disk.open(candidate.path)
+    except FileNotFoundError:
+        raise LogMoved from None
+    try:
+        data = file.read_at(candidate.position, header.size)
+    finally:
+        file.close()
+    if len(data) < header.size or parse_header(data) != header:
+        raise LogMoved
+    for record in scan(data, 0, header):
+        if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
+            return record.timestamp, Offset(record.offset), LeaderEpoch(header.partition_leader_epoch)
+    return None
+
+
+class LogMoved(Exception):
+    """Retention, compaction, a truncation or a move to another disk took the batch away meanwhile: look again."""
 
 
 def aborted_transactions(local: LocalLog, from_offset: int, to_offset: int) -> list[AbortedTxn]:

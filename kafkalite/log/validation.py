@@ -8,6 +8,7 @@ from crc32c import crc32c
 
 from kafkalite.config import TopicConfig
 from kafkalite.errors import ErrorCode, api_error
+from kafkalite.model import Buffer
 from kafkalite.record.batch import (
     CRC_START,
     HEADER,
@@ -17,18 +18,29 @@ from kafkalite.record.batch import (
     BatchHeader,
     split_batches,
 )
-from kafkalite.record.reader import EndTransactionMarker, end_transaction_marker_of, records_of
+from kafkalite.record.reader import EndTransactionMarker, end_transaction_marker_of, scan
 
 #: client: everything is checked. coordinator: control batches too, no sequences (transaction markers, group offsets).
 Origin = Literal["client", "coordinator"]
 
 _MAX_CODEC = 4
+#: The keys of so many uncompressed bytes are looked at on the loop.
+CHEAP_BYTES = 16 * 1024
 #: Of a record that has none.
 NO_TIMESTAMP = -1
 
 
-def batches_for_leader(view: memoryview, config: TopicConfig, origin: Origin) -> list[tuple[int, BatchHeader]]:
+class CheckedRecords(bytes):
+    """Batches in which `check_keys` has found a key in every record; the append does not look at them again."""
+
+
+def batches_for_leader(
+    view: memoryview, config: TopicConfig, origin: Origin, *, keys_checked: bool = False
+) -> list[tuple[int, BatchHeader]]:
     """(position, header) of each batch, all of them fit to be appended.
+
+    Args:
+        keys_checked: see CheckedRecords.
 
     Raises:
         ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE.
@@ -37,17 +49,25 @@ def batches_for_leader(view: memoryview, config: TopicConfig, origin: Origin) ->
     if size >= HEADER_SIZE:
         header = BatchHeader._make(HEADER.unpack_from(view))
         if header.batch_length == size - LOG_OVERHEAD and header.magic == MAGIC:  # the usual case: one batch
-            _check_batch(view, 0, header, config, origin)
+            _check_batch(view, 0, header, config, origin, keys_checked=keys_checked)
             return [(0, header)]
     batches = list(split_batches(view))
     if not batches:
         raise api_error(ErrorCode.INVALID_RECORD, "no record batch in it")
     for position, header in batches:
-        _check_batch(view, position, header, config, origin)
+        _check_batch(view, position, header, config, origin, keys_checked=keys_checked)
     return batches
 
 
-def _check_batch(view: memoryview, position: int, header: BatchHeader, config: TopicConfig, origin: Origin) -> None:
+def _check_batch(
+    view: memoryview,
+    position: int,
+    header: BatchHeader,
+    config: TopicConfig,
+    origin: Origin,
+    *,
+    keys_checked: bool,
+) -> None:
     size = header.batch_length + LOG_OVERHEAD
     if size > config.max_message_bytes:
         raise api_error(
@@ -74,7 +94,7 @@ def _check_batch(view: memoryview, position: int, header: BatchHeader, config: T
             raise api_error(ErrorCode.INVALID_RECORD, "clients may not write control batches")
         if header.producer_id >= 0 and header.base_sequence < 0:
             raise api_error(ErrorCode.INVALID_RECORD, "a producer id without a sequence")
-        if "compact" in config.cleanup_policy:
+        if "compact" in config.cleanup_policy and not keys_checked:
             _check_keys(view, position, header)
 
 
@@ -96,9 +116,33 @@ def check_timestamps(batches: list[tuple[int, BatchHeader]], config: TopicConfig
 
 def _check_keys(view: memoryview, position: int, header: BatchHeader) -> None:
     """A compacted topic takes no record without a key. The one check that looks at records, on such topics only."""
-    for record in records_of(view, position, header):
+    for record in scan(view, position, header):
         if record.key is None:
             raise api_error(ErrorCode.INVALID_RECORD, "a compacted topic accepts no record without a key")
+
+
+def is_costly(records: Buffer) -> bool:
+    """Whether a look at the keys of a client's batches takes long: nobody knows what a compressed batch stands for."""
+    if len(records) < HEADER_SIZE:
+        return False
+    return len(records) > CHEAP_BYTES or BatchHeader._make(HEADER.unpack_from(records)).compression != 0
+
+
+def check_keys(records: Buffer, max_message_bytes: int) -> None:
+    """The check of keys alone, before the append: it may take seconds, and needs little memory. Runs off the loop.
+
+    What is wrong with a batch otherwise is the append's to say; such a batch is not decompressed.
+
+    Raises:
+        ApiError: CORRUPT_MESSAGE, INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    view = memoryview(records)
+    for position, header in split_batches(view):
+        size = header.batch_length + LOG_OVERHEAD
+        if size > max_message_bytes or crc32c(view[position + CRC_START : position + size]) != header.crc:
+            return
+        if not header.is_control:
+            _check_keys(view, position, header)
 
 
 def batches_for_follower(view: memoryview, log_end_offset: int) -> list[tuple[int, BatchHeader]]:

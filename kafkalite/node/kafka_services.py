@@ -113,6 +113,12 @@ class NodePartitions:
     ) -> None:
         self._replicas.produce(acks, timeout_ms, partitions, done, guards=guards)
 
+    def keys_needed(self, partition: TopicPartition) -> int | None:
+        found = self._replicas.partition(partition)
+        if found is None or found.leader is None or "compact" not in found.log.config.cleanup_policy:
+            return None
+        return found.log.config.max_message_bytes
+
     def begin_verification(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
     ) -> int:
@@ -143,8 +149,8 @@ class NodePartitions:
     def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit) -> None:
         self._replicas.fetch(request, done, room)
 
-    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        return self._replicas.list_offsets(request)
+    async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        return await self._replicas.list_offsets(request)
 
     def led_partitions(self, topic: str) -> Mapping[int, LeaderEpoch]:
         return {
@@ -242,6 +248,9 @@ class NodeServices:
         if serve is None:
             raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"{type(message).__name__} is not served here")
         return await serve(message)
+
+    async def run_blocking(self, function: Callable[[], object]) -> object:
+        return await self._node.env.disk.run_blocking(function)
 
     async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, float]:
         lifetime_s = float("inf")

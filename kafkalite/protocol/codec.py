@@ -22,6 +22,10 @@ from kafkalite.protocol.schema import Field, Schema, Struct, schemas
 CHUNK_BYTES = 4096
 #: Elements of one array: far above any real request, and a bound on what one frame can make us allocate.
 MAX_ARRAY_ELEMENTS = 200_000
+#: Elements of all arrays of one request. (A response of ours may list more.)
+MAX_REQUEST_ELEMENTS = 200_000
+#: Bytes of a string, as Kafka's own codec has it: also in flexible versions, whose length fields could say more.
+MAX_STRING_BYTES = 0x7FFF
 ZERO_UUID = bytes(16)
 
 _FIXED = {
@@ -183,11 +187,12 @@ class _Writer:
     def __init__(self, schema: Schema, version: int) -> None:
         self.version = version
         self.is_flexible = version in schema.flexible
+        self.is_request = schema.name.endswith("Request")
         self.lines: list[str] = []
         self.globals: dict[str, Any] = {
             "read_varint": read_varint, "varint": varint, "WireError": WireError, "unpack_from": struct.unpack_from,
             "pack": struct.pack, "put_records": _put_records, "records_size": _records_size,
-            "MAX_ELEMENTS": MAX_ARRAY_ELEMENTS, "VARINTS": _VARINTS, "to_bytes": bytes, "count": len, "to_str": str,
+            "MAX_ELEMENTS": MAX_ARRAY_ELEMENTS, "MAX_STRING": MAX_STRING_BYTES, "VARINTS": _VARINTS, "to_bytes": bytes, "count": len, "to_str": str,
         }  # fmt: skip
         self._variables = 0
         for name, cls in classes(schema.name).items():
@@ -264,6 +269,9 @@ class _DecoderWriter(_Writer):
         self.emit(depth, f"elif {n} > MAX_ELEMENTS or {n} > end - pos:")
         self.emit(depth + 1, f"raise WireError('{field.name} has too many elements')")
         self.emit(depth, "else:")
+        if self.is_request:
+            self.emit(depth + 1, f"room -= {n}")
+            self.emit(depth + 1, "if room < 0: raise WireError('the request has too many elements')")
         code = _FIXED.get(field.type) if field.struct is None else None
         if code is not None and code != "16s":
             self.emit(depth + 1, f"{target} = list(unpack_from('>%d{code}' % {n}, buf, pos))")
@@ -290,6 +298,8 @@ class _DecoderWriter(_Writer):
         may_be_null = is_nullable or field.type == "records"
         self.emit(depth + 1, f"{target} = None" if may_be_null else f"raise WireError('{field.name} may not be null')")
         self.emit(depth, "else:")
+        if field.type == "string" and self.field_is_flexible(field):
+            self.emit(depth + 1, f"if {n} > MAX_STRING: raise WireError('{field.name} is too long')")
         self.emit(depth + 1, f"if {n} > end - pos: raise WireError('{field.name} overruns the frame')")
         piece = f"buf[pos:pos + {n}]"
         form = {"string": f"to_str({piece}, 'utf-8')", "bytes": f"to_bytes({piece})", "records": piece}[field.type]
@@ -455,7 +465,7 @@ def decoder(message: str, version: int) -> Decoder:
     if version not in schema.versions:
         raise KeyError(f"{message} has no version {version}")
     writer = _DecoderWriter(schema, version)
-    writer.emit(0, "def f(buf, pos=0):")
+    writer.emit(0, f"def f(buf, pos=0, room={MAX_REQUEST_ELEMENTS}):")
     writer.emit(1, "end = count(buf)")
     writer.struct(1, schema.root, "message")
     writer.emit(1, "return message, pos")

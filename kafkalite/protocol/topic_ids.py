@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from functools import lru_cache
 
 from kafkalite.model import NO_TOPIC_ID, TopicId
 from kafkalite.protocol.codec import ZERO_UUID
 
+#: Every request of a producer and consumer names its topics by id: conversions that are remembered.
+_MOST_KNOWN = 10_000
 
+
+@lru_cache(maxsize=_MOST_KNOWN)
 def to_wire(topic_id: TopicId) -> bytes:
     """16 bytes; zeros for NO_TOPIC_ID or what is no topic id."""
     try:
@@ -18,6 +23,7 @@ def to_wire(topic_id: TopicId) -> bytes:
     return raw if len(raw) == 16 else ZERO_UUID
 
 
+@lru_cache(maxsize=_MOST_KNOWN)
 def from_wire(raw: bytes) -> TopicId:
     """The text form; NO_TOPIC_ID for zeros."""
     if raw == ZERO_UUID:

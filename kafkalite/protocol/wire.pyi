@@ -12,10 +12,12 @@ from kafkalite.protocol.codec import WireStruct
 class ProduceRequest(WireStruct):
     class TopicProduceData(WireStruct):
         name: str
+        topic_id: bytes
         partition_data: Sequence[ProduceRequest.PartitionProduceData]
         def __init__(
             self,
             name: str = ...,
+            topic_id: bytes = ...,
             partition_data: Sequence[ProduceRequest.PartitionProduceData] = ...,
         ) -> None: ...
 
@@ -43,10 +45,12 @@ class ProduceRequest(WireStruct):
 class ProduceResponse(WireStruct):
     class TopicProduceResponse(WireStruct):
         name: str
+        topic_id: bytes
         partition_responses: Sequence[ProduceResponse.PartitionProduceResponse]
         def __init__(
             self,
             name: str = ...,
+            topic_id: bytes = ...,
             partition_responses: Sequence[ProduceResponse.PartitionProduceResponse] = ...,
         ) -> None: ...
 
@@ -482,10 +486,14 @@ class DeleteRecordsResponse(WireStruct):
 class ApiVersionsRequest(WireStruct):
     client_software_name: str
     client_software_version: str
+    cluster_id: str | None
+    node_id: BrokerId
     def __init__(
         self,
         client_software_name: str = ...,
         client_software_version: str = ...,
+        cluster_id: str | None = ...,
+        node_id: int = ...,
     ) -> None: ...
 
 class ApiVersionsResponse(WireStruct):
@@ -618,6 +626,7 @@ class MetadataResponse(WireStruct):
     controller_id: BrokerId
     topics: Sequence[MetadataResponse.MetadataResponseTopic]
     cluster_authorized_operations: int
+    error_code: int
     def __init__(
         self,
         throttle_time_ms: int = ...,
@@ -626,15 +635,18 @@ class MetadataResponse(WireStruct):
         controller_id: int = ...,
         topics: Sequence[MetadataResponse.MetadataResponseTopic] = ...,
         cluster_authorized_operations: int = ...,
+        error_code: int = ...,
     ) -> None: ...
 
 class DescribeClusterRequest(WireStruct):
     include_cluster_authorized_operations: bool
     endpoint_type: int
+    include_fenced_brokers: bool
     def __init__(
         self,
         include_cluster_authorized_operations: bool = ...,
         endpoint_type: int = ...,
+        include_fenced_brokers: bool = ...,
     ) -> None: ...
 
 class DescribeClusterResponse(WireStruct):
@@ -643,12 +655,14 @@ class DescribeClusterResponse(WireStruct):
         host: str
         port: int
         rack: str | None
+        is_fenced: bool
         def __init__(
             self,
             broker_id: int = ...,
             host: str = ...,
             port: int = ...,
             rack: str | None = ...,
+            is_fenced: bool = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -781,6 +795,7 @@ class DescribeLogDirsResponse(WireStruct):
         topics: Sequence[DescribeLogDirsResponse.DescribeLogDirsTopic]
         total_bytes: int
         usable_bytes: int
+        is_cordoned: bool
         def __init__(
             self,
             error_code: int = ...,
@@ -788,6 +803,7 @@ class DescribeLogDirsResponse(WireStruct):
             topics: Sequence[DescribeLogDirsResponse.DescribeLogDirsTopic] = ...,
             total_bytes: int = ...,
             usable_bytes: int = ...,
+            is_cordoned: bool = ...,
         ) -> None: ...
 
     class DescribeLogDirsTopic(WireStruct):
@@ -1309,10 +1325,12 @@ class AlterPartitionReassignmentsRequest(WireStruct):
         ) -> None: ...
 
     timeout_ms: int
+    allow_replication_factor_change: bool
     topics: Sequence[AlterPartitionReassignmentsRequest.ReassignableTopic]
     def __init__(
         self,
         timeout_ms: int = ...,
+        allow_replication_factor_change: bool = ...,
         topics: Sequence[AlterPartitionReassignmentsRequest.ReassignableTopic] = ...,
     ) -> None: ...
 
@@ -1338,12 +1356,14 @@ class AlterPartitionReassignmentsResponse(WireStruct):
         ) -> None: ...
 
     throttle_time_ms: int
+    allow_replication_factor_change: bool
     error_code: int
     error_message: str | None
     responses: Sequence[AlterPartitionReassignmentsResponse.ReassignableTopicResponse]
     def __init__(
         self,
         throttle_time_ms: int = ...,
+        allow_replication_factor_change: bool = ...,
         error_code: int = ...,
         error_message: str | None = ...,
         responses: Sequence[AlterPartitionReassignmentsResponse.ReassignableTopicResponse] = ...,
@@ -1647,10 +1667,12 @@ class LeaveGroupResponse(WireStruct):
 class OffsetCommitRequest(WireStruct):
     class OffsetCommitRequestTopic(WireStruct):
         name: str
+        topic_id: bytes
         partitions: Sequence[OffsetCommitRequest.OffsetCommitRequestPartition]
         def __init__(
             self,
             name: str = ...,
+            topic_id: bytes = ...,
             partitions: Sequence[OffsetCommitRequest.OffsetCommitRequestPartition] = ...,
         ) -> None: ...
 
@@ -1688,10 +1710,12 @@ class OffsetCommitRequest(WireStruct):
 class OffsetCommitResponse(WireStruct):
     class OffsetCommitResponseTopic(WireStruct):
         name: str
+        topic_id: bytes
         partitions: Sequence[OffsetCommitResponse.OffsetCommitResponsePartition]
         def __init__(
             self,
             name: str = ...,
+            topic_id: bytes = ...,
             partitions: Sequence[OffsetCommitResponse.OffsetCommitResponsePartition] = ...,
         ) -> None: ...
 
@@ -1737,10 +1761,12 @@ class OffsetFetchRequest(WireStruct):
 
     class OffsetFetchRequestTopics(WireStruct):
         name: str
+        topic_id: bytes
         partition_indexes: Sequence[int]
         def __init__(
             self,
             name: str = ...,
+            topic_id: bytes = ...,
             partition_indexes: Sequence[int] = ...,
         ) -> None: ...
 
@@ -1794,10 +1820,12 @@ class OffsetFetchResponse(WireStruct):
 
     class OffsetFetchResponseTopics(WireStruct):
         name: str
+        topic_id: bytes
         partitions: Sequence[OffsetFetchResponse.OffsetFetchResponsePartitions]
         def __init__(
             self,
             name: str = ...,
+            topic_id: bytes = ...,
             partitions: Sequence[OffsetFetchResponse.OffsetFetchResponsePartitions] = ...,
         ) -> None: ...
 
@@ -1927,6 +1955,7 @@ class DescribeGroupsRequest(WireStruct):
 class DescribeGroupsResponse(WireStruct):
     class DescribedGroup(WireStruct):
         error_code: int
+        error_message: str | None
         group_id: str
         group_state: str
         protocol_type: str
@@ -1936,6 +1965,7 @@ class DescribeGroupsResponse(WireStruct):
         def __init__(
             self,
             error_code: int = ...,
+            error_message: str | None = ...,
             group_id: str = ...,
             group_state: str = ...,
             protocol_type: str = ...,
@@ -1980,10 +2010,12 @@ class DeleteGroupsResponse(WireStruct):
     class DeletableGroupResult(WireStruct):
         group_id: str
         error_code: int
+        error_message: str | None
         def __init__(
             self,
             group_id: str = ...,
             error_code: int = ...,
+            error_message: str | None = ...,
         ) -> None: ...
 
     throttle_time_ms: int
@@ -2150,10 +2182,12 @@ class EndTxnResponse(WireStruct):
 class TxnOffsetCommitRequest(WireStruct):
     class TxnOffsetCommitRequestTopic(WireStruct):
         name: str
+        topic_id: bytes
         partitions: Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition]
         def __init__(
             self,
             name: str = ...,
+            topic_id: bytes = ...,
             partitions: Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = ...,
         ) -> None: ...
 
@@ -2174,7 +2208,7 @@ class TxnOffsetCommitRequest(WireStruct):
     group_id: str
     producer_id: ProducerId
     producer_epoch: int
-    generation_id: int
+    generation_id_or_member_epoch: int
     member_id: str
     group_instance_id: str | None
     topics: Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic]
@@ -2184,7 +2218,7 @@ class TxnOffsetCommitRequest(WireStruct):
         group_id: str = ...,
         producer_id: int = ...,
         producer_epoch: int = ...,
-        generation_id: int = ...,
+        generation_id_or_member_epoch: int = ...,
         member_id: str = ...,
         group_instance_id: str | None = ...,
         topics: Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = ...,
@@ -2193,10 +2227,12 @@ class TxnOffsetCommitRequest(WireStruct):
 class TxnOffsetCommitResponse(WireStruct):
     class TxnOffsetCommitResponseTopic(WireStruct):
         name: str
+        topic_id: bytes
         partitions: Sequence[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition]
         def __init__(
             self,
             name: str = ...,
+            topic_id: bytes = ...,
             partitions: Sequence[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = ...,
         ) -> None: ...
 
@@ -2398,11 +2434,13 @@ class ListTransactionsRequest(WireStruct):
     state_filters: Sequence[str]
     producer_id_filters: Sequence[int]
     duration_filter: int
+    transactional_id_pattern: str | None
     def __init__(
         self,
         state_filters: Sequence[str] = ...,
         producer_id_filters: Sequence[int] = ...,
         duration_filter: int = ...,
+        transactional_id_pattern: str | None = ...,
     ) -> None: ...
 
 class ListTransactionsResponse(WireStruct):

@@ -6,6 +6,7 @@ Every decompression is bounded: a few bytes that claim to be gigabytes end in CO
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from enum import IntEnum
 
 import cramjam
@@ -73,7 +74,7 @@ def decompress(codec: int, data: Buffer, *, limit_bytes: int = DEFAULT_LIMIT_BYT
         case Codec.GZIP:
             return _bounded(cramjam.gzip.decompress_into, data, limit_bytes)
         case Codec.SNAPPY:
-            return _decompress_snappy(memoryview(data), limit_bytes)
+            return b"".join(snappy_blocks(memoryview(data), limit_bytes))
         case Codec.LZ4:
             return _bounded(cramjam.lz4.decompress_into, data, limit_bytes)
         case Codec.ZSTD:
@@ -117,11 +118,11 @@ def _raw_snappy(view: memoryview, limit_bytes: int) -> bytes:
         raise api_error(ErrorCode.CORRUPT_MESSAGE, f"cannot decompress: {error}") from None
 
 
-def _decompress_snappy(view: memoryview, limit_bytes: int) -> Buffer:
-    """Xerial's framing (Java) or one raw block (librdkafka)."""
+def snappy_blocks(view: memoryview, limit_bytes: int) -> Iterator[bytes]:
+    """Xerial's framing (Java), block by block, or one raw block (librdkafka). Raises ApiError CORRUPT_MESSAGE."""
     if view[:8] != _XERIAL_MAGIC:
-        return _raw_snappy(view, limit_bytes)
-    parts: list[bytes] = []
+        yield _raw_snappy(view, limit_bytes)
+        return
     position, total = _XERIAL_HEADER.size, 0
     while position < len(view):
         if position + 4 > len(view):
@@ -130,7 +131,7 @@ def _decompress_snappy(view: memoryview, limit_bytes: int) -> Buffer:
         position += 4
         if position + size > len(view):
             raise api_error(ErrorCode.CORRUPT_MESSAGE, "a snappy block is cut off")
-        parts.append(_raw_snappy(view[position : position + size], limit_bytes - total))
-        total += len(parts[-1])
+        block = _raw_snappy(view[position : position + size], limit_bytes - total)
+        total += len(block)
         position += size
-    return b"".join(parts)
+        yield block

@@ -11,10 +11,14 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Buffer
 from kafkalite.record.batch import HEADER_SIZE, BatchHeader, split_batches, verify_crc
 from kafkalite.record.compression import DEFAULT_LIMIT_BYTES, decompress
+from kafkalite.record.inflating import pieces
 from kafkalite.record.varint import decode_varint
 
 _CONTROL_KEY = struct.Struct(">hh")
 _END_TXN_VALUE = struct.Struct(">hi")
+
+#: A record's length, attributes, timestamp, offset and key length; also more than a length.
+_HEAD_BYTES = 64
 
 _EARLIEST, _LATEST = -(2**63), 2**63 - 1
 
@@ -35,6 +39,11 @@ class EndTransactionMarker:
 
     commit: bool
     coordinator_epoch: int
+
+
+def _as_long(timestamp: int) -> int:
+    """What Java's clients make of a timestamp that overflows; it has to fit into a batch's head."""
+    return timestamp if _EARLIEST <= timestamp <= _LATEST else (timestamp - _EARLIEST) % 2**64 + _EARLIEST
 
 
 def _field(view: bytes, position: int, end: int) -> tuple[bytes | None, int]:
@@ -82,14 +91,123 @@ def records_of(
             headers.append((name.decode("utf-8", "replace"), content))
         if at != record_end:
             raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record's length is not that of its fields")
-        timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
-        if not _EARLIEST <= timestamp <= _LATEST:
-            timestamp = (
-                timestamp - _EARLIEST
-            ) % 2**64 + _EARLIEST  # as for Java's clients; it has to fit into a batch's head
+        timestamp = _as_long(header.base_timestamp + timestamp_delta) if append_time is None else append_time
         yield Record(base_offset + offset_delta, timestamp, key, value, tuple(headers) if headers else ())
     if at != end:
         raise api_error(ErrorCode.CORRUPT_MESSAGE, "bytes after the last record of a batch")
+
+
+class ScannedRecord(NamedTuple):
+    """What `scan` says of a record."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    has_value: bool
+
+
+def scan(
+    buffer: Buffer, position: int, header: BatchHeader, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> Iterator[ScannedRecord]:
+    """The records of the batch at `position` without their values: in little memory, whatever they decompress to.
+
+    Only a key is ever held as a whole. What follows the key is checked where it is part of the same piece.
+
+    Raises:
+        ApiError: CORRUPT_MESSAGE when the records are not what the header says.
+    """
+    payload = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
+    source = _Source(pieces(header.compression, payload, limit_bytes=limit_bytes))
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    for _ in range(header.record_count):
+        source.need(_HEAD_BYTES)
+        size, at = decode_varint(source.data, source.at)
+        if size < 0:
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record exceeds its batch")
+        end = at + size
+        timestamp_delta, at = decode_varint(source.data, at + 1)
+        offset_delta, at = decode_varint(source.data, at)
+        key_bytes, at = decode_varint(source.data, at)
+        if at + max(key_bytes, 0) > end:
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record's field exceeds the record")
+        key: bytes | None = None
+        shift = source.skip_to(at)
+        end -= shift
+        if key_bytes >= 0:
+            shift = source.need(key_bytes + _HEAD_BYTES)
+            end -= shift
+            key = source.data[source.at : source.at + key_bytes]
+            if len(key) < key_bytes:
+                raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record exceeds its batch")
+            source.at += key_bytes
+        value_bytes, at = decode_varint(source.data, source.at)
+        if at + max(value_bytes, 0) > end:
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record's field exceeds the record")
+        if end <= len(source.data):
+            _check_rest(source.data, at + max(value_bytes, 0), end)
+        source.skip_to(end)
+        timestamp = _as_long(header.base_timestamp + timestamp_delta) if append_time is None else append_time
+        yield ScannedRecord(header.base_offset + offset_delta, timestamp, key, value_bytes >= 0)
+    if not source.is_at_end():
+        raise api_error(ErrorCode.CORRUPT_MESSAGE, "bytes after the last record of a batch")
+
+
+def _check_rest(data: bytes, at: int, end: int) -> None:
+    """A record's headers, which end where the record does. Raises ApiError CORRUPT_MESSAGE."""
+    count, at = decode_varint(data, at)
+    if not 0 <= count <= end - at:
+        raise api_error(ErrorCode.CORRUPT_MESSAGE, f"a record with {count} headers")
+    for _ in range(count):
+        name, at = _field(data, at, end)
+        _, at = _field(data, at, end)
+        if name is None:
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, "a header without a name")
+    if at != end:
+        raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record's length is not that of its fields")
+
+
+class _Source:
+    """A window over pieces that come one after the other; `at` is where the reader is in `data`."""
+
+    def __init__(self, source: Iterator[Buffer]) -> None:
+        self._pieces = source
+        self._is_over = False
+        self.data = b""
+        self.at = 0
+
+    def need(self, size: int) -> int:
+        """Have `size` bytes from `at` on in the window, or all there are; by how much positions have moved down."""
+        if self._is_over or len(self.data) - self.at >= size:
+            return 0
+        moved = self.at
+        parts: list[Buffer] = [self.data[self.at :]]
+        have = len(parts[0])
+        while have < size:
+            piece = next(self._pieces, None)
+            if piece is None:
+                self._is_over = True
+                break
+            parts.append(piece)
+            have += len(piece)
+        self.data, self.at = b"".join(parts), 0
+        return moved
+
+    def skip_to(self, position: int) -> int:
+        """Go on at `position`, which may lie beyond the window; by how much positions have moved down."""
+        moved = 0
+        while position - moved > len(self.data):
+            moved += len(self.data)
+            piece = next(self._pieces, None)
+            if piece is None:
+                self._is_over = True
+                raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record exceeds its batch")
+            self.data = bytes(piece)
+        self.at = position - moved
+        return moved
+
+    def is_at_end(self) -> bool:
+        self.need(1)
+        return self.at == len(self.data)
 
 
 def read_records(buffer: Buffer, *, check_crc: bool = True, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:

@@ -161,46 +161,54 @@ class ConsumerFetchHandler:
             raise api_error(error)
         return partition
 
-    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """Offsets by time. What is not committed is not there; OFFSET_NOT_AVAILABLE while a new leader's high
         watermark has not reached the start of its epoch: the true one may be higher than what it knows (invariant F10)."""
         listed: list[ListedOffset] = []
         for wanted in request.partitions:
             try:
-                timestamp, offset, epoch = self._list_one(wanted, request.isolation)
+                timestamp, offset, epoch = await self._list_one(wanted, request.isolation)
             except ApiError as error:
                 listed.append(ListedOffset(wanted.topic, wanted.partition, error.code, -1, NO_OFFSET))
                 continue
             listed.append(ListedOffset(wanted.topic, wanted.partition, ErrorCode.NONE, timestamp, offset, epoch))
         return ListOffsetsResponse(tuple(listed))
 
-    def _list_one(self, wanted: ListOffsetsPartition, isolation: int) -> tuple[int, Offset, LeaderEpoch]:
+    async def _list_one(self, wanted: ListOffsetsPartition, isolation: int) -> tuple[int, Offset, LeaderEpoch]:
+        found: tuple[int, Offset, LeaderEpoch] | None = None
+        if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
+            found = await self._look_up(wanted)
+        elif wanted.timestamp not in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP):
+            raise api_error(ErrorCode.UNSUPPORTED_VERSION)
+        # What holds now: a look-up by time takes a while.
         partition = self._led(TopicPartition(wanted.topic, wanted.partition), wanted.current_leader_epoch)
         leader = partition.leader
         assert leader is not None
-        log = partition.log
-        try:
-            if wanted.timestamp == EARLIEST_TIMESTAMP:
-                return -1, log.log_start_offset, leader.leader_epoch
-            is_behind = leader.high_watermark < leader.epoch_start_offset
-            limit = leader.high_watermark
-            if isolation == 1:
-                limit = min(limit, log.last_stable_offset(limit))
-            if wanted.timestamp == LATEST_TIMESTAMP:
-                if is_behind:
-                    raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE)
-                return -1, limit, leader.leader_epoch
-            if wanted.timestamp == MAX_TIMESTAMP:
-                found = log.max_timestamp_offset()
-            elif wanted.timestamp < 0:
-                raise api_error(ErrorCode.UNSUPPORTED_VERSION)
-            else:
-                found = log.offset_for_timestamp(wanted.timestamp)
-        except StorageError as error:
-            self._hosted.fail_storage(partition, error)
-            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
+        if wanted.timestamp == EARLIEST_TIMESTAMP:
+            return -1, partition.log.log_start_offset, leader.leader_epoch
+        is_behind = leader.high_watermark < leader.epoch_start_offset
+        limit = leader.high_watermark
+        if isolation == 1:
+            limit = min(limit, partition.log.last_stable_offset(limit))
+        if wanted.timestamp == LATEST_TIMESTAMP:
+            if is_behind:
+                raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE)
+            return -1, limit, leader.leader_epoch
         if found is not None and found[1] < limit:
             return found
         if is_behind and found is not None:
             raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE)
         return -1, NO_OFFSET, NO_LEADER_EPOCH
+
+    async def _look_up(self, wanted: ListOffsetsPartition) -> tuple[int, Offset, LeaderEpoch] | None:
+        """The record with the timestamp, committed or not. Raises ApiError."""
+        partition = self._led(TopicPartition(wanted.topic, wanted.partition), wanted.current_leader_epoch)
+        log = partition.log
+        try:
+            if wanted.timestamp == MAX_TIMESTAMP:
+                return await log.max_timestamp_offset()
+            return await log.offset_for_timestamp(wanted.timestamp)
+        except StorageError as error:
+            if partition.log is log and self._hosted.get(partition.topic_partition) is partition:
+                self._hosted.fail_storage(partition, error)
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None

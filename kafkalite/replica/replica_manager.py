@@ -447,9 +447,9 @@ class ReplicaManager:
                 ends.append(LogEnd(topic, number, log.latest_epoch, log.log_end_offset))
         return LogEndsResponse(tuple(ends))
 
-    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """See ConsumerFetchHandler.list_offsets."""
-        return self._consuming.list_offsets(request)
+        return await self._consuming.list_offsets(request)
 
     def replica_fetch(self, request: ReplicaFetchRequest, done: ReplicaFetchDone) -> None:
         """See ReplicaFetchHandler.fetch."""

@@ -6,6 +6,7 @@ same), KIP-679 for `authorize_any`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 
 from kafkalite.security.acl import (
@@ -23,8 +24,13 @@ from kafkalite.security.acl import (
 )
 from kafkalite.security.principal import Principal
 
-#: Decisions kept; with more, all are forgotten and made again.
+#: Decisions kept, and bytes of their names with what each costs beside; with more, all are forgotten and made again.
 MAX_DECISIONS = 20_000
+MAX_DECISION_BYTES = 8 * 2**20
+#: A decision about a name that takes more memory than this (bytes) is not kept: names are the client's choice.
+_LONG_NAME_BYTES = 1024
+#: Estimated cost of one decision beside its name: the question, and its place in the table.
+_DECISION_OVERHEAD_BYTES = 200
 
 #: What nodes need of each other: to act as nodes, and to look, for pages that show the whole cluster.
 NODES_MAY = frozenset({Operation.CLUSTER_ACTION, Operation.DESCRIBE})
@@ -64,6 +70,7 @@ class Authorizer:
         #: Type -> length of a prefix -> how many have it: a question costs as many look-ups as there are lengths.
         self._lengths: dict[ResourceType, dict[int, int]] = {}
         self._decisions: dict[_Question, bool] = {}
+        self._decision_bytes = 0
         self._any_decisions: dict[tuple[Principal, str, Operation, ResourceType], bool] = {}
 
     # --- rules ---
@@ -85,7 +92,7 @@ class Authorizer:
             self._unreadable.pop(pattern, None)
         else:
             self._unreadable[pattern] = None
-        self._decisions.clear()
+        self._forget_decisions()
         self._any_decisions.clear()
         return True
 
@@ -118,10 +125,23 @@ class Authorizer:
         question = (principal, host, operation, resource_type, name)
         known = self._decisions.get(question)
         if known is None:
-            if len(self._decisions) >= MAX_DECISIONS:
-                self._decisions.clear()
-            known = self._decisions[question] = self._decide(*question)
+            known = self._decide(*question)
+            self._keep(question, known)
         return known
+
+    def _keep(self, question: _Question, decision: bool) -> None:  # noqa: FBT001 - it is the value
+        size = sys.getsizeof(question[-1])
+        if size > _LONG_NAME_BYTES:
+            return
+        size += _DECISION_OVERHEAD_BYTES
+        if len(self._decisions) >= MAX_DECISIONS or self._decision_bytes + size > MAX_DECISION_BYTES:
+            self._forget_decisions()
+        self._decisions[question] = decision
+        self._decision_bytes += size
+
+    def _forget_decisions(self) -> None:
+        self._decisions.clear()
+        self._decision_bytes = 0
 
     def _decide(
         self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str

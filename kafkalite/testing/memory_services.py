@@ -156,6 +156,8 @@ class MemoryPartitions:
         self.fail_appends: ErrorCode | None = None
         #: High watermarks that are not the log's end.
         self.committed: dict[TopicPartition, int] = {}
+        #: Topics whose records need keys -> max.message.bytes.
+        self.compacted: dict[str, int] = {}
         self.led: Callable[[TopicPartition], bool] = lambda partition: True
         self._appended = asyncio.Event()
         self.changed = asyncio.Event()
@@ -171,6 +173,9 @@ class MemoryPartitions:
         guards: Mapping[TopicPartition, int] | None = None,
     ) -> None:
         done(tuple(self._append(key, records, from_client=True, guards=guards) for key, records in partitions))
+
+    def keys_needed(self, partition: TopicPartition) -> int | None:
+        return self.compacted.get(partition.topic)
 
     def begin_verification(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
@@ -269,7 +274,7 @@ class MemoryPartitions:
         size = sum(map(len, mine))
         return FetchedPartition(wanted.topic, wanted.partition, 0, end, stable, start, size, aborted), mine
 
-    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return ListOffsetsResponse(tuple(self._list_one(wanted, request.isolation) for wanted in request.partitions))
 
     def _list_one(self, wanted: ListOffsetsPartition, isolation: int) -> ListedOffset:
@@ -383,6 +388,9 @@ class MemoryServices:
         if serve is None:
             raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"{type(message).__name__} is not served here")
         return await serve(message)
+
+    async def run_blocking(self, function: Callable[[], object]) -> object:
+        return await asyncio.to_thread(function)
 
     async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, float]:
         return *await self.network.dial(host, port), float("inf")

@@ -258,7 +258,9 @@ async def test_nothing_is_lost_in_compacted_logs(tmp_path: Path) -> None:
 
 async def _committed(client: Client, group: str) -> int:
     request = wire.OffsetFetchRequest
-    asked = request.OffsetFetchRequestGroup(group, topics=[request.OffsetFetchRequestTopics("t", [0])])
+    asked = request.OffsetFetchRequestGroup(
+        group, topics=[request.OffsetFetchRequestTopics("t", partition_indexes=[0])]
+    )
     answer = (await client.ask(request(groups=[asked]), 8)).groups[0]
     assert answer.error_code == 0, f"{group}: error {answer.error_code}"
     return int(answer.topics[0].partitions[0].committed_offset)

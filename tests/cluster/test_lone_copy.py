@@ -207,7 +207,9 @@ async def test_nodes_whose_only_disks_were_full_go_on_when_there_is_room(tmp_pat
         with ProcessCluster(tmp_path, nodes=nodes, settings=SETTINGS, log_dirs=1) as cluster:
             async with AsyncClient.connect(cluster.bootstrap) as client:
                 settings = {"min.insync.replicas": str(min(2, nodes))}
-                await client.create_topics([NewTopic("t", 1, nodes, configs=settings)])
+                # Node 1 leads: its disk has to take a write that fails. With two of three disks gone, nobody writes any longer.
+                replicas = tuple(map(BrokerId, range(1, nodes + 1)))
+                await client.create_topics([NewTopic("t", assignment={0: replicas}, configs=settings)])
                 await write(client, 0, COUNT)
                 await in_sync(client, nodes)
                 for disk in disks:

@@ -15,6 +15,7 @@ from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
 from kafkalite.testing.apache_kafka import dump_log, dumped_batches, tool_command
 from kafkalite.testing.kafka_client import Client
+from kafkalite.testing.kafka_jar import differences, newest_client_jar, read_definitions
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.principals import SECURE, by_client_id
 
@@ -344,3 +345,9 @@ async def test_acl_and_quota_tools(kafka_classes: str, tmp_path: Path, monkeypat
         assert running.zookeeper.peek("/config/users/a%20b/clients/<default>") is not None
         await tool("ConfigCommand", "--alter", "--delete-config", "producer_byte_rate,request_percentage", *entity)
     assert not running.failures
+
+
+def test_our_tables_are_those_of_the_newest_client() -> None:
+    """What differs in a version that both have is an error; what the client has more is printed by `make protocol`."""
+    definitions = read_definitions(newest_client_jar())
+    assert list(differences(definitions)) == []

@@ -197,7 +197,7 @@ class LogServer:
                     done = self.log.append(tp, bytes(part.records))
                     code, offset = done.error, done.base_offset
                 parts.append(response.PartitionProduceResponse(part.index, code, offset))
-            topics.append(response.TopicProduceResponse(topic.name, parts))
+            topics.append(response.TopicProduceResponse(topic.name, partition_responses=parts))
         return response(topics)
 
     def _InitProducerId(self, message: Any, version: int) -> Any:

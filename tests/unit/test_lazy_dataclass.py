@@ -109,7 +109,7 @@ def test_what_is_made_compares_hashes_and_prints_as_the_standard_dataclass_does(
         if isinstance(ours, str):
             continue
         assert ours == ours and ours != twin and ours != 1
-        if KINDS[options].get("eq", True):
+        if KINDS[options].get("eq", True) or isinstance(told(hash, twin), str):
             assert told(hash, ours) == told(hash, twin)
         else:
             assert hash(ours) == hash(ours) != hash(twin)

@@ -183,7 +183,8 @@ class TransactionVerifier:
             if guard:
                 asker = Asker(transactional_id, producer_id, epoch, adds)
                 # The buffer is the connection's: it will hold something else when the answer comes.
-                waiter = Waiter(key, sequence, guard, partial(order.answered, index, bytes(records)))
+                kept = records if isinstance(records, bytes) else bytes(records)
+                waiter = Waiter(key, sequence, guard, partial(order.answered, index, kept))
                 unverified.setdefault(asker, []).append(waiter)
             else:
                 at_once.append((index, records))

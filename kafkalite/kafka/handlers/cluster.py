@@ -92,6 +92,8 @@ class ClusterHandlers:
             and _SOFTWARE_NAME.fullmatch(message.client_software_version)
         ):
             return response(error_code=int(ErrorCode.INVALID_REQUEST))
+        if error := self._wrong_peer(message):
+            return response(error_code=int(error))
         served = request.connection.listener.apis.values()
         answer = response(
             api_keys=[
@@ -111,6 +113,15 @@ class ClusterHandlers:
                 response.FinalizedFeatureKey(name, level, level) for name, level in levels.items()
             ]
         return answer
+
+    def _wrong_peer(self, message: wire.ApiVersionsRequest) -> ErrorCode:
+        """Whether the client meant another node (KIP-1242): addresses move from cluster to cluster."""
+        cluster_id, node_id = message.cluster_id, message.node_id
+        if (cluster_id is None) != (node_id < 0):
+            return ErrorCode.INVALID_REQUEST
+        if cluster_id is None or (cluster_id, node_id) == (self._services.cluster_id, self._services.broker_id):
+            return ErrorCode.NONE
+        return ErrorCode.REBOOTSTRAP_REQUIRED
 
     def metadata(self, request: Request, message: wire.MetadataRequest) -> _MetadataAnswer:
         if self._services.metadata([]).controller_id < 0:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.verifier import TransactionVerifier
+from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
+from kafkalite.kafka.topic_names import name_topics
+from kafkalite.log.validation import CheckedRecords, check_keys, is_costly
 from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Buffer, Offset, TopicPartition
 from kafkalite.partition_values import FetchedPartition, ProducedPartition
 from kafkalite.protocol import topic_ids, wire
@@ -33,12 +38,17 @@ _MAX_PREBUILT = 10_000
 _ZSTD = 4
 _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
+_EARLIEST_PENDING_UPLOAD = -6
+#: Nothing is moved to other storage: there is no such offset.
+_TIERED = frozenset({_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD})
 #: Timestamp with a meaning -> the version of ListOffsets that has it first.
-_SINCE = {-3: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+_SINCE = {-3: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
 _TRANSACTIONAL = 0x10
 #: Versions of Produce that know TRANSACTION_ABORTABLE, and that leave it to the leader to add the partition (KIP-890).
 _ABORTABLE_FROM = 11
 _ADDS_FROM = 12
+#: From this version on, Produce names topics by id.
+_IDS_FROM = 13
 
 
 def records_error(records: Buffer | None, version: int) -> ErrorCode:
@@ -77,8 +87,8 @@ class DataHandlers:
         self._services = services
         self._partitions = services.partitions
         self._verifier = verifier
-        #: (version, topic) -> what comes before and after the figures of the one partition of an answer.
-        self._prebuilt: dict[tuple[int, str], tuple[bytes, bytes]] = {}
+        #: (version, topic, its id if the version has it) -> what comes before and after the figures of the one partition of an answer.
+        self._prebuilt: dict[tuple[int, str, bytes], tuple[bytes, bytes]] = {}
 
     def table(self) -> dict[str, Handler]:
         return {
@@ -96,8 +106,9 @@ class DataHandlers:
         accepted: list[tuple[TopicPartition, Buffer]] = []
         refused: dict[tuple[str, int], ProducedPartition] = {}
         denied = request.denied.topics
-        transactional_id = message.transactional_id
-        is_plain = transactional_id is None
+        if request.version >= _IDS_FROM:
+            name_topics(self._services, message.topic_data)
+        is_plain = message.transactional_id is None
         size = 0
         for topic in message.topic_data:
             name = topic.name
@@ -106,6 +117,8 @@ class DataHandlers:
                 size += len(records or b"")
                 if acks not in (-1, 0, 1):
                     error = ErrorCode.INVALID_REQUIRED_ACKS
+                elif not name and request.version >= _IDS_FROM:
+                    error = ErrorCode.UNKNOWN_TOPIC_ID
                 elif name in denied:
                     error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 elif name in INTERNAL_TOPICS:
@@ -123,17 +136,80 @@ class DataHandlers:
 
         if request.throttle is not None:
             request.throttle.count(Kind.PRODUCE, size)
+        costly = self._costly(accepted)
+        if costly:
+            # The requests behind it wait: a producer's batches are appended in its order. So does the client's memory.
+            request.connection.hold_requests()
+            accepted = [(key, (CheckedRecords if key in costly else bytes)(records)) for key, records in accepted]
+            checking = self._check_keys(request, message, accepted, refused, costly)
+            self._services.supervisor.spawn("kafka.Produce.keys", checking, Policy.ISOLATED)
+        else:
+            self._append(request, message, accepted, refused)
+
+    def _costly(self, accepted: list[tuple[TopicPartition, Buffer]]) -> dict[TopicPartition, int]:
+        """The partitions of compacted topics whose batches are not looked through on the loop, with max.message.bytes."""
+        costly: dict[TopicPartition, int] = {}
+        for key, records in accepted:
+            max_message_bytes = self._partitions.keys_needed(key)
+            if max_message_bytes is not None and is_costly(records):
+                costly[key] = max_message_bytes
+        return costly
+
+    async def _check_keys(
+        self,
+        request: Request,
+        message: wire.ProduceRequest,
+        accepted: list[tuple[TopicPartition, Buffer]],
+        refused: dict[tuple[str, int], ProducedPartition],
+        costly: dict[TopicPartition, int],
+    ) -> None:
+        """Look for records without a key off the loop, then append. The time counts as the client's."""
+        connection = request.connection
+        owner = (request.principal.name, request.client_host)
+        passed: list[tuple[TopicPartition, Buffer]] = []
+        try:
+            for key, records in accepted:
+                if key not in costly:
+                    passed.append((key, records))
+                    continue
+                check = partial(check_keys, records, costly[key])
+                try:
+                    _, seconds = await connection.listener.lane.run(owner, check)
+                except ApiError as error:
+                    refused[key] = ProducedPartition(*key, int(error.code), Offset(-1), message=str(error))
+                except OSError as error:
+                    code = int(ErrorCode.KAFKA_STORAGE_ERROR)
+                    refused[key] = ProducedPartition(*key, code, Offset(-1), message=str(error))
+                else:
+                    passed.append((key, records))
+                    if request.throttle is not None:
+                        request.throttle.work_s += seconds
+            self._append(request, message, passed, refused)
+        except BaseException:  # the node stops, or a bug: the client must not wait for ever
+            connection.abort()
+            raise
+        finally:
+            connection.release_requests()
+
+    def _append(
+        self,
+        request: Request,
+        message: wire.ProduceRequest,
+        accepted: list[tuple[TopicPartition, Buffer]],
+        refused: dict[tuple[str, int], ProducedPartition],
+    ) -> None:
+        acks: int = message.acks
 
         def done(results: tuple[ProducedPartition, ...]) -> None:
             self._produced(request, message, acks, refused, results)
 
         if not accepted:
             done(())
-        elif transactional_id is None:
+        elif message.transactional_id is None:
             self._partitions.produce(acks, message.timeout_ms, accepted, done)
         else:
             self._verifier.produce(
-                transactional_id,
+                message.transactional_id,
                 acks,
                 message.timeout_ms,
                 accepted,
@@ -160,7 +236,7 @@ class DataHandlers:
         is_simple = len(results) == 1 and not refused and not results[0].error and request.throttle is None
         if is_simple and request.version >= _PREBUILT_FROM:
             # What most requests of most clients are: one batch for one partition.
-            self._produced_one(request, results[0])
+            self._produced_one(request, message.topic_data[0].topic_id, results[0])
             return
         by_key = dict(refused)
         for result in results:
@@ -184,11 +260,11 @@ class DataHandlers:
                         result.message or None,
                     )
                 )
-            topics.append(topic_class(name, partitions))
+            topics.append(topic_class(name, topic.topic_id, partitions))
         request.respond(response(topics))
 
-    def _produced_one(self, request: Request, result: ProducedPartition) -> None:
-        key = (request.version, result.topic)
+    def _produced_one(self, request: Request, topic_id: bytes, result: ProducedPartition) -> None:
+        key = (request.version, result.topic, topic_id)
         pieces = self._prebuilt.get(key)
         if pieces is None:
             if len(self._prebuilt) >= _MAX_PREBUILT:
@@ -278,20 +354,22 @@ class DataHandlers:
 
     # --- offsets ---
 
-    def list_offsets(self, request: Request, message: wire.ListOffsetsRequest) -> wire.ListOffsetsResponse:
+    async def list_offsets(self, request: Request, message: wire.ListOffsetsRequest) -> wire.ListOffsetsResponse:
+        # A partition that is named twice is refused before anything is looked up: each look-up may read a whole batch.
+        times = Counter(
+            (topic.name, partition.partition_index) for topic in message.topics for partition in topic.partitions
+        )
+        duplicates = {key for key, count in times.items() if count > 1}
         asked: list[ListOffsetsPartition] = []
-        seen: set[tuple[str, int]] = set()
-        duplicates: set[tuple[str, int]] = set()
         too_early: set[tuple[str, int]] = set()
         denied = request.denied.topics
         for topic in message.topics:
             for partition in topic.partitions:
                 key = (topic.name, partition.partition_index)
-                (duplicates if key in seen else seen).add(key)
                 timestamp = partition.timestamp
                 if request.version < _SINCE.get(timestamp, 0):
                     too_early.add(key)
-                elif timestamp != _LATEST_TIERED and topic.name not in denied:
+                elif timestamp not in _TIERED and topic.name not in denied and key not in duplicates:
                     asked.append(
                         ListOffsetsPartition(
                             topic.name,
@@ -300,7 +378,7 @@ class DataHandlers:
                             partition.current_leader_epoch,
                         )
                     )
-        listed = self._partitions.list_offsets(ListOffsetsRequest(tuple(asked), message.isolation_level))
+        listed = await self._partitions.list_offsets(ListOffsetsRequest(tuple(asked), message.isolation_level))
         by_key = {(entry.topic, entry.partition): entry for entry in listed.partitions}
         response = wire.ListOffsetsResponse
         topics = []
@@ -407,11 +485,12 @@ class DataHandlers:
         )
 
 
-def _pieces_around(version: int, topic: str) -> tuple[bytes, bytes]:
+def _pieces_around(version: int, topic: str, topic_id: bytes) -> tuple[bytes, bytes]:
     """The bytes of a Produce answer about one partition of `topic`, before and after the partition's figures."""
     response = wire.ProduceResponse
     marked = (0x7A5A5A5A, 0, -2, -3, -4)
-    message = response([response.TopicProduceResponse(topic, [response.PartitionProduceResponse(*marked)])])
+    partition = response.PartitionProduceResponse(*marked)
+    message = response([response.TopicProduceResponse(topic, topic_id, [partition])])
     before, figures, after = encode(message, version).partition(_PRODUCED.pack(*marked))
     assert figures, f"ProduceResponse v{version} has another layout"
     return before, after

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.coordinators.groups.coordinator import CommitResults, GroupCoordinator
@@ -16,14 +16,21 @@ from kafkalite.coordinators.transactions.verifier import TransactionVerifier, Wa
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
-from kafkalite.model import GROUP_TOPIC, Offset, ProducerId, TopicPartition
-from kafkalite.protocol import wire
+from kafkalite.kafka.topic_names import name_topics
+from kafkalite.model import GROUP_TOPIC, NO_TOPIC_ID, Offset, ProducerId, TopicPartition
+from kafkalite.protocol import topic_ids, wire
+from kafkalite.protocol.codec import ZERO_UUID
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA, Need, Scope
 
 #: Versions of TxnOffsetCommit that know TRANSACTION_ABORTABLE, and that leave it to us to add the group (KIP-890).
 _ABORTABLE_FROM = 4
 _ADDS_FROM = 5
+#: From these versions on, topics are named by id, and groups that do not exist are an error.
+_TXN_COMMIT_IDS_FROM = 6
+_COMMIT_IDS_FROM = 10
+_FETCH_IDS_FROM = 10
+_NOT_FOUND_FROM = 6
 _DESCRIBE_TOPIC = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
 [_LIST_GROUP] = KAFKA["ListGroups"]
 
@@ -168,7 +175,7 @@ class GroupHandlers:
 
     def txn_offset_commit(self, request: Request, message: wire.TxnOffsetCommitRequest) -> None:
         """The group's partition of `__consumer_offsets` must be part of the transaction (KIP-890), as any other."""
-        offsets, refused = self._sorted_out(request, message, -1)
+        offsets, refused = self._sorted_out(request, message, -1, by_id=request.version >= _TXN_COMMIT_IDS_FROM)
         producer = (ProducerId(message.producer_id), message.producer_epoch)
 
         def done(results: CommitResults) -> None:
@@ -177,7 +184,12 @@ class GroupHandlers:
                 request.respond(_txn_committed(message, results))
 
         def commit(guard: int | None) -> None:
-            member = (message.group_id, message.member_id, message.group_instance_id, message.generation_id)
+            member = (
+                message.group_id,
+                message.member_id,
+                message.group_instance_id,
+                message.generation_id_or_member_epoch,
+            )
             self._groups.commit(*member, offsets, done, producer=producer, guard=guard)
 
         def verified(error: ErrorCode, guard: int) -> None:
@@ -205,7 +217,7 @@ class GroupHandlers:
                 self._verifier.ask(asker, [Waiter(owner, -1, guard, verified)])
 
     def _commit(self, request: Request, message: wire.OffsetCommitRequest, generation: int, expire_ms: int) -> None:
-        offsets, refused = self._sorted_out(request, message, expire_ms)
+        offsets, refused = self._sorted_out(request, message, expire_ms, by_id=request.version >= _COMMIT_IDS_FROM)
 
         def done(results: CommitResults) -> None:
             if not request.connection.is_closed:
@@ -218,11 +230,20 @@ class GroupHandlers:
         self._groups.commit(message.group_id, message.member_id, message.group_instance_id, generation, offsets, done)
 
     def _sorted_out(
-        self, request: Request, message: wire.OffsetCommitRequest | wire.TxnOffsetCommitRequest, expire_ms: int
+        self,
+        request: Request,
+        message: wire.OffsetCommitRequest | wire.TxnOffsetCommitRequest,
+        expire_ms: int,
+        *,
+        by_id: bool,
     ) -> tuple[dict[TopicPartition, CommittedOffset], CommitResults]:
-        """The offsets to commit, and the refused ones."""
+        """The offsets to commit, and the refused ones. `by_id`: the request names topics by their ids."""
+        if by_id:
+            name_topics(self._services, message.topics)
         refused = dict.fromkeys(self._unknown_partitions(message.topics), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         refused |= _denied_partitions(request, message.topics)
+        if by_id:
+            refused |= _nameless_partitions(message.topics)
         now = self._services.clock.wall_ms()
         offsets: dict[TopicPartition, CommittedOffset] = {}
         for topic in message.topics:
@@ -260,7 +281,8 @@ class GroupHandlers:
                 ]
             )
         groups = []
-        for group in message.groups:
+        # A group that is named twice is answered once: it may have thousands of offsets.
+        for group in {group.group_id: group for group in message.groups}.values():
             if group.group_id in denied.keys:
                 code = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
                 groups.append(response.OffsetFetchResponseGroup(group.group_id, (), code))
@@ -270,21 +292,39 @@ class GroupHandlers:
             except ApiError as error:
                 groups.append(response.OffsetFetchResponseGroup(group.group_id, (), int(error.code)))
                 continue
-            topics = _offset_topics(
-                offsets,
-                group.topics,
-                denied.topics,
-                is_visible,
-                require_stable=message.require_stable,
-            )
             found = [
                 response.OffsetFetchResponseTopics(
-                    name, [response.OffsetFetchResponsePartitions(*partition) for partition in partitions]
+                    name, topic_id, [response.OffsetFetchResponsePartitions(*partition) for partition in partitions]
                 )
-                for name, partitions in topics
+                for name, topic_id, partitions in self._group_offsets(request, group.topics, offsets, message)
             ]
             groups.append(response.OffsetFetchResponseGroup(group.group_id, found, 0))
         return response(groups=groups)
+
+    def _group_offsets(
+        self,
+        request: Request,
+        asked: Sequence[wire.OffsetFetchRequest.OffsetFetchRequestTopics] | None,
+        offsets: GroupOffsets,
+        message: wire.OffsetFetchRequest,
+    ) -> Iterator[tuple[str, bytes, list[_CommittedPartition]]]:
+        """(name, id, partitions) of each topic; the id is set in the versions that answer with ids."""
+        denied, is_visible = request.denied.topics, self._access.visible(request, _DESCRIBE_TOPIC)
+        by_id = request.version >= _FETCH_IDS_FROM
+        if by_id and asked is not None:
+            name_topics(self._services, asked)
+            for topic in asked:
+                for name, partitions in _offset_topics(
+                    offsets, [topic], denied, is_visible, require_stable=message.require_stable
+                ):
+                    yield name, topic.topic_id, partitions
+            return
+        topics = _offset_topics(offsets, asked, denied, is_visible, require_stable=message.require_stable)
+        known = self._services.metadata([name for name, _ in topics]).topics if by_id else ()
+        ids = {topic.topic: topic_ids.to_wire(topic.topic_id) for topic in known if topic.topic_id != NO_TOPIC_ID}
+        for name, partitions in topics:
+            if not by_id or name in ids:  # a topic that is gone has no id to be named by
+                yield name, ids.get(name, ZERO_UUID), partitions
 
     async def offset_delete(self, request: Request, message: wire.OffsetDeleteRequest) -> wire.OffsetDeleteResponse:
         response = wire.OffsetDeleteResponse
@@ -333,14 +373,18 @@ class GroupHandlers:
     def describe_groups(self, request: Request, message: wire.DescribeGroupsRequest) -> wire.DescribeGroupsResponse:
         response = wire.DescribeGroupsResponse.DescribedGroup
         groups = []
-        for group_id in message.groups:
+        for group_id in dict.fromkeys(message.groups):  # one that is named twice is described once
             if group_id in request.denied.keys:
-                groups.append(response(int(ErrorCode.GROUP_AUTHORIZATION_FAILED), group_id))
+                groups.append(response(int(ErrorCode.GROUP_AUTHORIZATION_FAILED), None, group_id))
                 continue
             try:
                 group = self._groups.describe(group_id)
             except ApiError as error:
-                groups.append(response(int(error.code), group_id))
+                groups.append(response(int(error.code), str(error), group_id))
+                continue
+            if group is None and request.version >= _NOT_FOUND_FROM:
+                text = f"Group {group_id} not found."
+                groups.append(response(int(ErrorCode.GROUP_ID_NOT_FOUND), text, group_id, GroupState.DEAD.value))
                 continue
             described = _described(group, group_id)
             if request.version >= 3 and message.include_authorized_operations:
@@ -354,14 +398,14 @@ class GroupHandlers:
         result = wire.DeleteGroupsResponse.DeletableGroupResult
         results = []
         for group_id in message.groups_names:
-            code = ErrorCode.NONE
+            code, text = ErrorCode.NONE, None
             try:
                 if group_id in request.denied.keys:
                     raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
                 await self._groups.delete_group(group_id)
             except ApiError as error:
-                code = error.code
-            results.append(result(group_id, int(code)))
+                code, text = error.code, str(error)
+            results.append(result(group_id, int(code), text))
         return wire.DeleteGroupsResponse(results=results)
 
 
@@ -371,6 +415,16 @@ def _denied_partitions(request: Request, topics: Sequence[_Topic]) -> dict[Topic
         TopicPartition(topic.name, partition.partition_index): ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for topic in topics
         if topic.name in denied
+        for partition in topic.partitions
+    }
+
+
+def _nameless_partitions(topics: Sequence[_Topic]) -> dict[TopicPartition, ErrorCode]:
+    """Of topics whose ids nobody knows."""
+    return {
+        TopicPartition("", partition.partition_index): ErrorCode.UNKNOWN_TOPIC_ID
+        for topic in topics
+        if not topic.name
         for partition in topic.partitions
     }
 
@@ -405,7 +459,9 @@ def _committed(message: wire.OffsetCommitRequest, results: CommitResults) -> wir
     return response(
         topics=[
             response.OffsetCommitResponseTopic(
-                topic.name, [response.OffsetCommitResponsePartition(*code) for code in _codes(topic, results)]
+                topic.name,
+                topic.topic_id,
+                [response.OffsetCommitResponsePartition(*code) for code in _codes(topic, results)],
             )
             for topic in message.topics
         ]
@@ -417,7 +473,9 @@ def _txn_committed(message: wire.TxnOffsetCommitRequest, results: CommitResults)
     return response(
         topics=[
             response.TxnOffsetCommitResponseTopic(
-                topic.name, [response.TxnOffsetCommitResponsePartition(*code) for code in _codes(topic, results)]
+                topic.name,
+                topic.topic_id,
+                [response.TxnOffsetCommitResponsePartition(*code) for code in _codes(topic, results)],
             )
             for topic in message.topics
         ]
@@ -447,9 +505,9 @@ def _offset_topics(
         partitions: list[_CommittedPartition] = []
         for index in indexes:
             key = TopicPartition(name, index)
-            if name in denied:
-                code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                partitions.append((index, -1, -1, "", code))
+            if name in denied or not name:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if name else ErrorCode.UNKNOWN_TOPIC_ID
+                partitions.append((index, -1, -1, "", int(code)))
                 continue
             if require_stable and offsets.is_unstable(key):
                 partitions.append((index, -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT)))
@@ -466,10 +524,11 @@ def _offset_topics(
 def _described(group: Group | None, group_id: str) -> wire.DescribeGroupsResponse.DescribedGroup:
     response = wire.DescribeGroupsResponse
     if group is None:
-        return response.DescribedGroup(0, group_id, GroupState.DEAD.value)
+        return response.DescribedGroup(0, None, group_id, GroupState.DEAD.value)
     is_settled = group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
     return response.DescribedGroup(
         0,
+        None,
         group_id,
         group.state.value,
         group.protocol_type or "",

@@ -71,8 +71,12 @@ class PartitionHandlers:
             for topic in message.topics
             for partition in topic.partitions
         )
-        answer = await self._services.alter_reassignments(AlterReassignmentsRequest(wanted, message.timeout_ms))
+        may_change = message.allow_replication_factor_change
+        answer = await self._services.alter_reassignments(
+            AlterReassignmentsRequest(wanted, message.timeout_ms, allow_replication_factor_change=may_change)
+        )
         return response(
+            allow_replication_factor_change=may_change,
             error_code=answer.error,
             error_message=answer.message or None,
             responses=[

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from kafkalite.coordinators.services import Services
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
@@ -17,6 +17,9 @@ from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import ZERO_UUID
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import Need, Scope
+
+#: Partitions that one CreateTopics may make (KRaft's MAX_PARTITIONS_PER_BATCH).
+MAX_NEW_PARTITIONS = 10_000
 
 _DESCRIBE_CONFIGS = Need(ResourceType.TOPIC, Operation.DESCRIBE_CONFIGS, Scope.HIDE)
 _DESCRIBE = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
@@ -38,6 +41,7 @@ class TopicHandlers:
 
     async def create_topics(self, request: Request, message: wire.CreateTopicsRequest) -> wire.CreateTopicsResponse:
         deadline = _deadline(message.timeout_ms)
+        _check_size(message, self._services.config.num_partitions)
         times = Counter(topic.name for topic in message.topics)
         refused: dict[str, TopicResult] = {}
         orders: list[NewTopic] = []
@@ -186,6 +190,16 @@ class TopicHandlers:
 def _deadline(timeout_ms: int) -> float:
     """The loop's time at which a request that begins now has to be answered."""
     return asyncio.get_running_loop().time() + max(0, timeout_ms) / 1000
+
+
+def _check_size(message: wire.CreateTopicsRequest, default_partitions: int) -> None:
+    """Refuse the request as a whole if it asks for too many partitions, before anything else, as KRaft does. Raises ApiError."""
+    wanted = 0
+    for topic in message.topics:
+        count = len(topic.assignments) or topic.num_partitions
+        wanted += default_partitions if count == -1 else max(count, 0)
+    if wanted > MAX_NEW_PARTITIONS:
+        raise api_error(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def _new_topic_problem(topic: wire.CreateTopicsRequest.CreatableTopic, times: int) -> tuple[ErrorCode, str] | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from kafkalite.config import inter_broker_listener
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.internal_log import partition_of
+from kafkalite.coordinators.patterns import full_match
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
 from kafkalite.coordinators.transactions.markers import LocalMarkers, Marker
@@ -296,7 +297,7 @@ class TransactionHandlers:
         response = wire.DescribeTransactionsResponse
         states = []
         is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
-        for transactional_id in message.transactional_ids:
+        for transactional_id in dict.fromkeys(message.transactional_ids):
             try:
                 if transactional_id in request.denied.keys:
                     raise api_error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -332,6 +333,8 @@ class TransactionHandlers:
         producers = set(message.producer_id_filters)
         now = self._services.clock.wall_ms()
         is_visible = self._access.visible(request, _LIST_TRANSACTION)
+        pattern = message.transactional_id_pattern
+        is_wanted = full_match(pattern) if pattern else None  # Kafka: the empty pattern is none
         return response(
             unknown_state_filters=[name for name in message.state_filters if name not in names],
             transaction_states=[
@@ -340,6 +343,7 @@ class TransactionHandlers:
                 if (not wanted or known.state.wire_name in wanted)
                 and (not producers or known.producer_id in producers)
                 and is_visible(known.transactional_id)
+                and (is_wanted is None or is_wanted(known.transactional_id))
                 and (message.duration_filter < 0 or 0 <= known.started_ms < now - message.duration_filter)
             ],
         )

@@ -11,7 +11,7 @@ A table line is one field: `name type versions`, indented by its depth, then any
 Types are Kafka's: bool, int8 to int64, uint16, float64, string, bytes, records, uuid, a struct's name, and
 `[]` in front of any of them. A struct's fields follow its first use, one level deeper.
 
-Source of the facts: the message definitions of Apache Kafka 3.9, of transactions 4.4 (clients, group and transaction coordinator).
+Source of the facts: the message definitions of Apache Kafka 3.9 and 4.4 (`kafkalite.testing.kafka_jar` compares).
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class Schema:
         return _root(self.name, self.table)
 
 
-def _versions(text: str) -> range:
+def parse_versions(text: str) -> range:
+    """`3`, `3+`, `3-5` or `none`, as Kafka's message definitions and our tables write versions."""
     if text == "none":
         return _NO_VERSIONS
     if text.endswith("+"):
@@ -91,12 +92,12 @@ def _field(words: list[str], struct: Struct | None) -> Field:
         name=name,
         type=kind.removeprefix("[]"),
         is_array=kind.startswith("[]"),
-        versions=_versions(versions),
-        nullable=_versions(marks.get("?", "none")),
+        versions=parse_versions(versions),
+        nullable=parse_versions(marks.get("?", "none")),
         default=marks.get("="),
         tag=int(tag) if tag else None,
-        tagged=_versions(tagged or versions) if tag else _NO_VERSIONS,
-        flexible=_versions(marks["~"]) if "~" in marks else None,
+        tagged=parse_versions(tagged or versions) if tag else _NO_VERSIONS,
+        flexible=parse_versions(marks["~"]) if "~" in marks else None,
         struct=struct,
     )
 
@@ -126,7 +127,7 @@ def _parse(block: str) -> Schema:
         "\n"
     )  # a node must know of all APIs, but it uses few: fields come when they are used
     name, versions, flexible, *key = head.split()
-    return Schema(name, _versions(versions), _versions(flexible), int(key[0]) if key else -1, table)
+    return Schema(name, parse_versions(versions), parse_versions(flexible), int(key[0]) if key else -1, table)
 
 
 @cache

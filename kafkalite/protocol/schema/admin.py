@@ -148,16 +148,18 @@ ElectLeadersResponse 0-2 2+ 43
       error_code int16 0+
       error_message string 0+ ?0+
 
-AlterPartitionReassignmentsRequest 0 0+ 45
+AlterPartitionReassignmentsRequest 0-1 0+ 45
   timeout_ms int32 0+ =60000
+  allow_replication_factor_change bool 1+ =true
   topics []ReassignableTopic 0+
     name string 0+
     partitions []ReassignablePartition 0+
       partition_index int32 0+
       replicas []int32 0+ ?0+ =null
 
-AlterPartitionReassignmentsResponse 0 0+ 45
+AlterPartitionReassignmentsResponse 0-1 0+ 45
   throttle_time_ms int32 0+
+  allow_replication_factor_change bool 1+ =true
   error_code int16 0+
   error_message string 0+ ?0+
   responses []ReassignableTopicResponse 0+

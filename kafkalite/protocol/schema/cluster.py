@@ -1,11 +1,13 @@
 """Wire tables: the cluster as clients see it (notation: `kafkalite.protocol.schema`)."""
 
 TABLE = """
-ApiVersionsRequest 0-4 3+ 18
+ApiVersionsRequest 0-5 3+ 18
   client_software_name string 3+
   client_software_version string 3+
+  cluster_id string 5+ ?5+ =null
+  node_id int32 5+ =-1
 
-ApiVersionsResponse 0-4 3+ 18
+ApiVersionsResponse 0-5 3+ 18
   error_code int16 0+
   api_keys []ApiVersion 0+
     api_key int16 0+
@@ -23,7 +25,7 @@ ApiVersionsResponse 0-4 3+ 18
     min_version_level int16 3+
   zk_migration_ready bool 3+ =false #3
 
-MetadataRequest 0-12 9+ 3
+MetadataRequest 0-13 9+ 3
   topics []MetadataRequestTopic 0+ ?1+
     topic_id uuid 10+
     name string 0+ ?10+
@@ -31,7 +33,7 @@ MetadataRequest 0-12 9+ 3
   include_cluster_authorized_operations bool 8-10
   include_topic_authorized_operations bool 8+
 
-MetadataResponse 0-12 9+ 3
+MetadataResponse 0-13 9+ 3
   throttle_time_ms int32 3+
   brokers []MetadataResponseBroker 0+
     node_id int32 0+
@@ -55,12 +57,14 @@ MetadataResponse 0-12 9+ 3
       offline_replicas []int32 5+
     topic_authorized_operations int32 8+ =-2147483648
   cluster_authorized_operations int32 8-10 =-2147483648
+  error_code int16 13+
 
-DescribeClusterRequest 0-1 0+ 60
+DescribeClusterRequest 0-2 0+ 60
   include_cluster_authorized_operations bool 0+
   endpoint_type int8 1+ =1
+  include_fenced_brokers bool 2+
 
-DescribeClusterResponse 0-1 0+ 60
+DescribeClusterResponse 0-2 0+ 60
   throttle_time_ms int32 0+
   error_code int16 0+
   error_message string 0+ ?0+ =null
@@ -72,6 +76,7 @@ DescribeClusterResponse 0-1 0+ 60
     host string 0+
     port int32 0+
     rack string 0+ ?0+ =null
+    is_fenced bool 2+
   cluster_authorized_operations int32 0+ =-2147483648
 
 DescribeTopicPartitionsRequest 0 0+ 75
@@ -104,12 +109,12 @@ DescribeTopicPartitionsResponse 0 0+ 75
     topic_name string 0+
     partition_index int32 0+
 
-DescribeLogDirsRequest 0-4 2+ 35
+DescribeLogDirsRequest 0-5 2+ 35
   topics []DescribableLogDirTopic 0+ ?0+
     topic string 0+
     partitions []int32 0+
 
-DescribeLogDirsResponse 0-4 2+ 35
+DescribeLogDirsResponse 0-5 2+ 35
   throttle_time_ms int32 0+
   error_code int16 3+
   results []DescribeLogDirsResult 0+
@@ -124,6 +129,7 @@ DescribeLogDirsResponse 0-4 2+ 35
         is_future_key bool 0+
     total_bytes int64 4+ =-1
     usable_bytes int64 4+ =-1
+    is_cordoned bool 5+
 
 AlterReplicaLogDirsRequest 0-2 2+ 34
   dirs []AlterReplicaLogDir 0+

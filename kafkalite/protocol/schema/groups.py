@@ -91,14 +91,15 @@ LeaveGroupResponse 0-5 4+ 13
     group_instance_id string 3+ ?3+
     error_code int16 3+
 
-OffsetCommitRequest 0-9 8+ 8
+OffsetCommitRequest 0-10 8+ 8
   group_id string 0+
   generation_id_or_member_epoch int32 1+ =-1
   member_id string 1+
   group_instance_id string 7+ ?7+ =null
   retention_time_ms int64 2-4 =-1
   topics []OffsetCommitRequestTopic 0+
-    name string 0+
+    name string 0-9
+    topic_id uuid 10+
     partitions []OffsetCommitRequestPartition 0+
       partition_index int32 0+
       committed_offset int64 0+
@@ -106,15 +107,16 @@ OffsetCommitRequest 0-9 8+ 8
       commit_timestamp int64 1 =-1
       committed_metadata string 0+ ?0+
 
-OffsetCommitResponse 0-9 8+ 8
+OffsetCommitResponse 0-10 8+ 8
   throttle_time_ms int32 3+
   topics []OffsetCommitResponseTopic 0+
-    name string 0+
+    name string 0-9
+    topic_id uuid 10+
     partitions []OffsetCommitResponsePartition 0+
       partition_index int32 0+
       error_code int16 0+
 
-OffsetFetchRequest 0-9 6+ 9
+OffsetFetchRequest 0-10 6+ 9
   group_id string 0-7
   topics []OffsetFetchRequestTopic 0-7 ?2-7
     name string 0-7
@@ -124,11 +126,12 @@ OffsetFetchRequest 0-9 6+ 9
     member_id string 9+ ?9+ =null
     member_epoch int32 9+ =-1
     topics []OffsetFetchRequestTopics 8+ ?8+
-      name string 8+
+      name string 8-9
+      topic_id uuid 10+
       partition_indexes []int32 8+
   require_stable bool 7+ =false
 
-OffsetFetchResponse 0-9 6+ 9
+OffsetFetchResponse 0-10 6+ 9
   throttle_time_ms int32 3+
   topics []OffsetFetchResponseTopic 0-7
     name string 0-7
@@ -142,7 +145,8 @@ OffsetFetchResponse 0-9 6+ 9
   groups []OffsetFetchResponseGroup 8+
     group_id string 8+
     topics []OffsetFetchResponseTopics 8+
-      name string 8+
+      name string 8-9
+      topic_id uuid 10+
       partitions []OffsetFetchResponsePartitions 8+
         partition_index int32 8+
         committed_offset int64 8+
@@ -180,14 +184,15 @@ ListGroupsResponse 0-5 3+ 16
     group_state string 4+
     group_type string 5+
 
-DescribeGroupsRequest 0-5 5+ 15
+DescribeGroupsRequest 0-6 5+ 15
   groups []string 0+
   include_authorized_operations bool 3+
 
-DescribeGroupsResponse 0-5 5+ 15
+DescribeGroupsResponse 0-6 5+ 15
   throttle_time_ms int32 1+
   groups []DescribedGroup 0+
     error_code int16 0+
+    error_message string 6+ ?6+ =null
     group_id string 0+
     group_state string 0+
     protocol_type string 0+
@@ -201,12 +206,13 @@ DescribeGroupsResponse 0-5 5+ 15
       member_assignment bytes 0+
     authorized_operations int32 3+ =-2147483648
 
-DeleteGroupsRequest 0-2 2+ 42
+DeleteGroupsRequest 0-3 2+ 42
   groups_names []string 0+
 
-DeleteGroupsResponse 0-2 2+ 42
+DeleteGroupsResponse 0-3 2+ 42
   throttle_time_ms int32 0+
   results []DeletableGroupResult 0+
     group_id string 0+
     error_code int16 0+
+    error_message string 3+ ?3+ =null
 """

@@ -1,19 +1,21 @@
 """Wire tables: reading and writing partitions (notation: `kafkalite.protocol.schema`)."""
 
 TABLE = """
-ProduceRequest 0-12 9+ 0
+ProduceRequest 0-13 9+ 0
   transactional_id string 3+ ?3+ =null
   acks int16 0+
   timeout_ms int32 0+
   topic_data []TopicProduceData 0+
-    name string 0+
+    name string 0-12
+    topic_id uuid 13+
     partition_data []PartitionProduceData 0+
       index int32 0+
       records records 0+ ?0+
 
-ProduceResponse 0-12 9+ 0
+ProduceResponse 0-13 9+ 0
   responses []TopicProduceResponse 0+
-    name string 0+
+    name string 0-12
+    topic_id uuid 13+
     partition_responses []PartitionProduceResponse 0+
       index int32 0+
       error_code int16 0+
@@ -96,7 +98,7 @@ FetchResponse 0-17 12+ 1
     port int32 16+
     rack string 16+ ?16+ =null
 
-ListOffsetsRequest 0-10 6+ 2
+ListOffsetsRequest 0-11 6+ 2
   replica_id int32 0+
   isolation_level int8 2+
   topics []ListOffsetsTopic 0+
@@ -108,7 +110,7 @@ ListOffsetsRequest 0-10 6+ 2
       max_num_offsets int32 0 =1
   timeout_ms int32 10+
 
-ListOffsetsResponse 0-10 6+ 2
+ListOffsetsResponse 0-11 6+ 2
   throttle_time_ms int32 2+
   topics []ListOffsetsTopicResponse 0+
     name string 0+

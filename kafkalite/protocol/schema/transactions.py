@@ -67,26 +67,28 @@ EndTxnResponse 0-5 3+ 26
   producer_id int64 5+ =-1
   producer_epoch int16 5+ =-1
 
-TxnOffsetCommitRequest 0-5 3+ 28
+TxnOffsetCommitRequest 0-6 3+ 28
   transactional_id string 0+
   group_id string 0+
   producer_id int64 0+
   producer_epoch int16 0+
-  generation_id int32 3+ =-1
+  generation_id_or_member_epoch int32 3+ =-1
   member_id string 3+
   group_instance_id string 3+ ?3+ =null
   topics []TxnOffsetCommitRequestTopic 0+
-    name string 0+
+    name string 0-5
+    topic_id uuid 6+
     partitions []TxnOffsetCommitRequestPartition 0+
       partition_index int32 0+
       committed_offset int64 0+
       committed_leader_epoch int32 2+ =-1
       committed_metadata string 0+ ?0+
 
-TxnOffsetCommitResponse 0-5 3+ 28
+TxnOffsetCommitResponse 0-6 3+ 28
   throttle_time_ms int32 0+
   topics []TxnOffsetCommitResponseTopic 0+
-    name string 0+
+    name string 0-5
+    topic_id uuid 6+
     partitions []TxnOffsetCommitResponsePartition 0+
       partition_index int32 0+
       error_code int16 0+
@@ -149,12 +151,13 @@ DescribeTransactionsResponse 0 0+ 65
       topic string 0+
       partitions []int32 0+
 
-ListTransactionsRequest 0-1 0+ 66
+ListTransactionsRequest 0-2 0+ 66
   state_filters []string 0+
   producer_id_filters []int64 0+
   duration_filter int64 1+ =-1
+  transactional_id_pattern string 2+ ?2+ =null
 
-ListTransactionsResponse 0-1 0+ 66
+ListTransactionsResponse 0-2 0+ 66
   throttle_time_ms int32 0+
   error_code int16 0+
   unknown_state_filters []string 0+

@@ -36,7 +36,7 @@ def framed(number: int, body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("offered", "used"), [((0, 7), 7), ((0, 99), 12), ((4, 12), 12), ((12, 12), 12)], ids=lambda value: str(value)
+    ("offered", "used"), [((0, 7), 7), ((0, 99), 13), ((4, 12), 12), ((12, 12), 12)], ids=lambda value: str(value)
 )
 def test_the_highest_version_that_both_know_is_used(offered: tuple[int, int], used: int) -> None:
     assert knowing(Metadata=offered).version_of("Metadata") == used
@@ -55,7 +55,7 @@ def test_what_is_not_for_clients_is_not_used() -> None:
     [
         (knowing(), HealthRequest(), "h:9092: this broker does not offer kafkalite's extension API"),
         (knowing(), metadata_request(()), "does not offer the API Metadata"),
-        (knowing(Metadata=(13, 14)), metadata_request(()), "offers Metadata 13 to 14"),
+        (knowing(Metadata=(14, 15)), metadata_request(()), "offers Metadata 14 to 15"),
     ],
 )
 def test_what_a_broker_does_not_know_is_not_sent(exchange: Exchange, request_: Any, text: str) -> None:

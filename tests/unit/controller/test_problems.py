@@ -1,12 +1,27 @@
-"""What the controller reports of internal topics that were created when there were fewer brokers."""
+"""What the controller reports: internal topics that were created when there were fewer brokers, commands that were refused."""
 
 from __future__ import annotations
 
 import pytest
 
 from kafkalite.controller.decisions.problems import find_problems
+from kafkalite.controller.decisions.refusals import Refusal, Refusals
 from kafkalite.controller.decisions.state import ControllerState, Topic
-from kafkalite.model import GROUP_TOPIC, BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch, Endpoint, TopicId
+from kafkalite.errors import ErrorCode
+from kafkalite.model import (
+    GROUP_TOPIC,
+    BrokerEpoch,
+    BrokerId,
+    BrokerInfo,
+    ControllerEpoch,
+    Endpoint,
+    LeaderAndIsr,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+    TopicPartition,
+)
+from kafkalite.rpc.messages.control import PartitionState
 
 WANTED = {GROUP_TOPIC: 3}
 
@@ -35,3 +50,50 @@ def _state(brokers: int, *replicas: tuple[int, ...]) -> ControllerState:
 def test_an_internal_topic_with_few_replicas(state: ControllerState, *, is_reported: bool) -> None:
     found = [subject for what, subject, _ in find_problems(state, {}, WANTED) if what == "topic.few_replicas"]
     assert found == ([GROUP_TOPIC] if is_reported else [])
+
+
+T0 = TopicPartition("t", 0)
+
+
+def _command(epoch: int) -> PartitionState:
+    ids = tuple(map(BrokerId, (1, 2, 3)))
+    return PartitionState(
+        "t", 0, TopicId("a"), ControllerEpoch(1), BrokerId(3), LeaderEpoch(1), ids[2:], PartitionEpoch(epoch), ids
+    )
+
+
+def _stored(leader: int, isr: tuple[int, ...], epoch: int) -> dict[TopicPartition, LeaderAndIsr]:
+    isr_ids = tuple(map(BrokerId, isr))
+    return {
+        T0: LeaderAndIsr(BrokerId(leader), LeaderEpoch(1), isr_ids, ControllerEpoch(1), PartitionEpoch(epoch)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "epoch", "is_over"),
+    [
+        (3, (3,), 1, False),
+        (3, (1, 3), 1, False),  # as it was when the command was sent
+        (3, (1, 3), 2, True),  # its disk is back, and the leader has added it
+        (3, (2, 3), 2, False),
+        (-1, (1,), 2, False),  # the last copy, which is away
+        (1, (1, 3), 2, False),  # it is to lead: the command that says so has a response of its own
+    ],
+)
+def test_a_refusal_is_over_when_another_leader_has_the_broker_in_its_isr(
+    leader: int, isr: tuple[int, ...], epoch: int, *, is_over: bool
+) -> None:
+    """Health reported the refusal for ever: a disk that comes back brings its replicas back without a command."""
+    refusals = Refusals(BrokerId(1))
+    refusals.record(_command(1), ErrorCode.KAFKA_STORAGE_ERROR, 7)
+    found = list(refusals.current(_stored(leader, isr, epoch)))
+    assert found == ([] if is_over else [(T0, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, 7, 1))])
+
+
+def test_a_refusal_goes_with_the_next_success_and_keeps_its_first_time() -> None:
+    refusals = Refusals(BrokerId(1))
+    for now_ms in (7, 9):
+        refusals.record(_command(now_ms), ErrorCode.KAFKA_STORAGE_ERROR, now_ms)
+    assert [(each.since_ms, each.partition_epoch) for _, each in refusals.current({})] == [(7, 9)]
+    refusals.record(_command(10), ErrorCode.NONE, 10)
+    assert not list(refusals.current({}))

@@ -89,7 +89,9 @@ def batch(*values: bytes, **arguments: Any) -> bytearray:
 def produce(topic: str, *parts: tuple[int, bytes | None], acks: int = -1, **fields: Any) -> Any:
     request = wire.ProduceRequest
     data = [request.PartitionProduceData(index, records) for index, records in parts]
-    return request(acks=acks, timeout_ms=1000, topic_data=[request.TopicProduceData(topic, data)], **fields)
+    return request(
+        acks=acks, timeout_ms=1000, topic_data=[request.TopicProduceData(topic, partition_data=data)], **fields
+    )
 
 
 def fetch(topic: str, offset: int = 0, partition: int = 0, **fields: Any) -> Any:

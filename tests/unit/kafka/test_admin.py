@@ -181,6 +181,25 @@ async def test_create_topics(broker: Broker, version: int) -> None:
     assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
+async def test_create_topics_with_too_many_partitions_is_refused_as_a_whole(broker: Broker) -> None:
+    client = await broker.client()
+    request = wire.CreateTopicsRequest
+    wanted = [request.CreatableTopic("a", 1, 1), request.CreatableTopic("b", 10_000, 1)]
+    answer = await client.ask(request(wanted, 1000), 7)
+    assert {result.name: result.error_code for result in answer.topics} == {
+        "a": ErrorCode.POLICY_VIOLATION,
+        "b": ErrorCode.POLICY_VIOLATION,
+    }
+
+
+async def test_what_is_described_twice_is_answered_once(broker: Broker) -> None:
+    client = await broker.client()
+    request = wire.DescribeConfigsRequest
+    asked = [request.DescribeConfigsResource(BROKER, "", None)] * 3
+    assert len((await client.ask(request(asked), 4)).results) == 1
+    assert len((await client.ask(wire.DescribeGroupsRequest(["g", "g", "h"]), 5)).groups) == 2
+
+
 @pytest.mark.parametrize("version", range(13))
 async def test_metadata_creates_topics_on_demand(broker: Broker, version: int) -> None:
     client = await broker.client()

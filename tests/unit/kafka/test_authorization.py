@@ -104,7 +104,9 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
     topic_id = topic_ids.to_wire(broker.services.metadata(["t"]).topics[0].topic_id)
     match api:
         case "Produce":
-            return produce("t", (0, batch(b"v")), acks=1)
+            message = produce("t", (0, batch(b"v")), acks=1)
+            message.topic_data[0].topic_id = topic_id
+            return message
         case "Fetch":
             part = request.FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)
             topic = request.FetchTopic("t", topic_id if version >= 13 else bytes(16), [part])
@@ -119,10 +121,16 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
         case "Metadata":
             return request([request.MetadataRequestTopic(name="t")], False)
         case "OffsetCommit":
-            return commit("g", 3)
+            message = commit("g", 3)
+            message.topics[0].topic_id = topic_id
+            return message
         case "OffsetFetch":
             old = [request.OffsetFetchRequestTopic("t", [0])]
-            groups = [request.OffsetFetchRequestGroup("g", topics=[request.OffsetFetchRequestTopics("t", [0])])]
+            groups = [
+                request.OffsetFetchRequestGroup(
+                    "g", topics=[request.OffsetFetchRequestTopics("t", topic_id if version >= 10 else bytes(16), [0])]
+                )
+            ]
             return request("g", old) if version < 8 else request(groups=groups)
         case "OffsetDelete":
             return _topics(request, "OffsetDeleteRequestTopic", "OffsetDeleteRequestPartition", group_id="g")
@@ -160,7 +168,7 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
             return request("x", 0, 0, False)
         case "TxnOffsetCommit":
             part = request.TxnOffsetCommitRequestPartition(0, 3, committed_metadata="")
-            return request("x", "g", 0, 0, topics=[request.TxnOffsetCommitRequestTopic("t", [part])])
+            return request("x", "g", 0, 0, topics=[request.TxnOffsetCommitRequestTopic("t", topic_id, [part])])
         case "WriteTxnMarkers":
             topics = [request.WritableTxnMarkerTopic("t", [0])]
             return request([request.WritableTxnMarker(0, 0, False, topics, 0)])
@@ -182,7 +190,7 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
         case "ElectLeaders":
             return request(0, [request.TopicPartitions("t", [0])], 100)
         case "AlterPartitionReassignments":
-            return request(100, [request.ReassignableTopic("t", [request.ReassignablePartition(0, [1])])])
+            return request(100, topics=[request.ReassignableTopic("t", [request.ReassignablePartition(0, [1])])])
         case "ListPartitionReassignments":
             return request(100, None)
         case "AlterReplicaLogDirs":
@@ -383,7 +391,9 @@ async def test_of_several_topics_those_allowed_are_served(broker: Broker) -> Non
         acks=1,
         timeout_ms=100,
         topic_data=[
-            wire.ProduceRequest.TopicProduceData(name, [wire.ProduceRequest.PartitionProduceData(0, batch(b"v"))])
+            wire.ProduceRequest.TopicProduceData(
+                name, partition_data=[wire.ProduceRequest.PartitionProduceData(0, batch(b"v"))]
+            )
             for name in ("t", "u")
         ],
     )

@@ -41,7 +41,7 @@ async def coordinator(client: Client, key: str, kind: int = GROUPS, version: int
 
 async def fetched(client: Client, group: str, *partitions: TopicPartition, stable: bool = False) -> Any:
     request = wire.OffsetFetchRequest
-    topics = [request.OffsetFetchRequestTopics(key.topic, [key.partition]) for key in partitions]
+    topics = [request.OffsetFetchRequestTopics(key.topic, partition_indexes=[key.partition]) for key in partitions]
     asked = request.OffsetFetchRequestGroup(group, topics=topics or None)
     return (await client.ask(request(groups=[asked], require_stable=stable), 8)).groups[0]
 
@@ -49,7 +49,7 @@ async def fetched(client: Client, group: str, *partitions: TopicPartition, stabl
 def commit(group: str, offset: int, topic: str = "t", metadata: str = "", **fields: Any) -> Any:
     request = wire.OffsetCommitRequest
     part = request.OffsetCommitRequestPartition(0, offset, committed_metadata=metadata)
-    return request(group, topics=[request.OffsetCommitRequestTopic(topic, [part])], **fields)
+    return request(group, topics=[request.OffsetCommitRequestTopic(topic, partitions=[part])], **fields)
 
 
 def join(group: str, member_id: str = "", **fields: Any) -> Any:
@@ -126,7 +126,9 @@ async def test_commits_in_every_version(broker: Broker, version: int) -> None:
     assert answer.topics[0].partitions[0].error_code == 0
     request = wire.OffsetFetchRequest
     topics = [request.OffsetFetchRequestTopic("t", [0])]
-    groups = [request.OffsetFetchRequestGroup("g", topics=[request.OffsetFetchRequestTopics("t", [0])])]
+    groups = [
+        request.OffsetFetchRequestGroup("g", topics=[request.OffsetFetchRequestTopics("t", partition_indexes=[0])])
+    ]
     answer = await client.ask(request(group_id="g", topics=topics, groups=groups), version)
     holder = answer.groups[0] if version >= 8 else answer
     assert holder.topics[0].partitions[0].committed_offset == 3
@@ -427,7 +429,7 @@ async def test_offsets_in_a_transaction(broker: Broker) -> None:
         assert added.error_code == 0
         request = wire.TxnOffsetCommitRequest
         part = request.TxnOffsetCommitRequestPartition(0, offset)
-        topics = [request.TxnOffsetCommitRequestTopic("t", [part])]
+        topics = [request.TxnOffsetCommitRequestTopic("t", partitions=[part])]
         answer = await client.ask(request("x", "g", producer.id, producer.epoch, topics=topics), 3)
         assert answer.topics[0].partitions[0].error_code == 0
         waiting = (await fetched(client, "g", TopicPartition("t", 0), stable=True)).topics[0].partitions[0]

@@ -12,6 +12,7 @@ from kafkalite.protocol.codec import decode, encode
 from kafkalite.record.builder import end_transaction_marker
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records
+from kafkalite.testing.memory_services import MemoryPartitions
 
 from .conftest import Broker, batch, fetch, produce
 
@@ -137,6 +138,19 @@ async def test_list_offsets(broker: Broker, version: int) -> None:
     assert await listed(-2) == (0, 0)
     assert await listed(1_000) == (0, 0)
     assert await listed(1_001) == (0, -1)
+
+
+async def test_what_list_offsets_names_twice_is_not_looked_up(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await client.ask(produce("t", (0, batch(b"a"))), 9)
+    looked_up: list[int] = []
+    monkeypatch.setattr(MemoryPartitions, "_list_one", lambda *asked: looked_up.append(1))
+    request = wire.ListOffsetsRequest
+    parts = [request.ListOffsetsPartition(0, timestamp=1000)] * 2
+    answer = await client.ask(request(-1, topics=[request.ListOffsetsTopic("t", parts)]), 7)
+    assert [part.error_code for part in answer.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
+    assert not looked_up
 
 
 async def test_list_offsets_named_twice_or_unknown(broker: Broker) -> None:

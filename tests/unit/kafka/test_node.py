@@ -103,7 +103,7 @@ async def test_administration_of_a_node(tmp_path: Path) -> None:
 
         reassign = wire.AlterPartitionReassignmentsRequest
         parts = [reassign.ReassignablePartition(0, [2, 1])]
-        ordered = await client.ask(reassign(10_000, [reassign.ReassignableTopic("t", parts)]), 0)
+        ordered = await client.ask(reassign(10_000, topics=[reassign.ReassignableTopic("t", parts)]), 0)
         assert (ordered.error_code, ordered.responses[0].partitions[0].error_code) == (0, 0)
         listing = wire.ListPartitionReassignmentsRequest(10_000, None)
         async with asyncio.timeout(10):

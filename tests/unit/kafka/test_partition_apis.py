@@ -38,7 +38,7 @@ def test_the_bytes_are_kafkas() -> None:
     assert codec.encode(elect(0, None, 1500), 2).hex() == "0000000005dc00"
     alter = wire.AlterPartitionReassignmentsRequest
     parts = [alter.ReassignablePartition(3, [1, 2]), alter.ReassignablePartition(4, None)]
-    assert codec.encode(alter(1500, [alter.ReassignableTopic("t", parts)]), 0).hex() == (
+    assert codec.encode(alter(1500, topics=[alter.ReassignableTopic("t", parts)]), 0).hex() == (
         "000005dc" + "020274" + "03" + "00000003" + "030000000100000002" + "00" + "00000004" + "00" + "00" + "0000"
     )
     move = wire.AlterReplicaLogDirsRequest
@@ -94,7 +94,7 @@ async def test_reassignments_are_ordered_and_called_off(broker: Broker) -> None:
     results = (PartitionResult("a", 0, 0), PartitionResult("a", 1, 85, "nothing is moving"))
     broker.services.answers[AlterReassignmentsResponse] = AlterReassignmentsResponse(0, "", results)
     parts = [request.ReassignablePartition(0, [3, 1]), request.ReassignablePartition(1, None)]
-    answer = await client.ask(request(1500, [request.ReassignableTopic("a", parts)]), 0)
+    answer = await client.ask(request(1500, topics=[request.ReassignableTopic("a", parts)]), 0)
     wanted = (WantedReassignment("a", 0, ids(3, 1)), WantedReassignment("a", 1, None))
     assert broker.services.orders == [AlterReassignmentsRequest(wanted, 1500)]
     [topic] = answer.responses
@@ -104,7 +104,7 @@ async def test_reassignments_are_ordered_and_called_off(broker: Broker) -> None:
     ]
     code = ErrorCode.REQUEST_TIMED_OUT
     broker.services.answers[AlterReassignmentsResponse] = AlterReassignmentsResponse(code, "who knows")
-    answer = await client.ask(request(1500, [request.ReassignableTopic("a", parts)]), 0)
+    answer = await client.ask(request(1500, topics=[request.ReassignableTopic("a", parts)]), 0)
     assert (answer.error_code, answer.error_message, answer.responses) == (code, "who knows", [])
 
 

@@ -66,7 +66,7 @@ async def _read(client: Client, *, stable: bool = True) -> tuple[int, int]:
 
 async def _transactional_commit(client: Client, producer: Producer, offset: int) -> int:
     request = wire.TxnOffsetCommitRequest
-    topics = [request.TxnOffsetCommitRequestTopic("t", [request.TxnOffsetCommitRequestPartition(0, offset)])]
+    topics = [request.TxnOffsetCommitRequestTopic("t", partitions=[request.TxnOffsetCommitRequestPartition(0, offset)])]
     answer = await client.ask(request("x", "g", producer.id, producer.epoch, topics=topics), 3)
     return int(answer.topics[0].partitions[0].error_code)
 

@@ -221,7 +221,7 @@ async def test_offsets_of_a_group_are_verified_and_added_alike(broker: Broker) -
     async def commit_offset(version: int) -> int:
         request = wire.TxnOffsetCommitRequest
         part = request.TxnOffsetCommitRequestPartition(0, 3, committed_metadata="")
-        topics = [request.TxnOffsetCommitRequestTopic("t", [part])]
+        topics = [request.TxnOffsetCommitRequestTopic("t", partitions=[part])]
         message = request(producer.name, "g", producer.id, producer.epoch, topics=topics)
         answer = await producer.client.ask(message, version)
         return int(answer.topics[0].partitions[0].error_code)

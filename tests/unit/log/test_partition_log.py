@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -302,7 +303,7 @@ def test_retention_by_time_size_and_log_start(disk: MemoryDisk) -> None:
     assert values(log) == [(40, b"next")]
 
 
-def test_timestamps_are_found(disk: MemoryDisk) -> None:
+async def test_timestamps_are_found(disk: MemoryDisk) -> None:
     log = make_log(disk, segment_bytes=2000, index_interval_bytes=100)
     stamps = [10, 30, 20, 50, 40, 60, 60, 55]
     for number, stamp in enumerate(stamps * 5):
@@ -311,8 +312,30 @@ def test_timestamps_are_found(disk: MemoryDisk) -> None:
     for twin in (log, reopen(disk, segment_bytes=2000)):
         for wanted in range(480):
             first = next(((t, o, 2) for o, t in enumerate(expected_by_offset) if t >= wanted), None)
-            assert twin.offset_for_timestamp(wanted) == first
-        assert twin.max_timestamp_offset() == (460, 37, 2)
+            assert await twin.offset_for_timestamp(wanted) == first
+        assert await twin.max_timestamp_offset() == (460, 37, 2)
+
+
+async def test_a_look_up_begins_again_if_the_log_changes_under_it(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = make_log(disk)
+    for number in range(10):
+        log.append_as_leader(batch([f"{number}"], timestamp_ms=number), 1)
+    real, changes = disk.run_blocking, ["truncate", "", "remove"]
+
+    async def racing(function: Callable[[], object], at: str = "") -> object:
+        match changes.pop(0):
+            case "truncate":
+                log.truncate_to(5)
+                log.append_as_leader(batch(["other"], timestamp_ms=50), 2)
+            case "remove":
+                log.truncate_fully_and_start_at(100)
+        return await real(function, at)
+
+    monkeypatch.setattr(disk, "run_blocking", racing)
+    assert await log.offset_for_timestamp(7) == (50, 5, 2)
+    assert await log.offset_for_timestamp(7) is None
 
 
 async def test_flush_makes_durable_what_was_there_when_it_began(disk: MemoryDisk) -> None:

@@ -160,7 +160,7 @@ def test_what_is_no_longer_true_is_not_written_over_in_place() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
-def test_damaged_indexes_are_made_anew(suffix: str) -> None:
+async def test_damaged_indexes_are_made_anew(suffix: str) -> None:
     disk = MemoryDisk()
     log = make_log(disk, segment_bytes=200_000, index_interval_bytes=100)
     for number in range(1500):
@@ -180,7 +180,7 @@ def test_damaged_indexes_are_made_anew(suffix: str) -> None:
             for offset in (0, 1, 700, 1499):
                 assert everything(again)[:100] == everything(log)[:100]
                 assert bytes(again.read(offset, 1).records[0]) == bytes(log.read(offset, 1).records[0])
-            assert again.offset_for_timestamp(777) == (777, 777, 1)
+            assert await again.offset_for_timestamp(777) == (777, 777, 1)
     # After recovery and a close the files are what they were.
     twin = copy_of(disk)
     twin.write_file_atomic(name, rng.randbytes(64))

@@ -14,7 +14,7 @@ def test_a_produce_request_is_the_bytes_that_kafka_sends() -> None:
     message = request(
         acks=-1,
         timeout_ms=1500,
-        topic_data=[request.TopicProduceData("t", [request.PartitionProduceData(3, b"abc")])],
+        topic_data=[request.TopicProduceData("t", partition_data=[request.PartitionProduceData(3, b"abc")])],
     )
     assert codec.encode(message, 3).hex() == "ffffffff000005dc000000010001740000000100000003" + "00000003616263"
     assert codec.encode(message, 9).hex() == "00ffff000005dc0202740200000003" + "04616263" + "000000"
@@ -84,6 +84,30 @@ def test_what_is_no_produce_request_is_refused(data: str) -> None:
         codec.decode("ProduceRequest", 3, bytes.fromhex(data))
 
 
+@pytest.mark.parametrize("version", [9, 12])
+def test_a_string_is_at_most_as_long_as_an_int16_says_in_flexible_versions_too(version: int) -> None:
+    topic = wire.MetadataRequest.MetadataRequestTopic
+    longest = codec.encode(wire.MetadataRequest([topic(name="x" * 0x7FFF)]), version)
+    assert codec.decode("MetadataRequest", version, longest).topics[0].name == "x" * 0x7FFF
+    with pytest.raises(WireError, match="too long"):
+        codec.decode(
+            "MetadataRequest", version, codec.encode(wire.MetadataRequest([topic(name="x" * 0x8000)]), version)
+        )
+
+
+def test_the_elements_of_all_arrays_of_a_request_count_together() -> None:
+    request = wire.ListOffsetsRequest
+    partitions = [request.ListOffsetsPartition(0)] * 1000
+    half = codec.MAX_REQUEST_ELEMENTS // 2000
+
+    def encoded(topics: int) -> bytes:
+        return codec.encode(request(topics=[request.ListOffsetsTopic("t", partitions)] * topics), 7)
+
+    assert len(codec.decode("ListOffsetsRequest", 7, encoded(half)).topics) == half
+    with pytest.raises(WireError, match="too many elements"):
+        codec.decode("ListOffsetsRequest", 7, encoded(2 * half))
+
+
 def test_a_varint_of_six_bytes_is_refused() -> None:
     with pytest.raises(WireError):
         codec.read_varint(memoryview(b"\x80" * 5 + b"\x01"), 0)
@@ -99,4 +123,6 @@ def test_versions_that_are_not_there() -> None:
 
 def _produce(records: bytes) -> object:
     request = wire.ProduceRequest
-    return request(topic_data=[request.TopicProduceData("t", [request.PartitionProduceData(0, records)])])
+    return request(
+        topic_data=[request.TopicProduceData("t", partition_data=[request.PartitionProduceData(0, records)])]
+    )

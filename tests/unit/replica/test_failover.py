@@ -288,14 +288,14 @@ async def test_a_new_leader_whose_high_watermark_lags_shows_no_error_and_no_offs
     await three.command(2, three.decide(TP, leader=2, isr=(1, 2, 3), epoch=1))  # nobody fetches from 2 yet
     new = three.node(2)
     latest = ListOffsetsRequest((ListOffsetsPartition("t", 0, -1),))
-    assert new.manager.list_offsets(latest).partitions[0].error == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert (await new.manager.list_offsets(latest)).partitions[0].error == ErrorCode.OFFSET_NOT_AVAILABLE
     for offset in (0, 50, 100):
         fetched, body = await new.fetch(TP, offset)
         assert (fetched.error, body) == (ErrorCode.NONE, b""), offset
     assert (await new.fetch(TP, 101))[0].error == ErrorCode.OFFSET_OUT_OF_RANGE
     await three.command_all(three.decide(TP, leader=2, isr=(1, 2, 3), epoch=1))
     await until(lambda: new.partition(TP).high_watermark == 100)
-    listed = new.manager.list_offsets(latest).partitions[0]
+    listed = (await new.manager.list_offsets(latest)).partitions[0]
     assert (listed.error, listed.offset, listed.leader_epoch) == (ErrorCode.NONE, 100, 1)
 
 

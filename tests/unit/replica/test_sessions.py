@@ -186,21 +186,23 @@ async def test_an_append_touches_only_the_sessions_that_follow_it(node):
 
 @pytest.mark.checklist("F3")
 async def test_consumers_are_fenced_by_the_leader_epoch_they_know(node):
-    def error(epoch: int) -> int:
+    async def error(epoch: int) -> int:
         answers = []
         wanted = FetchPartition("t", 0, Offset(0), 1 << 20, LeaderEpoch(epoch))
         node.manager.fetch(FetchRequest(0, 1, 1 << 20, (wanted,)), lambda parts, body: answers.append(parts[0].error))
-        listed = node.manager.list_offsets(ListOffsetsRequest((ListOffsetsPartition("t", 0, -1, LeaderEpoch(epoch)),)))
+        listed = await node.manager.list_offsets(
+            ListOffsetsRequest((ListOffsetsPartition("t", 0, -1, LeaderEpoch(epoch)),))
+        )
         assert listed.partitions[0].error == answers[0]
         return answers[0]
 
-    assert [error(epoch) for epoch in (-1, 0, 1)] == [
+    assert [await error(epoch) for epoch in (-1, 0, 1)] == [
         ErrorCode.NONE,
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
     ]
     node.partition(TPS[0]).leader_epoch = LeaderEpoch(2)
-    assert error(1) == ErrorCode.FENCED_LEADER_EPOCH
+    assert await error(1) == ErrorCode.FENCED_LEADER_EPOCH
 
 
 async def test_list_offsets_by_time_sees_committed_records_only(node):
@@ -212,11 +214,11 @@ async def test_list_offsets_by_time_sees_committed_records_only(node):
         await node.produce(TPS[0], acks=1, batch=build_batch([(None, b"x")], timestamp_ms=timestamp))
     follower.fetch((0, 2))
 
-    def listed(timestamp: int) -> tuple[int, int]:
-        answer = node.manager.list_offsets(ListOffsetsRequest((ListOffsetsPartition("t", 0, timestamp),)))
+    async def listed(timestamp: int) -> tuple[int, int]:
+        answer = await node.manager.list_offsets(ListOffsetsRequest((ListOffsetsPartition("t", 0, timestamp),)))
         return answer.partitions[0].timestamp, answer.partitions[0].offset
 
-    assert listed(-2) == (-1, 0)
-    assert listed(-1) == (-1, 2)
-    assert listed(1_500) == (2_000, 1)
-    assert listed(2_500) == (-1, -1)  # there is one, but it is not committed
+    assert await listed(-2) == (-1, 0)
+    assert await listed(-1) == (-1, 2)
+    assert await listed(1_500) == (2_000, 1)
+    assert await listed(2_500) == (-1, -1)  # there is one, but it is not committed

@@ -98,6 +98,19 @@ def test_decisions_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(authorizer._any_decisions) <= 3
 
 
+def test_decisions_about_long_names_are_not_kept_and_all_of_them_are_bounded_by_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(authorizer_module, "MAX_DECISION_BYTES", 3000)
+    authorizer = Authorizer()
+    for number in range(100):
+        assert not authorizer.authorize(ANN.principal, "h", Operation.READ, T, f"{number}" + "x" * 30_000)
+    assert not authorizer._decisions
+    for number in range(100):
+        assert not authorizer.authorize(ANN.principal, "h", Operation.READ, T, f"{number:0200}")
+        assert 0 < len(authorizer._decisions) <= 6
+
+
 def test_many_prefixes_come_and_go() -> None:
     authorizer = Authorizer()
     for number in range(100):

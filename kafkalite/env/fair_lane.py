@@ -1,0 +1,73 @@
+"""Work that takes long, off the loop: a few functions at a time, those who cause it in turn.
+
+Each owner (a client, a reader) has a queue of its own, so an owner with a thousand functions delays another one's by one
+function, not by a thousand. How many functions wait is bounded by their callers: a connection has at most one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
+from typing import TypeVar, cast
+
+from kafkalite.env.seams import Clock
+
+_T = TypeVar("_T")
+
+
+class FairLane:
+    """
+    Args:
+        run: runs a function in a thread (Disk.run_blocking).
+        at_once: functions under way at the same time.
+    """
+
+    def __init__(self, run: Callable[[Callable[[], object]], Awaitable[object]], clock: Clock, *, at_once: int) -> None:
+        self._run = run
+        self._clock = clock
+        self._free = at_once
+        #: Owner -> those of its functions that wait; the owners in the order of their turns.
+        self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Functions that have not begun."""
+        return sum(map(len, self._waiting.values()))
+
+    async def run(self, owner: Hashable, function: Callable[[], _T]) -> tuple[_T, float]:
+        """The function's result, and the seconds that it took. Raises what the function raises; OSError."""
+        await self._turn(owner)
+        began = self._clock.monotonic()
+        try:
+            result = await self._run(function)
+        finally:
+            self._free += 1
+            self._admit()
+        return cast("_T", result), self._clock.monotonic() - began
+
+    async def _turn(self, owner: Hashable) -> None:
+        if self._free and not self._waiting:
+            self._free -= 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(owner, deque()).append(turn)
+        self._admit()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # its turn had come
+                self._free += 1
+                self._admit()
+            raise
+
+    def _admit(self) -> None:
+        while self._free and self._waiting:
+            owner, turns = next(iter(self._waiting.items()))
+            del self._waiting[owner]
+            turn = turns.popleft()
+            if turns:
+                self._waiting[owner] = turns  # behind the others
+            if not turn.cancelled():
+                self._free -= 1
+                turn.set_result(None)

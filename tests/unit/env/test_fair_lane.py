@@ -1,0 +1,71 @@
+"""Functions off the loop: a few at a time, owners in turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.real import RealClock
+
+
+class Threads:
+    """Functions run when the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self._gates: list[asyncio.Future[None]] = []
+
+    async def run(self, function: Callable[[], object]) -> object:
+        self.begun.append(str(function()))
+        gate: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._gates.append(gate)
+        await gate
+        return None
+
+    async def finish_one(self) -> None:
+        self._gates.pop(0).set_result(None)
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+async def test_owners_take_turns_whatever_they_have_queued() -> None:
+    threads = Threads()
+    lane = FairLane(threads.run, RealClock(), at_once=1)
+    wanted = [("greedy", f"g{number}") for number in range(5)] + [("modest", "m0")]
+    tasks = [asyncio.create_task(lane.run(owner, lambda name=name: name)) for owner, name in wanted]  # type: ignore[misc]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert lane.waiting == 5
+    for _ in wanted:
+        await threads.finish_one()
+    assert threads.begun == ["g0", "g1", "m0", "g2", "g3", "g4"]
+    await asyncio.gather(*tasks)
+    assert lane.waiting == 0
+
+
+async def test_who_gives_up_makes_room_and_errors_are_the_callers() -> None:
+    threads = Threads()
+    lane = FairLane(threads.run, RealClock(), at_once=2)
+    tasks = [asyncio.create_task(lane.run("a", lambda number=number: number)) for number in range(4)]  # type: ignore[misc]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert threads.begun == ["0", "1"]
+    tasks[2].cancel()
+    await threads.finish_one()
+    assert threads.begun == ["0", "1", "3"]
+    await threads.finish_one()
+    await threads.finish_one()
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[2]
+
+    async def fail(function: Callable[[], object]) -> object:
+        function()
+        raise OSError("no")
+
+    lane = FairLane(fail, RealClock(), at_once=1)
+    for _ in range(3):
+        with pytest.raises(OSError, match="no"):
+            await lane.run("a", lambda: 1)
