@@ -18,9 +18,11 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.listener_settings import HTTP, RPC, PerListener, unknown_listener
 from kafkalite.listener_settings import split as split_listener_key
 from kafkalite.listeners import (
+    ADVERTISED,
     LISTENERS,
     PROTOCOL_MAP,
     KafkaListenerSettings,
+    check_advertised,
     is_wildcard,
     one_listener,
     parse_advertised,
@@ -133,6 +135,7 @@ class BrokerConfig:
         "",
         "address that clients of each Kafka listener get, NAME://HOST:PORT,…; port 0: the bound port; empty: where it is bound."
         " NAME is that in listeners; of the one listener at kafka.port its security protocol, or any other name",
+        dynamic=True,
     )
     listener_security_protocol_map: str = _key(
         "",
@@ -687,7 +690,10 @@ def check_dynamic(key: str, value: str) -> None:
     if not is_dynamic(key):
         known = ALIASES.get(key, key) in BROKER_KEYS
         raise ConfigError(f"{key}: {'cannot be changed without a restart' if known else 'no such configuration'}")
-    broker_config({key: value})
+    if key == ADVERTISED:  # whether the names fit depends on the broker
+        check_advertised(value)
+    else:
+        broker_config({key: value})
 
 
 def with_dynamic(static: BrokerConfig, *layers: Mapping[str, str]) -> BrokerConfig:
@@ -707,7 +713,10 @@ def with_dynamic(static: BrokerConfig, *layers: Mapping[str, str]) -> BrokerConf
                 config = dataclasses.replace(config, topic=topic_config(config.topic, {key: value}))
             else:
                 spec, kind = BROKER_KEYS[key]
-                config = dataclasses.replace(config, **{spec.name: _parse(key, spec, kind, value)})
+                changed = dataclasses.replace(config, **{spec.name: _parse(key, spec, kind, value)})
+                with contextlib.suppress(ConfigError):
+                    kafka_listeners(changed)
+                    config = changed
     return config
 
 

@@ -101,6 +101,13 @@ def parse_listeners(key: str, text: str) -> tuple[ListenerAddress, ...]:
     return tuple(found)
 
 
+def check_advertised(text: str) -> None:
+    """Whether this can be a value of `advertised.listeners` of some broker. Raises ConfigError."""
+    if text.strip():
+        for entry in parse_listeners(ADVERTISED, text):
+            _advertised(entry)
+
+
 def one_listener(host: str, port: int, protocol: str, advertised: str) -> KafkaListenerSettings:
     """The listener of `host`, `kafka.port` and `listener.security.protocol`. Raises ConfigError.
 

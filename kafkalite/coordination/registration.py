@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
 import random
 from collections.abc import Container, Sequence
 
@@ -129,6 +130,28 @@ async def register_broker(
         raise StartupRefused(
             f"broker id {broker_id} is in use{owner}: it was still registered in ZooKeeper after {patience:.1f} s"
         ) from None
+
+
+async def change_addresses(
+    coordinator: Coordinator, broker_id: BrokerId, host: str, port: int, endpoints: Sequence[str]
+) -> bool:
+    """Give this session's registration other addresses for clients; False if it is not this session's.
+
+    Raises ZnodeError and the seam's errors.
+    """
+    path = paths.broker(broker_id)
+    while True:
+        try:
+            data, stat = await retrying(lambda: coordinator.get(path))
+            if stat.ephemeral_owner != coordinator.session_id:
+                return False
+            changed = dataclasses.replace(decode_broker(data, path), host=host, port=port, endpoints=tuple(endpoints))
+            await coordinator.set(path, encode_broker(changed), stat.version)
+        except NoNodeError:
+            return False
+        except (BadVersionError, NotSentError, OutcomeUnknownError):
+            continue
+        return True
 
 
 async def _claim(coordinator: Coordinator, path: str, data: bytes) -> Stat:

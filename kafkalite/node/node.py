@@ -40,6 +40,7 @@ from kafkalite.coordination import paths, registration
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.topic_configs import BROKERS, CLIENTS, TOPICS, USERS, TopicConfigs
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import DOUBTFUL_BYTES, BrokerZnode, with_room
 from kafkalite.coordinators.draining import Draining
 from kafkalite.coordinators.producer_ids import ProducerIds
@@ -63,6 +64,7 @@ from kafkalite.model import (
     BrokerEpoch,
     BrokerId,
     Endpoint,
+    ListenerAddress,
     ProducerId,
     TopicPartition,
 )
@@ -482,19 +484,35 @@ class Node:
             hello=self.hello("controller-watch"),
         )
 
-    def _description(self, missing: frozenset[TopicPartition]) -> BrokerZnode:
+    def _addresses(self) -> tuple[ListenerAddress, list[ListenerAddress]]:
+        """What clients get: one for readers that know a single address, and that of each listener."""
         listeners = kafka_listeners(self.config)
         bound = [self.endpoints[name].port for name in kafka_endpoints(listeners)]
         addresses = [each.address(port) for each, port in zip(listeners, bound, strict=True)]
-        # For readers that know a single address: Kafka's rule, the first one in plain text.
-        kafka = next(
+        # Kafka's rule: the first one in plain text.
+        one = next(
             (a for a, each in zip(addresses, listeners, strict=True) if each.protocol == "PLAINTEXT"), addresses[0]
         )
+        return one, addresses
+
+    async def _change_addresses(self, coordinator: Coordinator) -> None:
+        """advertised.listeners has changed: the controller hears of it by its watch, and informs all nodes."""
+        one, addresses = self._addresses()
+        try:
+            if await registration.change_addresses(
+                coordinator, self.broker_id, one.host, one.port, list(map(str, addresses))
+            ):
+                _log.info("node.addresses_changed", addresses=",".join(map(str, addresses)))
+        except (CoordinatorError, ZnodeError) as error:
+            _log.warning("node.addresses_not_changed", error=repr(error))
+
+    def _description(self, missing: frozenset[TopicPartition]) -> BrokerZnode:
+        kafka, addresses = self._addresses()
         return BrokerZnode(
             host=kafka.host,
             port=kafka.port,
             endpoints=tuple(map(str, addresses)),
-            protocols={each.name: each.protocol for each in listeners},
+            protocols={each.name: each.protocol for each in kafka_listeners(self.config)},
             rpc=advertised_rpc(self.config, self.endpoints["rpc"].port),
             rack=self.config.broker_rack or None,
             timestamp_ms=self.env.clock.wall_ms(),
@@ -587,6 +605,8 @@ class Node:
         _log.info("node.reconfigured", **_differences(before, self.config))
         self.rpc.max_connections = self.config.max_connections
         self.replicas.resize_fetchers(self.config.num_replica_fetchers)
+        if self.config.advertised_listeners != before.advertised_listeners and self._introduced is not None:
+            self.supervisor.spawn("registration.addresses", self._change_addresses(self._introduced), Policy.ISOLATED)
         self.logs.producer_id_expiration_ms = self.config.producer_id_expiration_ms
         if self.config.topic != before.topic:
             for topic in sorted({partition.topic_partition.topic for partition in self.replicas.hosted.all()}):

@@ -113,7 +113,7 @@ class ConfigHandlers:
                         read_only = not is_dynamic(key)
                         entries.append(_entry(key, shown, spec, values, message, is_read_only=read_only))
             entries += _limits(await self._services.broker_overrides(None), wanted, message)
-            entries += self._listeners(wanted)
+            entries += self._listeners(wanted, layers)
         else:
             raise api_error(ErrorCode.INVALID_REQUEST, "only topics and brokers have configurations here")
         return entries
@@ -153,7 +153,7 @@ class ConfigHandlers:
             raise api_error(ErrorCode.INVALID_REQUEST, f"{name!r} is not a broker id")
         return None if name == "" else BrokerId(int(name))
 
-    def _listeners(self, wanted: set[str] | None) -> list[_Entry]:
+    def _listeners(self, wanted: set[str] | None, layers: list[tuple[int, dict[str, str]]]) -> list[_Entry]:
         """Where this broker listens, under the keys by which Kafka's tools look for it."""
         config = self._services.config
         listeners = kafka_listeners(config)
@@ -161,11 +161,13 @@ class ConfigHandlers:
         mine = next((broker for broker in known if broker.broker_id == self._services.broker_id), None)
         addresses = [(each.name, mine.kafka_on(each.name)) for each in listeners] if mine is not None else []
         advertised = ",".join(str(ListenerAddress(name, to.host, to.port)) for name, to in addresses if to is not None)
-        source = _SOURCE_STATIC if config.advertised_listeners else _SOURCE_DEFAULT
+        source = _SOURCE_STATIC if self._services.static_config.advertised_listeners else _SOURCE_DEFAULT
+        if ADVERTISED in layers[0][1]:
+            source = _SOURCE_DYNAMIC_BROKER
         bound = ",".join(str(ListenerAddress(each.name, each.host, each.port)) for each in listeners)
         return [
             wire.DescribeConfigsResponse.DescribeConfigsResourceResult(
-                name=key, value=value, read_only=True, config_source=source, config_type=2
+                name=key, value=value, read_only=key == LISTENERS, config_source=source, config_type=2
             )
             for key, value, source in ((ADVERTISED, advertised, source), (LISTENERS, bound, _SOURCE_STATIC))
             if wanted is None or key in wanted
@@ -239,6 +241,8 @@ class ConfigHandlers:
             raise api_error(ErrorCode.INVALID_REQUEST, f"{', '.join(fixed)}: {text}")
         if broker_id is not None and (limits := [name for name in wanted if is_limit(name)]):
             raise api_error(ErrorCode.INVALID_CONFIG, f"{', '.join(limits)}: holds for the cluster, not for one broker")
+        if broker_id is None and ADVERTISED in wanted:
+            raise api_error(ErrorCode.INVALID_CONFIG, f"{ADVERTISED}: is for one broker, not for all of them")
         settings = await self._services.broker_overrides(broker_id)
         before = _canonical({key: value for key, value in settings.items() if is_dynamic(key) or is_limit(key)})
         # What came by `kafkalite admin config`, which takes more.
@@ -251,6 +255,8 @@ class ConfigHandlers:
                 check_dynamic(key, value)
             elif parse_limit(value) is None:
                 raise ConfigError(f"{key}: {value!r} is not an integer of at least 1")
+        if broker_id == self._services.broker_id and ADVERTISED in after:
+            kafka_listeners(dataclasses.replace(self._services.static_config, advertised_listeners=after[ADVERTISED]))
         if not validate_only and after != before:
             await self._services.set_broker_overrides(broker_id, {**others, **after})
 
