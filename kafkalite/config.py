@@ -328,6 +328,11 @@ class BrokerConfig:
     http_bearer_tokens_location: str = _key(
         "", "file of NAME=TOKEN lines: users that log in on the HTTP listener with a token; read again on change"
     )
+    http_allowed_hosts: str = _key(
+        "",
+        "names by which browsers may open the status page, with commas between them, besides addresses, names without a dot, host and"
+        " the advertised hosts; checked on an HTTP listener that everybody may use",
+    )
     ssl_endpoint_identification_algorithm: str = _key(
         "https",
         "https: the side that opens a connection checks the host in the certificate; empty: no check",
@@ -595,6 +600,14 @@ def advertised_rpc(config: BrokerConfig, bound_port: int) -> Endpoint:
         return Endpoint(config.host, bound_port)
     address = parse_advertised("advertised.rpc", config.advertised_rpc.strip())
     return Endpoint(address.host, address.port or bound_port)
+
+
+def http_names(config: BrokerConfig) -> frozenset[str]:
+    """By which browsers may open the status page."""
+    names = {config.host, advertised_rpc(config, 0).host}
+    names |= {each.address(0).host for each in kafka_listeners(config)}
+    names |= {part.strip() for part in config.http_allowed_hosts.split(",")}
+    return frozenset(names - {""})
 
 
 def _check_addresses(config: BrokerConfig) -> None:

@@ -8,12 +8,13 @@ waited longest without a whole request gives way.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from kafkalite.env.seams import Listener, Network
 from kafkalite.http.authentication import AuthenticatedRequest, HttpAuthenticator, HttpPeer
+from kafkalite.http.own_names import is_own_name
 from kafkalite.http.page import Page
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class HttpServer:
 
     Args:
         per_ip: how many connections one address may have; None: as many as all together.
+        names: those of this node, for the Host header; None: it is not checked, because who asks is checked.
     """
 
     def __init__(
@@ -45,11 +47,13 @@ class HttpServer:
         gate: HttpAuthenticator,
         tls: ServerTls | None = None,
         per_ip: ConnectionLimits | None = None,
+        names: Collection[str] | None = None,
     ) -> None:
         self._network = network
         self._tls = tls
         self._gate = gate
         self._per_ip = per_ip
+        self._names = names
         self._pages = dict(pages)
         self._listener: Listener | None = None
         #: Open connections.
@@ -145,6 +149,10 @@ class HttpServer:
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
     async def _page(self, request: h11.Request, peer: HttpPeer) -> Page:
+        if self._names is not None:
+            host = next((value.decode("latin-1") for name, value in request.headers if name == b"host"), "")
+            if host and not is_own_name(host, self._names):
+                return Page(b"this is not the name of this node: see http.allowed.hosts\n", status=421)
         if request.method not in (b"GET", b"HEAD"):
             return Page(b"method not allowed\n", status=405)
         path, _, text = request.target.decode("latin-1").partition("?")

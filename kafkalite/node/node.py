@@ -27,6 +27,7 @@ from kafkalite.config import (
     BrokerConfig,
     TopicConfig,
     advertised_rpc,
+    http_names,
     internal_topic_config,
     is_secured,
     kafka_listeners,
@@ -282,6 +283,8 @@ class Node:
             HttpAuthenticator(self.rights.access, http, env.clock, env.disk),
             http.listener.tls if http is not None else None,
             self.rights.connection_limits(),
+            # A browser sends no login for a name that it has not logged in at; the names of a certificate are checked by itself.
+            http_names(self.config) if http is None else None,
         )
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:
@@ -378,6 +381,9 @@ class Node:
         self.supervisor.spawn("session.watch", self.session.watch())
         await self._in_session(registration.ensure_layout)
         self.cluster_id = await self._in_session(lambda session: registration.cluster_id(session, self.env.random))
+        if (security := self.security) is not None:
+            key = await self._in_session(lambda session: registration.decoy_key(session, self.env.entropy))
+            security.use_decoy_key(key)
         await self._in_session(self.configs.load)
         await self._in_session(self.rights.load)
         await self.logs.start(self.cluster_id, self.broker_id, self.configs.topics())

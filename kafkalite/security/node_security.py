@@ -64,8 +64,9 @@ class NodeSecurity:
         self._now = now
         self._credentials = credentials
         self._password_files: dict[str, PasswordFile] = {}
-        #: Of this process only: a decoy's salt may change at a restart.
+        #: The cluster's, when it is known (`use_decoy_key`); before the listeners are bound.
         self._decoy_key = entropy(32)
+        self._own_key = entropy(32)
         self.principals = self._node_principals()
         self.kafka = self._kafka_listeners()
         self.rpc = self._listener("rpc", RPC, rpc_protocol(config))
@@ -73,6 +74,10 @@ class NodeSecurity:
         between_nodes = inter_broker_listener(config)
         self.to_rpc = self._dialling(RPC, rpc_protocol(config))
         self.to_kafka = self._dialling(between_nodes.name, between_nodes.protocol)
+
+    def use_decoy_key(self, key: bytes) -> None:
+        """The cluster's secret: two nodes, or one before and after a restart, give the same answer about a user that is not there."""
+        self._decoy_key = key
 
     def listeners(self) -> list[ListenerSecurity]:
         """Of all listeners that ask for something, by name."""
@@ -128,7 +133,7 @@ class NodeSecurity:
                 passwords=self._passwords(for_listener(config, HTTP)).passwords,
                 credentials=self._credentials,
                 tokens=tokens.passwords if tokens is not None else None,
-                key=self._decoy_key,
+                key=self._own_key,
             ),
         )
 
@@ -158,7 +163,7 @@ class NodeSecurity:
             passwords=passwords,
             node_principals=self.principals,
             entropy=self._entropy,
-            decoy_key=self._decoy_key,
+            decoy_key=lambda: self._decoy_key,
             failed_delay_ms=own.connection_failed_authentication_delay_ms,
             max_reauth_ms=own.connections_max_reauth_ms,
             now=self._now,
