@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.admin.acls import AclManager
+from kafkalite.admin.brokers import BrokerAdmin
 from kafkalite.admin.configs import ConfigAdmin, unusable_setting
 from kafkalite.admin.disk_healing import ReplicaSelfHealing, disk_problems
 from kafkalite.admin.log_dirs import LogDirAdmin
@@ -38,6 +39,7 @@ from kafkalite.controller.client import ControllerClient
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.controller_failure_detector import ControllerFailureDetector
 from kafkalite.coordination import paths, registration
+from kafkalite.coordination.broker_states import closed_among
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.topic_configs import BROKERS, CLIENTS, TOPICS, USERS, TopicConfigs
@@ -50,6 +52,7 @@ from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageError, api_error
 from kafkalite.extension.messages.watching import HealthProblem, HistoryEvent
+from kafkalite.features import registered
 from kafkalite.http.authentication import HttpAuthenticator
 from kafkalite.http.overview import Overview
 from kafkalite.http.peers import Peers
@@ -225,6 +228,8 @@ class Node:
             cluster_id=lambda: self.cluster_id,
             topic_config=self.topic_config,
             cluster_settings=lambda: self.configs.broker(None),
+            broker_states=self.broker_states,
+            live_config=lambda: self.config,
             dead_sessions=lambda: self._dead_sessions,
         )
         self.history_file = HistoryFile(
@@ -247,6 +252,7 @@ class Node:
         self.orders = TopicRequests(orders, self.metadata)
         self.partition_admin = PartitionAdmin(orders, lambda: self.config, env.random)
         self.reassignment_admin = ReassignmentAdmin(orders)
+        self.broker_admin = BrokerAdmin(orders)
         self.config_admin = ConfigAdmin(self.zookeeper.ordering)
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
         self.peers = Peers(self.peer_env.network, self.supervisor, self.metadata, lambda: self.hello("status"))
@@ -265,7 +271,8 @@ class Node:
             per_ip=self.rights.connection_limits(),
             monotonic=env.clock.monotonic,
         )
-        self.kafka = KafkaSide(NodeServices(self))
+        self.kafka_services = NodeServices(self)
+        self.kafka = KafkaSide(self.kafka_services)
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
         self.metadata.on_partitions_removed = self.kafka.partitions_removed
         self.draining = Draining(
@@ -290,6 +297,10 @@ class Node:
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:
         """This node's id and its present epoch (-1 while it is not registered)."""
         return self.broker_id, self.broker_epoch
+
+    def broker_states(self) -> dict[BrokerId, str]:
+        """The brokers that take no new replicas, with their `broker.state`, as this node has heard."""
+        return closed_among({BrokerId(number): own for number, own in self.configs.brokers().items()})
 
     def topic_config(self, topic: str) -> TopicConfig:
         """A topic's configuration: the broker's defaults with the topic's own settings on top, as far as they can be used."""
@@ -527,6 +538,7 @@ class Node:
             doubtful=with_room(self.logs.doubtful(), DOUBTFUL_BYTES),
             keeps_elr=True,
             transaction_version=TRANSACTION_VERSION,
+            features=registered(),
         )
 
     async def _shut_down(self, *, controlled: bool) -> None:

@@ -21,6 +21,7 @@ from kafkalite.config import (
 from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.listener_settings import HTTP, RPC
+from kafkalite.model import PROTOCOLS
 
 ZOOKEEPER = "ZOOKEEPER"
 ACKNOWLEDGED = "security.open.acknowledged"
@@ -89,7 +90,7 @@ def posture(config: BrokerConfig) -> Posture:
     """Of a configuration that is valid otherwise. Raises ConfigError."""
     listeners = listeners_of(config)
     acknowledged = {part.strip().upper() for part in config.security_open_acknowledged.split(",") if part.strip()}
-    known = {each.name for each in listeners} | {RPC, HTTP, ZOOKEEPER}
+    known = {each.name for each in listeners} | {RPC, HTTP, ZOOKEEPER, *PROTOCOLS}
     if unknown := sorted(acknowledged - known):
         raise ConfigError(f"{ACKNOWLEDGED}: there is no listener {unknown[0]}")
     refusals = [*_authorizer_refusals(config, listeners), *_half_secured(config, listeners, acknowledged)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.config import (
@@ -19,10 +19,12 @@ from kafkalite.config import (
     topic_config,
     with_dynamic,
 )
+from kafkalite.coordination.broker_states import BROKER_STATE, check_state, state_of
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
+from kafkalite.kafka.handlers.config_resources import ENTITIES, GROUP, Change, EntityConfigs
 from kafkalite.listeners import ADVERTISED, LISTENERS
 from kafkalite.model import BrokerId, ListenerAddress
 from kafkalite.protocol import wire
@@ -32,8 +34,6 @@ _SOURCE_TOPIC, _SOURCE_DYNAMIC_BROKER, _SOURCE_DYNAMIC_DEFAULT, _SOURCE_STATIC, 
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 #: Keys that are lists, of which IncrementalAlterConfigs can add and take away members.
 _LISTS = frozenset({"cleanup.policy"})
-#: (settings before, what the request says, the values that hold where nothing is set) -> settings after.
-_Change = Callable[[Mapping[str, str], Sequence[Any], TopicConfig], dict[str, str]]
 _KINDS = {bool: 1, str: 2, int: 5, float: 6, tuple: 7}
 
 if TYPE_CHECKING:  # the classes are made when a request of their kind comes
@@ -54,12 +54,14 @@ def as_text(value: object) -> str:
 class ConfigHandlers:
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._entities = EntityConfigs(services)
 
     def table(self) -> dict[str, Handler]:
         return {
             "DescribeConfigs": self.describe,
             "AlterConfigs": self.alter,
             "IncrementalAlterConfigs": self.alter_incrementally,
+            "ListConfigResources": self._entities.list_resources,
         }
 
     async def describe(self, request: Request, message: wire.DescribeConfigsRequest) -> wire.DescribeConfigsResponse:
@@ -113,9 +115,12 @@ class ConfigHandlers:
                         read_only = not is_dynamic(key)
                         entries.append(_entry(key, shown, spec, values, message, is_read_only=read_only))
             entries += _limits(await self._services.broker_overrides(None), wanted, message)
+            entries += _broker_state(layers[0][1], wanted, message)
             entries += self._listeners(wanted, layers)
+        elif resource.resource_type in ENTITIES:
+            return await self._entities.describe(resource, message)
         else:
-            raise api_error(ErrorCode.INVALID_REQUEST, "only topics and brokers have configurations here")
+            raise api_error(ErrorCode.INVALID_REQUEST, f"nothing of type {resource.resource_type} has configurations")
         return entries
 
     async def _broker_layers(self) -> list[tuple[int, dict[str, str]]]:
@@ -191,7 +196,7 @@ class ConfigHandlers:
         self,
         request: Request,
         message: wire.AlterConfigsRequest | wire.IncrementalAlterConfigsRequest,
-        change: _Change,
+        change: Change,
     ) -> list[tuple[int, str | None, int, str]]:
         """Error code, its text, type and name of each resource."""
         results = []
@@ -205,7 +210,7 @@ class ConfigHandlers:
             results.append((code, text, resource.resource_type, resource.resource_name))
         return results
 
-    async def _alter(self, resource: _Altered, change: _Change, *, validate_only: bool) -> None:
+    async def _alter(self, resource: _Altered, change: Change, *, validate_only: bool) -> None:
         names = [ALIASES.get(entry.name, entry.name) for entry in resource.configs]
         if len(set(names)) != len(names):
             raise api_error(ErrorCode.INVALID_REQUEST, "the same configuration twice")
@@ -214,51 +219,66 @@ class ConfigHandlers:
                 await self._alter_topic(resource, change, validate_only=validate_only)
             elif resource.resource_type == _BROKER:
                 await self._alter_broker(resource, change, validate_only=validate_only)
+            elif resource.resource_type in ENTITIES:
+                kind, name = resource.resource_type, resource.resource_name
+                await self._entities.alter(kind, name, resource.configs, change, validate_only=validate_only)
             else:
-                raise api_error(ErrorCode.INVALID_REQUEST, "only topics and brokers have configurations here")
+                text = f"nothing of type {resource.resource_type} has configurations"
+                raise api_error(ErrorCode.INVALID_REQUEST, text)
         except ConfigError as error:
             raise api_error(ErrorCode.INVALID_CONFIG, str(error)) from None
 
-    async def _alter_topic(self, resource: _Altered, change: _Change, *, validate_only: bool) -> None:
+    async def _alter_topic(self, resource: _Altered, change: Change, *, validate_only: bool) -> None:
         before = dict(await self._services.topic_overrides(resource.resource_name))
         base = self._services.config.topic
         for entry in resource.configs:
             if entry.name not in TOPIC_KEYS and not _is_delete(entry):
                 raise ConfigError(f"{entry.name}: no such topic configuration")
-        after = change(before, resource.configs, base)
+        after = change(before, resource.configs, _lists(base))
         topic_config(base, after)
         if not validate_only and after != before:
             await self._services.set_topic_overrides(resource.resource_name, after)
 
-    async def _alter_broker(self, resource: _Altered, change: _Change, *, validate_only: bool) -> None:
+    async def _alter_broker(self, resource: _Altered, change: Change, *, validate_only: bool) -> None:
         """Of one broker, or with an empty name of all of them (KIP-226)."""
         broker_id = self._broker(resource.resource_name)
         wanted = [entry.name for entry in resource.configs if not _is_delete(entry)]
-        fixed = [name for name in wanted if not is_dynamic(name) and not is_limit(name)]
+        fixed = [name for name in wanted if not _is_changeable(name)]
         if fixed:
             known = all(ALIASES.get(name, name) in BROKER_KEYS for name in fixed)
             text = "cannot be changed without a restart" if known else "no such broker configuration"
             raise api_error(ErrorCode.INVALID_REQUEST, f"{', '.join(fixed)}: {text}")
+        if broker_id is None and BROKER_STATE in wanted:
+            raise api_error(ErrorCode.INVALID_CONFIG, f"{BROKER_STATE}: holds for one broker, not for the cluster")
         if broker_id is not None and (limits := [name for name in wanted if is_limit(name)]):
             raise api_error(ErrorCode.INVALID_CONFIG, f"{', '.join(limits)}: holds for the cluster, not for one broker")
         if broker_id is None and ADVERTISED in wanted:
             raise api_error(ErrorCode.INVALID_CONFIG, f"{ADVERTISED}: is for one broker, not for all of them")
         settings = await self._services.broker_overrides(broker_id)
-        before = _canonical({key: value for key, value in settings.items() if is_dynamic(key) or is_limit(key)})
-        # What came by `kafkalite admin config`, which takes more.
-        others = {key: value for key, value in settings.items() if not (is_dynamic(key) or is_limit(key))}
-        after = change(before, resource.configs, self._services.config.topic)
+        before = _canonical({key: value for key, value in settings.items() if _is_changeable(key)})
+        # What was written by hand.
+        others = {key: value for key, value in settings.items() if not _is_changeable(key)}
+        after = change(before, resource.configs, _lists(self._services.config.topic))
         if change is _replace:  # limits belong to the moves under way: only who names them changes them
-            after = {key: value for key, value in before.items() if is_limit(key)} | after
+            after = {key: value for key, value in before.items() if is_limit(key) or key == BROKER_STATE} | after
         for key, value in after.items():
-            if not is_limit(key):
+            if key == BROKER_STATE:
+                check_state(value)
+            elif not is_limit(key):
                 check_dynamic(key, value)
             elif parse_limit(value) is None:
                 raise ConfigError(f"{key}: {value!r} is not an integer of at least 1")
         if broker_id == self._services.broker_id and ADVERTISED in after:
             kafka_listeners(dataclasses.replace(self._services.static_config, advertised_listeners=after[ADVERTISED]))
+        if broker_id is not None and (state := state_of(after)) != state_of(before):
+            await self._services.check_broker_state(broker_id, state)
         if not validate_only and after != before:
             await self._services.set_broker_overrides(broker_id, {**others, **after})
+
+
+def _is_changeable(name: str) -> bool:
+    """Whether a broker's or the cluster's setting of this name can change while nodes run."""
+    return name == BROKER_STATE or is_dynamic(name) or is_limit(name)
 
 
 def _is_delete(entry: _Setting) -> bool:
@@ -285,16 +305,47 @@ def _limits(settings: Mapping[str, str], wanted: set[str] | None, message: wire.
     ]
 
 
+def _broker_state(
+    own: Mapping[str, str], wanted: set[str] | None, message: wire.DescribeConfigsRequest
+) -> list[_Entry]:
+    """Whether the broker takes new replicas, which is no key of a configuration file."""
+    if wanted is not None and BROKER_STATE not in wanted:
+        return []
+    source = _SOURCE_DYNAMIC_BROKER if BROKER_STATE in own else _SOURCE_DEFAULT
+    response = wire.DescribeConfigsResponse
+    return [
+        response.DescribeConfigsResourceResult(
+            name=BROKER_STATE,
+            value=state_of(own),
+            read_only=False,
+            is_default=source == _SOURCE_DEFAULT,
+            config_source=source,
+            config_type=2,
+            synonyms=[response.DescribeConfigsSynonym(BROKER_STATE, state_of(own), source)]
+            if message.include_synonyms
+            else (),
+        )
+    ]
+
+
 def _check_resource(request: Request, resource: _Altered | wire.DescribeConfigsRequest.DescribeConfigsResource) -> None:
     """Raises ApiError."""
     if resource.resource_type == _TOPIC:
         if resource.resource_name in request.denied.topics:
             raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    elif resource.resource_type == GROUP:
+        if resource.resource_name in request.denied.keys:
+            raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     elif request.denied.cluster:
         raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
-def _replace(before: Mapping[str, str], changes: Sequence[_Setting], base: TopicConfig) -> dict[str, str]:
+def _lists(base: TopicConfig) -> dict[str, str]:
+    """Keys that are lists, and the values that hold where nothing is set."""
+    return {key: getattr(base, TOPIC_KEYS[key][0].name) for key in _LISTS}
+
+
+def _replace(before: Mapping[str, str], changes: Sequence[_Setting], lists: Mapping[str, str]) -> dict[str, str]:
     """AlterConfigs: what is not named goes back to its default."""
     return {ALIASES.get(entry.name, entry.name): _value(entry) for entry in changes}
 
@@ -307,7 +358,7 @@ def _canonical(settings: Mapping[str, str]) -> dict[str, str]:
 def _increment(
     before: Mapping[str, str],
     changes: Sequence[wire.IncrementalAlterConfigsRequest.AlterableConfig],
-    base: TopicConfig,
+    lists: Mapping[str, str],
 ) -> dict[str, str]:
     """IncrementalAlterConfigs (KIP-339)."""
     after = dict(before)
@@ -318,9 +369,8 @@ def _increment(
                 after[key] = _value(entry)
             case 1:
                 after.pop(key, None)
-            case 2 | 3 if key in _LISTS:
-                spec, _ = TOPIC_KEYS[key]
-                members = [part.strip() for part in after.get(key, getattr(base, spec.name)).split(",") if part.strip()]
+            case 2 | 3 if key in lists:
+                members = [part.strip() for part in after.get(key, lists[key]).split(",") if part.strip()]
                 named = [part.strip() for part in _value(entry).split(",")]
                 if entry.config_operation == _APPEND:
                     members += [part for part in named if part not in members]
