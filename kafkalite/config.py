@@ -123,9 +123,7 @@ class BrokerConfig:
     )
     kafka_port: int = _key(9092, "port of the Kafka listener; 0: any free port", low=0, high=65535)
     rpc_port: int = _key(9192, "port of the RPC listener (msgpack); 0: any free port", low=0, high=65535)
-    http_port: int = _key(
-        9292, "port of metrics and status page; 0: any free port, -1: no listener", low=-1, high=65535
-    )
+    http_port: int = _key(9292, "port of metrics and console; 0: any free port, -1: no listener", low=-1, high=65535)
     listeners: str = _key(
         "",
         "Kafka listeners, NAME://HOST:PORT,NAME://HOST:PORT; port 0: any free port; empty: one listener at host and kafka.port"
@@ -376,9 +374,11 @@ class BrokerConfig:
     )
     http_allowed_hosts: str = _key(
         "",
-        "names by which browsers may open the status page, with commas between them, besides addresses, names without a dot, host and"
-        " the advertised hosts; checked on an HTTP listener that everybody may use",
+        "host names, with commas between them, under which browsers reach the HTTP listener, for example that of a proxy in front of"
+        " it; IP addresses, names without a dot, and the node's own names need no entry",
+        is_set=True,
     )
+    http_actions_enable: bool = _key(True, "whether the console can change the cluster; false: it only shows")
     ssl_endpoint_identification_algorithm: str = _key(
         "https",
         "https: the side that opens a connection checks the host in the certificate; empty: no check",

@@ -30,6 +30,9 @@ from kafkalite.replica.produce import MAX_WAITING, missing
 from kafkalite.replica.purgatory import FetchDone, ResponseLimit
 from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
 
+#: A partition, bytes and records of it in a response.
+_Sent = tuple[Partition, int, int]
+
 
 class ConsumerFetchHandler:
     """Reads below the high watermark, or the last stable offset (invariant 53).
@@ -61,7 +64,8 @@ class ConsumerFetchHandler:
         `room`: how many bytes the answer may have when it is read (0: none; else at least one batch is in it).
         """
         self._hosted.counters.fetch_requests += len(fetch.ready)
-        size_bytes, is_error = self._read(fetch, terms, room)
+        sent: list[_Sent] = []
+        size_bytes, is_error = self._read(fetch, terms, room, sent)
         # Who asks for more than there is room for would wait in vain for the rest.
         needed = terms.min_bytes if room is None else min(terms.min_bytes, max(1, room() // 2))
         wheel = self._hosted.wheel
@@ -69,6 +73,9 @@ class ConsumerFetchHandler:
         def answer(size_bytes: int, *, is_error: bool) -> None:
             counters = self._hosted.counters
             counters.bytes_out += size_bytes
+            for partition, some_bytes, records in sent:
+                partition.fetched_bytes += some_bytes
+                partition.fetched_records += records
             counters.failed_fetch_requests += is_error
             is_sent = done()
             if not fetch.is_session:
@@ -81,11 +88,12 @@ class ConsumerFetchHandler:
         if size_bytes >= needed or is_error or terms.max_wait_ms <= 0 or not fetch.entries or len(wheel) >= MAX_WAITING:
             answer(size_bytes, is_error=is_error)
             return
+        sent.clear()
 
         def complete() -> None:
             if not fetch.is_session:
                 fetch.unwatch()
-            again, failed = self._read(fetch, terms, room)
+            again, failed = self._read(fetch, terms, room, sent)
             answer(again, is_error=failed)
 
         if not fetch.is_session:
@@ -93,9 +101,11 @@ class ConsumerFetchHandler:
                 entry.watch(self._hosted.get(entry.key))
         fetch.wait(wheel, terms.max_wait_ms, needed - size_bytes, complete)
 
-    def _read(self, fetch: ClientFetch, terms: FetchTerms, room: ResponseLimit | None) -> tuple[int, bool]:
+    def _read(
+        self, fetch: ClientFetch, terms: FetchTerms, room: ResponseLimit | None, sent: list[_Sent]
+    ) -> tuple[int, bool]:
         """Read what is marked, as far as it fits: bytes of records, and whether anything was refused or has to be read
-        elsewhere, which the consumer should hear at once."""
+        elsewhere, which the consumer should hear at once. Whose records they are: `sent`."""
         left = min(terms.max_bytes, self._fetch_max_bytes)
         is_full = False
         if room is not None:
@@ -114,7 +124,7 @@ class ConsumerFetchHandler:
             try:
                 if entry.refusal:
                     raise api_error(entry.refusal)
-                self._read_one(entry, left, fetch.isolation, is_first=total == 0 and not is_full)
+                self._read_one(entry, left, fetch.isolation, sent, is_first=total == 0 and not is_full)
             except ApiError as error:
                 is_error = True
                 entry.refuse(int(error.code))
@@ -126,7 +136,7 @@ class ConsumerFetchHandler:
                 del ready[entry]
         return total, is_error
 
-    def _read_one(self, entry: FetchEntry, left: int, isolation: int, *, is_first: bool) -> None:
+    def _read_one(self, entry: FetchEntry, left: int, isolation: int, sent: list[_Sent], *, is_first: bool) -> None:
         """Raises ApiError."""
         partition = self._readable(entry)
         if entry.topic_id not in (NO_TOPIC_ID, partition.topic_id) and partition.topic_id:
@@ -149,7 +159,8 @@ class ConsumerFetchHandler:
             if offset < limit and (left > 0 or is_first) and entry.preferred == NO_LEADER:
                 info = log.read(offset, min(entry.max_bytes, max(left, 0)), max_offset=limit, min_one_batch=is_first)
                 entry.records, entry.records_size = info.records, info.size_bytes
-                partition.fetched_bytes += info.size_bytes
+                if info.size_bytes:
+                    sent.append((partition, info.size_bytes, info.next_offset - offset))
                 if isolation == READ_COMMITTED and info.size_bytes:
                     found = log.aborted_transactions(offset, info.next_offset)
                     entry.aborted = tuple(
