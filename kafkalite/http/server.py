@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl
 
 from kafkalite.env.seams import Listener, Network
 from kafkalite.http.authentication import AuthenticatedRequest, HttpAuthenticator, HttpPeer
+from kafkalite.http.own_names import is_own_name
 from kafkalite.http.page import Page
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class HttpServer:
     Args:
         posts: the pages that take POST, and nothing else.
         per_ip: how many connections one address may have; None: as many as all together.
+        names: those of this node, for the Host header; None: it is not checked, because who asks is checked.
     """
 
     def __init__(
@@ -50,11 +52,13 @@ class HttpServer:
         tls: ServerTls | None = None,
         per_ip: ConnectionLimits | None = None,
         posts: Collection[str] = (),
+        names: Collection[str] | None = None,
     ) -> None:
         self._network = network
         self._tls = tls
         self._gate = gate
         self._per_ip = per_ip
+        self._names = names
         self._pages = dict(pages)
         self._posts = frozenset(posts)
         self._listener: Listener | None = None
@@ -157,6 +161,10 @@ class HttpServer:
         return request is not None and request.method == b"POST" and _path(request) in self._posts
 
     async def _page(self, request: h11.Request, body: bytes, peer: HttpPeer) -> Page:
+        if self._names is not None:
+            host = next((value.decode("latin-1") for name, value in request.headers if name == b"host"), "")
+            if host and not is_own_name(host, self._names):
+                return Page(b"this is not the name of this node: see http.allowed.hosts\n", status=403)
         is_post = _path(request) in self._posts
         if request.method not in ((b"POST",) if is_post else (b"GET", b"HEAD")):
             allowed = (("allow", "POST" if is_post else "GET, HEAD"),)
