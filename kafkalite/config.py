@@ -119,9 +119,7 @@ class BrokerConfig:
     )
     kafka_port: int = _key(9092, "port of the Kafka listener; 0: any free port", low=0, high=65535)
     rpc_port: int = _key(9192, "port of the RPC listener (msgpack); 0: any free port", low=0, high=65535)
-    http_port: int = _key(
-        9292, "port of metrics and status page; 0: any free port, -1: no listener", low=-1, high=65535
-    )
+    http_port: int = _key(9292, "port of metrics and console; 0: any free port, -1: no listener", low=-1, high=65535)
     listeners: str = _key(
         "",
         "Kafka listeners, NAME://HOST:PORT,NAME://HOST:PORT; port 0: any free port; empty: one listener at host and kafka.port"
@@ -189,6 +187,15 @@ class BrokerConfig:
         50, "maximum share of local replicas that may be set aside as strays at once, in percent", low=0, high=100
     )
 
+    replica_selector_class: str = _key(
+        "",
+        "which replica consumers with a client.rack read from (KIP-392); empty: the leader",
+        choices=(
+            "",
+            "org.apache.kafka.common.replica.LeaderSelector",
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        ),
+    )
     fetch_max_bytes: int = _key(57_671_680, "size of the largest response to a fetch request", low=1024)
     max_incremental_fetch_session_cache_slots: int = _key(
         1_000, "maximum number of incremental fetch sessions of clients (KIP-227)", low=0
@@ -237,7 +244,7 @@ class BrokerConfig:
         0, "rate at which a replica is copied between disks of the node; 0: no fixed limit", low=0
     )
     auto_leader_rebalance_enable: bool = _key(
-        False, "whether the controller periodically makes the preferred replicas the leaders"
+        True, "whether the controller periodically makes the preferred replicas the leaders"
     )
     leader_imbalance_check_interval_seconds: int = _key(
         300, "interval at which the controller checks the leader imbalance (auto.leader.rebalance.enable)", low=1
@@ -247,6 +254,43 @@ class BrokerConfig:
         "share of its preferred leaderships that a broker may lack before the controller gives them back, in percent",
         low=0,
         high=100,
+    )
+    balancer_mode: str = _key(
+        "advise",
+        "off; advise: the controller reports that moves would make the load even; on: it makes these moves, and recreates the replicas of"
+        " brokers that are lost (set it for the cluster)",
+        choices=("off", "advise", "on"),
+        dynamic=True,
+    )
+    balancer_interval_ms: int = _key(
+        60_000, "interval at which the controller's balancer asks the brokers for their load", low=100, dynamic=True
+    )
+    balancer_max_moves: int = _key(
+        10, "maximum number of partitions that the balancer moves at once", low=1, high=10_000, dynamic=True
+    )
+    balancer_throttle_bytes_per_second: int = _key(
+        0, "limit per leader for the replicas that the balancer moves; 0: no limit", low=0, dynamic=True
+    )
+    balancer_tolerance_percent: int = _key(
+        10,
+        "share of the mean by which a broker's replicas, preferred leaders, bytes and bytes/s may differ before the balancer acts, in percent;"
+        " it goes on until half of it is reached",
+        low=1,
+        high=100,
+        dynamic=True,
+    )
+    balancer_max_disk_percent: int = _key(
+        85,
+        "share of a broker's disks up to which the balancer gives it replicas, in percent",
+        low=1,
+        high=100,
+        dynamic=True,
+    )
+    balancer_broker_timeout_ms: int = _key(
+        900_000,
+        "time after which a broker that is not alive counts as lost: with balancer.mode=on its replicas are recreated on other brokers; 0: never",
+        low=0,
+        dynamic=True,
     )
     controlled_shutdown_enable: bool = _key(True, "whether a node moves its leaderships away before it stops")
     controlled_shutdown_max_wait_ms: int = _key(10_000, "maximum duration of a controlled shutdown", low=0)
@@ -305,6 +349,13 @@ class BrokerConfig:
     http_bearer_tokens_location: str = _key(
         "", "file of NAME=TOKEN lines: users that log in on the HTTP listener with a token; read again on change"
     )
+    http_allowed_hosts: str = _key(
+        "",
+        "host names, with commas between them, under which browsers reach the console, for example that of a proxy in front of"
+        " it; IP addresses, localhost and the node's own names need no entry",
+        is_set=True,
+    )
+    http_actions_enable: bool = _key(True, "whether the console can change the cluster; false: it only shows")
     ssl_endpoint_identification_algorithm: str = _key(
         "https",
         "https: the side that opens a connection checks the host in the certificate; empty: no check",

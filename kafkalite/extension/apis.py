@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.balancing import DescribeBalanceRequest, DescribeBalanceResponse
 from kafkalite.extension.messages.configs import DescribeBrokerSettingsRequest, DescribeBrokerSettingsResponse
 from kafkalite.extension.messages.disks import (
     DescribeDisksRequest,
@@ -31,6 +32,12 @@ from kafkalite.extension.messages.open_transactions import (
     ListTransactionsResponse,
     OpenTransactionsRequest,
     OpenTransactionsResponse,
+)
+from kafkalite.extension.messages.rates import (
+    DescribeGroupLagRequest,
+    DescribeGroupLagResponse,
+    DescribeTrafficRequest,
+    DescribeTrafficResponse,
 )
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -82,6 +89,7 @@ class Node(Enum):
 
     ANY = "any node"
     EACH = "each node answers for itself"
+    CONTROLLER = "the controller; others answer NOT_CONTROLLER"
     COORDINATOR = "the coordinator of the transactional id"
 
 
@@ -157,6 +165,7 @@ _ROWS = (
     ),
     ExtensionApi(AlterReassignmentsRequest, AlterReassignmentsResponse, _ALTER_CLUSTER),
     ExtensionApi(ListReassignmentsRequest, ListReassignmentsResponse, _DESCRIBE_CLUSTER),
+    ExtensionApi(DescribeBalanceRequest, DescribeBalanceResponse, _DESCRIBE_CLUSTER, Node.CONTROLLER),
     ExtensionApi(
         DescribeBrokerSettingsRequest,
         DescribeBrokerSettingsResponse,
@@ -170,6 +179,8 @@ _ROWS = (
     ExtensionApi(HealthRequest, HealthResponse, _DESCRIBE_CLUSTER, Node.EACH),
     ExtensionApi(HistoryRequest, HistoryResponse, _DESCRIBE_CLUSTER, Node.EACH),
     ExtensionApi(StatusRequest, StatusResponse, _DESCRIBE_CLUSTER),
+    ExtensionApi(DescribeTrafficRequest, DescribeTrafficResponse, _DESCRIBE_CLUSTER, Node.EACH),
+    ExtensionApi(DescribeGroupLagRequest, DescribeGroupLagResponse, _DESCRIBE_CLUSTER, Node.EACH),
     ExtensionApi(
         BeginTxnGroupRequest,
         BeginTxnGroupResponse,

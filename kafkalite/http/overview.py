@@ -8,11 +8,12 @@ that many watchers cost no more than one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from kafkalite.admin.reassignments import ReassignmentAdmin
 from kafkalite.client.moves import Tracker, part_of
+from kafkalite.coordination.broker_states import ACTIVE, DRAINING
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode, KafkaliteError
@@ -30,7 +31,7 @@ from kafkalite.extension.messages.watching import (
     TopicStatus,
 )
 from kafkalite.http.peers import Peers
-from kafkalite.model import GROUP_TOPIC, NO_LEADER, TRANSACTION_TOPIC, BrokerId, TopicPartition, is_under_replicated
+from kafkalite.model import INTERNAL_TOPICS, NO_LEADER, BrokerId, TopicPartition, is_under_replicated
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.messages.control import PartitionState
 
@@ -56,6 +57,8 @@ class OverviewSource(Protocol):
 
     @property
     def cluster_id(self) -> str: ...
+
+    def broker_states(self) -> Mapping[BrokerId, str]: ...
 
 
 class Overview:
@@ -175,15 +178,19 @@ class Overview:
     def _with_counts(self, counts: _Counts) -> tuple[BrokerStatus, ...]:
         """Those that live, and those that are gone and still have replicas."""
         reported: list[BrokerStatus] = []
+        closed = self._host.broker_states()
         for node in sorted({*self._brokers, *counts.replicas}):
             known = self._brokers.get(node)
             own = (counts.leaders.get(node, 0), counts.replicas.get(node, 0), counts.out_of_sync.get(node, 0))
+            state = closed.get(node, ACTIVE)
+            if state == DRAINING and not counts.replicas.get(node):
+                state = "drained"
             if known is None or node not in self._host.metadata.broker_epochs:
-                reported.append(BrokerStatus(node, "", "", "", *own, error="not alive"))
+                reported.append(BrokerStatus(node, "", "", "", *own, error="not alive", broker_state=state))
             else:
                 reported.append(
                     BrokerStatus(
-                        node, known.kafka, known.rpc, known.rack, *own, known.disks, known.problems, known.error
+                        node, known.kafka, known.rpc, known.rack, *own, known.disks, known.problems, known.error, state
                     )
                 )
         return tuple(reported)
@@ -299,8 +306,10 @@ def _fits(request: StatusRequest, state: PartitionState, live: frozenset[BrokerI
             return state.leader not in live
         case "moving":
             return bool(state.adding_replicas or state.removing_replicas)
+        case "user":
+            return state.topic not in INTERNAL_TOPICS
         case "internal":
-            return state.topic in (GROUP_TOPIC, TRANSACTION_TOPIC)
+            return state.topic in INTERNAL_TOPICS
     return True
 
 

@@ -10,8 +10,11 @@ from kafkalite.admin.log_dirs import LogDirAdmin
 from kafkalite.admin.partitions import PartitionAdmin
 from kafkalite.admin.reassignments import ReassignmentAdmin
 from kafkalite.admin.topic_requests import TopicRequests
+from kafkalite.controller.controller import Controller
+from kafkalite.coordination.broker_states import ACTIVE
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.balancing import DescribeBalanceRequest
 from kafkalite.extension.messages.configs import DescribeBrokerSettingsRequest
 from kafkalite.extension.messages.disks import (
     DescribeDisksRequest,
@@ -24,6 +27,7 @@ from kafkalite.extension.messages.open_transactions import (
     OpenTransactionsResponse,
     PartitionTransaction,
 )
+from kafkalite.extension.messages.rates import DescribeGroupLagRequest, DescribeTrafficRequest
 from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest, ListReassignmentsRequest
 from kafkalite.extension.messages.topics import (
     CreateTopicsRequest,
@@ -44,6 +48,7 @@ from kafkalite.extension.messages.watching import (
     StatusRequest,
 )
 from kafkalite.http.overview import Overview
+from kafkalite.http.sampling import Sampler
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
@@ -63,13 +68,17 @@ class Host(Protocol):
     partition_admin: PartitionAdmin
     reassignment_admin: ReassignmentAdmin
     config_admin: ConfigAdmin
+    controller: Controller
     overview: Overview
+    sampler: Sampler
     started_ms: int
 
     @property
     def cluster_id(self) -> str: ...
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]: ...
+
+    def broker_states(self) -> Mapping[BrokerId, str]: ...
 
     def problems(self) -> tuple[HealthProblem, ...]: ...
 
@@ -90,6 +99,7 @@ class NodeExtension:
             RemovePartitionsRequest: host.partition_admin.remove,
             AlterReassignmentsRequest: host.reassignment_admin.alter,
             ListReassignmentsRequest: host.reassignment_admin.list,
+            DescribeBalanceRequest: host.controller.describe_balance,
             DescribeReplicasRequest: self._describe_replicas,
             DescribeBrokerSettingsRequest: host.config_admin.describe_broker,
             DescribeDisksRequest: host.disks.describe,
@@ -101,6 +111,8 @@ class NodeExtension:
             HealthRequest: self._health,
             HistoryRequest: self._history,
             StatusRequest: host.overview.answer,
+            DescribeTrafficRequest: host.sampler.describe_traffic,
+            DescribeGroupLagRequest: host.sampler.describe_group_lag,
         }
 
     async def _describe_cluster(self, message: DescribeClusterRequest) -> DescribeClusterResponse:
@@ -110,7 +122,11 @@ class NodeExtension:
         )
 
     async def _health(self, message: HealthRequest) -> HealthResponse:
-        return HealthResponse(self._host.identity()[0], self._host.problems())
+        return HealthResponse(
+            self._host.identity()[0],
+            self._host.problems(),
+            self._host.broker_states().get(self._host.identity()[0], ACTIVE),
+        )
 
     async def _history(self, message: HistoryRequest) -> HistoryResponse:
         events = self._host.history(message.subjects[:MAX_SUBJECTS])

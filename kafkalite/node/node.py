@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.admin.acls import AclManager
+from kafkalite.admin.brokers import BrokerAdmin
 from kafkalite.admin.configs import ConfigAdmin, unusable_setting
 from kafkalite.admin.disk_healing import ReplicaSelfHealing, disk_problems
 from kafkalite.admin.log_dirs import LogDirAdmin
@@ -27,6 +28,7 @@ from kafkalite.config import (
     BrokerConfig,
     TopicConfig,
     advertised_rpc,
+    inter_broker_listener,
     internal_topic_config,
     is_secured,
     kafka_listeners,
@@ -37,6 +39,7 @@ from kafkalite.controller.client import ControllerClient
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.controller_failure_detector import ControllerFailureDetector
 from kafkalite.coordination import paths, registration
+from kafkalite.coordination.broker_states import closed_among
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.topic_configs import BROKERS, CLIENTS, TOPICS, USERS, TopicConfigs
@@ -50,11 +53,14 @@ from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageErr
 from kafkalite.extension.messages.watching import HealthProblem, HistoryEvent
 from kafkalite.features import registered
 from kafkalite.http.authentication import HttpAuthenticator
+from kafkalite.http.console.pages import POSTS, ConsolePages
 from kafkalite.http.overview import Overview
 from kafkalite.http.peers import Peers
+from kafkalite.http.sampling import Sampler
 from kafkalite.http.server import HttpServer
 from kafkalite.http.status import StatusPages
 from kafkalite.kafka.broker_apis import KafkaSide
+from kafkalite.kafka.forwarded import Forwarded
 from kafkalite.listeners import kafka_endpoints
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import (
@@ -221,6 +227,8 @@ class Node:
             cluster_id=lambda: self.cluster_id,
             topic_config=self.topic_config,
             cluster_settings=lambda: self.configs.broker(None),
+            broker_states=self.broker_states,
+            live_config=lambda: self.config,
             dead_sessions=lambda: self._dead_sessions,
         )
         self.history_file = HistoryFile(
@@ -243,10 +251,13 @@ class Node:
         self.orders = TopicRequests(orders, self.metadata)
         self.partition_admin = PartitionAdmin(orders, lambda: self.config, env.random)
         self.reassignment_admin = ReassignmentAdmin(orders)
+        self.broker_admin = BrokerAdmin(orders)
         self.config_admin = ConfigAdmin(self.zookeeper.ordering)
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
         self.peers = Peers(self.peer_env.network, self.supervisor, self.metadata, lambda: self.hello("status"))
         self.overview = Overview(self, env.clock, self.peers)
+        self.sampler = Sampler(self)
+        self.console = ConsolePages(self)
 
     def _build_listeners(self) -> None:
         env = self.env
@@ -263,6 +274,7 @@ class Node:
         )
         self.kafka_services = NodeServices(self)
         self.kafka = KafkaSide(self.kafka_services)
+        self.forwarded = Forwarded(self.kafka.listener, inter_broker_listener(self.config).name)
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
         self.metadata.on_partitions_removed = self.kafka.partitions_removed
         self.draining = Draining(
@@ -276,15 +288,20 @@ class Node:
         http = self.security.http if self.security is not None else None
         self.http = HttpServer(
             env.network,
-            StatusPages(self).pages(),
+            {**StatusPages(self).pages(), **self.console.pages()},
             HttpAuthenticator(self.rights.access, http, env.clock, env.disk),
             http.listener.tls if http is not None else None,
             self.rights.connection_limits(),
+            POSTS,
         )
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:
         """This node's id and its present epoch (-1 while it is not registered)."""
         return self.broker_id, self.broker_epoch
+
+    def broker_states(self) -> dict[BrokerId, str]:
+        """The brokers that take no new replicas, with their `broker.state`, as this node has heard."""
+        return closed_among({BrokerId(number): own for number, own in self.configs.brokers().items()})
 
     def topic_config(self, topic: str) -> TopicConfig:
         """A topic's configuration: the broker's defaults with the topic's own settings on top, as far as they can be used."""
@@ -394,6 +411,8 @@ class Node:
         self.session.on_session(self._introduce)
         await self._in_session(self._introduce)
         self.supervisor.spawn("producer.ids", self.producer_ids.run())
+        if self.config.http_port >= 0:
+            self.supervisor.spawn("sampler", self.sampler.run(), Policy.ISOLATED)
         if self.znode_acls is not None:
             self.supervisor.spawn("zookeeper.acls", self.znode_acls.run())
 
@@ -518,6 +537,7 @@ class Node:
         await self._step("kafka", self.kafka.close())
         await self._step("replicas", self.replicas.stop())
         await self._step("http", self.http.close())
+        await self._step("console", self.console.close())
         await self._step("peers", self.peers.close())
         await self._step("rpc", self.rpc.close())
         if self._link_connection is not None:

@@ -49,6 +49,8 @@ class HealthResponse(Message):
 
     broker_id: BrokerId
     problems: tuple[HealthProblem, ...]
+    #: Of the broker itself: active, cordoned or draining.
+    broker_state: str = "active"
 
 
 @kind(120)
@@ -88,8 +90,8 @@ class StatusRequest(Message):
     """The whole cluster as any node sees it, one page of partitions at a time (status page, `kafkalite top`).
 
     `text` must be part of the name TOPIC-P; `topic` the whole name of the topic ("" any); `state` is "" (all),
-    "troubled" (offline or not all in sync), "offline", "moving" or "internal"; `broker_id` -1 any, else a replica there.
-    `topics_offset`, `topics_limit`: the page of topics, whose names contain `text`.
+    "troubled" (offline or not all in sync), "offline", "moving", "user" (without internal topics) or "internal"; `broker_id`
+    -1 any, else a replica there. `topics_offset`, `topics_limit`: the page of topics, whose names contain `text`.
     """
 
     text: str = ""
@@ -117,6 +119,8 @@ class BrokerStatus:
     disks: tuple[DiskDescription, ...] = ()
     problems: tuple[HealthProblem, ...] = ()
     error: str = ""
+    #: active, cordoned, draining, or drained: it may be stopped.
+    broker_state: str = "active"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,9 @@ Deadlines are in milliseconds from receipt. Error codes are Kafka's (`kafkalite.
 from kafkalite.rpc.messages import (
     connection,
     control,
+    forwarding,
     groups,
+    load,
     replication,
 )
 from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, Message, by_kind, response_kind
@@ -23,7 +25,9 @@ from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, 
 AREAS = (
     "connection",
     "control",
+    "forwarding",
     "groups",
+    "load",
     "replication",
 )
 
@@ -35,7 +39,9 @@ __all__ = [
     "by_kind",
     "connection",
     "control",
+    "forwarding",
     "groups",
+    "load",
     "replication",
     "response_kind",
 ]
