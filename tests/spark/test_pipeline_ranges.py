@@ -71,7 +71,9 @@ def test_a_replay_that_is_interrupted_has_each_record_once(spark, tmp_path: Path
         own(ours).write("backfill.json", json.dumps(before))
         assert run(ours, spark, everything, max_records=12) == 3
         reader = spark.read.format("kafkalite").option("kafka.bootstrap.servers", ",".join(cluster.bootstrap))
-        copied = reader.option("subscribe", "out").load().selectExpr("CAST(CAST(value AS STRING) AS INT) AS n").collect()
+        copied = (
+            reader.option("subscribe", "out").load().selectExpr("CAST(CAST(value AS STRING) AS INT) AS n").collect()
+        )
         assert sorted(row.n for row in copied) == list(range(30))
 
 
