@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkalite.admin.acls import AclManager
 from kafkalite.admin.brokers import BrokerAdmin
 from kafkalite.admin.configs import ConfigAdmin, unusable_setting
+from kafkalite.admin.disk_balancing import DiskBalancing
 from kafkalite.admin.disk_healing import ReplicaSelfHealing, disk_problems
 from kafkalite.admin.log_dirs import LogDirAdmin
 from kafkalite.admin.partitions import PartitionAdmin
@@ -47,6 +48,7 @@ from kafkalite.coordination.znodes import DOUBTFUL_BYTES, BrokerZnode, with_room
 from kafkalite.coordinators.draining import Draining
 from kafkalite.coordinators.producer_ids import ProducerIds
 from kafkalite.env import Env
+from kafkalite.env.loop_times import SHOWN_FROM_S, LoopTimes
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageError, api_error
@@ -179,6 +181,7 @@ class Node:
         config, env, peer_env = self.config, self.env, self.peer_env
         self.supervisor = Supervisor(self._on_fatal)
         self._own_time = OwnTime(env.clock)
+        self.loop_times = LoopTimes(env.clock)
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         self.zookeeper = ZooKeeperHealth(self.session, env.clock)
         self.znode_acls = ZnodeAclCheck(self.session, env.clock) if config.zookeeper_set_acl else None
@@ -247,6 +250,7 @@ class Node:
             cluster_id=lambda: self.cluster_id,
             topic_configs=self.configs.topics,
         )
+        self.disk_balancing = DiskBalancing(lambda: self.config, self.logs, env.disk, self.replicas.hosted.history)
         orders = TopicAdmin(self.zookeeper.ordering, lambda: self.config, env.random)
         self.orders = TopicRequests(orders, self.metadata)
         self.partition_admin = PartitionAdmin(orders, lambda: self.config, env.random)
@@ -325,6 +329,7 @@ class Node:
             *self.replicas.problems(),
             *self.controller.problems(),
             *disk_problems(self.logs),
+            *_held(self.loop_times),
             *malformed,
         )
 
@@ -388,6 +393,7 @@ class Node:
 
     async def _start(self) -> None:
         self.supervisor.spawn("own_time", self._own_time.run())
+        self.supervisor.spawn("loop_times", self.loop_times.run())
         self.supervisor.spawn("session.keeper", self.session.run())
         self.supervisor.spawn("session.watch", self.session.watch())
         await self._in_session(registration.ensure_layout)
@@ -402,6 +408,7 @@ class Node:
         await self._bind()
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
         self.supervisor.spawn("disks.requests", self.disk_care.run_requests())
+        self.supervisor.spawn("disks.balance", self.disk_balancing.run())
         self.supervisor.spawn("disks.care", self.disk_care.run())
         self.supervisor.spawn("disks.returns", self.disk_care.run_returns(self.disks.take_back))
         self.supervisor.spawn("partitions.draining", self.draining.run())
@@ -607,6 +614,8 @@ class Node:
         _log.info("node.reconfigured", **_differences(before, self.config))
         self.rpc.max_connections = self.config.max_connections
         self.replicas.resize_fetchers(self.config.num_replica_fetchers)
+        self.replicas.limit_listed_replicas(self.config.leader_replication_throttled_rate)
+        self.logs.cleaner_backoff_ms = self.config.log_cleaner_backoff_ms
         self.logs.producer_id_expiration_ms = self.config.producer_id_expiration_ms
         if self.config.topic != before.topic:
             for topic in sorted({partition.topic_partition.topic for partition in self.replicas.hosted.all()}):
@@ -675,3 +684,13 @@ def _differences(before: BrokerConfig, after: BrokerConfig) -> dict[str, str]:
         for old, new, name in pairs
         if getattr(old, name) != getattr(new, name)
     }
+
+
+def _held(times: LoopTimes) -> tuple[HealthProblem, ...]:
+    """Whether something has held the event loop for long in the last minutes."""
+    longest = times.longest()
+    if longest is None or longest.seconds < SHOWN_FROM_S:
+        return ()
+    who = f" of client.id {longest.client_id!r} ({longest.principal})" if longest.client_id else ""
+    detail = f"{longest.cause}{who} held the event loop for {longest.seconds * 1000:.0f} ms; everybody else waited"
+    return (HealthProblem("loop.held", longest.at_ms, detail),)

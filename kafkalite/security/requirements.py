@@ -78,6 +78,8 @@ KAFKA: Mapping[str, Row] = {
     "LeaveGroup": _READ_GROUP,
     "SyncGroup": _READ_GROUP,
     "DescribeGroups": (Need(_GROUP, _DESCRIBE, _EACH),),
+    "ConsumerGroupHeartbeat": (*_READ_GROUP, Need(_TOPIC, _DESCRIBE, _EACH)),
+    "ConsumerGroupDescribe": (Need(_GROUP, _DESCRIBE, _EACH), Need(_TOPIC, _DESCRIBE, _HIDE)),
     "ListGroups": (Need(_GROUP, _DESCRIBE, _HIDE, or_cluster=_DESCRIBE),),
     "SaslHandshake": FREE,
     "ApiVersions": FREE,
@@ -121,6 +123,9 @@ KAFKA: Mapping[str, Row] = {
     "DescribeTopicPartitions": (Need(_TOPIC, _DESCRIBE, _EACH),),
     "UpdateFeatures": _ALTER_CLUSTER,
     "UnregisterBroker": _ALTER_CLUSTER,
+    # A client learns which metrics of its own are asked for, and sends them.
+    "GetTelemetrySubscriptions": FREE,
+    "PushTelemetry": FREE,
     "ListConfigResources": (Need(_CLUSTER, _DESCRIBE_CONFIGS),),
     # Each of its requests has its own row: kafkalite.extension.apis.
     "Extension": FREE,
