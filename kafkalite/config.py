@@ -190,6 +190,9 @@ class BrokerConfig:
     )
 
     fetch_max_bytes: int = _key(57_671_680, "size of the largest response to a fetch request", low=1024)
+    max_incremental_fetch_session_cache_slots: int = _key(
+        1_000, "maximum number of incremental fetch sessions of clients (KIP-227)", low=0
+    )
     max_connections: int = _key(10_000, "maximum number of open connections per listener", low=1, dynamic=True)
     max_inflight_requests_per_connection: int = _key(
         64, "maximum number of requests of one connection that are read before the first is answered", low=1

@@ -33,9 +33,9 @@ from kafkalite.extension.messages.topics import (
 )
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
+from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.requests import (
-    FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
     MetadataResponse,
@@ -131,8 +131,8 @@ class Partitions(Protocol):
         """
         ...
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit) -> None:
-        """Long poll; records up to the high watermark (isolation 1: the last stable offset)."""
+    def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit) -> None:
+        """Long poll; records up to the high watermark (isolation 1: the last stable offset). `done` is called once."""
         ...
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse: ...

@@ -41,6 +41,7 @@ class Spec:
 
 _RM = "kafka_server_replicamanager_"
 _CONTROLLER = "kafka_controller_kafkacontroller_"
+_SESSIONS = "kafka_server_fetchsessioncache_"
 _TOPICS = "kafka_server_brokertopicmetrics_"
 _AUTHORIZER = "kafka_server_authorizer_metrics_authorization_"
 _REQUESTS = "kafka_network_requestmetrics_"
@@ -59,6 +60,9 @@ METRICS = (
     Spec(_RM + "failedisrupdates", COUNTER, "Changes of an ISR that ZooKeeper refused"),
     Spec(_RM + "replicarestarts", COUNTER, "Replicas that were recreated on another disk"),
     Spec(_RM + "delayedoperations", GAUGE, "Produce and fetch requests that wait (Kafka's purgatory)"),
+    Spec(_SESSIONS + "numincrementalfetchsessions", GAUGE, "Incremental fetch sessions of clients (KIP-227)"),
+    Spec(_SESSIONS + "numincrementalfetchpartitionscached", GAUGE, "Partitions in the incremental fetch sessions of clients"),
+    Spec(_SESSIONS + "incrementalfetchsessionevictions", COUNTER, "Incremental fetch sessions that made room for another one"),
     Spec(_TOPICS + "bytesin", COUNTER, "Bytes appended by producers"),
     Spec(_TOPICS + "bytesout", COUNTER, "Bytes sent to consumers"),
     Spec(_TOPICS + "messagesin", COUNTER, "Records appended by producers"),
@@ -258,6 +262,10 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
             "rpc": len(node.rpc.connections),
         }
         yield labelled(_SOCKETS + "connectioncount", _by_label(connections))
+        sessions = node.kafka.fetching.sessions
+        yield single(_SESSIONS + "numincrementalfetchsessions", len(sessions))
+        yield single(_SESSIONS + "numincrementalfetchpartitionscached", sessions.partitions)
+        yield single(_SESSIONS + "incrementalfetchsessionevictions", sessions.evictions)
         groups, offsets = node.kafka.groups.count()
         yield single("kafka_coordinator_group_groupmetadatamanager_numgroups", groups)
         yield single("kafka_coordinator_group_groupmetadatamanager_numoffsets", offsets)

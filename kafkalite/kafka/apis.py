@@ -19,7 +19,7 @@ Handler = Callable[["Request", Any], "Any | Coroutine[Any, Any, Any] | None"]
 
 #: API -> (lowest, highest) version advertised. What is known below or above is refused politely.
 OFFERED = {
-    "Produce": (0, 13), "Fetch": (4, 17), "ListOffsets": (0, 11), "Metadata": (0, 13), "OffsetCommit": (0, 10),
+    "Produce": (0, 13), "Fetch": (4, 18), "ListOffsets": (0, 11), "Metadata": (0, 13), "OffsetCommit": (0, 10),
     "OffsetFetch": (0, 10), "FindCoordinator": (0, 6), "JoinGroup": (0, 9), "Heartbeat": (0, 4), "LeaveGroup": (0, 5),
     "SyncGroup": (0, 5), "DescribeGroups": (0, 6), "ListGroups": (0, 5), "ApiVersions": (0, 5), "CreateTopics": (0, 7),
     "DeleteTopics": (0, 6), "DeleteRecords": (0, 2), "InitProducerId": (0, 5), "OffsetForLeaderEpoch": (0, 4),

@@ -17,6 +17,7 @@ from kafkalite.kafka.handlers.cluster import ClusterHandlers
 from kafkalite.kafka.handlers.configs import ConfigHandlers
 from kafkalite.kafka.handlers.data import DataHandlers
 from kafkalite.kafka.handlers.extension import ExtensionHandlers
+from kafkalite.kafka.handlers.fetching import FetchHandlers
 from kafkalite.kafka.handlers.groups import GroupHandlers
 from kafkalite.kafka.handlers.log_dirs import LogDirHandlers
 from kafkalite.kafka.handlers.partitions import PartitionHandlers
@@ -39,12 +40,14 @@ class KafkaSide:
         self.transactions = TransactionCoordinator(services, self._channels)
         self.transaction_groups = TransactionGroups(services, self.transactions)
         self.verifier = TransactionVerifier(services, self.transactions)
+        self.fetching = FetchHandlers(services)
         #: Whether this node coordinates what it leads.
         self.is_coordinating = False
         coordinated = TransactionExtension(self.transactions, self.transaction_groups, self.markers).handlers()
         handlers = {
             **ClusterHandlers(services).table(),
             **DataHandlers(services, self.verifier).table(),
+            **self.fetching.table(),
             **TopicHandlers(services).table(),
             **PartitionHandlers(services).table(),
             **LogDirHandlers(services).table(),

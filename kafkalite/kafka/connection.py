@@ -132,6 +132,19 @@ class Request:
         w += body
         self._finish(w, [w])
 
+    def settled_throttle_ms(self) -> int:
+        """How long the client has to wait by its quotas, for an answer that is encoded elsewhere; counted with the call."""
+        if self.throttle is None:
+            return 0
+        self.throttle.settle(None)
+        return self.throttle.throttle_ms
+
+    def respond_pieces(self, pieces: list[Buffer]) -> None:
+        """Answer with a body in pieces that was encoded in the request's version."""
+        assert self.api is not None
+        w = bytearray(9 if self.version in self.api.flexible_responses else 8)
+        self._finish(w, [w, *pieces])
+
     def respond_raw(self, body: bytes) -> None:
         """Answer with a body encoded elsewhere, under the header without tags."""
         w = bytearray(8)

@@ -40,11 +40,12 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.node.metadata_answers import MetadataAnswers
+from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.replica.requests import FetchRequest, ListOffsetsRequest, ListOffsetsResponse, MetadataResponse
+from kafkalite.replica.requests import ListOffsetsRequest, ListOffsetsResponse, MetadataResponse
 from kafkalite.rpc.messages.base import Message
 
 if TYPE_CHECKING:
@@ -146,8 +147,8 @@ class NodePartitions:
             transaction_version=transaction_version,
         )
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit) -> None:
-        self._replicas.fetch(request, done, room)
+    def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit) -> None:
+        self._replicas.fetch(fetch, terms, done, room)
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return await self._replicas.list_offsets(request)

@@ -145,6 +145,7 @@ class FetchRequest(WireStruct):
         log_start_offset: Offset
         partition_max_bytes: int
         replica_directory_id: bytes
+        high_watermark: int
         def __init__(
             self,
             partition: int = ...,
@@ -154,6 +155,7 @@ class FetchRequest(WireStruct):
             log_start_offset: int = ...,
             partition_max_bytes: int = ...,
             replica_directory_id: bytes = ...,
+            high_watermark: int = ...,
         ) -> None: ...
 
     class ForgottenTopic(WireStruct):

@@ -9,26 +9,21 @@ from kafkalite.model import (
     MAX_TIMESTAMP,
     NO_LEADER_EPOCH,
     NO_OFFSET,
-    Buffer,
+    NO_TOPIC_ID,
     LeaderEpoch,
     Offset,
     ProducerId,
     TopicPartition,
 )
-from kafkalite.partition_values import AbortedTransaction, FetchedPartition, ListedOffset
+from kafkalite.partition_values import AbortedTransaction, ListedOffset
+from kafkalite.replica.client_fetch import READ_COMMITTED, ClientFetch, FetchEntry, FetchTerms
 from kafkalite.replica.damage import give_up_damaged
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import MAX_WAITING, missing
-from kafkalite.replica.purgatory import DelayedFetch, FetchDone, ResponseLimit
-from kafkalite.replica.requests import (
-    FetchPartition,
-    FetchRequest,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-)
+from kafkalite.replica.purgatory import FetchDone, ResponseLimit
+from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
 
 
 class ConsumerFetchHandler:
@@ -39,98 +34,102 @@ class ConsumerFetchHandler:
         self._metadata = metadata
         self._fetch_max_bytes = fetch_max_bytes
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit | None = None) -> None:
-        """Call `done` once: at once if there are min_bytes, or an error to tell; else when they come, or max_wait.
+    def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit | None = None) -> None:
+        """Call `done` once: at once if there are min_bytes, or an error; else when they come, or max_wait.
 
         `room`: how many bytes the answer may have when it is read (0: none; else at least one batch is in it).
         """
-        answers, body, size_bytes, is_error = self._read(request, room)
+        self._hosted.counters.fetch_requests += len(fetch.ready)
+        size_bytes, is_error = self._read(fetch, terms, room)
         # Who asks for more than there is room for would wait in vain for the rest.
-        needed = request.min_bytes if room is None else min(request.min_bytes, max(1, room() // 2))
-        counters = self._hosted.counters
-        counters.fetch_requests += len(request.partitions)
+        needed = terms.min_bytes if room is None else min(terms.min_bytes, max(1, room() // 2))
         wheel = self._hosted.wheel
-        if (
-            size_bytes >= needed
-            or is_error
-            or request.max_wait_ms <= 0
-            or not request.partitions
-            or len(wheel) >= MAX_WAITING
-        ):
+
+        def answer(size_bytes: int, *, is_error: bool) -> None:
+            counters = self._hosted.counters
             counters.bytes_out += size_bytes
             counters.failed_fetch_requests += is_error
-            done(answers, body)
+            is_sent = done()
+            if not fetch.is_session:
+                fetch.end()
+            elif is_sent:
+                fetch.commit()
+            else:
+                fetch.drop_records()
+
+        if size_bytes >= needed or is_error or terms.max_wait_ms <= 0 or not fetch.entries or len(wheel) >= MAX_WAITING:
+            answer(size_bytes, is_error=is_error)
             return
-        del answers, body  # a long poll holds no record bytes
 
         def complete() -> None:
-            again, records, total, failed = self._read(request, room)
-            counters.bytes_out += total
-            counters.failed_fetch_requests += failed
-            done(again, records)
+            if not fetch.is_session:
+                fetch.unwatch()
+            again, failed = self._read(fetch, terms, room)
+            answer(again, is_error=failed)
 
-        delayed = DelayedFetch(wheel, needed - size_bytes, complete)
-        for wanted in request.partitions:
-            partition = self._hosted.get(TopicPartition(wanted.topic, wanted.partition))
-            if partition is not None and delayed not in partition.fetch_waiters:
-                partition.fetch_waiters[delayed] = None
-                delayed.partitions.append(partition)
-        wheel.add(delayed, request.max_wait_ms)
+        if not fetch.is_session:
+            for entry in fetch.entries.values():
+                entry.watch(self._hosted.get(entry.key))
+        fetch.wait(wheel, terms.max_wait_ms, needed - size_bytes, complete)
 
-    def _read(
-        self, request: FetchRequest, room: ResponseLimit | None
-    ) -> tuple[tuple[FetchedPartition, ...], list[Buffer], int, bool]:
-        """All partitions of the request: answers, record bytes, how many of them, whether anything was refused."""
-        answers: list[FetchedPartition] = []
-        body: list[Buffer] = []
-        left = min(request.max_bytes, self._fetch_max_bytes)
+    def _read(self, fetch: ClientFetch, terms: FetchTerms, room: ResponseLimit | None) -> tuple[int, bool]:
+        """Read what is marked, as far as it fits: bytes of records, and whether anything was refused."""
+        left = min(terms.max_bytes, self._fetch_max_bytes)
         is_full = False
         if room is not None:
             size = room()
             is_full, left = size <= 0, min(left, size)
         total = 0
         is_error = False
-        for wanted in request.partitions:
+        is_session = fetch.is_session
+        ready = fetch.ready
+        for entry in list(ready):
+            if is_session:
+                if left <= 0 and (total or is_full):
+                    entry.is_news = False  # not read, so not sent: it stays marked
+                    continue
+                entry.watch(self._hosted.get(entry.key))
             try:
-                is_first = total == 0 and not is_full
-                answer, records = self._read_one(wanted, left, request.isolation, is_first=is_first)
+                if entry.refusal:
+                    raise api_error(entry.refusal)
+                self._read_one(entry, left, fetch.isolation, is_first=total == 0 and not is_full)
             except ApiError as error:
                 is_error = True
-                answers.append(
-                    FetchedPartition(wanted.topic, wanted.partition, error.code, NO_OFFSET, NO_OFFSET, NO_OFFSET, 0)
-                )
+                entry.refuse(int(error.code))
                 continue
-            answers.append(answer)
-            body.extend(records)
-            total += answer.records_size
-            left -= answer.records_size
-        return tuple(answers), body, total, is_error
+            total += entry.records_size
+            left -= entry.records_size
+            if not entry.has_more and (not is_session or not entry.is_news):
+                del ready[entry]
+        return total, is_error
 
-    def _read_one(
-        self, wanted: FetchPartition, left: int, isolation: int, *, is_first: bool
-    ) -> tuple[FetchedPartition, list[Buffer]]:
-        partition = self._led(TopicPartition(wanted.topic, wanted.partition), wanted.current_leader_epoch)
+    def _read_one(self, entry: FetchEntry, left: int, isolation: int, *, is_first: bool) -> None:
+        """Raises ApiError."""
+        partition = self._led(entry.key, entry.leader_epoch)
+        if entry.topic_id not in (NO_TOPIC_ID, partition.topic_id) and partition.topic_id:
+            raise api_error(ErrorCode.INCONSISTENT_TOPIC_ID)
         leader = partition.leader
         assert leader is not None
         log = partition.log
-        offset = wanted.fetch_offset
+        offset = entry.fetch_offset
         high_watermark = leader.high_watermark
-        if offset < log.log_start_offset or offset > log.log_end_offset:
+        start = log.log_start_offset
+        if offset < start or offset > log.log_end_offset:
             raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE)
-        aborted: tuple[AbortedTransaction, ...] = ()
-        records: list[Buffer] = []
-        size_bytes = 0
+        if entry.records_size:
+            entry.drop_records()
+        entry.error = 0
         try:
             stable = min(log.last_stable_offset(high_watermark), high_watermark)
-            limit = stable if isolation == 1 else high_watermark
+            limit = stable if isolation == READ_COMMITTED else high_watermark
             # Between the high watermark and the log's end: nothing yet, and no error (invariant 32).
+            entry.has_more = offset < limit
             if offset < limit and (left > 0 or is_first):
-                info = log.read(offset, min(wanted.max_bytes, max(left, 0)), max_offset=limit, min_one_batch=is_first)
-                records.extend(info.records)
-                size_bytes = info.size_bytes
-                if isolation == 1 and size_bytes:
+                info = log.read(offset, min(entry.max_bytes, max(left, 0)), max_offset=limit, min_one_batch=is_first)
+                entry.records, entry.records_size = info.records, info.size_bytes
+                if isolation == READ_COMMITTED and info.size_bytes:
                     found = log.aborted_transactions(offset, info.next_offset)
-                    aborted = tuple(
+                    entry.aborted = tuple(
                         AbortedTransaction(ProducerId(one.producer_id), Offset(one.first_offset)) for one in found
                     )
         except StorageError as error:
@@ -140,17 +139,10 @@ class ConsumerFetchHandler:
             if give_up_damaged(self._hosted, self._metadata, partition, error):
                 raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
             raise
-        answer = FetchedPartition(
-            wanted.topic,
-            wanted.partition,
-            ErrorCode.NONE,
-            high_watermark,
-            stable,
-            log.log_start_offset,
-            size_bytes,
-            aborted,
+        entry.high_watermark, entry.last_stable_offset, entry.log_start_offset = high_watermark, stable, start
+        entry.is_news = (
+            entry.records_size > 0 or high_watermark != entry.sent_high_watermark or start != entry.sent_log_start
         )
-        return answer, records
 
     def _led(self, topic_partition: TopicPartition, current_leader_epoch: LeaderEpoch) -> Partition:
         """The partition, if this node leads it in the epoch that the client knows. Raises ApiError."""

@@ -123,7 +123,7 @@ class HostedPartitions:
         self._by_topic.setdefault(key.topic, {})[key.partition] = partition
 
     def remove(self, partition: Partition) -> None:
-        """Forget it; its waiters were failed before."""
+        """Forget it; its waiters were failed before, and consumers that watch it look for another one."""
         key = partition.topic_partition
         assert partition.leader is None
         del self._partitions[key]
@@ -132,6 +132,10 @@ class HostedPartitions:
         if not members:
             del self._by_topic[key.topic]
         self._withheld.pop(partition, None)
+        for watching in partition.fetch_waiters:
+            watching.on_change()
+            watching.partition = None
+        partition.fetch_waiters = {}
 
     # --- appending and committing --------------------------------------------------------------
 
@@ -227,8 +231,8 @@ class HostedPartitions:
         waiters = partition.produce_waiters
         while waiters and waiters[0].required_offset <= leader.high_watermark:
             waiters.popleft().settle()
-        for fetch in partition.fetch_waiters:
-            fetch.on_readable(grown)
+        for watching in partition.fetch_waiters:
+            watching.on_readable(grown)
 
     def refusal(self, partition: Partition, acks: int) -> str:
         """Why this node, without a lease, takes no records for a partition that it leads; empty if it does."""
@@ -283,6 +287,8 @@ class HostedPartitions:
         partition.start_waiters = [each for each in partition.start_waiters if not each[1].done()]
         partition.start_waiters.append((before, waiter))
         self.save_start(partition)
+        for watching in partition.fetch_waiters:
+            watching.on_news()
         for entry in partition.entries.values():
             if not entry.is_sent:
                 entry.session.with_news[entry] = None
@@ -294,6 +300,8 @@ class HostedPartitions:
         """The log start of a replica is durable."""
         if self.get(partition.topic_partition) is not partition or partition.storage_error is not None:
             return
+        for watching in partition.fetch_waiters:
+            watching.on_news()
         if partition.leader is not None:
             self.settle_starts(partition)
         else:
@@ -348,8 +356,8 @@ class HostedPartitions:
         self.fail_produce_waiters(partition, error)
         self._fail_start_waiters(partition, error)
         self.drop_entries(partition, error)
-        for fetch in list(partition.fetch_waiters):
-            fetch.schedule()
+        for watching in partition.fetch_waiters:
+            watching.on_change()
 
     def resign(self, partition: Partition, reason: str) -> None:
         """Stop acting as the leader, before anybody commanded it; the command may come with the same epoch yet."""

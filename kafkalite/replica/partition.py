@@ -22,10 +22,11 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.replica.decisions.leader import PartitionLeader
-from kafkalite.replica.purgatory import DelayedFetch, ProduceWaiter
+from kafkalite.replica.purgatory import ProduceWaiter
 
 if TYPE_CHECKING:
     from kafkalite.log.partition_log import PartitionLog
+    from kafkalite.replica.client_fetch import FetchEntry
     from kafkalite.replica.fetch_session import SessionEntry
 
 
@@ -68,7 +69,8 @@ class Partition:
     entries: dict[BrokerId, SessionEntry] = field(default_factory=dict)
     #: In the order of their offsets.
     produce_waiters: deque[ProduceWaiter] = field(default_factory=deque)
-    fetch_waiters: dict[DelayedFetch, None] = field(default_factory=dict)
+    #: Consumers' entries that watch it: of sessions, and of fetches that wait.
+    fetch_waiters: dict[FetchEntry, None] = field(default_factory=dict)
     #: Requests that wait until every replica that may lead begins at an offset or behind it.
     start_waiters: list[tuple[Offset, asyncio.Future[Offset]]] = field(default_factory=list)
     #: Bytes appended since the start, and how many of them (about) lie below the high watermark.

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.errors import ErrorCode
-from kafkalite.model import NO_OFFSET, Buffer, Offset
-from kafkalite.partition_values import FetchedPartition, ProducedPartition
+from kafkalite.model import NO_OFFSET, Offset
+from kafkalite.partition_values import ProducedPartition
 
 if TYPE_CHECKING:
     from kafkalite.replica.partition import Partition
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 #: Takes the results of a produce request: at once, or when what it waits for has come.
 ProduceDone = Callable[[tuple[ProducedPartition, ...]], None]
-#: Takes the results of a fetch, and the records of all of them.
-FetchDone = Callable[[tuple[FetchedPartition, ...], list[Buffer]], None]
+#: Sends what a fetch has read (ClientFetch.due); False: it was not sent.
+FetchDone = Callable[[], bool]
 #: How many bytes of records a response may have, asked when they are read; 0: none, otherwise at least one batch.
 ResponseLimit = Callable[[], int]
 
@@ -188,45 +188,3 @@ class ProduceWaiter:
         else:
             done = self.success
             self.operation.settle(self.index, ProducedPartition(done.topic, done.partition, error, NO_OFFSET))
-
-
-class DelayedFetch(Waiting):
-    """A consumer's long poll over some partitions: answered when enough bytes are readable, or at its deadline."""
-
-    __slots__ = ("_complete", "_wheel", "is_done", "is_scheduled", "min_bytes", "partitions", "readable_bytes")
-
-    def __init__(self, wheel: DeadlineWheel, min_bytes: int, complete: Callable[[], None]) -> None:
-        super().__init__()
-        self._wheel = wheel
-        self._complete = complete
-        self.min_bytes = min_bytes
-        self.readable_bytes = 0
-        self.partitions: list[Partition] = []
-        self.is_scheduled = False
-        self.is_done = False
-
-    def on_readable(self, size_bytes: int) -> None:
-        """So many more bytes (about) lie below the high watermark of one of the partitions."""
-        self.readable_bytes += size_bytes
-        if self.readable_bytes >= self.min_bytes:
-            self.schedule()
-
-    def schedule(self) -> None:
-        """Answer after what is under way now, once however many partitions ask for it."""
-        if not self.is_scheduled and not self.is_done:
-            self.is_scheduled = True
-            asyncio.get_running_loop().call_soon(self.finish)
-
-    def finish(self) -> None:
-        """Read and answer."""
-        if self.is_done:
-            return
-        self.is_done = True
-        self._wheel.discard(self)
-        for partition in self.partitions:
-            partition.fetch_waiters.pop(self, None)
-        self.partitions = []
-        self._complete()
-
-    def expire(self) -> None:
-        self.finish()

@@ -19,6 +19,7 @@ from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.log.validation import Origin
 from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, Buffer, ControllerEpoch, Offset, TopicPartition
 from kafkalite.replica import authority
+from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.consumer_fetch import ConsumerFetchHandler
 from kafkalite.replica.decisions import strays
@@ -38,7 +39,7 @@ from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import ProduceHandler
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.replica_fetch import ReplicaFetchHandler
-from kafkalite.replica.requests import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
+from kafkalite.replica.requests import ListOffsetsRequest, ListOffsetsResponse
 from kafkalite.replica.startup import own_topics, read_cluster
 from kafkalite.rpc.messages.control import (
     IsrChange,
@@ -432,9 +433,9 @@ class ReplicaManager:
         """See ProduceHandler.end_verification."""
         self._producing.end_verification(topic_partition, producer_id, guard)
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit | None = None) -> None:
+    def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit | None = None) -> None:
         """See ConsumerFetchHandler.fetch."""
-        self._consuming.fetch(request, done, room)
+        self._consuming.fetch(fetch, terms, done, room)
 
     def log_ends(self, request: LogEndsRequest) -> LogEndsResponse:
         """The ends of logs, hosted or not: a node that has just registered still waits for its commands."""

@@ -1,34 +1,14 @@
-"""What the listener asks of the partitions of a node, and what they return: records, offsets, metadata. Plain values."""
+"""What the listener asks of the partitions of a node, and what they return: offsets, metadata. Plain values."""
 
 from __future__ import annotations
 
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
+from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch
 from kafkalite.partition_values import (
     ListedOffset,
     TopicMetadata,
 )
 from kafkalite.rpc.messages.control import Broker
-
-
-@dataclass(frozen=True, slots=True)
-class FetchPartition:
-    topic: str
-    partition: int
-    fetch_offset: Offset
-    max_bytes: int
-    current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
-
-
-@dataclass(frozen=True, slots=True)
-class FetchRequest:
-    """Long poll by a consumer. `isolation` 0 reads up to the high watermark, 1 up to the last stable offset."""
-
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    partitions: tuple[FetchPartition, ...]
-    isolation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

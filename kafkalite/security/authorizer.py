@@ -65,6 +65,8 @@ class Authorizer:
         self.super_users = super_users
         self._nodes = nodes
         self._allow_if_none = allow_if_none
+        #: How often the rules have changed: who keeps a decision keeps this number with it.
+        self.changes = 0
         self._rules: dict[Pattern, Entries] = {}
         self._unreadable: dict[Pattern, None] = {}
         #: Type -> length of a prefix -> how many have it: a question costs as many look-ups as there are lengths.
@@ -94,6 +96,7 @@ class Authorizer:
             self._unreadable[pattern] = None
         self._forget_decisions()
         self._any_decisions.clear()
+        self.changes += 1
         return True
 
     def _count(self, pattern: Pattern, change: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,6 @@ from kafkalite.model import (
 )
 from kafkalite.partition_values import (
     AbortedTransaction,
-    FetchedPartition,
     ListedOffset,
     PartitionMetadata,
     ProducedPartition,
@@ -61,10 +60,9 @@ from kafkalite.partition_values import (
 )
 from kafkalite.record.batch import BatchHeader, assign_in_place, split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
+from kafkalite.replica.client_fetch import ClientFetch, FetchEntry, FetchTerms
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.requests import (
-    FetchPartition,
-    FetchRequest,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -222,57 +220,68 @@ class MemoryPartitions:
         self._appended = asyncio.Event()
         return ProducedPartition(key.topic, key.partition, 0, Offset(base), -1, Offset(log.log_start_offset))
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit) -> None:
-        request = replace(request, max_bytes=min(request.max_bytes, room()))
-        answers, buffers, is_final = self._read(request)
-        if is_final or request.max_wait_ms <= 0:
-            done(answers, buffers)
+    def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit) -> None:
+        def answer() -> None:
+            is_sent = done()
+            if not fetch.is_session:
+                fetch.end()
+            elif is_sent:
+                fetch.commit()
+            else:
+                fetch.drop_records()
+
+        if self._read(fetch, terms, room) or terms.max_wait_ms <= 0 or not fetch.entries:
+            answer()
             return
-        task = asyncio.get_running_loop().create_task(self._fetch_later(request, done))
+        task = asyncio.get_running_loop().create_task(self._fetch_later(fetch, terms, answer, room))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _fetch_later(self, request: FetchRequest, done: FetchDone) -> None:
+    async def _fetch_later(
+        self, fetch: ClientFetch, terms: FetchTerms, answer: Callable[[], None], room: ResponseLimit
+    ) -> None:
         try:
-            async with asyncio.timeout(request.max_wait_ms / 1000):
-                while not self._read(request)[2]:
+            async with asyncio.timeout(terms.max_wait_ms / 1000):
+                while not self._read(fetch, terms, room):
                     await self._appended.wait()
         except TimeoutError:
             pass
-        answers, buffers, _ = self._read(request)
-        done(answers, buffers)
+        self._read(fetch, terms, room)
+        answer()
 
-    def _read(self, request: FetchRequest) -> tuple[tuple[FetchedPartition, ...], list[Buffer], bool]:
-        answers: list[FetchedPartition] = []
-        buffers: list[Buffer] = []
-        for wanted in request.partitions:
-            left = request.max_bytes - sum(map(len, buffers))
-            answer, mine = self._read_one(wanted, request.isolation, min(left, wanted.max_bytes))
-            answers.append(answer)
-            buffers += mine
-        size = sum(map(len, buffers))
-        is_final = size >= request.min_bytes or any(answer.error for answer in answers)
-        return tuple(answers), buffers, is_final
+    def _read(self, fetch: ClientFetch, terms: FetchTerms, room: ResponseLimit) -> bool:
+        """Read all; whether there is enough, or an error."""
+        size, left = 0, min(terms.max_bytes, room())
+        is_error = False
+        for entry in fetch.entries.values():
+            fetch.ready[entry] = None
+            self._read_one(entry, fetch.isolation, min(left - size, entry.max_bytes))
+            size += entry.records_size
+            is_error = is_error or bool(entry.error)
+        return size >= terms.min_bytes or is_error
 
-    def _read_one(
-        self, wanted: FetchPartition, isolation: int, max_bytes: int
-    ) -> tuple[FetchedPartition, list[Buffer]]:
-        log = self.logs.get(TopicPartition(wanted.topic, wanted.partition))
-        if log is None:
-            code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return FetchedPartition(wanted.topic, wanted.partition, code, NO_OFFSET, NO_OFFSET, NO_OFFSET, 0), []
+    def _read_one(self, entry: FetchEntry, isolation: int, max_bytes: int) -> None:
+        log = self.logs.get(entry.key)
+        if log is None or entry.refusal:
+            entry.refuse(int(entry.refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            return
         end, stable, start = Offset(log.log_end_offset), Offset(log.last_stable_offset), Offset(log.log_start_offset)
-        if not start <= wanted.fetch_offset <= end:
-            code = int(ErrorCode.OFFSET_OUT_OF_RANGE)
-            return FetchedPartition(wanted.topic, wanted.partition, code, end, stable, start, 0), []
-        mine = log.read(wanted.fetch_offset, max_bytes, stable if isolation else end)
-        aborted = tuple(
+        entry.high_watermark, entry.last_stable_offset, entry.log_start_offset = end, stable, start
+        entry.drop_records()
+        if not start <= entry.fetch_offset <= end:
+            entry.error = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+            entry.is_news = True
+            return
+        entry.error = 0
+        entry.records = log.read(entry.fetch_offset, max_bytes, stable if isolation else end)
+        entry.records_size = sum(map(len, entry.records))
+        entry.aborted = tuple(
             AbortedTransaction(ProducerId(producer_id), Offset(first))
             for producer_id, first, last in log.aborted
-            if last >= wanted.fetch_offset
+            if last >= entry.fetch_offset
         )
-        size = sum(map(len, mine))
-        return FetchedPartition(wanted.topic, wanted.partition, 0, end, stable, start, size, aborted), mine
+        is_changed = (end, start) != (entry.sent_high_watermark, entry.sent_log_start)
+        entry.is_news = entry.records_size > 0 or is_changed
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return ListOffsetsResponse(tuple(self._list_one(wanted, request.isolation) for wanted in request.partitions))

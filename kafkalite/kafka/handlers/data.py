@@ -1,14 +1,13 @@
-"""Produce, Fetch, ListOffsets, OffsetForLeaderEpoch, DeleteRecords: partitions and their records."""
+"""Produce, ListOffsets, OffsetForLeaderEpoch, DeleteRecords: partitions and their records."""
 
 from __future__ import annotations
 
 import asyncio
 import struct
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.verifier import TransactionVerifier
@@ -19,10 +18,10 @@ from kafkalite.kafka.connection import Request
 from kafkalite.kafka.topic_names import name_topics
 from kafkalite.log.validation import CheckedRecords, check_keys, is_costly
 from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Buffer, Offset, TopicPartition
-from kafkalite.partition_values import FetchedPartition, ProducedPartition
-from kafkalite.protocol import topic_ids, wire
+from kafkalite.partition_values import ProducedPartition
+from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode
-from kafkalite.replica.requests import FetchPartition, FetchRequest, ListOffsetsPartition, ListOffsetsRequest
+from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest
 from kafkalite.security.quotas import Kind
 
 _S = TypeVar("_S")
@@ -69,19 +68,6 @@ def records_error(records: Buffer | None, version: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
-#: A topic of a Fetch request, and its name; None: nobody knows its id.
-_NamedTopic = tuple["wire.FetchRequest.FetchTopic", str | None]
-
-
-class _Fetch(NamedTuple):
-    """A fetch that waits for memory: the topics as they were asked for, with their names; what is to be read of them."""
-
-    request: Request
-    message: wire.FetchRequest
-    topics: list[_NamedTopic]
-    asked: tuple[FetchPartition, ...]
-
-
 class DataHandlers:
     def __init__(self, services: Services, verifier: TransactionVerifier) -> None:
         self._services = services
@@ -93,7 +79,6 @@ class DataHandlers:
     def table(self) -> dict[str, Handler]:
         return {
             "Produce": self.produce,
-            "Fetch": self.fetch,
             "ListOffsets": self.list_offsets,
             "OffsetForLeaderEpoch": self.offset_for_leader_epoch,
             "DeleteRecords": self.delete_records,
@@ -275,83 +260,6 @@ class DataHandlers:
         )
         request.respond_encoded(pieces[0] + figures + pieces[1])
 
-    # --- Fetch ---
-
-    def fetch(self, request: Request, message: wire.FetchRequest) -> wire.FetchResponse | None:
-        if message.session_id and message.session_epoch > 0:
-            # We open no sessions (the answer's session id is 0): this one is not ours.
-            return wire.FetchResponse(error_code=int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
-        uses_ids = request.version >= 13
-        # Who names a partition twice gets it once, as from Kafka: a small request could ask for gigabytes.
-        asked: dict[tuple[str, int], FetchPartition] = {}
-        topics: list[_NamedTopic] = []
-        for topic in message.topics:
-            name = self._services.topic_name(topic_ids.from_wire(topic.topic_id)) if uses_ids else topic.topic
-            topics.append((topic, name))
-            if name is not None and name not in request.denied.topics:
-                for partition in topic.partitions:
-                    asked[name, partition.partition] = FetchPartition(
-                        name,
-                        partition.partition,
-                        partition.fetch_offset,
-                        partition.partition_max_bytes,
-                        partition.current_leader_epoch,
-                    )
-        if not asked:
-            request.respond(_fetched(topics, request.denied.topics, message.isolation_level, (), []))
-            return None
-        self._await_memory(_Fetch(request, message, topics, tuple(asked.values())))
-        return None
-
-    def _await_memory(self, fetch: _Fetch) -> None:
-        fetch.request.connection.listener.answers.when_there_is_some(lambda: self._start(fetch))
-
-    def _start(self, fetch: _Fetch) -> None:
-        connection = fetch.request.connection
-        if connection.unread_since:
-            connection.postpone(lambda: self._await_memory(fetch))
-        elif not connection.is_closed:
-            self._fetch(*fetch)
-
-    def _fetch(
-        self,
-        request: Request,
-        message: wire.FetchRequest,
-        topics: list[_NamedTopic],
-        asked: tuple[FetchPartition, ...],
-    ) -> None:
-        isolation = message.isolation_level
-        throttle = request.throttle
-        max_bytes = min(message.max_bytes, self._services.config.fetch_max_bytes)
-        most = throttle.most_at_once(Kind.FETCH) if throttle is not None else None
-        if most is not None:
-            max_bytes = min(max_bytes, most)
-
-        def done(results: tuple[FetchedPartition, ...], buffers: list[Buffer]) -> None:
-            if request.connection.is_closed:
-                return
-            if throttle is not None and buffers:
-                size = sum(map(len, buffers))
-                if throttle.count(Kind.FETCH, size) and most is not None and size <= most:
-                    # Nothing now, the same again after the wait (KIP-219): so nothing was used up either. One batch
-                    # that is more than the quota of all windows is given all the same, or it would never be.
-                    throttle.take_back(Kind.FETCH, size)
-                    results = tuple(replace(result, records_size=0, aborted=()) for result in results)
-                    buffers = []
-            request.respond(_fetched(topics, request.denied.topics, isolation, results, buffers))
-
-        self._partitions.fetch(
-            FetchRequest(
-                max_wait_ms=max(0, message.max_wait_ms),
-                min_bytes=message.min_bytes,
-                max_bytes=max_bytes,
-                partitions=asked,
-                isolation=isolation,
-            ),
-            done,
-            request.connection.listener.answers.share,
-        )
-
     # --- offsets ---
 
     async def list_offsets(self, request: Request, message: wire.ListOffsetsRequest) -> wire.ListOffsetsResponse:
@@ -506,69 +414,3 @@ def _or_error(attempt: Callable[[], _T], refusal: Callable[[int], _S]) -> _T | _
         return attempt()
     except ApiError as error:
         return refusal(int(error.code))
-
-
-def split_buffers(sizes: Iterable[int], buffers: list[Buffer]) -> list[list[Buffer]]:
-    """Distribute `buffers` to partitions by their sizes in bytes, in order, without copying."""
-    dealt: list[list[Buffer]] = []
-    rest = iter(buffers)
-    piece: memoryview | None = None
-    for size in sizes:
-        mine: list[Buffer] = []
-        while size > 0:
-            whole: Buffer = piece if piece is not None else next(rest)
-            piece = None
-            if len(whole) > size:
-                view = memoryview(whole)
-                whole, piece = view[:size], view[size:]
-            mine.append(whole)
-            size -= len(whole)
-        dealt.append(mine)
-    return dealt
-
-
-def _fetched(
-    topics: list[_NamedTopic],
-    denied: frozenset[str],
-    isolation: int,
-    results: tuple[FetchedPartition, ...],
-    buffers: list[Buffer],
-) -> wire.FetchResponse:
-    response = wire.FetchResponse
-    partition_class = response.PartitionData
-    pieces = split_buffers((result.records_size for result in results), buffers)
-    by_key = {(result.topic, result.partition): (result, mine) for result, mine in zip(results, pieces)}
-    answers = []
-    reported: set[tuple[str, int]] = set()
-    for topic, name in topics:
-        partitions = []
-        for partition in topic.partitions:
-            if name is not None and (name, partition.partition) in reported:
-                continue
-            found = by_key.get((name, partition.partition)) if name is not None else None
-            if found is None:
-                code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if name in denied:
-                    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                partitions.append(partition_class(partition.partition, int(code), -1, records=b""))
-                continue
-            result, mine = found
-            reported.add((result.topic, result.partition))
-            partitions.append(
-                partition_class(
-                    partition.partition,
-                    result.error,
-                    result.high_watermark,
-                    result.last_stable_offset,
-                    result.log_start_offset,
-                    aborted_transactions=[
-                        response.AbortedTransaction(aborted.producer_id, aborted.first_offset)
-                        for aborted in result.aborted
-                    ]
-                    if isolation
-                    else None,
-                    records=mine,
-                )
-            )
-        answers.append(response.FetchableTopicResponse(topic.topic, topic.topic_id, partitions))
-    return response(responses=answers)

@@ -36,7 +36,7 @@ ProduceResponse 0-13 9+ 0
     port int32 10+
     rack string 10+ ?10+ =null
 
-FetchRequest 0-17 12+ 1
+FetchRequest 0-18 12+ 1
   cluster_id string 12+ ?12+ =null #0
   replica_id int32 0-14 =-1
   replica_state ReplicaState 15+ #1
@@ -59,13 +59,14 @@ FetchRequest 0-17 12+ 1
       log_start_offset int64 5+ =-1
       partition_max_bytes int32 0+
       replica_directory_id uuid 17+ #0
+      high_watermark int64 18+ =9223372036854775807 #1
   forgotten_topics_data []ForgottenTopic 7+
     topic string 7-12
     topic_id uuid 13+
     partitions []int32 7+
   rack_id string 11+
 
-FetchResponse 0-17 12+ 1
+FetchResponse 0-18 12+ 1
   throttle_time_ms int32 1+
   error_code int16 7+
   session_id int32 7+ =0

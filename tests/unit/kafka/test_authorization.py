@@ -474,3 +474,28 @@ def request_of_acls(api: str) -> Any:
     if api == "CreateAcls":
         return request([request.AclCreation(2, "n", 3, "User:a", "*", 3, 3)])
     return request([request.DeleteAclsFilter(2, "n", 3, None, None, 1, 1)])
+
+
+async def test_a_fetch_session_ends_where_the_rights_end(broker: Broker) -> None:
+    client = await client_of(broker, "ann")
+    allow(broker, "ann", TOPIC, "t", Operation.READ)
+    request = wire.FetchRequest
+    part = request.FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)
+    opened = await client.ask(
+        request(max_wait_ms=0, session_epoch=0, topics=[request.FetchTopic("t", partitions=[part])]), 12
+    )
+    assert opened.session_id > 0
+
+    async def next_error(epoch: int) -> list[int]:
+        again = request(max_wait_ms=0, session_id=opened.session_id, session_epoch=epoch)
+        return [each.partitions[0].error_code for each in (await client.ask(again, 12)).responses]
+
+    assert await next_error(1) == []
+    allow(broker, "ann", TOPIC, "t", Operation.DESCRIBE)
+    assert await next_error(2) == [29]
+    allow(broker, "ann", TOPIC, "t", Operation.READ)
+    assert await next_error(3) == [0]
+    # Nobody else reads with it.
+    other = await client_of(broker, "bob")
+    stolen = await other.ask(request(max_wait_ms=0, session_id=opened.session_id, session_epoch=4), 12)
+    assert stolen.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -37,9 +37,9 @@ from kafkalite.model import (
 )
 from kafkalite.partition_values import FetchedPartition, ProducedPartition
 from kafkalite.record.builder import build_batch
+from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.replica.requests import FetchPartition, FetchRequest
 from kafkalite.replica.rpc_handlers import handlers
 from kafkalite.rpc.messages.control import (
     Broker,
@@ -53,6 +53,7 @@ from kafkalite.rpc.messages.control import (
 )
 from kafkalite.rpc.server import Identity, RpcServer
 from kafkalite.testing.sim_zookeeper import SimZooKeeper
+from tests.support.fetching import fetched
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 TOPIC_ID = TopicId("t0t0t0t0t0t0t0t0t0t0t0")
@@ -145,10 +146,11 @@ class TestNode:
 
     async def fetch(self, tp: TopicPartition, offset: int, *, max_wait_ms: int = 0) -> tuple[FetchedPartition, bytes]:
         answer: asyncio.Future[tuple[FetchedPartition, bytes]] = asyncio.get_running_loop().create_future()
-        request = FetchRequest(
-            max_wait_ms, 1, 1 << 20, (FetchPartition(tp.topic, tp.partition, Offset(offset), 1 << 20),)
+        fetch = ClientFetch()
+        entry = fetch.list(tp, Offset(offset), 1 << 20)
+        self.manager.fetch(
+            fetch, FetchTerms(max_wait_ms, 1, 1 << 20), lambda: answer.set_result(fetched(entry)) or True
         )
-        self.manager.fetch(request, lambda parts, body: answer.set_result((parts[0], b"".join(map(bytes, body)))))
         return await answer
 
 

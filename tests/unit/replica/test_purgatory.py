@@ -5,8 +5,10 @@ import asyncio
 import pytest
 
 from kafkalite.errors import ErrorCode
+from kafkalite.model import Offset, TopicPartition
 from kafkalite.partition_values import ProducedPartition
-from kafkalite.replica.purgatory import DeadlineWheel, DelayedFetch, DelayedProduce, ProduceWaiter, Waiting
+from kafkalite.replica.client_fetch import ClientFetch
+from kafkalite.replica.purgatory import DeadlineWheel, DelayedProduce, ProduceWaiter, Waiting
 
 
 class Probe(Waiting):
@@ -107,13 +109,14 @@ async def test_at_its_deadline_a_produce_tells_what_was_committed_and_leaves_not
 
 async def test_a_fetch_is_read_once_for_all_that_became_readable():
     wheel, reads = DeadlineWheel(), []
-    fetch = DelayedFetch(wheel, 100, lambda: reads.append(1))
-    wheel.add(fetch, 60_000)
-    fetch.on_readable(60)
+    fetch = ClientFetch()
+    entry = fetch.list(TopicPartition("t", 0), Offset(0), 1)
+    fetch.wait(wheel, 60_000, 100, lambda: reads.append(1))
+    entry.on_readable(60)
     await asyncio.sleep(0)
     assert not reads
-    fetch.on_readable(60)
-    fetch.on_readable(60)
+    entry.on_readable(60)
+    entry.on_readable(60)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert reads == [1]

@@ -8,7 +8,8 @@ from kafkalite.model import LeaderEpoch, Offset, TopicPartition
 from kafkalite.partition_values import FetchedPartition
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
 from kafkalite.record.compression import Codec
-from kafkalite.replica.requests import FetchPartition, FetchRequest
+from kafkalite.replica.client_fetch import READ_COMMITTED, ClientFetch, FetchTerms
+from tests.support.fetching import fetched
 
 TP = TopicPartition("t", 0)
 
@@ -31,9 +32,9 @@ async def test_a_fetch_lists_the_aborted_transactions_of_what_it_returns(make_cl
 
     async def listed(offset: int, max_bytes: int) -> tuple[int, list[int]]:
         answer: asyncio.Future[FetchedPartition] = asyncio.get_running_loop().create_future()
-        wanted = (FetchPartition(TP.topic, TP.partition, Offset(offset), max_bytes),)
-        request = FetchRequest(0, 1, 1 << 20, wanted, isolation=1)
-        node.manager.fetch(request, lambda parts, body: answer.set_result(parts[0]))
+        fetch = ClientFetch(READ_COMMITTED)
+        entry = fetch.list(TP, Offset(offset), max_bytes)
+        node.manager.fetch(fetch, FetchTerms(0, 1, 1 << 20), lambda: answer.set_result(fetched(entry)[0]) or True)
         part = await answer
         assert part.last_stable_offset == 13
         return part.records_size, [each.first_offset for each in part.aborted]

@@ -4,7 +4,8 @@ import pytest
 
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
-from kafkalite.replica.requests import FetchPartition, FetchRequest, ListOffsetsPartition, ListOffsetsRequest
+from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
+from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest
 from kafkalite.rpc.messages.replication import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchWake
 
 TPS = [TopicPartition("t", p) for p in range(5)]
@@ -188,8 +189,9 @@ async def test_an_append_touches_only_the_sessions_that_follow_it(node):
 async def test_consumers_are_fenced_by_the_leader_epoch_they_know(node):
     async def error(epoch: int) -> int:
         answers = []
-        wanted = FetchPartition("t", 0, Offset(0), 1 << 20, LeaderEpoch(epoch))
-        node.manager.fetch(FetchRequest(0, 1, 1 << 20, (wanted,)), lambda parts, body: answers.append(parts[0].error))
+        fetch = ClientFetch()
+        entry = fetch.list(TPS[0], Offset(0), 1 << 20, LeaderEpoch(epoch))
+        node.manager.fetch(fetch, FetchTerms(0, 1, 1 << 20), lambda: answers.append(entry.error) or True)
         listed = await node.manager.list_offsets(
             ListOffsetsRequest((ListOffsetsPartition("t", 0, -1, LeaderEpoch(epoch)),))
         )

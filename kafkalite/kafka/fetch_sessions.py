@@ -1,0 +1,146 @@
+"""The fetch sessions of clients (KIP-227): which there are, whose they are, and which one makes room for another.
+
+A client that lists all its partitions once gets a session; later it lists only what it wants to change, and gets only
+what is new. A session that is gone costs a client one full request: so a node may end any of them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable
+
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.replica.client_fetch import ClientFetch
+from kafkalite.security.principal import Principal
+
+#: Time in ms for which a session may be unused, and after which a larger one may take its place (Kafka's value).
+EVICTION_MS = 120_000
+#: Partitions in all sessions together: a partition is some hundred bytes, and anybody may list names of no topic.
+MAX_PARTITIONS = 500_000
+NO_SESSION = 0
+#: The epochs of requests that list all partitions: the second one wants no session.
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+_HIGHEST = 2**31 - 1
+
+
+@dataclass(slots=True, eq=False)
+class ClientSession:
+    session_id: int
+    #: Who may use it: another principal, or another host, may have other rights.
+    owner: tuple[Principal, str]
+    fetch: ClientFetch
+    #: Its topics are listed by their ids.
+    uses_ids: bool
+    created_ms: int
+    #: Which state of the ACLs its entries were checked against.
+    rights_version: int
+    #: Of the next request.
+    epoch: int = 1
+    used_ms: int = 0
+    #: Its partitions when it was used last.
+    size: int = 0
+    is_evictable: bool = False
+    #: Counts requests: an answer to an older one than the last is none any more.
+    requests: int = 0
+
+
+class FetchSessions:
+    """One per node.
+
+    Args:
+        slots: how many there may be (max.incremental.fetch.session.cache.slots).
+        draw: a random integer from the first to the second argument.
+    """
+
+    def __init__(self, slots: int, now_ms: Callable[[], int], draw: Callable[[int, int], int]) -> None:
+        self._slots = slots
+        self._now_ms = now_ms
+        self._draw = draw
+        #: The one that has not been used for the longest time is first.
+        self._sessions: dict[int, ClientSession] = {}
+        #: (partitions, id) of those that are no longer new, sorted.
+        self._evictable: list[tuple[int, int]] = []
+        #: For metrics, with Kafka's names.
+        self.partitions = 0
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, session_id: int, owner: tuple[Principal, str]) -> ClientSession | None:
+        """None: there is no such session of theirs."""
+        session = self._sessions.get(session_id)
+        return session if session is not None and session.owner == owner else None
+
+    def open(
+        self, fetch: ClientFetch, owner: tuple[Principal, str], *, uses_ids: bool, rights_version: int
+    ) -> ClientSession | None:
+        """A new one; None if there is no room and none may be ended for it."""
+        size = len(fetch.entries)
+        if not size or self.partitions + size > MAX_PARTITIONS:
+            return None
+        if len(self._sessions) >= self._slots and not self._make_room(size):
+            return None
+        session_id = self._draw(1, _HIGHEST)
+        while session_id in self._sessions:
+            session_id = self._draw(1, _HIGHEST)
+        now_ms = self._now_ms()
+        session = ClientSession(session_id, owner, fetch, uses_ids, now_ms, rights_version)
+        self._sessions[session_id] = session
+        self._note(session, now_ms)
+        return session
+
+    def used(self, session: ClientSession) -> bool:
+        """A request has come for it, and may have changed its partitions. False: they are too many, and it is over."""
+        if session.epoch == _HIGHEST:
+            session.epoch = 0
+        session.epoch += 1
+        del self._sessions[session.session_id]
+        self._sessions[session.session_id] = session
+        self._note(session, self._now_ms())
+        if self.partitions > MAX_PARTITIONS:
+            self.close(session)
+            return False
+        return True
+
+    def close(self, session: ClientSession) -> None:
+        """It is over."""
+        if self._sessions.pop(session.session_id, None) is None:
+            return
+        self._forget_size(session)
+        self.partitions -= session.size
+        session.fetch.end()
+
+    def _note(self, session: ClientSession, now_ms: int) -> None:
+        size = len(session.fetch.entries)
+        self.partitions += size - session.size
+        is_evictable = now_ms - session.created_ms > EVICTION_MS
+        if size != session.size or is_evictable != session.is_evictable:
+            self._forget_size(session)
+            session.size, session.is_evictable = size, is_evictable
+            if is_evictable:
+                insort(self._evictable, (size, session.session_id))
+        session.used_ms = now_ms
+
+    def _forget_size(self, session: ClientSession) -> None:
+        if session.is_evictable:
+            del self._evictable[bisect_left(self._evictable, (session.size, session.session_id))]
+            session.is_evictable = False
+
+    def _make_room(self, size: int) -> bool:
+        """End one that is unused, or one that is no longer new and not larger than the one to come.
+
+        Source: Kafka's FetchSessionCache.tryEvict.
+        """
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if self._now_ms() - oldest.used_ms > EVICTION_MS:
+            victim = oldest
+        elif self._evictable and self._evictable[0] <= (size, 0):
+            victim = self._sessions[self._evictable[0][1]]
+        else:
+            return False
+        self.evictions += 1
+        self.close(victim)
+        return True

@@ -1,0 +1,248 @@
+"""What a consumer reads: the partitions of its fetch or of its fetch session (KIP-227), what is new in them, and its long poll.
+
+A partition marks the entries that watch it when more of it can be read, or its role changes. A read looks at marked
+entries only, so what a wake-up costs grows with what has changed, not with what is listed. A session's entries watch
+their partitions as long as the session lasts; those of a single fetch only while it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalite.errors import ErrorCode
+from kafkalite.model import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    NO_TOPIC_ID,
+    Buffer,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
+from kafkalite.partition_values import AbortedTransaction
+from kafkalite.replica.purgatory import DeadlineWheel, Waiting
+
+if TYPE_CHECKING:
+    from kafkalite.replica.partition import Partition
+
+READ_COMMITTED = 1
+
+
+class FetchTerms(NamedTuple):
+    """What one request of a consumer asks for, whatever its partitions are."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+
+
+class FetchEntry:
+    """One partition: what the consumer wants of it, and the answer."""
+
+    __slots__ = (
+        "aborted", "error", "fetch", "fetch_offset", "has_more", "high_watermark", "is_news", "key", "last_stable_offset",
+        "leader_epoch", "log_start_offset", "max_bytes", "partition", "records", "records_size", "refusal",
+        "sent_high_watermark", "sent_log_start", "topic_id",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        fetch: ClientFetch,
+        key: TopicPartition,
+        fetch_offset: Offset,
+        max_bytes: int,
+        leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
+        topic_id: TopicId = NO_TOPIC_ID,
+    ) -> None:
+        self.fetch = fetch
+        self.key = key
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        #: The leader's epoch as the consumer knows it.
+        self.leader_epoch = leader_epoch
+        #: By which the consumer asks for the topic; NO_TOPIC_ID: by its name.
+        self.topic_id = topic_id
+        #: Why nothing of it is read at all: the consumer may not, or nobody knows the topic's id.
+        self.refusal = ErrorCode.NONE
+        #: The replica that it watches.
+        self.partition: Partition | None = None
+        #: What a session has sent last; -1: nothing, or an error.
+        self.sent_high_watermark: Offset = NO_OFFSET
+        self.sent_log_start: Offset = NO_OFFSET
+        #: Records are left, or a refusal that may end: it stays marked.
+        self.has_more = False
+        #: The answer.
+        self.is_news = False
+        self.error = 0
+        self.high_watermark: Offset = NO_OFFSET
+        self.last_stable_offset: Offset = NO_OFFSET
+        self.log_start_offset: Offset = NO_OFFSET
+        self.records: Sequence[Buffer] = ()
+        self.records_size = 0
+        self.aborted: tuple[AbortedTransaction, ...] = ()
+
+    def refuse(self, error: int) -> None:
+        """The answer is this error."""
+        self.error = error
+        self.high_watermark = self.last_stable_offset = self.log_start_offset = NO_OFFSET
+        self.has_more = self.is_news = True
+        if self.records_size:
+            self.drop_records()
+
+    def drop_records(self) -> None:
+        """What waits, or has been sent, holds no bytes of records."""
+        self.records = ()
+        self.records_size = 0
+        self.aborted = ()
+
+    def on_readable(self, size_bytes: int) -> None:
+        """About this many more bytes of its partition can be read."""
+        fetch = self.fetch
+        fetch.ready[self] = None
+        if fetch.is_waiting:
+            fetch.readable_bytes += size_bytes
+            if fetch.readable_bytes >= fetch.awaited_bytes:
+                fetch.schedule()
+
+    def on_news(self) -> None:
+        """Its log starts elsewhere: that is news, but no long poll ends for it."""
+        self.fetch.ready[self] = None
+
+    def on_change(self) -> None:
+        """Its partition has another role here, or none."""
+        self.fetch.ready[self] = None
+        self.fetch.schedule()
+
+    def watch(self, partition: Partition | None) -> None:
+        """From now on `partition` marks it, and no other one."""
+        if self.partition is not partition:
+            if self.partition is not None:
+                self.partition.fetch_waiters.pop(self, None)
+            self.partition = partition
+            if partition is not None:
+                partition.fetch_waiters[self] = None
+
+
+class ClientFetch(Waiting):
+    """One consumer's entries, and its long poll if it waits."""
+
+    __slots__ = (
+        "_complete", "_wheel", "awaited_bytes", "entries", "is_scheduled", "is_session", "is_waiting", "isolation",
+        "readable_bytes", "ready",
+    )  # fmt: skip
+
+    def __init__(self, isolation: int = 0) -> None:
+        super().__init__()
+        #: 0 reads up to the high watermark, READ_COMMITTED up to the last stable offset.
+        self.isolation = isolation
+        #: By what the consumer calls them: (topic, or topic id; partition).
+        self.entries: dict[tuple[str, int], FetchEntry] = {}
+        #: Marked entries, in the order in which they are read.
+        self.ready: dict[FetchEntry, None] = {}
+        #: Answers contain only what is new, and the entries go on to watch.
+        self.is_session = False
+        self.is_waiting = False
+        self.is_scheduled = False
+        self.awaited_bytes = 0
+        self.readable_bytes = 0
+        self._wheel: DeadlineWheel | None = None
+        self._complete: Callable[[], None] | None = None
+
+    def list(
+        self,
+        key: TopicPartition,
+        fetch_offset: Offset,
+        max_bytes: int,
+        leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
+        topic_id: TopicId = NO_TOPIC_ID,
+    ) -> FetchEntry:
+        """The consumer lists a partition, for the first time or with another offset."""
+        name = (topic_id or key.topic, key.partition)
+        entry = self.entries.get(name)
+        if entry is None:
+            entry = self.entries[name] = FetchEntry(self, key, fetch_offset, max_bytes, leader_epoch, topic_id)
+        else:
+            entry.fetch_offset, entry.max_bytes, entry.leader_epoch = fetch_offset, max_bytes, leader_epoch
+        self.ready[entry] = None
+        return entry
+
+    def forget(self, topic: str, number: int) -> None:
+        """The consumer removes a partition, by its topic's name or id."""
+        entry = self.entries.pop((topic, number), None)
+        if entry is not None:
+            entry.watch(None)
+            self.ready.pop(entry, None)
+
+    def drop_records(self) -> None:
+        """What was read is not sent: it holds no bytes until it is read again."""
+        for entry in self.ready:
+            if entry.records_size:
+                entry.drop_records()
+
+    def due(self) -> Collection[FetchEntry]:
+        """The entries of the next answer: all of them, or a session's news."""
+        if not self.is_session:
+            return self.entries.values()
+        return [entry for entry in self.ready if entry.is_news]
+
+    def commit(self) -> None:
+        """The answer was sent. A partition with records is read last the next time."""
+        for entry in self.due():
+            entry.sent_high_watermark = NO_OFFSET if entry.error else entry.high_watermark
+            entry.sent_log_start = entry.log_start_offset
+            entry.is_news = False
+            self.ready.pop(entry, None)
+            if entry.has_more:
+                self.ready[entry] = None
+            if entry.records_size:
+                entry.drop_records()
+
+    def begin_session(self) -> None:
+        """All was sent; from now on only what is new. All are read once more, for what came meanwhile."""
+        self.commit()
+        self.is_session = True
+        self.ready = dict.fromkeys(self.entries.values())
+
+    def unwatch(self) -> None:
+        """No entry watches its partition any more."""
+        for entry in self.entries.values():
+            entry.watch(None)
+
+    def end(self) -> None:
+        """The session is over, or the fetch. Entries and fetch know each other: without this, their memory waits for the
+        collector of cycles."""
+        self.unwatch()
+        self.is_session = False
+        self.entries = {}
+        self.ready = {}
+
+    # --- the long poll ---------------------------------------------------------------------------
+
+    def wait(self, wheel: DeadlineWheel, wait_ms: int, awaited_bytes: int, complete: Callable[[], None]) -> None:
+        """Call `complete` once: when about `awaited_bytes` more can be read, at a change, or after `wait_ms`."""
+        assert not self.is_waiting
+        self.drop_records()
+        self.is_waiting = True
+        self.awaited_bytes, self.readable_bytes = awaited_bytes, 0
+        self._wheel, self._complete = wheel, complete
+        wheel.add(self, wait_ms)
+
+    def schedule(self) -> None:
+        """Answer after what is under way now, once however many partitions ask for it."""
+        if self.is_waiting and not self.is_scheduled:
+            self.is_scheduled = True
+            asyncio.get_running_loop().call_soon(self.expire)
+
+    def expire(self) -> None:
+        """The wait is over."""
+        self.is_scheduled = False
+        if not self.is_waiting:
+            return
+        self.is_waiting = False
+        assert self._wheel is not None and self._complete is not None
+        self._wheel.discard(self)
+        complete, self._complete = self._complete, None
+        complete()
