@@ -18,7 +18,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.access import Access
 from kafkalite.security.attempts import Attempts
 from kafkalite.security.principal import ANONYMOUS, Principal
-from kafkalite.security.requirements import HTTP, Scope
+from kafkalite.security.requirements import HTTP, SCHEMAS, Scope
 
 if TYPE_CHECKING:
     from kafkalite.security.http_login import HttpLogin
@@ -90,6 +90,8 @@ class HttpAuthenticator:
         asked = AuthenticatedRequest(principal, peer.host, query)
         security = self._security
         must_prove = security is not None and bool(security.schemes) and not security.listener.is_optional
+        if path in SCHEMAS and must_prove and principal == ANONYMOUS:
+            return self._refusal(principal, peer)
         for need in row:
             if must_prove and principal == ANONYMOUS:
                 is_met = False

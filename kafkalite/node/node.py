@@ -51,6 +51,7 @@ from kafkalite.extension.messages.watching import HealthProblem, HistoryEvent
 from kafkalite.http.authentication import HttpAuthenticator
 from kafkalite.http.overview import Overview
 from kafkalite.http.peers import Peers
+from kafkalite.http.schemas import SchemaPages
 from kafkalite.http.server import HttpServer
 from kafkalite.http.status import StatusPages
 from kafkalite.kafka.broker_apis import KafkaSide
@@ -79,6 +80,7 @@ from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
 from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.schemas.coordinator import SchemaRegistry
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
@@ -250,6 +252,8 @@ class Node:
     def _build_listeners(self) -> None:
         env = self.env
         self.extension = NodeExtension(self).handlers()
+        services = NodeServices(self)
+        self.schemas = SchemaRegistry(services, self.peers.ask, env.disk.run_blocking)
         self.rpc = RpcServer(
             network=env.network,
             supervisor=self.supervisor,
@@ -260,7 +264,7 @@ class Node:
             per_ip=self.rights.connection_limits(),
             monotonic=env.clock.monotonic,
         )
-        self.kafka = KafkaSide(NodeServices(self))
+        self.kafka = KafkaSide(services)
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
         self.metadata.on_partitions_removed = self.kafka.partitions_removed
         self.draining = Draining(
@@ -278,6 +282,7 @@ class Node:
             HttpAuthenticator(self.rights.access, http, env.clock, env.disk),
             http.listener.tls if http is not None else None,
             self.rights.connection_limits(),
+            SchemaPages(self.schemas).trees(),
         )
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:
@@ -417,6 +422,7 @@ class Node:
         key = "listeners" if self.config.listeners else "kafka.port"
         for name, each in zip(kafka_endpoints(listeners), listeners, strict=True):
             await self._listen(name, key, partial(self.kafka.start, name=each.name), each.host, each.port)
+        self.schemas.start()
         if self.config.http_port >= 0:
             await self._listen("http", "http.port", http, host, self.config.http_port)
 

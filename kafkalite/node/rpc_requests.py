@@ -21,6 +21,8 @@ from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest
+from kafkalite.rpc.messages.schemas import SchemaRegistryRequest
+from kafkalite.schemas.coordinator import SchemaRegistry
 from kafkalite.security.access import Access
 from kafkalite.security.requirements import REFUSALS, RPC, Need
 
@@ -35,6 +37,7 @@ class Host(Protocol):
     controller: Controller
     draining: Draining
     rights: AclManager
+    schemas: SchemaRegistry
     extension: Mapping[type[Message], ExtensionHandler]
 
 
@@ -57,6 +60,7 @@ class RpcRequests:
             IsrChangedRequest: self._isr_changed,
             ControlledShutdownRequest: self._controlled_shutdown,
             CommittedOffsetsRequest: _answer(lambda request: host.draining.answer(request)),
+            SchemaRegistryRequest: _answer(host.schemas.coordinate),
             HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
         }
 

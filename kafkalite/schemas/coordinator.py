@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
@@ -103,8 +103,8 @@ class SchemaRegistry:
                 answer = await self._ask(owner, request, _PATIENCE_S)
             if isinstance(answer, SchemaRegistryResponse) and answer.error not in _AGAIN:
                 return answer
-            if not isinstance(answer, SchemaRegistryResponse) and request.method != "GET":
-                # It may have been done: whoever repeats a registration gets the same id.
+            if not isinstance(answer, SchemaRegistryResponse) and request.method == "DELETE":
+                # It may have been done, and the same again would be an error. A registration that is repeated gets its id.
                 return _failed(RegistryError(50003, f"the node that coordinates the registry did not answer: {answer}"))
             await asyncio.sleep(_RETRY_S)
 
@@ -185,8 +185,3 @@ class SchemaRegistry:
 def _failed(error: RegistryError) -> SchemaRegistryResponse:
     body = json.dumps({"error_code": error.code, "message": str(error)}, ensure_ascii=False)
     return SchemaRegistryResponse(0, error.status, rest.CONTENT_TYPE, body)
-
-
-def request_of(method: str, path: str, query: Mapping[str, str], body: bytes, client: Client) -> SchemaRegistryRequest:
-    """A client's request in the form in which nodes pass it on. Raises ValueError if the body is not text."""
-    return SchemaRegistryRequest(method, path, dict(query), body.decode(), str(client.principal), client.client_host)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.schemas import errors, subjects
@@ -22,15 +22,9 @@ _CACHE_SCHEMAS = 500
 #: Earlier versions that a transitive comparison looks at.
 _MAX_COMPARED = 1_000
 
-T = TypeVar("T")
-
 Append = Callable[[Sequence[KeyValue]], Awaitable[None]]
-
-
-class OffLoop(Protocol):
-    """Runs what takes long (parsing, comparing) in a thread."""
-
-    def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
+#: Runs what takes long (parsing, comparing) in a thread.
+OffLoop = Callable[[Callable[[], object]], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +62,7 @@ class Registry:
             return known
         imports = self._imports(schema.references)
         try:
-            found = await self._off_loop(lambda: parse(schema.type, schema.text, imports))
+            found: ParsedSchema = await self._off_loop(lambda: parse(schema.type, schema.text, imports))
         except (InvalidSchema, ParserMissing) as error:
             raise errors.invalid_schema(str(error)) from None
         self._parsed[schema] = found
@@ -151,7 +145,7 @@ class Registry:
         new = await self.parsed(schema)
         earlier = [(each.version, await self.parsed(each.schema)) for each in compared]
         try:
-            found = await self._off_loop(lambda: differences(level, new, earlier))
+            found: list[str] = await self._off_loop(lambda: differences(level, new, earlier))
         except (InvalidSchema, RecursionError) as error:
             raise errors.invalid_schema(f"it cannot be compared: {error}") from None
         return found

@@ -142,10 +142,16 @@ RPC: Mapping[str, Row] = {
             "DescribeReplicasRequest",
             "HealthRequest",
             "HistoryRequest",
+            # From the node that a client of the schema registry has asked.
+            "SchemaRegistryRequest",
         ),
         _NODES_ONLY,
     ),
 }
+
+#: Trees of the schema registry's REST API. Each of its operations needs the rights of the topics that it is about
+#: (kafkalite.schemas.rest); here only a login, where that is asked for.
+SCHEMAS = frozenset({"/subjects", "/schemas", "/config", "/mode", "/compatibility", "/contexts"})
 
 #: Page of the HTTP listener -> what it needs: as its counterparts on RPC, for all of them show names of topics. Probes of
 #: process supervisors and load balancers log in nowhere: they hear what tells nothing of the cluster.
@@ -156,6 +162,7 @@ HTTP: Mapping[str, Row] = {
     "/metrics": _DESCRIBE_CLUSTER,
     "/healthz": (Need(_CLUSTER, _DESCRIBE, _HIDE),),
     "/readyz": FREE,
+    **dict.fromkeys(sorted(SCHEMAS), FREE),
 }
 
 REFUSALS: Mapping[ResourceType, ErrorCode] = {

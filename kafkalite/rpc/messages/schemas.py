@@ -8,7 +8,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.rpc.messages.base import Message, kind
 
 
-@kind(120)
+@kind(88)
 @dataclass(frozen=True, slots=True)
 class SchemaRegistryRequest(Message):
     """`principal` and `client_host`: of the client; the coordinator checks the rights. `path`: as sent."""
@@ -21,7 +21,7 @@ class SchemaRegistryRequest(Message):
     client_host: str
 
 
-@kind(121)
+@kind(89)
 @dataclass(frozen=True, slots=True)
 class SchemaRegistryResponse(Message):
     """`error`: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS; otherwise an HTTP status and a body."""
