@@ -145,6 +145,8 @@ class BrokerInfo:
     transaction_version: int = 0
     #: Its Kafka listeners; none: it has not named them, `kafka` is the only one.
     listeners: tuple[ListenerAddress, ...] = ()
+    #: Feature -> the highest level that it knows (`kafkalite.features`).
+    features: tuple[tuple[str, int], ...] = ()
 
     def lacks(self, partition: TopicPartition) -> bool:
         """Whether it has lost what it had of a partition that was written to before it registered."""

@@ -27,6 +27,10 @@ RESTART_REQUEST_PREFIX = "/restart_partitions/req-"
 CONFIG_TOPICS = "/config/topics"
 CONFIG_BROKERS = "/config/brokers"
 CONFIG_USERS = "/config/users"
+CONFIG_GROUPS = "/config/groups"
+CONFIG_CLIENT_METRICS = "/config/client-metrics"
+#: Levels that UpdateFeatures has chosen: the settings of its default entity.
+CONFIG_FEATURES = "/config/features"
 CONFIG_CHANGES = "/config/changes"
 #: Create this one with sequential=True.
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
@@ -53,6 +57,9 @@ PERSISTENT = (
     CONFIG_BROKERS,
     CONFIG_CHANGES,
     CONFIG_CLIENTS,
+    CONFIG_CLIENT_METRICS,
+    CONFIG_FEATURES,
+    CONFIG_GROUPS,
     CONFIG_TOPICS,
     CONFIG_USERS,
     DELETED_TOPICS,

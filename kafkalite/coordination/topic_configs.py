@@ -25,7 +25,12 @@ BROKERS = "brokers"
 #: Their SCRAM credentials and quotas. Names are encoded (paths.sanitize); a user's client is USER/clients/CLIENT.
 USERS = "users"
 CLIENTS = "clients"
-ENTITY_TYPES = (TOPICS, BROKERS, USERS, CLIENTS)
+#: Kafka's resources of consumer groups and of client metrics (KIP-848, KIP-714); names are encoded, too.
+GROUPS = "groups"
+CLIENT_METRICS = "client-metrics"
+#: Levels of features that UpdateFeatures has chosen (`kafkalite.features`).
+FEATURES = "features"
+ENTITY_TYPES = (TOPICS, BROKERS, USERS, CLIENTS, GROUPS, CLIENT_METRICS, FEATURES)
 
 _CHANGE_NAME = "config_change_"
 
@@ -69,6 +74,20 @@ class TopicConfigs:
     def user(self, name: str) -> dict[str, str]:
         """A user's own settings; `name` as people write it."""
         return dict(self._settings[USERS].get(paths.sanitize(name), {}))
+
+    def entity(self, entity_type: str, name: str) -> dict[str, str]:
+        """The settings of one group, of one subscription of client metrics, or of the features; the name is not encoded."""
+        return dict(self._settings[entity_type].get(_encoded(name), {}))
+
+    def entities(self, entity_type: str) -> dict[str, dict[str, str]]:
+        """All that have settings, by their names as people write them."""
+        found = {}
+        for name, held in sorted(self._settings[entity_type].items()):
+            try:
+                found[paths.desanitize(name)] = dict(held)
+            except ValueError:  # written by hand, or the default entity
+                continue
+        return found
 
     async def load(self, coordinator: Coordinator) -> None:
         """Read everything; returns the differences. Raises SessionExpiredError."""
@@ -145,6 +164,27 @@ class TopicConfigs:
             _log.error("znode.malformed", path=path, reason=reason)
 
 
+def _encoded(name: str) -> str:
+    return name if name == paths.DEFAULT_ENTITY else paths.sanitize(name)
+
+
+async def read_entity(coordinator: Coordinator, entity_type: str, name: str) -> dict[str, str]:
+    """As `read_config`, of an entity whose name is encoded."""
+    return await read_config(coordinator, entity_type, _encoded(name))
+
+
+async def write_entity(
+    coordinator: Coordinator,
+    entity_type: str,
+    name: str,
+    changes: Callable[[Mapping[str, str]], Mapping[str, str | None]],
+    *,
+    replace: bool = False,
+) -> dict[str, str]:
+    """As `write_config`, of an entity whose name is encoded. `changes` is a function of the settings before."""
+    return await write_config(coordinator, entity_type, _encoded(name), changes, replace=replace)
+
+
 def notification(entity_type: str, entity_name: str) -> Create:
     """The operation that tells every node to read this entity again: put it into the transaction that writes it."""
     return Create(paths.CONFIG_CHANGE_PREFIX, encode_config_change(entity_type, entity_name), sequential=True)
@@ -164,11 +204,13 @@ async def write_config(
     coordinator: Coordinator,
     entity_type: str,
     entity_name: str,
-    changes: Mapping[str, str | None],
+    changes: Mapping[str, str | None] | Callable[[Mapping[str, str]], Mapping[str, str | None]],
     *,
     replace: bool = False,
 ) -> dict[str, str]:
     """Set keys, and delete those whose value is None; with `replace` all other keys go too. Returns the new settings.
+
+    `changes`: also a function that gets the settings before; it may be called again when somebody else writes.
 
     The caller has checked keys and values. Raises ZnodeError if what is there cannot be read (unless `replace`),
     NotSentError when ZooKeeper is away.
@@ -185,7 +227,7 @@ async def write_config(
             version = stat.version
             if not replace:
                 settings = decode_config(data, path)
-        for key, value in changes.items():
+        for key, value in (changes(settings) if callable(changes) else changes).items():
             settings.pop(key, None)
             if value is not None:
                 settings[key] = value

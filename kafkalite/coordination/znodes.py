@@ -68,6 +68,8 @@ class BrokerZnode:
     transaction_version: int = 0
     #: Security protocol by the name of the listener (since version 4).
     protocols: Mapping[str, str] = field(default_factory=dict)
+    #: Other features: name -> the highest level that it knows.
+    features: tuple[tuple[str, int], ...] = ()
 
     def info(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerInfo:
         """The live broker. Raises ZnodeError if it did not tell its RPC endpoint (a Kafka broker, not one of ours)."""
@@ -86,6 +88,7 @@ class BrokerZnode:
             self.keeps_elr,
             self.transaction_version,
             tuple(filter(None, map(_listener, self.endpoints or ()))),
+            self.features,
         )
 
 
@@ -208,7 +211,11 @@ def encode_broker(broker: BrokerZnode) -> bytes:
         value["doubtful"] = _by_topic(broker.doubtful)
     if broker.keeps_elr:
         value["elr"] = True
-    features = {ELR_FEATURE: int(broker.keeps_elr), TRANSACTION_FEATURE: broker.transaction_version}
+    features = {
+        **dict(broker.features),
+        ELR_FEATURE: int(broker.keeps_elr),
+        TRANSACTION_FEATURE: broker.transaction_version,
+    }
     if any(features.values()):
         value["features"] = {
             name: {"min_version": 0, "max_version": level} for name, level in features.items() if level
@@ -232,6 +239,7 @@ def decode_broker(data: bytes, path: str = "") -> BrokerZnode:
     endpoints: tuple[str, ...] | None = None
     if "endpoints" in reader.fields:
         endpoints = tuple(str(each) for each in reader.items("endpoints"))
+    features = _features(reader)
     return BrokerZnode(
         host=reader.optional_text("host") or "",
         port=reader.integer("port", -1, 65535),
@@ -245,8 +253,9 @@ def decode_broker(data: bytes, path: str = "") -> BrokerZnode:
         missing=_partitions(reader, "missing"),
         doubtful=_partitions(reader, "doubtful"),
         keeps_elr=reader.fields.get("elr") is True,
-        transaction_version=_transaction_version(reader),
+        transaction_version=features.get(TRANSACTION_FEATURE, 0),
         protocols=_protocols(reader),
+        features=tuple((name, level) for name, level in sorted(features.items()) if name not in _NAMED_FEATURES),
     )
 
 
@@ -271,12 +280,19 @@ def _partitions(reader: JsonReader, field_name: str) -> frozenset[TopicPartition
     return frozenset(TopicPartition(topic, number) for topic in topics.fields for number in topics.integers(topic))
 
 
-def _transaction_version(reader: JsonReader) -> int:
-    """0 if the writer does not state it. A broker is not refused for malformed features."""
-    features = reader.fields.get("features")
-    levels = features.get(TRANSACTION_FEATURE) if isinstance(features, dict) else None
-    highest = levels.get("max_version") if isinstance(levels, dict) else None
-    return highest if isinstance(highest, int) and not isinstance(highest, bool) and 0 <= highest < 2**15 else 0
+#: Those with fields of their own.
+_NAMED_FEATURES = (ELR_FEATURE, TRANSACTION_FEATURE)
+
+
+def _features(reader: JsonReader) -> dict[str, int]:
+    """Feature -> highest level, as far as the writer states them. A broker is not refused for malformed ones."""
+    found = reader.fields.get("features")
+    levels: dict[str, int] = {}
+    for name, level in found.items() if isinstance(found, dict) else ():
+        highest = level.get("max_version") if isinstance(level, dict) else None
+        if isinstance(highest, int) and not isinstance(highest, bool) and 0 <= highest < 2**15:
+            levels[str(name)] = highest
+    return levels
 
 
 def _listener(text: str) -> ListenerAddress | None:

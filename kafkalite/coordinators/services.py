@@ -31,6 +31,7 @@ from kafkalite.extension.messages.topics import (
     DeleteTopicsResponse,
     TopicResult,
 )
+from kafkalite.features import Finalized
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
@@ -251,6 +252,30 @@ class Services(Protocol):
         ...
 
     def topic_name(self, topic_id: TopicId) -> str | None: ...
+
+    def features(self) -> Finalized:
+        """The features in force now, as this node knows them. Synchronous: a cache."""
+        ...
+
+    def feature_level(self, name: str) -> int:
+        """The level in force of a feature (`kafkalite.features` has the names); 0: it is off."""
+        ...
+
+    async def update_features(self, levels: Mapping[str, int]) -> None:
+        """Choose these levels, which were checked. Raises ApiError, CoordinatorError."""
+        ...
+
+    def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
+        """Dynamic settings of all groups or client metrics (`topic_configs`), by name, as this node knows them."""
+        ...
+
+    async def entity_overrides(self, entity_type: str, name: str) -> Mapping[str, str]:
+        """Those of one, as ZooKeeper has them. Raises ApiError, CoordinatorError."""
+        ...
+
+    async def set_entity_overrides(self, entity_type: str, name: str, overrides: Mapping[str, str]) -> None:
+        """Replace them (already validated). Raises ApiError, CoordinatorError."""
+        ...
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse: ...
 

@@ -17,6 +17,7 @@ from kafkalite.kafka.handlers.cluster import ClusterHandlers
 from kafkalite.kafka.handlers.configs import ConfigHandlers
 from kafkalite.kafka.handlers.data import DataHandlers
 from kafkalite.kafka.handlers.extension import ExtensionHandlers
+from kafkalite.kafka.handlers.features import FeatureHandlers
 from kafkalite.kafka.handlers.fetching import FetchHandlers
 from kafkalite.kafka.handlers.groups import GroupHandlers
 from kafkalite.kafka.handlers.log_dirs import LogDirHandlers
@@ -52,6 +53,7 @@ class KafkaSide:
             **PartitionHandlers(services).table(),
             **LogDirHandlers(services).table(),
             **ConfigHandlers(services).table(),
+            **FeatureHandlers(services).table(),
             **SecurityHandlers(services).table(),
             **GroupHandlers(services, self.groups, self.verifier).table(),
             **ExtensionHandlers(services, coordinated).table(),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # the classes are made when a request of their kind comes
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 _CLUSTER, _TRANSACTION = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
 _TOPIC_RESOURCE = 2
+_GROUP_RESOURCE = 32
 _GROUP_KEY, _TRANSACTION_KEY = 0, 1
 #: Clients show these, where the answer has room for a text.
 _TEXTS = {
@@ -119,7 +120,12 @@ def _config_topics(services: Services, message: _ConfigRequest, version: int) ->
 
 
 def _config_cluster(services: Services, message: _ConfigRequest, version: int) -> Iterable[str]:
-    return [CLUSTER_NAME for each in message.resources if each.resource_type != _TOPIC_RESOURCE]
+    others = (_TOPIC_RESOURCE, _GROUP_RESOURCE)
+    return [CLUSTER_NAME for each in message.resources if each.resource_type not in others]
+
+
+def _config_groups(services: Services, message: _ConfigRequest, version: int) -> Iterable[str]:
+    return [each.resource_name for each in message.resources if each.resource_type == _GROUP_RESOURCE]
 
 
 def _cluster(services: Services, message: Any, version: int) -> Iterable[str]:
@@ -149,10 +155,13 @@ _NAMES: dict[tuple[str, ResourceType], Names] = {
     ("TxnOffsetCommit", _TOPIC): lambda services, message, version: _known_names(services, message.topics, "name"),
     ("DescribeConfigs", _TOPIC): _config_topics,
     ("DescribeConfigs", _CLUSTER): _config_cluster,
+    ("DescribeConfigs", _GROUP): _config_groups,
     ("AlterConfigs", _TOPIC): _config_topics,
     ("AlterConfigs", _CLUSTER): _config_cluster,
+    ("AlterConfigs", _GROUP): _config_groups,
     ("IncrementalAlterConfigs", _TOPIC): _config_topics,
     ("IncrementalAlterConfigs", _CLUSTER): _config_cluster,
+    ("IncrementalAlterConfigs", _GROUP): _config_groups,
     ("CreatePartitions", _TOPIC): _of("topics"),
     ("DeleteGroups", _GROUP): _listed("groups_names"),
     ("OffsetDelete", _TOPIC): _of("topics"),

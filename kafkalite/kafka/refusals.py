@@ -46,6 +46,7 @@ DeleteAcls filter_results=filters
 DescribeClientQuotas entries=
 AlterClientQuotas entries=entries entity=entity
 ElectLeaders replica_election_results:0-0=topic_partitions partition_result=partitions
+UpdateFeatures results=feature_updates
 AlterReplicaLogDirs results=dirs.topics partitions=partitions
 """
 #: These fields name what was asked for.

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.coordination import paths
-from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
+from kafkalite.coordination.topic_configs import (
+    BROKERS,
+    FEATURES,
+    TOPICS,
+    read_config,
+    read_entity,
+    write_config,
+    write_entity,
+)
 from kafkalite.coordinators.services import ActiveProducer, LogDirDescription, LogDirReplica, Rights
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.extension.messages.reassignment import (
@@ -28,6 +36,7 @@ from kafkalite.extension.messages.topics import (
     NewPartitions,
     TopicResult,
 )
+from kafkalite.features import EPOCH, Finalized, finalized, stored_level
 from kafkalite.model import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
@@ -297,6 +306,32 @@ class NodeServices:
 
     def topic_name(self, topic_id: TopicId) -> str | None:
         return self._node.metadata.topic_name(topic_id)
+
+    def features(self) -> Finalized:
+        stored = self._node.configs.entity(FEATURES, paths.DEFAULT_ENTITY)
+        return finalized(self._node.metadata.brokers(), stored)
+
+    def feature_level(self, name: str) -> int:
+        return self.features().levels.get(name, 0)
+
+    async def update_features(self, levels: Mapping[str, int]) -> None:
+        coordinator = await self._node.zookeeper.ordering()
+        changes = {name: str(level) for name, level in levels.items()}
+        await write_entity(
+            coordinator,
+            FEATURES,
+            paths.DEFAULT_ENTITY,
+            lambda stored: {**changes, EPOCH: str(max(stored_level(stored, EPOCH, -1), self.features().epoch) + 1)},
+        )
+
+    def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
+        return self._node.configs.entities(entity_type)
+
+    async def entity_overrides(self, entity_type: str, name: str) -> Mapping[str, str]:
+        return await read_entity(await self._node.zookeeper.ordering(), entity_type, name)
+
+    async def set_entity_overrides(self, entity_type: str, name: str, overrides: Mapping[str, str]) -> None:
+        await write_entity(await self._node.zookeeper.ordering(), entity_type, name, lambda _: overrides, replace=True)
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         return await self._node.orders.create_topics(request)

@@ -48,6 +48,7 @@ from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageError, api_error
 from kafkalite.extension.messages.watching import HealthProblem, HistoryEvent
+from kafkalite.features import registered
 from kafkalite.http.authentication import HttpAuthenticator
 from kafkalite.http.overview import Overview
 from kafkalite.http.peers import Peers
@@ -252,8 +253,8 @@ class Node:
     def _build_listeners(self) -> None:
         env = self.env
         self.extension = NodeExtension(self).handlers()
-        services = NodeServices(self)
-        self.schemas = SchemaRegistry(services, self.peers.ask, env.disk.run_blocking)
+        self.kafka_services = NodeServices(self)
+        self.schemas = SchemaRegistry(self.kafka_services, self.peers.ask, env.disk.run_blocking)
         self.rpc = RpcServer(
             network=env.network,
             supervisor=self.supervisor,
@@ -264,7 +265,7 @@ class Node:
             per_ip=self.rights.connection_limits(),
             monotonic=env.clock.monotonic,
         )
-        self.kafka = KafkaSide(services)
+        self.kafka = KafkaSide(self.kafka_services)
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
         self.metadata.on_partitions_removed = self.kafka.partitions_removed
         self.draining = Draining(
@@ -506,6 +507,7 @@ class Node:
             doubtful=with_room(self.logs.doubtful(), DOUBTFUL_BYTES),
             keeps_elr=True,
             transaction_version=TRANSACTION_VERSION,
+            features=registered(),
         )
 
     async def _shut_down(self, *, controlled: bool) -> None:

@@ -2959,6 +2959,153 @@ class AlterClientQuotasResponse(WireStruct):
         entries: Sequence[AlterClientQuotasResponse.EntryData] = ...,
     ) -> None: ...
 
+class UpdateFeaturesRequest(WireStruct):
+    class FeatureUpdateKey(WireStruct):
+        feature: str
+        max_version_level: int
+        allow_downgrade: bool
+        upgrade_type: int
+        def __init__(
+            self,
+            feature: str = ...,
+            max_version_level: int = ...,
+            allow_downgrade: bool = ...,
+            upgrade_type: int = ...,
+        ) -> None: ...
+
+    timeout_ms: int
+    feature_updates: Sequence[UpdateFeaturesRequest.FeatureUpdateKey]
+    validate_only: bool
+    def __init__(
+        self,
+        timeout_ms: int = ...,
+        feature_updates: Sequence[UpdateFeaturesRequest.FeatureUpdateKey] = ...,
+        validate_only: bool = ...,
+    ) -> None: ...
+
+class UpdateFeaturesResponse(WireStruct):
+    class UpdatableFeatureResult(WireStruct):
+        feature: str
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            feature: str = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    results: Sequence[UpdateFeaturesResponse.UpdatableFeatureResult]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        results: Sequence[UpdateFeaturesResponse.UpdatableFeatureResult] = ...,
+    ) -> None: ...
+
+class UnregisterBrokerRequest(WireStruct):
+    broker_id: BrokerId
+    def __init__(
+        self,
+        broker_id: int = ...,
+    ) -> None: ...
+
+class UnregisterBrokerResponse(WireStruct):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+    ) -> None: ...
+
+class ListConfigResourcesRequest(WireStruct):
+    resource_types: Sequence[int]
+    def __init__(
+        self,
+        resource_types: Sequence[int] = ...,
+    ) -> None: ...
+
+class ListConfigResourcesResponse(WireStruct):
+    class ConfigResource(WireStruct):
+        resource_name: str
+        resource_type: int
+        def __init__(
+            self,
+            resource_name: str = ...,
+            resource_type: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    config_resources: Sequence[ListConfigResourcesResponse.ConfigResource]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        config_resources: Sequence[ListConfigResourcesResponse.ConfigResource] = ...,
+    ) -> None: ...
+
+class GetTelemetrySubscriptionsRequest(WireStruct):
+    client_instance_id: bytes
+    def __init__(
+        self,
+        client_instance_id: bytes = ...,
+    ) -> None: ...
+
+class GetTelemetrySubscriptionsResponse(WireStruct):
+    throttle_time_ms: int
+    error_code: int
+    client_instance_id: bytes
+    subscription_id: int
+    accepted_compression_types: Sequence[int]
+    push_interval_ms: int
+    telemetry_max_bytes: int
+    delta_temporality: bool
+    requested_metrics: Sequence[str]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        client_instance_id: bytes = ...,
+        subscription_id: int = ...,
+        accepted_compression_types: Sequence[int] = ...,
+        push_interval_ms: int = ...,
+        telemetry_max_bytes: int = ...,
+        delta_temporality: bool = ...,
+        requested_metrics: Sequence[str] = ...,
+    ) -> None: ...
+
+class PushTelemetryRequest(WireStruct):
+    client_instance_id: bytes
+    subscription_id: int
+    terminating: bool
+    compression_type: int
+    metrics: bytes
+    def __init__(
+        self,
+        client_instance_id: bytes = ...,
+        subscription_id: int = ...,
+        terminating: bool = ...,
+        compression_type: int = ...,
+        metrics: bytes = ...,
+    ) -> None: ...
+
+class PushTelemetryResponse(WireStruct):
+    throttle_time_ms: int
+    error_code: int
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+    ) -> None: ...
+
 class SaslHandshakeRequest(WireStruct):
     mechanism: str
     def __init__(

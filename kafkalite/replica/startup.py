@@ -153,6 +153,7 @@ async def _read_brokers(coordinator: Coordinator) -> tuple[Broker, ...]:
             info.transaction_version,
             int(info.keeps_elr),
             info.listeners,
+            info.features,
         )
         for broker_id, info in brokers.items()
     )

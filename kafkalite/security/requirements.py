@@ -54,9 +54,9 @@ FREE: Row = ()
 _DESCRIBE_CLUSTER: Row = (Need(_CLUSTER, _DESCRIBE),)
 _ALTER_CLUSTER: Row = (Need(_CLUSTER, _ALTER),)
 _READ_GROUP: Row = (Need(_GROUP, _READ),)
-#: Of resources of several types: of a topic its own operation, of anything else the cluster's.
-_CONFIGS_DESCRIBED: Row = (Need(_TOPIC, _DESCRIBE_CONFIGS, _EACH), Need(_CLUSTER, _DESCRIBE_CONFIGS, _EACH))
-_CONFIGS_ALTERED: Row = (Need(_TOPIC, _ALTER_CONFIGS, _EACH), Need(_CLUSTER, _ALTER_CONFIGS, _EACH))
+#: Of resources of several types: of a topic or group its own operation, of anything else the cluster's.
+_CONFIGS_DESCRIBED: Row = tuple(Need(each, _DESCRIBE_CONFIGS, _EACH) for each in (_TOPIC, _GROUP, _CLUSTER))
+_CONFIGS_ALTERED: Row = tuple(Need(each, _ALTER_CONFIGS, _EACH) for each in (_TOPIC, _GROUP, _CLUSTER))
 _NODES_ONLY: Row = (Need(_CLUSTER, Operation.CLUSTER_ACTION),)
 _IDEMPOTENT = Need(_CLUSTER, Operation.IDEMPOTENT_WRITE, or_any_topic=_WRITE)
 
@@ -119,6 +119,9 @@ KAFKA: Mapping[str, Row] = {
     "DescribeTransactions": (Need(_TRANSACTION, _DESCRIBE, _EACH), Need(_TOPIC, _DESCRIBE, _HIDE)),
     "ListTransactions": (Need(_TRANSACTION, _DESCRIBE, _HIDE),),
     "DescribeTopicPartitions": (Need(_TOPIC, _DESCRIBE, _EACH),),
+    "UpdateFeatures": _ALTER_CLUSTER,
+    "UnregisterBroker": _ALTER_CLUSTER,
+    "ListConfigResources": (Need(_CLUSTER, _DESCRIBE_CONFIGS),),
     # Each of its requests has its own row: kafkalite.extension.apis.
     "Extension": FREE,
 }

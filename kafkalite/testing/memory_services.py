@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from itertools import count
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.admin.acls import AclManager
 from kafkalite.config import BrokerConfig, TopicConfig, topic_config, usable_topic_config, with_dynamic
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
+from kafkalite.coordination.topic_configs import FEATURES
 from kafkalite.coordinators.services import ActiveProducer, LogDirDescription, LogDirReplica
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.env.seams import Clock, Network
@@ -32,6 +34,7 @@ from kafkalite.extension.messages.topics import (
     DeleteTopicsResponse,
     TopicResult,
 )
+from kafkalite.features import EPOCH, Finalized, finalized
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.verification import Verifications
 from kafkalite.model import (
@@ -383,6 +386,8 @@ class MemoryServices:
         self.partitions = MemoryPartitions()
         self.kafka_endpoint = ("127.0.0.1", 0)
         self.overrides: dict[str, dict[str, str]] = {}
+        #: Type of the entity -> name -> settings.
+        self.settings: defaultdict[str, dict[str, dict[str, str]]] = defaultdict(dict)
         self.broker_settings: dict[BrokerId | None, dict[str, str]] = {}
         #: What only a controller can do: the orders that came, and by class the answer that the next one gets.
         self.orders: list[ElectLeadersRequest | AlterReassignmentsRequest | ListReassignmentsRequest] = []
@@ -510,6 +515,25 @@ class MemoryServices:
         return with_dynamic(
             self._config, self.broker_settings.get(None, {}), self.broker_settings.get(self.broker_id, {})
         )
+
+    def features(self) -> Finalized:
+        return finalized(self.metadata([]).brokers, self.settings[FEATURES].get("", {}))
+
+    def feature_level(self, name: str) -> int:
+        return self.features().levels.get(name, 0)
+
+    async def update_features(self, levels: Mapping[str, int]) -> None:
+        held = self.settings[FEATURES].setdefault("", {})
+        held |= {name: str(level) for name, level in levels.items()} | {EPOCH: str(self.features().epoch + 1)}
+
+    def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
+        return {name: held for name, held in self.settings[entity_type].items() if held}
+
+    async def entity_overrides(self, entity_type: str, name: str) -> Mapping[str, str]:
+        return self.settings[entity_type].get(name, {})
+
+    async def set_entity_overrides(self, entity_type: str, name: str, overrides: Mapping[str, str]) -> None:
+        self.settings[entity_type][name] = dict(overrides)
 
     async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
         return self.broker_settings.get(broker_id, {})

@@ -44,6 +44,7 @@ def wire_broker(info: BrokerInfo) -> Broker:
         info.transaction_version,
         int(info.keeps_elr),
         info.listeners,
+        info.features,
     )
 
 

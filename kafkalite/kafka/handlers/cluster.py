@@ -11,15 +11,12 @@ from kafkalite.coordinators.internal_topics import broker_count, internal_topic
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, NewTopic
+from kafkalite.features import SUPPORTED
 from kafkalite.kafka.apis import OFFERED, Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.model import (
-    ELR_FEATURE,
-    ELR_VERSION,
     INTERNAL_TOPICS,
     NO_LEADER,
-    TRANSACTION_FEATURE,
-    TRANSACTION_VERSION,
     BrokerId,
     Endpoint,
 )
@@ -49,23 +46,6 @@ _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def is_topic_name(name: str) -> bool:
     """Kafka's rule for topic names."""
     return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
-
-
-def finalized_features(brokers: Iterable[Broker]) -> tuple[int, dict[str, int]]:
-    """(epoch, feature -> version) of the cluster: what every live broker knows; without features that one does not know.
-
-    A client accepts a version only from a response with a higher epoch. A broker that knows less can only come in with
-    a registration that is newer than all others, so the newest one's epoch rises whenever the version falls. It may fall
-    back when that broker goes: then a client stays at the lower version until it meets a newer registration.
-    """
-    live = list(brokers)
-    if not live:
-        return -1, {}
-    levels = {
-        ELR_FEATURE: min(ELR_VERSION, *(broker.elr_version for broker in live)),
-        TRANSACTION_FEATURE: min(TRANSACTION_VERSION, *(broker.transaction_version for broker in live)),
-    }
-    return max(broker.broker_epoch for broker in live), {name: level for name, level in levels.items() if level}
 
 
 if TYPE_CHECKING:  # the classes are made when a request of their kind comes
@@ -101,16 +81,17 @@ class ClusterHandlers:
                 for api in sorted(served, key=lambda api: api.key)
             ]
         )
-        epoch, levels = finalized_features(self._services.metadata([]).brokers)
+        features = self._services.features()
         if request.version >= _ZERO_MIN_FROM:
             answer.supported_features = [
-                response.SupportedFeatureKey(name, 0, version)
-                for name, version in ((ELR_FEATURE, ELR_VERSION), (TRANSACTION_FEATURE, TRANSACTION_VERSION))
+                response.SupportedFeatureKey(name, lowest, highest)
+                for name, (lowest, highest) in sorted(SUPPORTED.items())
+                if highest
             ]
-        if levels:
-            answer.finalized_features_epoch = epoch
+        if features.levels:
+            answer.finalized_features_epoch = features.epoch
             answer.finalized_features = [
-                response.FinalizedFeatureKey(name, level, level) for name, level in levels.items()
+                response.FinalizedFeatureKey(name, level, level) for name, level in sorted(features.levels.items())
             ]
         return answer
 

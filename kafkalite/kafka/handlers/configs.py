@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.config import (
@@ -23,6 +23,7 @@ from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
+from kafkalite.kafka.handlers.config_resources import ENTITIES, GROUP, Change, EntityConfigs
 from kafkalite.listeners import ADVERTISED, LISTENERS
 from kafkalite.model import BrokerId, ListenerAddress
 from kafkalite.protocol import wire
@@ -32,8 +33,6 @@ _SOURCE_TOPIC, _SOURCE_DYNAMIC_BROKER, _SOURCE_DYNAMIC_DEFAULT, _SOURCE_STATIC, 
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 #: Keys that are lists, of which IncrementalAlterConfigs can add and take away members.
 _LISTS = frozenset({"cleanup.policy"})
-#: (settings before, what the request says, the values that hold where nothing is set) -> settings after.
-_Change = Callable[[Mapping[str, str], Sequence[Any], TopicConfig], dict[str, str]]
 _KINDS = {bool: 1, str: 2, int: 5, float: 6, tuple: 7}
 
 if TYPE_CHECKING:  # the classes are made when a request of their kind comes
@@ -54,12 +53,14 @@ def as_text(value: object) -> str:
 class ConfigHandlers:
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._entities = EntityConfigs(services)
 
     def table(self) -> dict[str, Handler]:
         return {
             "DescribeConfigs": self.describe,
             "AlterConfigs": self.alter,
             "IncrementalAlterConfigs": self.alter_incrementally,
+            "ListConfigResources": self._entities.list_resources,
         }
 
     async def describe(self, request: Request, message: wire.DescribeConfigsRequest) -> wire.DescribeConfigsResponse:
@@ -114,8 +115,10 @@ class ConfigHandlers:
                         entries.append(_entry(key, shown, spec, values, message, is_read_only=read_only))
             entries += _limits(await self._services.broker_overrides(None), wanted, message)
             entries += self._listeners(wanted)
+        elif resource.resource_type in ENTITIES:
+            return await self._entities.describe(resource, message)
         else:
-            raise api_error(ErrorCode.INVALID_REQUEST, "only topics and brokers have configurations here")
+            raise api_error(ErrorCode.INVALID_REQUEST, f"nothing of type {resource.resource_type} has configurations")
         return entries
 
     async def _broker_layers(self) -> list[tuple[int, dict[str, str]]]:
@@ -189,7 +192,7 @@ class ConfigHandlers:
         self,
         request: Request,
         message: wire.AlterConfigsRequest | wire.IncrementalAlterConfigsRequest,
-        change: _Change,
+        change: Change,
     ) -> list[tuple[int, str | None, int, str]]:
         """Error code, its text, type and name of each resource."""
         results = []
@@ -203,7 +206,7 @@ class ConfigHandlers:
             results.append((code, text, resource.resource_type, resource.resource_name))
         return results
 
-    async def _alter(self, resource: _Altered, change: _Change, *, validate_only: bool) -> None:
+    async def _alter(self, resource: _Altered, change: Change, *, validate_only: bool) -> None:
         names = [ALIASES.get(entry.name, entry.name) for entry in resource.configs]
         if len(set(names)) != len(names):
             raise api_error(ErrorCode.INVALID_REQUEST, "the same configuration twice")
@@ -212,23 +215,27 @@ class ConfigHandlers:
                 await self._alter_topic(resource, change, validate_only=validate_only)
             elif resource.resource_type == _BROKER:
                 await self._alter_broker(resource, change, validate_only=validate_only)
+            elif resource.resource_type in ENTITIES:
+                kind, name = resource.resource_type, resource.resource_name
+                await self._entities.alter(kind, name, resource.configs, change, validate_only=validate_only)
             else:
-                raise api_error(ErrorCode.INVALID_REQUEST, "only topics and brokers have configurations here")
+                text = f"nothing of type {resource.resource_type} has configurations"
+                raise api_error(ErrorCode.INVALID_REQUEST, text)
         except ConfigError as error:
             raise api_error(ErrorCode.INVALID_CONFIG, str(error)) from None
 
-    async def _alter_topic(self, resource: _Altered, change: _Change, *, validate_only: bool) -> None:
+    async def _alter_topic(self, resource: _Altered, change: Change, *, validate_only: bool) -> None:
         before = dict(await self._services.topic_overrides(resource.resource_name))
         base = self._services.config.topic
         for entry in resource.configs:
             if entry.name not in TOPIC_KEYS and not _is_delete(entry):
                 raise ConfigError(f"{entry.name}: no such topic configuration")
-        after = change(before, resource.configs, base)
+        after = change(before, resource.configs, _lists(base))
         topic_config(base, after)
         if not validate_only and after != before:
             await self._services.set_topic_overrides(resource.resource_name, after)
 
-    async def _alter_broker(self, resource: _Altered, change: _Change, *, validate_only: bool) -> None:
+    async def _alter_broker(self, resource: _Altered, change: Change, *, validate_only: bool) -> None:
         """Of one broker, or with an empty name of all of them (KIP-226)."""
         broker_id = self._broker(resource.resource_name)
         wanted = [entry.name for entry in resource.configs if not _is_delete(entry)]
@@ -243,7 +250,7 @@ class ConfigHandlers:
         before = _canonical({key: value for key, value in settings.items() if is_dynamic(key) or is_limit(key)})
         # What came by `kafkalite admin config`, which takes more.
         others = {key: value for key, value in settings.items() if not (is_dynamic(key) or is_limit(key))}
-        after = change(before, resource.configs, self._services.config.topic)
+        after = change(before, resource.configs, _lists(self._services.config.topic))
         if change is _replace:  # limits belong to the moves under way: only who names them changes them
             after = {key: value for key, value in before.items() if is_limit(key)} | after
         for key, value in after.items():
@@ -284,11 +291,19 @@ def _check_resource(request: Request, resource: _Altered | wire.DescribeConfigsR
     if resource.resource_type == _TOPIC:
         if resource.resource_name in request.denied.topics:
             raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    elif resource.resource_type == GROUP:
+        if resource.resource_name in request.denied.keys:
+            raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     elif request.denied.cluster:
         raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
-def _replace(before: Mapping[str, str], changes: Sequence[_Setting], base: TopicConfig) -> dict[str, str]:
+def _lists(base: TopicConfig) -> dict[str, str]:
+    """Keys that are lists, and the values that hold where nothing is set."""
+    return {key: getattr(base, TOPIC_KEYS[key][0].name) for key in _LISTS}
+
+
+def _replace(before: Mapping[str, str], changes: Sequence[_Setting], lists: Mapping[str, str]) -> dict[str, str]:
     """AlterConfigs: what is not named goes back to its default."""
     return {ALIASES.get(entry.name, entry.name): _value(entry) for entry in changes}
 
@@ -301,7 +316,7 @@ def _canonical(settings: Mapping[str, str]) -> dict[str, str]:
 def _increment(
     before: Mapping[str, str],
     changes: Sequence[wire.IncrementalAlterConfigsRequest.AlterableConfig],
-    base: TopicConfig,
+    lists: Mapping[str, str],
 ) -> dict[str, str]:
     """IncrementalAlterConfigs (KIP-339)."""
     after = dict(before)
@@ -312,9 +327,8 @@ def _increment(
                 after[key] = _value(entry)
             case 1:
                 after.pop(key, None)
-            case 2 | 3 if key in _LISTS:
-                spec, _ = TOPIC_KEYS[key]
-                members = [part.strip() for part in after.get(key, getattr(base, spec.name)).split(",") if part.strip()]
+            case 2 | 3 if key in lists:
+                members = [part.strip() for part in after.get(key, lists[key]).split(",") if part.strip()]
                 named = [part.strip() for part in _value(entry).split(",")]
                 if entry.config_operation == _APPEND:
                     members += [part for part in named if part not in members]

@@ -19,7 +19,19 @@ from __future__ import annotations
 from functools import cache
 
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.protocol.schema import admin, cluster, extension, groups, log, records, sasl, security, transactions
+from kafkalite.protocol.schema import (
+    admin,
+    cluster,
+    extension,
+    features,
+    groups,
+    log,
+    records,
+    sasl,
+    security,
+    telemetry,
+    transactions,
+)  # fmt: skip
 
 TABLES = (
     log.TABLE,
@@ -29,6 +41,8 @@ TABLES = (
     transactions.TABLE,
     records.TABLE,
     security.TABLE,
+    features.TABLE,
+    telemetry.TABLE,
     sasl.TABLE,
     extension.TABLE,
 )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
+    ELR_FEATURE,
     PROTOCOLS,
+    TRANSACTION_FEATURE,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -33,6 +35,13 @@ class Broker:
     transaction_version: int = 0
     elr_version: int = 0
     listeners: tuple[ListenerAddress, ...] = ()
+    #: Feature -> the highest level that it knows. Controllers before this field name two features above.
+    features: tuple[tuple[str, int], ...] = ()
+
+    def feature_level(self, name: str) -> int:
+        """The highest level of a feature that it knows; 0: it does not know the feature."""
+        older = {TRANSACTION_FEATURE: self.transaction_version, ELR_FEATURE: self.elr_version}
+        return dict(self.features).get(name, older.get(name, 0))
 
     def kafka_on(self, listener: str) -> Endpoint | None:
         """Where clients of this Kafka listener connect; None: the broker has no listener of this name.

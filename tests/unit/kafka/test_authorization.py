@@ -175,9 +175,19 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
         case "DescribeTransactions":
             return request(["x"])
         case "DescribeConfigs":
-            return request([request.DescribeConfigsResource(kind, name, None) for kind, name in ((2, "t"), (4, "1"))])
+            return request(
+                [request.DescribeConfigsResource(kind, name, None) for kind, name in ((2, "t"), (32, "g"), (4, "1"))]
+            )
         case "AlterConfigs" | "IncrementalAlterConfigs":
-            return request([request.AlterConfigsResource(kind, name, []) for kind, name in ((2, "t"), (4, "1"))], True)
+            return request(
+                [request.AlterConfigsResource(kind, name, []) for kind, name in ((2, "t"), (32, "g"), (4, "1"))], True
+            )
+        case "UpdateFeatures":
+            return request(feature_updates=[request.FeatureUpdateKey("transaction.version", 2)], validate_only=True)
+        case "UnregisterBroker":
+            return request(7)
+        case "ListConfigResources":
+            return request()
         case "DescribeAcls":
             return request(1, None, 1, None, None, 1, 1)
         case "CreateAcls":

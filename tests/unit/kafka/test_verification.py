@@ -12,7 +12,8 @@ import pytest
 from kafkalite.coordinators.transactions.questions import Answers, Asker
 from kafkalite.coordinators.transactions.state import MAX_PRODUCER_EPOCH
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka.handlers.cluster import finalized_features
+from kafkalite.features import Finalized
+from kafkalite.features import finalized as finalized_features
 from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
@@ -245,18 +246,18 @@ async def test_the_version_is_what_all_live_brokers_know(broker: Broker, monkeyp
     finalized = [(each.name, each.min_version_level, each.max_version_level) for each in answer.finalized_features]
     assert finalized == [("eligible.leader.replicas.version", 1, 1), ("transaction.version", 2, 2)]
     assert answer.finalized_features_epoch == 1
-    assert [(each.min_version, each.max_version) for each in answer.supported_features] == [(0, 1), (0, 2)]
+    assert [(each.min_version, each.max_version) for each in answer.supported_features] == [(1, 1), (0, 2)]
     assert (await client.ask(wire.ApiVersionsRequest("test", "1.0"), 3)).supported_features == ()
     me = broker.services.metadata([]).brokers[0]
     old = replace(me, broker_id=BrokerId(2), broker_epoch=BrokerEpoch(9), transaction_version=0)
     elr = {"eligible.leader.replicas.version": 1}
-    assert finalized_features([me, old]) == (9, elr)
-    assert finalized_features([me, replace(old, transaction_version=7)]) == (9, {**elr, "transaction.version": 2})
-    assert finalized_features([me, replace(old, transaction_version=1, elr_version=0)]) == (
-        9,
-        {"transaction.version": 1},
+    assert finalized_features([me, old], {}) == Finalized(9, elr)
+    newer = replace(old, transaction_version=7)
+    assert finalized_features([me, newer], {}) == Finalized(9, {**elr, "transaction.version": 2})
+    assert finalized_features([me, replace(old, transaction_version=1, elr_version=0)], {}) == Finalized(
+        9, {"transaction.version": 1}
     )
-    assert finalized_features([]) == (-1, {})
+    assert finalized_features([], {}) == Finalized(-1, {})
     real = broker.services.metadata
     monkeypatch.setattr(broker.services, "metadata", lambda topics: replace(real(topics), brokers=(me, old)))
     finalized = (await client.ask(wire.ApiVersionsRequest("test", "1.0"), 4)).finalized_features

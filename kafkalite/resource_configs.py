@@ -1,0 +1,138 @@
+"""Settings of consumer groups and of client metrics: Kafka's resources GROUP (KIP-848) and CLIENT_METRICS (KIP-714).
+
+Names and defaults are Kafka 4.4's (GroupConfig, ClientMetricsConfigs). A coordinator reads a group's settings with
+`group_setting`. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from kafkalite.errors import ConfigError
+from kafkalite.lazy_dataclass import dataclass
+
+#: Fields of a client by which a subscription of client metrics can choose clients (KIP-714).
+MATCH_FIELDS = (
+    "client_instance_id", "client_id", "client_software_name", "client_software_version", "client_source_address",
+    "client_source_port",
+)  # fmt: skip
+MIN_INTERVAL_MS, MAX_INTERVAL_MS = 100, 3_600_000
+_INT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One setting. `kind`: bool, int, str or list (names with commas between them)."""
+
+    kind: type
+    default: bool | int | str
+    doc: str
+    low: int = 0
+    high: int = _INT_MAX
+    choices: tuple[str, ...] = ()
+    check: Callable[[str], str] | None = None
+
+    def parse(self, name: str, text: str) -> bool | int | str:
+        """The value of a text. Raises ConfigError, which names the key."""
+        word = text.strip()
+        if self.kind is bool:
+            if word.lower() not in ("true", "false"):
+                raise ConfigError(f"{name}: {text!r} is neither true nor false")
+            return word.lower() == "true"
+        if self.kind is int:
+            if not re.fullmatch(r"-?[0-9]{1,10}", word) or not self.low <= int(word) <= self.high:
+                raise ConfigError(f"{name}: {text!r} is not an integer from {self.low} to {self.high}")
+            return int(word)
+        if self.choices and word not in self.choices:
+            raise ConfigError(f"{name}: {text!r} is not one of {', '.join(self.choices)}")
+        if self.check is not None and (why := self.check(word)):
+            raise ConfigError(f"{name}: {why}")
+        return word
+
+
+def _offset_reset(text: str) -> str:
+    is_duration = re.fullmatch(r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", text)
+    return (
+        ""
+        if text in ("earliest", "latest") or is_duration
+        else f"{text!r} is not earliest, latest or by_duration:PnDTnHnMnS"
+    )
+
+
+def _matches(text: str) -> str:
+    try:
+        parse_match(text)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+#: Of a group. The session's and heartbeat's defaults are those of the broker settings group.*.session.timeout.ms.
+GROUP_KEYS: Mapping[str, Key] = {
+    "consumer.session.timeout.ms": Key(int, 45_000, "time without a heartbeat after which a member leaves", 1),
+    "consumer.heartbeat.interval.ms": Key(int, 5_000, "interval of the members' heartbeats", 1),
+    "consumer.assignment.interval.ms": Key(int, 1_000, "least time between two assignments", 0),
+    "share.session.timeout.ms": Key(int, 45_000, "time without a heartbeat after which a member leaves", 1),
+    "share.heartbeat.interval.ms": Key(int, 5_000, "interval of the members' heartbeats", 1),
+    "share.assignment.interval.ms": Key(int, 1_000, "least time between two assignments", 0),
+    "share.record.lock.duration.ms": Key(int, 30_000, "time for which a delivered record belongs to a member", 1_000),
+    "share.delivery.count.limit": Key(int, 5, "number of deliveries of a record", 2, 25),
+    "share.partition.max.record.locks": Key(int, 2_000, "number of records of a partition that are delivered and open", 100),
+    "share.auto.offset.reset": Key(
+        str, "latest", "where a new group begins: earliest, latest or by_duration:PnDTnHnMnS", check=_offset_reset
+    ),
+    "share.isolation.level": Key(
+        str,
+        "read_uncommitted",
+        "whether records of open and aborted transactions are delivered",
+        choices=("read_committed", "read_uncommitted"),
+    ),
+    "share.renew.acknowledge.enable": Key(bool, default=True, doc="whether members may renew the lock of a record"),
+    "streams.session.timeout.ms": Key(int, 45_000, "time without a heartbeat after which a member leaves", 1),
+    "streams.heartbeat.interval.ms": Key(int, 5_000, "interval of the members' heartbeats", 1),
+    "streams.assignment.interval.ms": Key(int, 1_000, "least time between two assignments", 0),
+    "streams.num.standby.replicas": Key(int, 0, "number of standby tasks of each task", 0),
+    "streams.initial.rebalance.delay.ms": Key(int, 3_000, "time that a new group waits for more members", 0),
+    "errors.deadletterqueue.topic.name": Key(str, "", "topic of records that a share group gives up; empty: none"),
+    "errors.deadletterqueue.copy.record.enable": Key(bool, default=False, doc="whether such a record is copied with its value"),
+}  # fmt: skip
+#: Of a subscription of client metrics.
+CLIENT_METRICS_KEYS: Mapping[str, Key] = {
+    "metrics": Key(list, "", "prefixes of the names of metrics that clients send; *: all; empty: none"),
+    "interval.ms": Key(int, 300_000, "interval at which clients send them", MIN_INTERVAL_MS, MAX_INTERVAL_MS),
+    "match": Key(list, "", "FIELD=PATTERN of the clients that send them, with commas; empty: all", check=_matches),
+}
+
+
+def check_all(keys: Mapping[str, Key], settings: Mapping[str, str]) -> None:
+    """Raises ConfigError at the first setting that is unknown or malformed."""
+    for name, text in settings.items():
+        if name not in keys:
+            raise ConfigError(f"{name}: no such configuration here")
+        keys[name].parse(name, text)
+
+
+def value(keys: Mapping[str, Key], settings: Mapping[str, str], name: str) -> bool | int | str:
+    """The value in force; what was written by hand and means nothing does not hold."""
+    key = keys[name]
+    try:
+        return key.parse(name, settings[name]) if name in settings else key.default
+    except ConfigError:
+        return key.default
+
+
+def group_setting(settings: Mapping[str, str], name: str) -> bool | int | str:
+    """The value of one of GROUP_KEYS for a group with these settings."""
+    return value(GROUP_KEYS, settings, name)
+
+
+def parse_match(text: str) -> dict[str, str]:
+    """Field -> regular expression of the setting `match`. Raises ConfigError."""
+    found: dict[str, str] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        field, separator, pattern = part.partition("=")
+        if not separator or field.strip() not in MATCH_FIELDS:
+            raise ConfigError(f"{part!r} is not FIELD=PATTERN with one of {', '.join(MATCH_FIELDS)}")
+        found[field.strip()] = pattern.strip()
+    return found

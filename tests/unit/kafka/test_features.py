@@ -1,0 +1,149 @@
+"""UpdateFeatures, UnregisterBroker, ListConfigResources; configurations of groups and client metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkalite.coordination.topic_configs import CLIENT_METRICS, GROUPS
+from kafkalite.errors import ErrorCode
+from kafkalite.model import BrokerId
+from kafkalite.protocol import wire
+
+from .conftest import Broker, Client
+
+_UPGRADE, _SAFE = 1, 2
+_CLIENT_METRICS, _GROUP = 16, 32
+
+
+async def levels(client: Client) -> tuple[int, dict[str, int]]:
+    answer = await client.ask(wire.ApiVersionsRequest("test", "1"), 4)
+    return answer.finalized_features_epoch, {each.name: each.max_version_level for each in answer.finalized_features}
+
+
+async def update(client: Client, *updates: tuple[str, int, int], version: int = 2, **fields: Any) -> Any:
+    request = wire.UpdateFeaturesRequest
+    return await client.ask(
+        request(feature_updates=[request.FeatureUpdateKey(n, lvl, upgrade_type=t) for n, lvl, t in updates], **fields),
+        version,
+    )
+
+
+async def test_a_feature_goes_down_and_up_again(broker: Broker) -> None:
+    client = await broker.client()
+    epoch, before = await levels(client)
+    assert before["transaction.version"] == 2
+    answer = await update(client, ("transaction.version", 1, _UPGRADE))
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION and "downgrade" in answer.error_message
+    assert (await update(client, ("transaction.version", 1, _SAFE), validate_only=True)).error_code == 0
+    assert (await levels(client))[1]["transaction.version"] == 2
+    assert (await update(client, ("transaction.version", 1, _SAFE))).error_code == 0
+    lower_epoch, lower = await levels(client)
+    assert lower["transaction.version"] == 1 and lower_epoch > epoch
+    assert broker.services.feature_level("transaction.version") == 1
+    assert (await update(client, ("transaction.version", 2, _SAFE))).error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert (await update(client, ("transaction.version", 2, _UPGRADE))).error_code == 0
+    highest_epoch, after = await levels(client)
+    assert after == before and highest_epoch > lower_epoch
+
+
+async def test_one_bad_update_and_none_is_made(broker: Broker) -> None:
+    client = await broker.client()
+    wanted = (("transaction.version", 1, _SAFE), ("metadata.version", 20, _UPGRADE))
+    answer = await update(client, *wanted, version=1)
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert [(each.feature, each.error_code) for each in answer.results] == [
+        ("transaction.version", 0),
+        ("metadata.version", ErrorCode.INVALID_UPDATE_VERSION),
+    ]
+    assert (await levels(client))[1]["transaction.version"] == 2
+
+
+async def test_version_0_says_whether_a_downgrade_is_meant(broker: Broker) -> None:
+    client = await broker.client()
+    request = wire.UpdateFeaturesRequest
+    for allowed, code in ((False, ErrorCode.INVALID_UPDATE_VERSION), (True, ErrorCode.NONE)):
+        named = request.FeatureUpdateKey("transaction.version", 1, allow_downgrade=allowed)
+        assert (await client.ask(request(feature_updates=[named]), 0)).error_code == code
+
+
+@pytest.mark.parametrize("updates", [[("transaction.version", 1, 9)], [("transaction.version", 1, _SAFE)] * 2])
+async def test_an_update_without_sense(broker: Broker, updates: Any) -> None:
+    client = await broker.client()
+    assert (await update(client, *updates)).error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_broker_that_is_gone_is_forgotten(broker: Broker) -> None:
+    client = await broker.client()
+
+    async def code(broker_id: int) -> int:
+        return int((await client.ask(wire.UnregisterBrokerRequest(broker_id), 0)).error_code)
+
+    assert await code(1) == ErrorCode.INVALID_REQUEST  # it is running
+    assert await code(7) == ErrorCode.BROKER_ID_NOT_REGISTERED
+    broker.services.broker_settings[BrokerId(7)] = {"num.replica.fetchers": "2"}
+    assert await code(7) == 0
+    assert not broker.services.broker_settings[BrokerId(7)]
+
+
+async def alter(client: Client, kind: int, name: str, *changes: tuple[str, int, str | None]) -> tuple[int, str | None]:
+    request = wire.IncrementalAlterConfigsRequest
+    settings = [request.AlterableConfig(*each) for each in changes]
+    [answer] = (await client.ask(request([request.AlterConfigsResource(kind, name, settings)]), 1)).responses
+    return answer.error_code, answer.error_message
+
+
+async def described(client: Client, kind: int, name: str) -> dict[str, tuple[str, int]]:
+    request = wire.DescribeConfigsRequest
+    [answer] = (await client.ask(request([request.DescribeConfigsResource(kind, name, None)]), 4)).results
+    assert answer.error_code == 0, answer
+    return {entry.name: (entry.value, entry.config_source) for entry in answer.configs}
+
+
+async def test_settings_of_a_group(broker: Broker) -> None:
+    client = await broker.client()
+    assert (await described(client, _GROUP, "g"))["consumer.session.timeout.ms"] == ("45000", 5)
+    assert await alter(client, _GROUP, "g", ("consumer.session.timeout.ms", 0, "50000")) == (0, None)
+    assert (await described(client, _GROUP, "g"))["consumer.session.timeout.ms"] == ("50000", 8)
+    assert broker.services.settings_of(GROUPS) == {"g": {"consumer.session.timeout.ms": "50000"}}
+    for key, text in (
+        ("consumer.session.timeout.ms", "x"),
+        ("consumer.session.timeout.ms", "0"),
+        ("share.auto.offset.reset", "by_duration:PT"),
+        ("share.isolation.level", "x"),
+        ("retention.ms", "1"),
+    ):
+        assert (await alter(client, _GROUP, "g", (key, 0, text)))[0] == ErrorCode.INVALID_CONFIG, key
+    assert await alter(client, _GROUP, "g", ("share.auto.offset.reset", 0, "by_duration:P1DT2H3.5S")) == (0, None)
+    assert (await alter(client, _GROUP, "", ("share.isolation.level", 0, "read_committed")))[0]
+
+
+async def test_subscriptions_of_client_metrics(broker: Broker) -> None:
+    client = await broker.client()
+    assert await alter(client, _CLIENT_METRICS, "s", ("metrics", 2, "a."), ("metrics", 2, "b.")) != (0, None)  # twice
+    assert await alter(client, _CLIENT_METRICS, "s", ("metrics", 2, "a.,b.")) == (0, None)
+    assert await alter(client, _CLIENT_METRICS, "s", ("metrics", 3, "a."), ("interval.ms", 0, "1000")) == (0, None)
+    assert broker.services.settings_of(CLIENT_METRICS) == {"s": {"metrics": "b.", "interval.ms": "1000"}}
+    assert (await alter(client, _CLIENT_METRICS, "s", ("match", 0, "client_colour=red")))[0] == ErrorCode.INVALID_CONFIG
+    assert (await alter(client, _CLIENT_METRICS, "s", ("interval.ms", 0, "99")))[0] == ErrorCode.INVALID_CONFIG
+    await alter(client, _CLIENT_METRICS, "s", ("metrics", 1, None), ("interval.ms", 1, None))
+    assert broker.services.settings_of(CLIENT_METRICS) == {}
+
+
+async def test_resources_with_configurations(broker: Broker) -> None:
+    client = await broker.client()
+    await broker.create("t")
+    await alter(client, _GROUP, "g", ("share.isolation.level", 0, "read_committed"))
+    await alter(client, _CLIENT_METRICS, "s", ("metrics", 0, "*"))
+
+    async def listed(version: int, *types: int) -> list[tuple[str, int]]:
+        answer = await client.ask(wire.ListConfigResourcesRequest(types), version)
+        assert answer.error_code == 0
+        return [(each.resource_name, each.resource_type) for each in answer.config_resources]
+
+    assert await listed(0) == [("s", 16)]
+    assert await listed(1, 32) == [("g", 32)]
+    assert await listed(1) == [("t", 2), ("1", 4), ("1", 8), ("s", 16), ("g", 32)]
+    wrong = await client.ask(wire.ListConfigResourcesRequest([3]), 1)
+    assert wrong.error_code == ErrorCode.UNSUPPORTED_VERSION
