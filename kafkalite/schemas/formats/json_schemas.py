@@ -184,6 +184,8 @@ class _Comparison:
             refused = [each for each in values if not self._reader.accepts(each, reader)]
             return [f"{path}: the value {json.dumps(each)[:60]} is no longer accepted" for each in refused]
         writer = self._merged(writer)
+        if not isinstance(writer, dict):
+            return self.differences(writer, reader, path)
         for word in ("anyOf", "oneOf"):
             if word in writer and writer.get(word) != reader.get(word):
                 rest = {key: each for key, each in writer.items() if key != word}
@@ -202,10 +204,10 @@ class _Comparison:
                     found.append(f"{path}/{word}: no alternative accepts all that was accepted")
         return found + self._keywords(writer, reader, path)
 
-    def _merged(self, writer: dict[str, Any]) -> dict[str, Any]:
+    def _merged(self, writer: dict[str, Any]) -> Any:
         """Without allOf: what all of its parts ask for, as far as they can be put into one schema."""
         parts = [self._writer.resolve(each) for each in writer.get("allOf", ())]
-        merged = {key: each for key, each in writer.items() if key != "allOf"}
+        merged: Any = {key: each for key, each in writer.items() if key != "allOf"}
         for part in parts:
             merged = _both(merged, self._merged(part) if isinstance(part, dict) else part)
         return merged
