@@ -237,7 +237,7 @@ class BrokerConfig:
         0, "rate at which a replica is copied between disks of the node; 0: no fixed limit", low=0
     )
     auto_leader_rebalance_enable: bool = _key(
-        False, "whether the controller periodically makes the preferred replicas the leaders"
+        True, "whether the controller periodically makes the preferred replicas the leaders"
     )
     leader_imbalance_check_interval_seconds: int = _key(
         300, "interval at which the controller checks the leader imbalance (auto.leader.rebalance.enable)", low=1
@@ -247,6 +247,43 @@ class BrokerConfig:
         "share of its preferred leaderships that a broker may lack before the controller gives them back, in percent",
         low=0,
         high=100,
+    )
+    balancer_mode: str = _key(
+        "advise",
+        "off; advise: the controller reports that moves would make the load even; on: it makes these moves, and recreates the replicas of"
+        " brokers that are lost (set it for the cluster)",
+        choices=("off", "advise", "on"),
+        dynamic=True,
+    )
+    balancer_interval_ms: int = _key(
+        60_000, "interval at which the controller's balancer asks the brokers for their load", low=100, dynamic=True
+    )
+    balancer_max_moves: int = _key(
+        10, "maximum number of partitions that the balancer moves at once", low=1, high=10_000, dynamic=True
+    )
+    balancer_throttle_bytes_per_second: int = _key(
+        0, "limit per leader for the replicas that the balancer moves; 0: no limit", low=0, dynamic=True
+    )
+    balancer_tolerance_percent: int = _key(
+        10,
+        "share of the mean by which a broker's replicas, preferred leaders, bytes and bytes/s may differ before the balancer acts, in percent;"
+        " it goes on until half of it is reached",
+        low=1,
+        high=100,
+        dynamic=True,
+    )
+    balancer_max_disk_percent: int = _key(
+        85,
+        "share of a broker's disks up to which the balancer gives it replicas, in percent",
+        low=1,
+        high=100,
+        dynamic=True,
+    )
+    balancer_broker_timeout_ms: int = _key(
+        900_000,
+        "time after which a broker that is not alive counts as lost: with balancer.mode=on its replicas are recreated on other brokers; 0: never",
+        low=0,
+        dynamic=True,
     )
     controlled_shutdown_enable: bool = _key(True, "whether a node moves its leaderships away before it stops")
     controlled_shutdown_max_wait_ms: int = _key(10_000, "maximum duration of a controlled shutdown", low=0)

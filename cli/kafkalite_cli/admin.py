@@ -34,6 +34,8 @@ SPREAD_TIMEOUT_S = 10.0
 VERBS = {
     "add-partitions": ("kafkalite_cli.partitions", "Add partitions to a topic."),
     "remove-partitions": ("kafkalite_cli.partitions", "Remove a topic's last partitions."),
+    "broker": ("kafkalite_cli.broker", "Cordon, drain and replace brokers."),
+    "balance": ("kafkalite_cli.balance", "How even the load is; what would move, and why."),
     "elect": ("kafkalite_cli.partitions", "Elect preferred leaders, or any replica as the leader."),
     "reassign": ("kafkalite_cli.reassign", "Move partitions between brokers."),
     "users": ("kafkalite_cli.users", "SCRAM users and their passwords."),
@@ -427,10 +429,18 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
         for problem in problems:
             problem |= dataclasses.asdict(advice(str(problem["what"])))
         out = Output(as_json)
+        closed = {
+            node: answer.broker_state
+            for node, answer in sorted(answers.items())
+            if not isinstance(answer, KafkaliteError) and answer.broker_state != "active"
+        }
         if as_json:
-            out.value({"healthy": not problems, "brokers": sorted(answers), "problems": problems}, "")
+            states = {str(node): state for node, state in closed.items()}
+            value = {"healthy": not problems, "brokers": sorted(answers), "problems": problems, "broker_states": states}
+            out.value(value, "")
         elif not problems:
-            click.echo(f"healthy: {len(answers)} brokers, no problems")
+            count = len(answers)
+            click.echo(f"healthy: {count} {'broker' if count == 1 else 'brokers'}, no problems")
         else:
             rows = [
                 (
@@ -447,6 +457,9 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
                 said = advice(kind)
                 click.echo(f"\n{kind}: {said.doing}".rstrip(": "))
                 click.echo(f"  you: {said.do}")
+        if not as_json:
+            for node, state in closed.items():
+                click.echo(f"note: broker {node} is {state}: it takes no new replicas")
         return 1 if problems else 0
 
     code = run_async(work())

@@ -30,6 +30,7 @@ COMMANDS = {
     "admin": ("kafkalite_cli.admin", "Show and change the cluster."),
     "produce": ("kafkalite_cli.produce", "Send lines from stdin to a topic."),
     "consume": ("kafkalite_cli.consume", "Print a topic's records."),
+    "pipeline": ("kafkalite_cli.pipeline", "Run data pipelines on Spark, from topics to tables."),
     "completion": ("kafkalite_cli.completion", "Print a script that completes verbs in a shell."),
 }
 

@@ -149,6 +149,24 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
         return runner.run(work)
 
 
+def run_watch(work: Coroutine[Any, Any, T], how_to_return: str) -> T:
+    """`run_async` for what goes on in the cluster if the command is interrupted: Ctrl-C says so, and how to come back. Exits 130 then."""
+    try:
+        return run_async(work)
+    except KeyboardInterrupt:
+        click.echo(f"\n{how_to_return}", err=True)
+        raise click.exceptions.Exit(130) from None
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on a terminal before something is destroyed. Raises UsageError where nobody can be asked and there is no --yes, Abort on no."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{question} Nobody can be asked here: add --yes")
+    click.confirm(question, abort=True, err=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """Writes a command's results to stdout: JSON if asked for, tables on a terminal, aligned text in a pipe."""

@@ -21,13 +21,16 @@ from kafkalite.extension.messages.reassignment import (
     Reassignment,
     WantedReassignment,
 )
+from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
 from kafkalite.model import MAX_NAME_LENGTH, BrokerId, TopicPartition
 from kafkalite_cli.move_progress import show, watch
-from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
+from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, run_watch, size_text
 from kafkalite_cli.parameters import MAX_ID, MAX_LONG, Whole, parse_brokers, parse_partition
 
 #: Of a plan file. A hundred thousand partitions are some 15 MB.
 MAX_PLAN_BYTES = 64_000_000
+#: For who interrupts --watch.
+HOW_TO_RETURN = "the moves go on; `kafkalite admin reassign status --watch` shows them again, `kafkalite admin reassign cancel` ends them"
 
 
 @click.group("reassign")
@@ -72,13 +75,27 @@ def plan(
         async with connect(bootstrap, timeout_s) as client:
             assignment, racks = await _assignment(client, timeout_s)
             sizes = await _sizes(client, timeout_s)
+            closed = {
+                each.broker_id: each.broker_state
+                for each in (await client.order(StatusRequest(limit=0), StatusResponse, timeout_s=timeout_s)).brokers
+                if each.broker_state != "active"
+            }
         live = frozenset(racks)
         gone = frozenset(BrokerId(each) for each in drain_broker)
         missing = sorted({*topics} - {partition.topic for partition in assignment})
         if missing:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {missing[0]!r}")
         chosen = [p for p in assignment if (p.topic in topics if topics else True)]
-        goal = Goal((live if allowed is None else allowed) - gone, replicas, is_spread=allowed is not None)
+        if shut := sorted((allowed or frozenset()) & closed.keys()):
+            reason = f"broker {shut[0]} is {closed[shut[0]]}: it takes no new replicas (kafkalite admin broker uncordon {shut[0]})"
+            raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+        # A cordoned broker keeps what it has, and gets nothing new.
+        goal = Goal(
+            (live if allowed is None else allowed) - gone,
+            replicas,
+            is_spread=allowed is not None,
+            closed=frozenset(closed),
+        )
         if not goal.brokers:
             raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no broker is left for the replicas")
         strangers = sorted(gone - live - {broker for replicas in assignment.values() for broker in replicas})
@@ -307,7 +324,7 @@ def execute(
                 f"reassignment of {len(targets)} partitions submitted; see `kafkalite admin reassign status --watch`",
             )
 
-    run_async(work())
+    run_watch(work(), HOW_TO_RETURN)
 
 
 def _refuse_any(answer: AlterReassignmentsResponse) -> None:
@@ -347,7 +364,7 @@ def status(is_watched: bool, bootstrap: str, timeout_s: float, as_json: bool) ->
             else:
                 await show(client, Output(as_json), timeout_s=timeout_s)
 
-    run_async(work())
+    run_watch(work(), HOW_TO_RETURN)
 
 
 @reassign.command("list")

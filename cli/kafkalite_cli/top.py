@@ -17,7 +17,7 @@ import click
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_status import problems_by_kind, status_value
 from kafkalite.errors import KafkaliteError, api_error, error_code
-from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
+from kafkalite.extension.messages.watching import BrokerStatus, StatusRequest, StatusResponse
 from kafkalite.model import BrokerId
 from kafkalite_cli.move_progress import duration
 from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
@@ -130,7 +130,7 @@ def _tables(answer: StatusResponse) -> Iterator[tuple[str, tuple[str, ...], list
         [
             (
                 b.broker_id,
-                b.error or ("controller" if b.broker_id == answer.controller_id else "alive"),
+                _broker_state(b, answer),
                 b.kafka,
                 b.rack,
                 b.leaders,
@@ -175,6 +175,14 @@ def _tables(answer: StatusResponse) -> Iterator[tuple[str, tuple[str, ...], list
             for p in answer.partitions
         ],
     )
+
+
+def _broker_state(broker: BrokerStatus, answer: StatusResponse) -> str:
+    """alive, controller or why it does not answer; and that it takes no new replicas."""
+    state = broker.error or ("controller" if broker.broker_id == answer.controller_id else "alive")
+    if broker.broker_state == "drained":
+        return f"{state}, drained: may be stopped"
+    return state if broker.broker_state == "active" else f"{state}, {broker.broker_state}"
 
 
 def _ids(brokers: tuple[BrokerId, ...]) -> str:

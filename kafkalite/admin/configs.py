@@ -12,6 +12,7 @@ from kafkalite.config import (
     parse_limit,
     topic_config,
 )
+from kafkalite.coordination.broker_states import BROKER_STATE, check_state
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config
 from kafkalite.coordination.znode_json import ZnodeError
@@ -40,6 +41,8 @@ def _check(entity_type: str, key: str, value: str) -> None:
     """Raises ConfigError."""
     if entity_type == TOPICS:
         topic_config(TopicConfig(), {key: value})
+    elif key == BROKER_STATE:
+        check_state(value)
     elif is_limit(key):
         if parse_limit(value) is None:
             raise ConfigError(f"{key}: {value!r} is not an integer of at least 1")

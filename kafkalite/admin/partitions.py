@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from kafkalite.admin.decisions.placement import PlacementError, shifted
 from kafkalite.admin.reassignments import POLL_S, readable_topics
-from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, check_partition_count, patience
+from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, check_open, check_partition_count, closed_text, patience
 from kafkalite.config import BrokerConfig
 from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
@@ -97,18 +97,21 @@ class PartitionAdmin:
         if await self._children(zk, paths.partitions_remove(wanted.topic)):
             reason = f"partitions of {wanted.topic!r} are being removed; their numbers are not free yet"
             raise api_error(ErrorCode.REASSIGNMENT_IN_PROGRESS, reason)
-        brokers = (await self._orders.existing(zk)).brokers
+        existing = await self._orders.existing(zk)
+        brokers = existing.open
         count = wanted.count - have
         first = topic.moves[0].target if 0 in topic.moves else topic.partitions[0]
         if wanted.assignment:
-            self._check(wanted, count, frozenset(brokers), len(first))
+            self._check(wanted, count, frozenset(existing.brokers), len(first))
+            check_open([broker for replicas in wanted.assignment for broker in replicas], existing.closed)
             return topic, {have + at: tuple(each) for at, each in enumerate(wanted.assignment)}
         try:
             ordered = sorted(brokers)
             start = ordered.index(first[0]) if first[0] in brokers else self._rng.randrange(max(1, len(ordered)))
             placed = shifted(brokers, wanted.count, len(first), start=start, shift=have)
         except PlacementError as error:
-            raise api_error(ErrorCode.INVALID_REPLICATION_FACTOR, str(error)) from None
+            reason = f"{error}{closed_text(existing.closed)}"
+            raise api_error(ErrorCode.INVALID_REPLICATION_FACTOR, reason) from None
         return topic, {number: placed[number] for number in range(have, wanted.count)}
 
     def _check(self, wanted: NewPartitions, count: int, brokers: frozenset[BrokerId], replication_factor: int) -> None:

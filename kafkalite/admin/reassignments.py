@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, patience
 from kafkalite.controller.decisions.reassignments import is_over
 from kafkalite.coordination import admin_znodes, paths, znodes
+from kafkalite.coordination.broker_states import read_closed
 from kafkalite.coordination.coordinator import (
     BadVersionError,
     Coordinator,
@@ -44,6 +45,8 @@ class _Cluster:
 
     topics: Mapping[str, znodes.TopicZnode]
     brokers: frozenset[BrokerId]
+    #: Brokers that take no new replicas, with their states.
+    closed: Mapping[BrokerId, str]
     ordered: Mapping[TopicPartition, Replicas]
     throttles: Mapping[TopicPartition, int]
     version: int | None
@@ -113,17 +116,18 @@ class ReassignmentAdmin:
     async def _read(self, zk: Coordinator, names: set[str]) -> _Cluster:
         topics = await readable_topics(zk, sorted(names))
         brokers, _ = paths.broker_ids((await zk.children(paths.BROKER_IDS))[0])
+        closed = await read_closed(zk, brokers)
         try:
             data, stat = await zk.get(paths.REASSIGN_PARTITIONS)
         except NoNodeError:
-            return _Cluster(topics, frozenset(brokers), {}, {}, None)
+            return _Cluster(topics, frozenset(brokers), closed, {}, {}, None)
         try:
             ordered, throttles = admin_znodes.decode_reassignment(data), admin_znodes.decode_throttles(data)
         except ZnodeError as error:
             reason = f"{error.path} is malformed ({error.reason}); remove or repair it first"
             raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
         limits = admin_znodes.decode_request_limits(data)
-        return _Cluster(topics, frozenset(brokers), ordered, throttles, stat.version, limits)
+        return _Cluster(topics, frozenset(brokers), closed, ordered, throttles, stat.version, limits)
 
     async def _wait_for_controller(self, written: Mapping[TopicPartition, Replicas]) -> None:
         """Until the topics' znodes show what was ordered."""
@@ -235,6 +239,10 @@ def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassign
         reason = f"{name}: {min(replicas)} is not a broker id"
     elif unknown:
         reason = f"{name}: brokers that are not alive: {unknown}"
+    has = {*topic.partitions[wanted.partition], *(() if move is None else move.origin)}
+    shut = sorted(each for each in replicas if each in cluster.closed and each not in has)
+    if reason is None and shut:
+        reason = f"{name}: broker {shut[0]} is {cluster.closed[shut[0]]}: it takes no new replicas"
     if reason is not None:
         return _result(wanted, ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
     before = move.origin if move is not None else topic.partitions[wanted.partition]

@@ -9,13 +9,15 @@ import asyncio
 import base64
 import random
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import field
 from typing import TypeVar
 
 from kafkalite.admin.decisions import placement
 from kafkalite.config import BrokerConfig, topic_config
 from kafkalite.coordination import admin_znodes, paths, znodes
+from kafkalite.coordination.broker_states import read_closed
 from kafkalite.coordination.coordinator import (
     BadVersionError,
     Coordinator,
@@ -65,7 +67,15 @@ class Existing:
     """What a new topic must not clash with, and where it can live."""
 
     topics: frozenset[str]
+    #: Every live broker with its rack.
     brokers: Mapping[BrokerId, str | None]
+    #: Those that take no new replicas, with their states (`broker.state`).
+    closed: Mapping[BrokerId, str] = field(default_factory=dict)
+
+    @property
+    def open(self) -> dict[BrokerId, str | None]:
+        """The brokers that take new replicas."""
+        return {broker: rack for broker, rack in self.brokers.items() if broker not in self.closed}
 
 
 def check_name(name: str) -> None:
@@ -148,7 +158,7 @@ class TopicAdmin:
                 continue
             result = await self._create(topic, existing, validate_only=request.validate_only)
             if result.error == ErrorCode.NONE:
-                existing = Existing(existing.topics | {topic.topic}, existing.brokers)
+                existing = Existing(existing.topics | {topic.topic}, existing.brokers, existing.closed)
             results.append(result)
 
     async def existing(self, zk: Coordinator) -> Existing:
@@ -160,7 +170,7 @@ class TopicAdmin:
             _log.warning("znode.malformed", path=path, reason=reason)
         if len({rack is None for rack in brokers.values()}) > 1:
             brokers = dict.fromkeys(brokers)  # racks of some brokers only: place as if there were none
-        return Existing(frozenset(topics), brokers)
+        return Existing(frozenset(topics), brokers, await read_closed(zk, brokers))
 
     async def _create(self, topic: NewTopic, existing: Existing, *, validate_only: bool) -> TopicResult:
         try:
@@ -203,14 +213,17 @@ class TopicAdmin:
                 reason = "give an assignment, or the numbers of partitions and replicas, not both"
                 raise api_error(ErrorCode.INVALID_REQUEST, reason)
             check_assignment(topic.assignment, existing.brokers)
+            check_open([broker for replicas in topic.assignment.values() for broker in replicas], existing.closed)
             check_partition_count(len(topic.assignment), config)
             return dict(sorted(topic.assignment.items()))
         partitions = config.num_partitions if topic.partitions == -1 else topic.partitions
         replicas = config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
         check_partition_count(partitions, config)
-        return dict(enumerate(self.place(topic.placement, existing.brokers, partitions, replicas)))
+        return dict(enumerate(self.place(topic.placement, existing, partitions, replicas)))
 
-    def place(self, how: str, brokers: Mapping[BrokerId, str | None], partitions: int, replicas: int) -> list[Replicas]:
+    def place(self, how: str, existing: Existing, partitions: int, replicas: int) -> list[Replicas]:
+        """Raises ApiError."""
+        brokers = existing.open
         try:
             if how == "mod":
                 return placement.mod(sorted(brokers), partitions, replicas)
@@ -220,7 +233,7 @@ class TopicAdmin:
             start, shift = self._rng.randrange(count), self._rng.randrange(count)
             return placement.shifted(brokers, partitions, replicas, start=start, shift=shift)
         except placement.PlacementError as error:
-            raise api_error(ErrorCode.INVALID_REPLICATION_FACTOR, str(error)) from None
+            raise api_error(ErrorCode.INVALID_REPLICATION_FACTOR, f"{error}{closed_text(existing.closed)}") from None
 
     def _validated_configs(self, topic: NewTopic) -> dict[str, str]:
         configs = topic.configs or {}
@@ -382,6 +395,20 @@ def check_assignment(assignment: Mapping[int, Sequence[BrokerId]], brokers: Mapp
         elif unknown:
             reason = reason or f"partition {partition} names brokers that are not alive: {unknown}"
     if reason is not None:
+        raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+
+
+def closed_text(closed: Mapping[BrokerId, str]) -> str:
+    """ "; broker 3 is cordoned": an addition to the message that there are too few brokers."""
+    return "".join(f"; broker {broker} is {state}" for broker, state in sorted(closed.items()))
+
+
+def check_open(brokers: Iterable[BrokerId], closed: Mapping[BrokerId, str]) -> None:
+    """Whether all of these take new replicas. Raises ApiError INVALID_REPLICA_ASSIGNMENT."""
+    for broker in sorted(set(brokers) & closed.keys()):
+        reason = (
+            f"broker {broker} is {closed[broker]}: it takes no new replicas (kafkalite admin broker uncordon {broker})"
+        )
         raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
 

@@ -9,12 +9,14 @@ from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.controller.broker_failure_detector import BrokerFailureDetector
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.controller_election import ControllerElection, Won
-from kafkalite.controller.decisions.events import Event
+from kafkalite.controller.decisions.events import BalancerSettings, Event
 from kafkalite.controller.decisions.problems import find_problems
 from kafkalite.controller.decisions.reassignments import limits_from
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.controller.decisions.topic_changes import without_leader
+from kafkalite.controller.describing_balance import describe_balance
 from kafkalite.controller.event_loop import Balance, ControllerEventLoop
+from kafkalite.controller.load_reports import PAUSE_S, BalancerConfig, LoadReports
 from kafkalite.controller.log_ends import LogEnds
 from kafkalite.controller.sources import Source
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
@@ -23,7 +25,8 @@ from kafkalite.coordination.coordinator import Coordinator, SessionExpiredError
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.extension.messages.balancing import DescribeBalanceRequest, DescribeBalanceResponse
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.model import GROUP_TOPIC, NO_LEADER, TRANSACTION_TOPIC, BrokerEpoch, BrokerId, ControllerEpoch
 from kafkalite.rpc.messages.connection import HelloRequest
@@ -47,6 +50,8 @@ class Controller:
         cluster_id: for the hello of our connections.
         topic_config: a topic's settings as last heard (unclean.leader.election.enable counts here).
         cluster_settings: the dynamic settings of all brokers (the limits of reassignments count here).
+        broker_states: brokers that take no new replicas, with their `broker.state`.
+        live_config: the configuration with dynamic settings (`balancer.*` counts here); None: they never change.
     """
 
     def __init__(
@@ -60,6 +65,8 @@ class Controller:
         cluster_id: Callable[[], str],
         topic_config: Callable[[str], TopicConfig],
         cluster_settings: Callable[[], Mapping[str, str]] = dict,
+        broker_states: Callable[[], Mapping[BrokerId, str]] = dict,
+        live_config: Callable[[], BrokerConfig] | None = None,
         dead_sessions: Callable[[], Container[int]] = tuple,
     ) -> None:
         self.stats = ControllerStats()
@@ -73,7 +80,10 @@ class Controller:
         self._cluster_id = cluster_id
         self._topic_config = topic_config
         self._cluster_settings = cluster_settings
+        self._broker_states = broker_states
+        self._live_config = live_config or (lambda: config)
         self._dead_sessions = dead_sessions
+        self._reports: LoadReports | None = None
         self._leadership: ControllerEventLoop | None = None
         self._candidate: ControllerElection | None = None
         #: (what, subject) of a problem -> wall time at which it was noticed.
@@ -177,20 +187,33 @@ class Controller:
             stats=self.stats,
             topic_config=self._topic_config,
             balance=self._balance(),
+            on_moves=lambda: reports.moves_went_on(),
             limits=lambda: limits_from(self._cluster_settings()),
             log_ends=LogEnds(self._env, self._own_time, self._supervisor, self._hello),
             phases=phases,
             on_ready=lambda: _log.info("controller.ready", epoch=won.epoch),
             history=self.history,
         )
-        self._leadership = leadership
+        reports = LoadReports(
+            self._env,
+            self._own_time,
+            self._supervisor,
+            self._hello,
+            config=self._balancer_config,
+            state=lambda: leadership.state,
+            closed=self._broker_states,
+            post=leadership.post,
+        )
+        self._leadership, self._reports = leadership, reports
         watcher = self._supervisor.spawn(
             "controller.incumbency", self._watch_incumbency(candidate, leadership), Policy.FATAL
         )
+        looking = self._supervisor.spawn("controller.balancer", self._look_at_balance(leadership, reports))
         try:
             await leadership.run()
         finally:
-            self._leadership = None
+            self._leadership = self._reports = None
+            looking.cancel()
             self._since.clear()
             leadership.close()
             watcher.cancel()
@@ -201,6 +224,26 @@ class Controller:
             return None
         interval_s = float(config.leader_imbalance_check_interval_seconds)
         return Balance(interval_s, config.leader_imbalance_per_broker_percentage)
+
+    def _balancer_config(self) -> BalancerConfig:
+        config = self._live_config()
+        return BalancerConfig(
+            BalancerSettings(
+                config.balancer_mode,
+                config.balancer_max_moves,
+                config.balancer_throttle_bytes_per_second,
+                config.balancer_tolerance_percent / 100,
+                config.balancer_max_disk_percent / 100,
+                config.leader_imbalance_per_broker_percentage if config.auto_leader_rebalance_enable else None,
+            ),
+            config.balancer_interval_ms / 1000,
+            config.balancer_broker_timeout_ms / 1000,
+        )
+
+    async def _look_at_balance(self, leadership: ControllerEventLoop, reports: LoadReports) -> None:
+        while not leadership.ready:  # noqa: ASYNC110 - a few moments at the beginning of a term
+            await asyncio.sleep(PAUSE_S)
+        await reports.run()
 
     async def _watch_incumbency(self, candidate: ControllerElection, leadership: ControllerEventLoop) -> None:
         """Resign when this node is not the controller any more, for any reason."""
@@ -227,6 +270,8 @@ class Controller:
         """The cluster's dynamic settings are others: a reassignment that waits for a slot may go on."""
         if self._leadership is not None:
             self._leadership.mark(Source.MOVES)
+        if self._reports is not None:
+            self._reports.kick()
 
     # --- requests of brokers ---------------------------------------------------------------------------------
 
@@ -259,6 +304,13 @@ class Controller:
             if task is not None and task.cancelling():
                 raise  # it is this request that was cancelled, not the term that ended
             return ControlledShutdownResponse(ErrorCode.NOT_CONTROLLER)
+
+    async def describe_balance(self, request: DescribeBalanceRequest) -> DescribeBalanceResponse:
+        """How even the load is, and what the balancer would move. Raises ApiError NOT_CONTROLLER."""
+        leadership, reports = self._leadership, self._reports
+        if leadership is None or reports is None or not leadership.ready:
+            raise api_error(ErrorCode.NOT_CONTROLLER, "this node is not the controller")
+        return await describe_balance(request, leadership.state, reports, self._balancer_config())
 
     # --- health ----------------------------------------------------------------------------------------------
 

@@ -93,6 +93,9 @@ TICK_S = 5.0
 #: Number of ticks after which all topic znodes are read again, to see changes made from outside.
 TICKS_PER_FULL_READ = 6
 
+#: The subject of the history of all that the balancer did.
+BALANCER = "balancer"
+
 #: Why states are written, for people.
 _CAUSES: dict[type[Purpose], str] = {
     Restart: "the replica's node requested it: its disk failed, or is back",
@@ -129,6 +132,7 @@ class ControllerEventLoop:
         limits: Callable[[], Limits],
         log_ends: LogEnds,
         balance: Balance | None,
+        on_moves: Callable[[], None],
         phases: FailoverPhases,
         on_ready: Callable[[], None],
         history: History,
@@ -147,6 +151,7 @@ class ControllerEventLoop:
         self._limits = limits
         self._log_ends = log_ends
         self._balance = balance
+        self._on_moves = on_moves
         self._balance_due = float("inf") if balance is None else clock.monotonic() + balance.interval_s
         self._stale_topics: set[str] = set()
         self._topic_watches = TopicWatches(storage, lambda: self._wake.set())
@@ -369,6 +374,7 @@ class ControllerEventLoop:
                 names = {partition.topic for partition, _ in self.state.moves()}
                 minimum = {name: self._topic_config(name).min_insync_replicas for name in sorted(names)}
                 await self._handle(MovesDue(self._limits(), minimum))
+                self._on_moves()
             case Source.TICK:
                 await self._handle(Ticked())
             case Source.STATES:
@@ -515,6 +521,8 @@ class ControllerEventLoop:
                 log = _log.error if is_error else _log.info
                 log(f"controller.{event_name}", subject=subject, detail=detail)
                 self._history.record(subject, f"controller.{event_name}", detail)
+                if event_name.startswith("balancer.") and subject != BALANCER:
+                    self._history.record(BALANCER, f"controller.{event_name}", f"{subject}: {detail}")
             case Resign(reason):
                 raise ControllerMovedError(reason)
             case _:

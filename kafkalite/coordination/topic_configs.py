@@ -71,6 +71,11 @@ class TopicConfigs:
         name = paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)
         return dict(self._settings[BROKERS].get(name, {}))
 
+    def brokers(self) -> dict[int, dict[str, str]]:
+        """The own dynamic settings of each broker that has any."""
+        found = self._settings[BROKERS].items()
+        return {number: dict(own) for name, own in found if (number := paths.decimal(name)) is not None}
+
     def user(self, name: str) -> dict[str, str]:
         """A user's own settings; `name` as people write it."""
         return dict(self._settings[USERS].get(paths.sanitize(name), {}))

@@ -300,6 +300,10 @@ class Services(Protocol):
         """Replace them (already validated). Raises ApiError, CoordinatorError."""
         ...
 
+    async def check_broker_state(self, broker_id: BrokerId, state: str) -> None:
+        """Whether the broker may be given this `broker.state`. Raises ApiError, CoordinatorError."""
+        ...
+
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         """The topic's own settings. Raises ApiError UNKNOWN_TOPIC_OR_PARTITION."""
         ...

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.balancing import DescribeBalanceRequest, DescribeBalanceResponse
 from kafkalite.extension.messages.configs import DescribeBrokerSettingsRequest, DescribeBrokerSettingsResponse
 from kafkalite.extension.messages.disks import (
     DescribeDisksRequest,
@@ -82,6 +83,7 @@ class Node(Enum):
 
     ANY = "any node"
     EACH = "each node answers for itself"
+    CONTROLLER = "the controller; others answer NOT_CONTROLLER"
     COORDINATOR = "the coordinator of the transactional id"
 
 
@@ -157,6 +159,7 @@ _ROWS = (
     ),
     ExtensionApi(AlterReassignmentsRequest, AlterReassignmentsResponse, _ALTER_CLUSTER),
     ExtensionApi(ListReassignmentsRequest, ListReassignmentsResponse, _DESCRIBE_CLUSTER),
+    ExtensionApi(DescribeBalanceRequest, DescribeBalanceResponse, _DESCRIBE_CLUSTER, Node.CONTROLLER),
     ExtensionApi(
         DescribeBrokerSettingsRequest,
         DescribeBrokerSettingsResponse,

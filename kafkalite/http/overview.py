@@ -8,11 +8,12 @@ that many watchers cost no more than one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from kafkalite.admin.reassignments import ReassignmentAdmin
 from kafkalite.client.moves import Tracker, part_of
+from kafkalite.coordination.broker_states import ACTIVE, DRAINING
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode, KafkaliteError
@@ -56,6 +57,8 @@ class OverviewSource(Protocol):
 
     @property
     def cluster_id(self) -> str: ...
+
+    def broker_states(self) -> Mapping[BrokerId, str]: ...
 
 
 class Overview:
@@ -175,15 +178,19 @@ class Overview:
     def _with_counts(self, counts: _Counts) -> tuple[BrokerStatus, ...]:
         """Those that live, and those that are gone and still have replicas."""
         reported: list[BrokerStatus] = []
+        closed = self._host.broker_states()
         for node in sorted({*self._brokers, *counts.replicas}):
             known = self._brokers.get(node)
             own = (counts.leaders.get(node, 0), counts.replicas.get(node, 0), counts.out_of_sync.get(node, 0))
+            state = closed.get(node, ACTIVE)
+            if state == DRAINING and not counts.replicas.get(node):
+                state = "drained"
             if known is None or node not in self._host.metadata.broker_epochs:
-                reported.append(BrokerStatus(node, "", "", "", *own, error="not alive"))
+                reported.append(BrokerStatus(node, "", "", "", *own, error="not alive", broker_state=state))
             else:
                 reported.append(
                     BrokerStatus(
-                        node, known.kafka, known.rpc, known.rack, *own, known.disks, known.problems, known.error
+                        node, known.kafka, known.rpc, known.rack, *own, known.disks, known.problems, known.error, state
                     )
                 )
         return tuple(reported)

@@ -10,8 +10,11 @@ from kafkalite.admin.log_dirs import LogDirAdmin
 from kafkalite.admin.partitions import PartitionAdmin
 from kafkalite.admin.reassignments import ReassignmentAdmin
 from kafkalite.admin.topic_requests import TopicRequests
+from kafkalite.controller.controller import Controller
+from kafkalite.coordination.broker_states import ACTIVE
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.balancing import DescribeBalanceRequest
 from kafkalite.extension.messages.configs import DescribeBrokerSettingsRequest
 from kafkalite.extension.messages.disks import (
     DescribeDisksRequest,
@@ -63,6 +66,7 @@ class Host(Protocol):
     partition_admin: PartitionAdmin
     reassignment_admin: ReassignmentAdmin
     config_admin: ConfigAdmin
+    controller: Controller
     overview: Overview
     started_ms: int
 
@@ -70,6 +74,8 @@ class Host(Protocol):
     def cluster_id(self) -> str: ...
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]: ...
+
+    def broker_states(self) -> Mapping[BrokerId, str]: ...
 
     def problems(self) -> tuple[HealthProblem, ...]: ...
 
@@ -90,6 +96,7 @@ class NodeExtension:
             RemovePartitionsRequest: host.partition_admin.remove,
             AlterReassignmentsRequest: host.reassignment_admin.alter,
             ListReassignmentsRequest: host.reassignment_admin.list,
+            DescribeBalanceRequest: host.controller.describe_balance,
             DescribeReplicasRequest: self._describe_replicas,
             DescribeBrokerSettingsRequest: host.config_admin.describe_broker,
             DescribeDisksRequest: host.disks.describe,
@@ -110,7 +117,11 @@ class NodeExtension:
         )
 
     async def _health(self, message: HealthRequest) -> HealthResponse:
-        return HealthResponse(self._host.identity()[0], self._host.problems())
+        return HealthResponse(
+            self._host.identity()[0],
+            self._host.problems(),
+            self._host.broker_states().get(self._host.identity()[0], ACTIVE),
+        )
 
     async def _history(self, message: HistoryRequest) -> HistoryResponse:
         events = self._host.history(message.subjects[:MAX_SUBJECTS])

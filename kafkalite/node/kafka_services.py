@@ -59,6 +59,7 @@ from kafkalite.rpc.messages.base import Message
 
 if TYPE_CHECKING:
     from kafkalite.admin.acls import AclManager
+    from kafkalite.admin.brokers import BrokerAdmin
     from kafkalite.admin.log_dirs import LogDirAdmin
     from kafkalite.admin.partitions import PartitionAdmin
     from kafkalite.admin.reassignments import ReassignmentAdmin
@@ -96,6 +97,7 @@ class Host(Protocol):
     disks: LogDirAdmin
     orders: TopicRequests
     partition_admin: PartitionAdmin
+    broker_admin: BrokerAdmin
     reassignment_admin: ReassignmentAdmin
     producer_ids: ProducerIds
     extension: Mapping[type[Message], Callable[[Any], Awaitable[Message]]]
@@ -371,6 +373,9 @@ class NodeServices:
 
     async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
         await write_config(await self._node.zookeeper.ordering(), BROKERS, _entity(broker_id), overrides, replace=True)
+
+    async def check_broker_state(self, broker_id: BrokerId, state: str) -> None:
+        await self._node.broker_admin.check_state(broker_id, state)
 
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         if self._node.metadata.topic(topic) is None:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.admin.acls import AclManager
+from kafkalite.admin.brokers import BrokerAdmin
 from kafkalite.admin.configs import ConfigAdmin, unusable_setting
 from kafkalite.admin.disk_healing import ReplicaSelfHealing, disk_problems
 from kafkalite.admin.log_dirs import LogDirAdmin
@@ -37,6 +38,7 @@ from kafkalite.controller.client import ControllerClient
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.controller_failure_detector import ControllerFailureDetector
 from kafkalite.coordination import paths, registration
+from kafkalite.coordination.broker_states import closed_among
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.topic_configs import BROKERS, CLIENTS, TOPICS, USERS, TopicConfigs
@@ -223,6 +225,8 @@ class Node:
             cluster_id=lambda: self.cluster_id,
             topic_config=self.topic_config,
             cluster_settings=lambda: self.configs.broker(None),
+            broker_states=self.broker_states,
+            live_config=lambda: self.config,
             dead_sessions=lambda: self._dead_sessions,
         )
         self.history_file = HistoryFile(
@@ -245,6 +249,7 @@ class Node:
         self.orders = TopicRequests(orders, self.metadata)
         self.partition_admin = PartitionAdmin(orders, lambda: self.config, env.random)
         self.reassignment_admin = ReassignmentAdmin(orders)
+        self.broker_admin = BrokerAdmin(orders)
         self.config_admin = ConfigAdmin(self.zookeeper.ordering)
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
         self.peers = Peers(self.peer_env.network, self.supervisor, self.metadata, lambda: self.hello("status"))
@@ -289,6 +294,10 @@ class Node:
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:
         """This node's id and its present epoch (-1 while it is not registered)."""
         return self.broker_id, self.broker_epoch
+
+    def broker_states(self) -> dict[BrokerId, str]:
+        """The brokers that take no new replicas, with their `broker.state`, as this node has heard."""
+        return closed_among({BrokerId(number): own for number, own in self.configs.brokers().items()})
 
     def topic_config(self, topic: str) -> TopicConfig:
         """A topic's configuration: the broker's defaults with the topic's own settings on top, as far as they can be used."""

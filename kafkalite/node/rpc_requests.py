@@ -9,11 +9,14 @@ from kafkalite.admin.acls import AclManager
 from kafkalite.controller.controller import Controller
 from kafkalite.coordinators.draining import Draining
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
+from kafkalite.env.seams import Env
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.disks import DescribeDisksRequest
 from kafkalite.extension.messages.topics import DescribeReplicasRequest
 from kafkalite.extension.messages.watching import HealthRequest, HistoryRequest
-from kafkalite.model import BrokerId
+from kafkalite.log.log_manager import LogManager
+from kafkalite.model import BrokerEpoch, BrokerId
+from kafkalite.node.load import load_of
 from kafkalite.replica import rpc_handlers
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.handling import Handler, Reply, RpcRequest
@@ -21,6 +24,7 @@ from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest
+from kafkalite.rpc.messages.load import LoadRequest
 from kafkalite.rpc.messages.schemas import SchemaRegistryRequest
 from kafkalite.schemas.coordinator import SchemaRegistry
 from kafkalite.security.access import Access
@@ -39,6 +43,10 @@ class Host(Protocol):
     rights: AclManager
     schemas: SchemaRegistry
     extension: Mapping[type[Message], ExtensionHandler]
+    logs: LogManager
+    env: Env
+
+    def identity(self) -> tuple[BrokerId, BrokerEpoch]: ...
 
 
 class RpcRequests:
@@ -57,12 +65,18 @@ class RpcRequests:
         return {
             **rpc_handlers.handlers(host.replicas),
             **{cls: _answer(host.extension[cls]) for cls in SHARED},
+            LoadRequest: self._load,
             IsrChangedRequest: self._isr_changed,
             ControlledShutdownRequest: self._controlled_shutdown,
             CommittedOffsetsRequest: _answer(lambda request: host.draining.answer(request)),
             SchemaRegistryRequest: _answer(host.schemas.coordinate),
             HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
         }
+
+    def _load(self, request: RpcRequest) -> Reply:
+        rpc_handlers.only_nodes(request)
+        host = self._host
+        return Reply(load_of(host.identity(), host.replicas, host.logs, host.env.disk))
 
     # --- to the controller ---------------------------------------------------------
 

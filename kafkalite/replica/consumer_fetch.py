@@ -127,6 +127,7 @@ class ConsumerFetchHandler:
             if offset < limit and (left > 0 or is_first):
                 info = log.read(offset, min(entry.max_bytes, max(left, 0)), max_offset=limit, min_one_batch=is_first)
                 entry.records, entry.records_size = info.records, info.size_bytes
+                partition.fetched_bytes += info.size_bytes
                 if isolation == READ_COMMITTED and info.size_bytes:
                     found = log.aborted_transactions(offset, info.next_offset)
                     entry.aborted = tuple(

@@ -76,6 +76,8 @@ class Partition:
     #: Bytes appended since the start, and how many of them (about) lie below the high watermark.
     appended_bytes: int = 0
     readable_bytes: int = 0
+    #: Bytes that consumers have got from this leader since the start.
+    fetched_bytes: int = 0
     #: Records below the leader's high watermark that this follower had not got at its last fetch.
     fetch_lag: int = 0
 

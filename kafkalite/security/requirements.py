@@ -133,6 +133,7 @@ RPC: Mapping[str, Row] = {
         (
             "LeaderAndIsrRequest",
             "LogEndsRequest",
+            "LoadRequest",
             "StopReplicaRequest",
             "UpdateMetadataRequest",
             "IsrChangedRequest",

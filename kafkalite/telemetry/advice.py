@@ -122,6 +122,10 @@ ADVICE = {
         "start the named broker; if it is permanently lost, start an empty one with the same id, or remove the znodes below "
         "/admin/deleted_topics",
     ),
+    "broker.drain_waits": Advice(
+        "the drain goes on with all other replicas, and tries this one again",
+        "start another broker that can take the replica, or `admin broker uncordon` one; `admin broker decommission N --cancel` gives up",
+    ),
     "topic.few_replicas": Advice(
         "the topic stays as it was created, when there were fewer brokers; if those brokers are lost, the commits of groups and transactions are lost, too",
         "`admin reassign plan --topic TOPIC --replicas 3 --brokers 1,2,3 -o plan.json`, then `admin reassign execute plan.json "

@@ -541,6 +541,9 @@ class MemoryServices:
     async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
         self.broker_settings[broker_id] = dict(overrides)
 
+    async def check_broker_state(self, broker_id: BrokerId, state: str) -> None:
+        return
+
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         if topic not in self._ids:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

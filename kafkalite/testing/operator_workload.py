@@ -9,6 +9,8 @@ import random
 from collections.abc import Callable, Mapping
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.configs import ConfigResource, alter_configs
+from kafkalite.coordination.broker_states import BROKER_STATE
 from kafkalite.env.seams import Env
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.disks import DiskMoveOrder, MoveReplicasRequest
@@ -37,6 +39,9 @@ THROTTLE = 20_000
 _TIMEOUT_S = 5.0
 #: ElectionType of ElectLeaders (KIP-460).
 _PREFERRED = 0
+#: With nodes that are cordoned and drained: among the others.
+_STATES = ("cordoned", "cordoned", "draining", "draining", "")
+_BROKER = 4
 _ORDERS = ("reassign",) * 4 + ("cancel", "elect", "add", "remove", "create", "delete") + ("disk",) * 2
 
 
@@ -52,6 +57,8 @@ class OperatorWorkload:
         self.stopping = asyncio.Event()
         self.done = False
         self.orders = 0
+        #: The node that is to hold nothing in the end.
+        self.drained = 0
         self.assignments: dict[tuple[str, int], set[tuple[int, ...]]] = {}
 
     async def run(self, env: Env) -> None:
@@ -65,9 +72,32 @@ class OperatorWorkload:
                 except KafkaliteError:
                     pass  # refused, or nobody has answered: an operator goes on
                 await asyncio.sleep(source.uniform(0.2, 2.0))
+            if self._plan.drains:
+                await self._settle(client, source)
         self.done = True
 
+    async def _settle(self, client: AsyncClient, source: random.Random) -> None:
+        """One node is drained for good, the others take replicas again."""
+        chosen = source.randint(1, self._plan.nodes)
+        wanted = {node: "" for node in range(1, self._plan.nodes + 1) if node != chosen} | {chosen: "draining"}
+        while wanted:
+            for node, state in list(wanted.items()):
+                try:
+                    await self._set_state(client, node, state)
+                    del wanted[node]
+                except KafkaliteError:
+                    await asyncio.sleep(0.5)
+        self.drained = chosen
+
+    async def _set_state(self, client: AsyncClient, node: int, state: str) -> None:
+        resource = ConfigResource.broker(BrokerId(node))
+        changes, deletions = ({BROKER_STATE: state}, []) if state else ({}, [BROKER_STATE])
+        await alter_configs(client, resource, changes, deletions, timeout_s=_TIMEOUT_S)
+
     async def _order(self, client: AsyncClient, source: random.Random) -> None:
+        if self._plan.drains and source.random() < 0.25:
+            await self._set_state(client, source.randint(1, self._plan.nodes), source.choice(_STATES))
+            return
         kind = source.choice(_ORDERS)
         topic = source.choice(sorted(each for each in self._plan.topics if each != LONE))
         where = TopicPartition(topic, source.randrange(self._plan.topics[topic]))
@@ -149,9 +179,13 @@ class OrdersChecker:
         return max(0, MIN_INSYNC - in_sync)
 
     def unfinished(
-        self, names: Mapping[str, int], ordered: Mapping[tuple[str, int], set[tuple[int, ...]]]
+        self, names: Mapping[str, int], ordered: Mapping[tuple[str, int], set[tuple[int, ...]]], drained: int = 0
     ) -> str | None:
-        """What is not over yet when everything should be, or ended as nobody wanted."""
+        """What is not over yet when everything should be, or ended as nobody wanted.
+
+        Args:
+            drained: a node that is to have nothing; then replicas may be anywhere else. 0: none.
+        """
         for path in ("/admin/reassign_partitions", "/admin/preferred_replica_election"):
             if (left := self._read(path)) is not None:
                 return f"{path} still holds {left.decode()}"
@@ -163,6 +197,12 @@ class OrdersChecker:
                 return f"{name} is still being moved: {fields['moves']}"
             for number, replicas in fields["partitions"].items():
                 wanted = ordered.get((name, int(number)), {tuple(replicas)})
-                if tuple(replicas) not in wanted:
+                if drained:
+                    count = min(map(len, wanted))
+                    if drained in replicas:
+                        return f"{name}-{number} is assigned to {replicas}, and node {drained} is drained"
+                    if len(set(replicas)) != count:
+                        return f"{name}-{number} ended as {replicas}, and had {count} replicas"
+                elif tuple(replicas) not in wanted:
                     return f"{name}-{number} ended as {replicas}, which nobody ordered: {sorted(wanted)}"
         return None

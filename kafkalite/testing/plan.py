@@ -103,6 +103,8 @@ class Plan:
     reauth_ms: int | None = None
     #: Whether there is the topic TRIMMED.
     trims: bool = False
+    #: Whether the operator cordons and drains nodes (and the balancer moves replicas on its own).
+    drains: bool = False
 
     @property
     def own_topics(self) -> dict[str, int]:
@@ -139,6 +141,7 @@ class Plan:
                 f"  workload   {self.producers} producers, {self.batches_per_s:.0f} sends/s each, "
                 f"{self.record_bytes} B; {self.consumers} consumers"
                 + (f"; orders within {self.move_limits}" if self.orders else "")
+                + ("; nodes are cordoned and drained" if self.drains else "")
                 + (f"; {self.transactions} with transactions" if self.transactions else "")
                 + (f"; {KEYED} has {self.keyed}" if self.keyed else "")
                 + (f"; records of {TRIMMED} are deleted" if self.trims else "")
@@ -217,6 +220,11 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
         topics[LONE] = 1
     security = random.Random(f"{seed}/security")
     reauth_ms = security.choice((0, 3_000, 10_000)) if security.random() < 0.1 else None
+    drains = random.Random(f"{seed}/drains")
+    is_drained = drains.random() < 0.5 and nodes > 3
+    if is_drained:
+        orders = True
+        settings.update(_balancer_settings(drains))
     away_s = [fault.at_s + fault.for_s for fault in extra if fault.kind is FaultKind.ZK_AWAY]
     if away_s:
         fault_time_s, batches_per_s = max(away_s) + 5.0, 2.0
@@ -235,7 +243,10 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
         record_bytes=record_bytes,
         consumers=consumers,
         orders=orders,
-        move_limits=choice.choice(((0, 0, 0), (1, 1, 1), (1, 2, 1), (2, 3, 0))) if orders else (0, 0, 0),
+        # The balancer has limits of its own.
+        move_limits=choice.choice(((0, 0, 0), (1, 1, 1), (1, 2, 1), (2, 3, 0)))
+        if orders and not is_drained
+        else (0, 0, 0),
         faults=tuple(sorted((*faults, *extra), key=lambda fault: fault.at_s)),
         keyed=keyed,
         transactions=transactions,
@@ -243,6 +254,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
         patience_ms=patience_ms,
         reauth_ms=reauth_ms,
         trims=random.Random(f"{seed}/trims").random() < 0.5,
+        drains=is_drained,
     )
 
 
@@ -255,6 +267,16 @@ def _more_settings(more: random.Random, *, transactions: bool) -> dict[str, int 
     if transactions:
         settings |= {"transaction.state.log.num.partitions": 2, "offsets.topic.num.partitions": 1}
     return settings
+
+
+def _balancer_settings(drains: random.Random) -> dict[str, int | str]:
+    return {
+        "balancer.mode": drains.choice(("on", "on", "advise")),
+        "balancer.interval.ms": drains.choice((500, 3_000)),
+        "balancer.max.moves": drains.choice((1, 2, 10)),
+        "balancer.broker.timeout.ms": drains.choice((0, 2_000, 8_000)),
+        "leader.imbalance.check.interval.seconds": drains.choice((1, 10)),
+    }
 
 
 def _draw_faults(

@@ -492,7 +492,8 @@ class Simulation:
             return "the operator still waits for an answer"
         if (late := self._not_ready()) is not None:
             return late
-        if (left := self.orders.unfinished(self.plan.topics, self._operator.assignments)) is not None:
+        drained = self._operator.drained
+        if (left := self.orders.unfinished(self.plan.topics, self._operator.assignments, drained)) is not None:
             return left
         assigned = {topic: self._assignment(topic) for topic in (*self.plan.all_topics, CHURN)}
         for node in self.nodes.values():

@@ -390,7 +390,7 @@ async def test_a_swapped_disk_is_taken_into_service_without_a_restart(tmp_path: 
 
 async def until(client: AsyncClient, holds: Callable[[list[str]], bool]) -> list[str]:
     """The states of node 1's disks once `holds` is true of them."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(150):
         while True:
             answer = await client.ask_node(BrokerId(1), DescribeDisksRequest())
             assert isinstance(answer, DescribeDisksResponse), answer
@@ -402,7 +402,7 @@ async def until(client: AsyncClient, holds: Callable[[list[str]], bool]) -> list
 
 async def health_tells(client: AsyncClient, what: str, text: str) -> None:
     """Return when node 1 says so."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(150):
         while True:
             answer = (await client.health())[BrokerId(1)]
             assert not isinstance(answer, KafkaliteError), answer
@@ -413,7 +413,7 @@ async def health_tells(client: AsyncClient, what: str, text: str) -> None:
 
 async def leaders(client: AsyncClient) -> list[int]:
     """Leaders of the topic's partitions, sorted, once two of them have none."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(150):
         while True:
             found = (await client.metadata([TOPIC])).topics[0].partitions
             each = sorted(partition.leader for partition in found)
@@ -443,7 +443,7 @@ async def test_what_a_disk_brings_back_of_removed_partitions_is_set_aside(tmp_pa
             order = RemovePartitionsRequest(TOPIC, 3, False, 10_000)
             answer = await client.order(order, RemovePartitionsResponse)
             assert answer.error == 0, answer
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(150):
                 while len((await client.metadata([TOPIC])).topics[0].partitions) != 3:
                     await asyncio.sleep(0.05)
             shutil.rmtree(disk, ignore_errors=True)

@@ -181,7 +181,7 @@ async def test_followers_go_on_under_the_next_leader(cluster: ProcessCluster, zk
             await asyncio.to_thread(cluster.restart, leader)
             await wait_in_sync(cluster, "lead", 3)
             await load.more()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(150):
                 while len({epoch for _, epoch in marks}) < 3:
                     await asyncio.sleep(0.05)
     finally:
@@ -386,7 +386,7 @@ async def test_damage_that_no_start_looked_for_is_never_served(cluster: ProcessC
     read: list[int] = []
     async with AsyncClient.connect(cluster.bootstrap) as client, Consumer(client) as consumer:
         consumer.assign({TopicPartition("damage-unseen", 0): "earliest"})
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(150):
             while True:
                 read += [int(record.value or b"-1") for record in await consumer.poll(max_records=1_000, timeout_s=0.2)]
                 told = (await client.health())[BrokerId(3)]
@@ -443,7 +443,7 @@ async def test_every_command_once(cluster: ProcessCluster) -> None:
     await asyncio.to_thread(check)
     cluster.nodes[3].kill()
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(150):
             while (await asyncio.to_thread(run, "admin", "health"))[0] != 1:
                 pass
     finally:

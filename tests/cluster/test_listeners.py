@@ -31,7 +31,7 @@ async def test_clients_inside_and_outside(tmp_path: Path) -> None:
         sides = {host: [f"{host}:{port}" for port in numbers] for host, numbers in ports.items()}
         for host, bootstrap in sides.items():
             async with AsyncClient.connect(bootstrap[0]) as client:
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(150):
                     while len(brokers := (await client.metadata([])).brokers) < 2:
                         await asyncio.sleep(0.05)
                 assert sorted(f"{each.host}:{each.port}" for each in brokers) == sorted(bootstrap), host

@@ -56,7 +56,7 @@ async def problems(
     client: AsyncClient, holds: Callable[[tuple[HealthProblem, ...]], bool]
 ) -> tuple[HealthProblem, ...]:
     """Node 1's, once `holds` is true of them."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(150):
         while True:
             answer = (await client.health())[BrokerId(1)]
             if not isinstance(answer, KafkaliteError) and holds(answer.problems):
@@ -192,7 +192,7 @@ async def test_what_was_set_aside_goes_when_its_replica_is_in_sync_again(tmp_pat
 
 
 async def in_sync(client: AsyncClient, count: int) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(150):
         while len((await client.metadata(["t"])).topics[0].partitions[0].isr) != count:
             await asyncio.sleep(0.05)
 

@@ -52,7 +52,7 @@ async def test_three_rounds_of_restarts(tmp_path: Path) -> None:
                     async with Producer(client) as producer:
                         await (await producer.send("t", None, b"x"))
                         sent += 1
-                    async with asyncio.timeout(60):
+                    async with asyncio.timeout(150):
                         while len((await client.metadata(["t"], timeout_s=30)).topics[0].partitions[0].isr) < 3:
                             await asyncio.sleep(0.05)
             async with AsyncClient.connect(bootstrap, security=alice) as client:  # both are good in every round

@@ -81,7 +81,7 @@ def server(directory: Path, number: int, members: list[str]) -> Iterator[Embedde
 
 
 async def until_says(server: EmbeddedZooKeeper, *words: str) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(150):
         while True:
             told = await asyncio.to_thread(server.command, "srvr")
             if any(word in told for word in words):

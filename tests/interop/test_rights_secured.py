@@ -73,7 +73,7 @@ async def partitions(cluster: SecuredCluster) -> tuple[PartitionMetadata, ...]:
 
 async def in_sync(cluster: SecuredCluster) -> None:
     """Every replica in every ISR: nobody but the nodes' own principal can bring that about."""
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(150):
         while not all(part.leader >= 0 and len(part.isr) == 3 for part in await partitions(cluster)):
             await asyncio.sleep(0.1)
 
@@ -159,7 +159,7 @@ async def test_three_users_and_a_leader_that_dies(python_clients: Path, cluster:
     admin = cluster.client_config("admin")
     drain = ("remove-partitions", "ledger", "--count", "1", "--drain")
     await asyncio.to_thread(cluster.command, "admin", *drain, client_config=admin)
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(150):
         while len(await partitions(cluster)) != 2:
             await asyncio.sleep(0.1)
     # Nobody may do more than that.

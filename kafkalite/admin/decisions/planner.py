@@ -25,6 +25,8 @@ class Goal:
     brokers: frozenset[BrokerId]
     replication_factor: int | None = None
     is_spread: bool = False
+    #: Of `brokers`, those that keep what they have and get nothing new.
+    closed: frozenset[BrokerId] = frozenset()
 
 
 @dataclass(slots=True)
@@ -83,6 +85,8 @@ def make_plan(
         _spread(goal, wanted, racks, sizes, load)
     for partition in sorted(wanted):
         wanted[partition] = _ordered(assignment[partition], wanted[partition], load)
+    if goal.is_spread:
+        _spread_leaders(goal, wanted, load)
     return ReassignmentPlan(
         {partition: wanted[partition] for partition in sorted(wanted) if wanted[partition] != assignment[partition]}
     )
@@ -110,7 +114,10 @@ def _place(
         kept.remove(gone)
         load.add(gone, size_bytes, -1)
     while len(kept) < count:
-        free = [broker for broker in goal.brokers if broker not in kept]
+        free = [broker for broker in goal.brokers if broker not in kept and broker not in goal.closed]
+        if not free:
+            reason = f"{partition}: {count} replicas, but too few brokers take new ones"
+            raise api_error(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
         new = min(free, key=lambda each: (_shares_rack(each, kept, racks), load.key(each)))
         kept.append(new)
         load.add(new, size_bytes)
@@ -136,7 +143,7 @@ def _spread(
             hosted[broker].add(partition)
     for _ in range(sum(map(len, hosted.values()))):
         moved = False
-        by_load = sorted(goal.brokers, key=load.key)
+        by_load = sorted(goal.brokers - goal.closed, key=load.key)
         for full in reversed(by_load):
             for empty in by_load:
                 if load.replicas.get(full, 0) - load.replicas.get(empty, 0) < 2:
@@ -159,6 +166,26 @@ def _spread(
                 break
         if not moved:
             return
+
+
+def _spread_leaders(goal: Goal, wanted: dict[TopicPartition, Replicas], load: _Load) -> None:
+    """Another replica of a partition comes first until no such change makes the numbers of preferred leaders more even.
+
+    A broker that joins would hold its share of the replicas otherwise, and lead nothing.
+    """
+    changed = True
+    while changed:
+        changed = False
+        for partition in sorted(wanted):
+            first, *others = wanted[partition]
+            able = [other for other in others if other in goal.brokers]
+            chosen = min(able, key=lambda each: (load.leaders.get(each, 0), each), default=first)
+            if load.leaders.get(first, 0) - load.leaders.get(chosen, 0) < 2:
+                continue
+            load.leaders[first] -= 1
+            load.leaders[chosen] = load.leaders.get(chosen, 0) + 1
+            wanted[partition] = (chosen, *(each for each in wanted[partition] if each != chosen))
+            changed = True
 
 
 def _may_swap(replicas: Replicas, gone: BrokerId, new: BrokerId, racks: Mapping[BrokerId, str | None]) -> bool:

@@ -1,9 +1,10 @@
-"""Leaderships go back to the preferred replicas by themselves (auto.leader.rebalance.enable; off unless asked for). Pure."""
+"""Leaderships go back to the preferred replicas by themselves (auto.leader.rebalance.enable). Pure."""
 
 from __future__ import annotations
 
 from kafkalite.controller.decisions.effects import Decision, ReadStates
 from kafkalite.controller.decisions.events import BalanceDue, PreferredElection
+from kafkalite.controller.decisions.reassignments import is_over
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.model import BrokerId, TopicPartition
 
@@ -17,7 +18,12 @@ def on_balance_due(state: ControllerState, event: BalanceDue) -> Decision:
     """
     preferred: dict[BrokerId, int] = {}
     elsewhere: dict[BrokerId, list[TopicPartition]] = {}
-    moving = {partition for partition, _ in state.moves()}
+    # Of some moves only files on dead brokers are left: they may be left for ever.
+    moving = {
+        partition
+        for partition, move in state.moves()
+        if not is_over(state.topics[partition.topic].assignment[partition.partition], move)
+    }
     for partition, replicas in state.assigned():
         known = state.partitions.get(partition)
         if known is None:

@@ -10,6 +10,7 @@ from kafkalite.controller.decisions import (
     partition_changes,
     partition_requests,
     reassignments,
+    rebalancing,
     restarts,
     topic_changes,
     topic_writes,
@@ -17,6 +18,7 @@ from kafkalite.controller.decisions import (
 from kafkalite.controller.decisions.effects import Decision
 from kafkalite.controller.decisions.events import (
     BalanceDue,
+    BalancerDue,
     BrokerCleared,
     BrokersChanged,
     BrokerSuspected,
@@ -107,5 +109,7 @@ def decide(state: ControllerState, event: Event) -> Decision:
             return topic_changes.on_tick(state)
         case BalanceDue():
             return balance.on_balance_due(state, event)
+        case BalancerDue():
+            return rebalancing.on_balancer_due(state, event)
         case _:
             assert_never(event)

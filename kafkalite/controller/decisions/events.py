@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
+from kafkalite.controller.decisions.balance_view import DiskRoom, PartitionLoad
 from kafkalite.controller.decisions.eligible import LogEnd
 from kafkalite.controller.decisions.state import Leftover, Topic, Vanished
 from kafkalite.coordination.admin_znodes import NO_LIMITS, PartitionRemoval, RequestLimits
@@ -302,6 +303,34 @@ class Ticked:
 
 
 @dataclass(frozen=True, slots=True)
+class BalancerSettings:
+    """`balancer.*`, as they are now. `leader_percentage`: leader.imbalance.per.broker.percentage; None: leaders do not return by
+    themselves."""
+
+    mode: str = "advise"
+    max_moves: int = 10
+    throttle: int = 0
+    tolerance: float = 0.10
+    max_disk: float = 0.85
+    leader_percentage: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BalancerDue:
+    """It is time to look at the balance, and at brokers that are being drained.
+
+    `closed`: brokers that take no new replicas, with their `broker.state`. `gone`: brokers that have replicas and have not been alive for
+    `balancer.broker.timeout.ms`. `loads`, `room`: as the brokers reported last; who has not answered is missing.
+    """
+
+    settings: BalancerSettings
+    closed: Mapping[BrokerId, str] = field(default_factory=dict)
+    gone: frozenset[BrokerId] = frozenset()
+    loads: Mapping[TopicPartition, PartitionLoad] = field(default_factory=dict)
+    room: Mapping[BrokerId, DiskRoom] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class BalanceDue:
     """Time to look whether brokers lead what they should; `percentage` of their leaderships may be elsewhere."""
 
@@ -382,6 +411,7 @@ Event = (
     | InitialisationDue
     | Ticked
     | BalanceDue
+    | BalancerDue
     | StatesRead
     | StatesWritten
     | TopicsWritten

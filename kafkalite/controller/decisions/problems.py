@@ -53,6 +53,9 @@ def find_problems(
             f"broker {broker} still has replicas of {left[broker]} deleted topics; they are removed when it returns"
         )
         problems.append(("topic.deletion_waits", f"broker-{broker}", detail))
+    problems += [
+        ("broker.drain_waits", str(each), f"{each}: {state.stuck[each]}") for each in sorted(state.stuck)[:MAX_NAMED]
+    ]
     for name, wanted in sorted(wanted_replicas.items()):
         topic = state.topics.get(name)
         if topic is None or topic.moves or name in state.deletions:

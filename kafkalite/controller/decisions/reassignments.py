@@ -118,7 +118,7 @@ def _take_up(state: ControllerState) -> tuple[TopicChange, ...]:
         replicas = topic.assignment.get(number)
         if replicas is None or len(touched.get(partition.topic, ())) >= MAX_PER_TOPIC:
             continue
-        wanted = _wanted_move(
+        wanted = wanted_move(
             replicas, topic.moves.get(number), state.order[partition], state.throttles.get(partition, 0)
         )
         if wanted == topic.moves.get(number):
@@ -128,7 +128,7 @@ def _take_up(state: ControllerState) -> tuple[TopicChange, ...]:
     return tuple(TopicChange(name, topics[name], tuple(touched[name])) for name in sorted(topics))
 
 
-def _wanted_move(
+def wanted_move(
     replicas: Replicas, move: ReassignmentProgress | None, ordered: Replicas, throttle: int
 ) -> ReassignmentProgress | None:
     """The move after an order; `ordered` empty: call it off."""

@@ -141,6 +141,12 @@ class ControllerState:
     leftovers: Mapping[TopicId, Leftover] = field(default_factory=dict)
     #: By name.
     vanished: Mapping[str, Vanished] = field(default_factory=dict)
+    #: Whether the balancer is making the load even: it begins when a broker differs by more than the tolerance, and goes on below that.
+    is_spreading: bool = False
+    #: What the balancer last advised, and did not do itself: the number of moves.
+    advised_moves: int = 0
+    #: Replicas that a broker which is being drained cannot get rid of: partition -> the reason.
+    stuck: Mapping[TopicPartition, str] = field(default_factory=dict)
     #: Path of a znode that holds what does not belong there -> the reason, in one line. Left alone, reported.
     malformed: Mapping[str, str] = field(default_factory=dict)
 

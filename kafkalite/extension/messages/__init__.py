@@ -4,9 +4,28 @@ The rules of `kafkalite.rpc.messages` hold: frozen dataclasses, packed as arrays
 the end and has a default.
 """
 
-from kafkalite.extension.messages import configs, disks, open_transactions, reassignment, topics, transactions, watching
+from kafkalite.extension.messages import (
+    balancing,
+    configs,
+    disks,
+    open_transactions,
+    reassignment,
+    topics,
+    transactions,
+    watching,
+)
 
 #: The modules that hold messages; all of them register theirs when the package is imported.
-AREAS = ("configs", "disks", "open_transactions", "reassignment", "topics", "transactions", "watching")
+AREAS = ("balancing", "configs", "disks", "open_transactions", "reassignment", "topics", "transactions", "watching")
 
-__all__ = ["AREAS", "configs", "disks", "open_transactions", "reassignment", "topics", "transactions", "watching"]
+__all__ = [
+    "AREAS",
+    "balancing",
+    "configs",
+    "disks",
+    "open_transactions",
+    "reassignment",
+    "topics",
+    "transactions",
+    "watching",
+]

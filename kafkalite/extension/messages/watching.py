@@ -49,6 +49,8 @@ class HealthResponse(Message):
 
     broker_id: BrokerId
     problems: tuple[HealthProblem, ...]
+    #: Of the broker itself: active, cordoned or draining.
+    broker_state: str = "active"
 
 
 @kind(120)
@@ -117,6 +119,8 @@ class BrokerStatus:
     disks: tuple[DiskDescription, ...] = ()
     problems: tuple[HealthProblem, ...] = ()
     error: str = ""
+    #: active, cordoned, draining, or drained: it may be stopped.
+    broker_state: str = "active"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from kafkalite.config import (
     topic_config,
     with_dynamic,
 )
+from kafkalite.coordination.broker_states import BROKER_STATE, check_state, state_of
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
@@ -114,6 +115,7 @@ class ConfigHandlers:
                         read_only = not is_dynamic(key)
                         entries.append(_entry(key, shown, spec, values, message, is_read_only=read_only))
             entries += _limits(await self._services.broker_overrides(None), wanted, message)
+            entries += _broker_state(layers[0][1], wanted, message)
             entries += self._listeners(wanted)
         elif resource.resource_type in ENTITIES:
             return await self._entities.describe(resource, message)
@@ -239,27 +241,38 @@ class ConfigHandlers:
         """Of one broker, or with an empty name of all of them (KIP-226)."""
         broker_id = self._broker(resource.resource_name)
         wanted = [entry.name for entry in resource.configs if not _is_delete(entry)]
-        fixed = [name for name in wanted if not is_dynamic(name) and not is_limit(name)]
+        fixed = [name for name in wanted if not _is_changeable(name)]
         if fixed:
             known = all(ALIASES.get(name, name) in BROKER_KEYS for name in fixed)
             text = "cannot be changed without a restart" if known else "no such broker configuration"
             raise api_error(ErrorCode.INVALID_REQUEST, f"{', '.join(fixed)}: {text}")
+        if broker_id is None and BROKER_STATE in wanted:
+            raise api_error(ErrorCode.INVALID_CONFIG, f"{BROKER_STATE}: holds for one broker, not for the cluster")
         if broker_id is not None and (limits := [name for name in wanted if is_limit(name)]):
             raise api_error(ErrorCode.INVALID_CONFIG, f"{', '.join(limits)}: holds for the cluster, not for one broker")
         settings = await self._services.broker_overrides(broker_id)
-        before = _canonical({key: value for key, value in settings.items() if is_dynamic(key) or is_limit(key)})
-        # What came by `kafkalite admin config`, which takes more.
-        others = {key: value for key, value in settings.items() if not (is_dynamic(key) or is_limit(key))}
+        before = _canonical({key: value for key, value in settings.items() if _is_changeable(key)})
+        # What was written by hand.
+        others = {key: value for key, value in settings.items() if not _is_changeable(key)}
         after = change(before, resource.configs, _lists(self._services.config.topic))
         if change is _replace:  # limits belong to the moves under way: only who names them changes them
-            after = {key: value for key, value in before.items() if is_limit(key)} | after
+            after = {key: value for key, value in before.items() if is_limit(key) or key == BROKER_STATE} | after
         for key, value in after.items():
-            if not is_limit(key):
+            if key == BROKER_STATE:
+                check_state(value)
+            elif not is_limit(key):
                 check_dynamic(key, value)
             elif parse_limit(value) is None:
                 raise ConfigError(f"{key}: {value!r} is not an integer of at least 1")
+        if broker_id is not None and (state := state_of(after)) != state_of(before):
+            await self._services.check_broker_state(broker_id, state)
         if not validate_only and after != before:
             await self._services.set_broker_overrides(broker_id, {**others, **after})
+
+
+def _is_changeable(name: str) -> bool:
+    """Whether a broker's or the cluster's setting of this name can change while nodes run."""
+    return name == BROKER_STATE or is_dynamic(name) or is_limit(name)
 
 
 def _is_delete(entry: _Setting) -> bool:
@@ -283,6 +296,29 @@ def _limits(settings: Mapping[str, str], wanted: set[str] | None, message: wire.
         )
         for key, value in sorted(settings.items())
         if is_limit(key) and (wanted is None or key in wanted)
+    ]
+
+
+def _broker_state(
+    own: Mapping[str, str], wanted: set[str] | None, message: wire.DescribeConfigsRequest
+) -> list[_Entry]:
+    """Whether the broker takes new replicas, which is no key of a configuration file."""
+    if wanted is not None and BROKER_STATE not in wanted:
+        return []
+    source = _SOURCE_DYNAMIC_BROKER if BROKER_STATE in own else _SOURCE_DEFAULT
+    response = wire.DescribeConfigsResponse
+    return [
+        response.DescribeConfigsResourceResult(
+            name=BROKER_STATE,
+            value=state_of(own),
+            read_only=False,
+            is_default=source == _SOURCE_DEFAULT,
+            config_source=source,
+            config_type=2,
+            synonyms=[response.DescribeConfigsSynonym(BROKER_STATE, state_of(own), source)]
+            if message.include_synonyms
+            else (),
+        )
     ]
 
 

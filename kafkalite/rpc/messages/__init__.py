@@ -15,6 +15,7 @@ from kafkalite.rpc.messages import (
     connection,
     control,
     groups,
+    load,
     replication,
 )
 from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, Message, by_kind, response_kind
@@ -24,6 +25,7 @@ AREAS = (
     "connection",
     "control",
     "groups",
+    "load",
     "replication",
 )
 
@@ -36,6 +38,7 @@ __all__ = [
     "connection",
     "control",
     "groups",
+    "load",
     "replication",
     "response_kind",
 ]

@@ -46,6 +46,13 @@ def test_a_replica_goes_to_a_rack_that_is_not_used_yet() -> None:
     assert after[TopicPartition("t", 0)] == (1, 4)
 
 
+def test_a_broker_that_joins_is_given_its_share_of_leaders() -> None:
+    before = assigned((1, 2), (2, 3), (3, 1), (1, 3), (2, 1), (3, 2), (1, 2), (2, 3))
+    after = plan(Goal(brokers(1, 2, 3, 4), is_spread=True), before, dict.fromkeys(range(1, 5)))
+    leads = [replicas[0] for replicas in after.values()]
+    assert [leads.count(BrokerId(number)) for number in (1, 2, 3, 4)] == [2, 2, 2, 2]
+
+
 def test_replication_factor_grows_and_shrinks_around_the_leader() -> None:
     before = assigned((1, 2), (2, 1))
     grown = plan(Goal(brokers(1, 2, 3), 3), before, dict.fromkeys(range(1, 4)))

@@ -9,12 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.admin.brokers import BrokerAdmin
+from kafkalite.admin.decisions.decommissioning import replace_broker, shares_rack
+from kafkalite.admin.reassignments import ReassignmentAdmin
 from kafkalite.admin.topics import TopicAdmin, check_name, collision_key
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import Create
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest, WantedReassignment
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
-from kafkalite.model import Endpoint
+from kafkalite.model import BrokerId, Endpoint, TopicPartition
 from kafkalite.testing.sim_zookeeper import Fate
 from tests.unit.controller.cluster import Cluster, until
 
@@ -209,3 +213,80 @@ async def test_what_has_vanished_is_ordered_to_go_only_if_that_is_said(cluster: 
     (ordered,) = (await made.delete_topics(DeleteTopicsRequest(("gone",), vanished=True))).topics
     assert ordered.error == 0
     assert json.loads((cluster.zookeeper.peek(paths.DELETE_TOPICS) or (b"",))[0])["topics"] == ["gone"]
+
+
+def put_state(cluster: Cluster, broker: int, state: str) -> None:
+    path = paths.config_entity("brokers", str(broker))
+    cluster.zookeeper.poke(Create(path, znodes.encode_config({"broker.state": state})))
+
+
+@pytest.mark.parametrize("state", ["cordoned", "draining"])
+async def test_a_cordoned_broker_gets_no_new_replica(cluster: Cluster, state: str) -> None:
+    made = await orders(cluster, (None, None, None, None))
+    put_state(cluster, 2, state)
+    assert await create(made, NewTopic("t", partitions=20, replication_factor=3)) == [(0, "")]
+    placed = json.loads((cluster.zookeeper.peek(paths.topic("t")) or (b"",))[0])["partitions"]
+    assert all(sorted(replicas) == [1, 3, 4] for replicas in placed.values())
+    assert await create(made, NewTopic("few", partitions=1, replication_factor=4)) == [
+        (
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor 4 is larger than the 3 live brokers; broker 2 is {state}",
+        )
+    ]
+    by_hand = NewTopic("hand", assignment={0: (BrokerId(1), BrokerId(2))})
+    assert await create(made, by_hand) == [
+        (
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"broker 2 is {state}: it takes no new replicas (kafkalite admin broker uncordon 2)",
+        )
+    ]
+
+
+async def test_a_move_to_a_cordoned_broker_is_refused_and_one_away_from_it_is_not(cluster: Cluster) -> None:
+    made = await orders(cluster, (None, None, None, None))
+    assert await create(made, NewTopic("t", assignment={0: (BrokerId(1), BrokerId(2))})) == [(0, "")]
+    put_state(cluster, 2, "cordoned")
+    put_state(cluster, 4, "cordoned")
+    moves = ReassignmentAdmin(made)
+
+    async def alter(*replicas: int) -> tuple[int, str]:
+        wanted = WantedReassignment("t", 0, tuple(map(BrokerId, replicas)))
+        answer = await moves.alter(AlterReassignmentsRequest((wanted,), 100))
+        return answer.partitions[0].error, answer.partitions[0].message
+
+    refused = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert await alter(1, 4) == (refused, "t-0: broker 4 is cordoned: it takes no new replicas")
+    assert (await alter(2, 1))[0] == 0, "what it has it may keep"
+    assert (await alter(1, 3))[0] == 0
+
+
+async def test_a_drain_that_cannot_succeed_is_refused_with_the_reason(cluster: Cluster) -> None:
+    made = await orders(cluster)
+    brokers = BrokerAdmin(made)
+    assert await create(made, NewTopic("t", partitions=1, replication_factor=3)) == [(0, "")]
+    with pytest.raises(ApiError, match="broker 1 cannot be drained: t-0 has 3 replicas, and no broker is left"):
+        await brokers.check_state(BrokerId(1), "draining")
+    await brokers.check_state(BrokerId(1), "cordoned")
+    with pytest.raises(ApiError, match="broker 9 is not alive and has no replicas"):
+        await brokers.check_state(BrokerId(9), "cordoned")
+    value = znodes.BrokerZnode(host="h", port=1, rpc=Endpoint("h", 2))
+    cluster.zookeeper.poke(Create(paths.broker(4), znodes.encode_broker(value)))
+    await brokers.check_state(BrokerId(1), "draining")
+    put_state(cluster, 4, "draining")
+    with pytest.raises(ApiError, match="broker 4 is draining"):
+        await brokers.check_state(BrokerId(1), "draining")
+
+
+def test_a_new_broker_takes_the_place_of_a_dead_one() -> None:
+    one, two, three, five = map(BrokerId, (1, 2, 3, 5))
+    before = {
+        TopicPartition("t", 0): (one, two),
+        TopicPartition("t", 1): (two, three),
+        TopicPartition("t", 2): (one, three),
+        TopicPartition("t", 3): (five, two),
+    }
+    made = replace_broker(two, five, before)
+    assert made.targets == {TopicPartition("t", 0): (one, five), TopicPartition("t", 1): (five, three)}
+    assert made.kept == (TopicPartition("t", 3),), "it has this one already"
+    racks: dict[BrokerId, str | None] = {one: "a", two: "b", three: "a", five: "a"}
+    assert shares_rack(made.targets, racks, before) == [TopicPartition("t", 0), TopicPartition("t", 1)]

@@ -182,7 +182,7 @@ async def test_a_leader_that_hangs_and_is_not_told_of_any_more_is_cut_off(monkey
             with monkeypatch.context() as gone:
                 others = tuple(broker for broker in cluster.brokers() if broker.broker_id != 1)
                 gone.setattr(cluster, "brokers", lambda: others)
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(150):
                     while not connection.closed:
                         await asyncio.sleep(0.01)
             cluster.nodes[1].hung = False

@@ -84,6 +84,8 @@ class Cluster:
         self.sessions: dict[int, Coordinator] = {}
         self.topic_configs: dict[str, TopicConfig] = {}
         self.cluster_settings: dict[str, str] = {}
+        #: broker.state of those that take no new replicas.
+        self.broker_states: dict[BrokerId, str] = {}
         self.network = RealNetwork()
         self.disk = RealDisk()
         for path in paths.PERSISTENT:
@@ -230,6 +232,8 @@ class Cluster:
             cluster_id=lambda: CLUSTER_ID,
             topic_config=lambda name: self.topic_configs.get(name, TopicConfig()),
             cluster_settings=lambda: self.cluster_settings,
+            broker_states=lambda: self.broker_states,
+            live_config=lambda: self.config,
             dead_sessions=lambda: dead_sessions,
         )
         self.controllers[number] = controller
@@ -283,7 +287,7 @@ class Cluster:
         return None if state is None else (state.leader, state.isr, state.leader_epoch)
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = 150) -> None:
     """Let the loop turn until the condition holds."""
     async with asyncio.timeout(timeout_s):
         while not condition():

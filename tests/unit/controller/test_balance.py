@@ -65,6 +65,10 @@ def test_what_is_given_back() -> None:
     assert chosen(state(led_by(TWO), led_by(TWO), moves={0: ReassignmentProgress((TWO, ONE), (ONE, TWO))})) == [1], (
         "being reassigned"
     )
+    files_on_a_dead_broker = {0: ReassignmentProgress((ONE, TWO), (ONE, TWO), dropping=(BrokerId(3),))}
+    assert chosen(state(led_by(TWO), moves=files_on_a_dead_broker)) == [0], (
+        "only files on a dead broker are left of the move"
+    )
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -92,7 +92,7 @@ async def test_the_kips_example_within_the_limits(cluster: Cluster, belongs_to: 
     async with Copying(cluster, "t") as copying:
         await until(lambda: all(cluster.state(TopicPartition("t", p)) is not None for p in range(6)))
         order(cluster, {TopicPartition("t", p): (6, 7, 8, 9, 10) for p in range(6)}, own)
-        await until(lambda: done(cluster), 30)
+        await until(lambda: done(cluster), 150)
         steps = [(1, 2, 3, 4, 5), (6, 1, 2, 3, 4, 5), (6, 7, 3, 4, 5), (6, 7, 8, 9, 5), (6, 7, 8, 9, 10)]
         for partition in range(6):
             seen = copying.assignments[TopicPartition("t", partition)]
@@ -119,7 +119,7 @@ async def test_the_next_controller_goes_on_at_every_step(cluster: Cluster) -> No
             await cluster.stop_controller(current)
             current += 1
             await cluster.start_controller(current)
-        await until(lambda: done(cluster), 30)
+        await until(lambda: done(cluster), 150)
         value = copying.topic("t")
         assert value is not None and value.partitions == {0: (4, 5, 6), 1: (1, 6)} and not value.moves
         assert all(T0 not in cluster.brokers[number].roles for number in (1, 2, 3))

@@ -164,7 +164,7 @@ async def test_users_of_scram_log_in_too_and_not_after_they_are_gone(tmp_path: P
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(150):
         while not condition():
             await asyncio.sleep(0.01)
 

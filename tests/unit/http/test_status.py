@@ -124,6 +124,7 @@ async def test_ten_thousand_partitions_are_told_a_page_at_a_time() -> None:
             reassignment_admin=node.reassignment_admin,
             broker_id=BrokerId(1),
             cluster_id="c",
+            broker_states=dict,
         )
         overview = Overview(host, node.env.clock, node.peers)
 

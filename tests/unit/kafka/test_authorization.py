@@ -52,7 +52,7 @@ async def client_of(broker: Broker, who: str) -> Client:
     """A connection of that user: what SASL or TLS will do, done from outside."""
     client = await broker.client()
     port = client.writer.get_extra_info("sockname")[1]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(150):
         while True:
             for connection in broker.side.listener.connections:
                 if connection.peer.endswith(f":{port}"):

@@ -22,7 +22,7 @@ GROUPS, TRANSACTIONS = 0, 1
 async def coordinator(client: Client, key: str, kind: int = GROUPS, version: int = 4) -> None:
     """Wait until `key` has a coordinator that has loaded."""
     request = wire.FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(150):
         while True:
             answer = await client.ask(request, version)
             found = answer.coordinators[0] if version >= 4 else answer
@@ -246,7 +246,7 @@ class Producer:
 
     async def start(self, version: int = 4, **fields: Any) -> int:
         await coordinator(self.client, self.name, TRANSACTIONS)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(150):
             while True:
                 answer = await self.client.ask(wire.InitProducerIdRequest(self.name, 60_000, **fields), version)
                 if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -338,7 +338,7 @@ async def test_a_prepared_commit_is_completed_after_a_move(broker: Broker) -> No
     assert (await visible(client))[2] == 0
     await move(broker, "__transaction_state")
     broker.services.partitions.append_internal = real  # type: ignore[method-assign]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(150):
         while (await visible(client))[2] != 2:
             await asyncio.sleep(0.01)
     assert (await visible(client))[0] == [b"kept"]
@@ -365,7 +365,7 @@ async def test_a_second_incarnation_fences_the_first(broker: Broker) -> None:
     await second.add()
     await second.send(b"kept")
     await second.end(True)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(150):
         while (await visible(client))[2] != 4:
             await asyncio.sleep(0.01)
     values, aborted, _ = await visible(client)
@@ -381,7 +381,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted(broker: Broker) -> N
     producer.id, producer.epoch = answer.producer_id, answer.producer_epoch
     await producer.add()
     await producer.send(b"late")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(150):
         while (await visible(client))[2] != 2:
             await broker.side.transactions.abort_overdue()
             await asyncio.sleep(0.005)

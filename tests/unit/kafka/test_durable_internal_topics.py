@@ -107,7 +107,7 @@ async def _create(client: Client, name: str, configs: dict[str, str] | None = No
 
 
 async def _coordinator(cluster: LoopbackCluster, client: Client, key: str, kind: int) -> Client:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(150):
         while True:
             found = (
                 await client.ask(wire.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
@@ -136,7 +136,7 @@ def _flushing(cluster: LoopbackCluster, topic: str) -> set[bool]:
 
 
 async def _until(condition: Any) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(150):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -149,7 +149,7 @@ async def _patient(client: Client, message: Any, version: int, code: Any) -> Any
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(150):
         while True:
             answer = await client.ask(message, version)
             if code(answer) not in waits:

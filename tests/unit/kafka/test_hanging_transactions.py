@@ -237,13 +237,13 @@ async def test_the_age_is_kept_over_a_change_of_leaders_and_forgotten_with_the_t
             for node in story.cluster.nodes.values()
             if (partition := node.replicas.partition(ZERO)) is not None and partition.leader is None
         )
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(150):
             while len(follower.open_transactions.of(follower.partition(ZERO))) < 2:
                 await asyncio.sleep(0.01)
         follower.open_transactions.check()
         assert len(follower.open_transactions._since) == 2
         await story.cli("transactions", "abort", "t-0", "--start-offset", "2")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(150):
             while len(follower.open_transactions.of(follower.partition(ZERO))) > 1:
                 await asyncio.sleep(0.01)
         follower.open_transactions.check()

@@ -62,7 +62,7 @@ async def test_a_transaction_with_partitions_that_are_no_more_ends(
     skipped = 5
     for _ in range(5):
         assert (await _state(producer)).startswith("Prepare")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(150):
         while (await _state(producer)).startswith("Prepare"):
             skipped += 6
             await asyncio.sleep(0.01)
@@ -142,12 +142,12 @@ async def test_a_leader_that_does_not_answer_does_not_hold_up_the_markers_of_oth
     monkeypatch.setattr(broker.services, "dial_kafka", dial)
     assert await producer.end(True) == 0
     log = broker.services.partitions.logs[TopicPartition("t", 1)]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(150):
         while not (asked and any(header.is_control for header, _ in log.batches)):
             await asyncio.sleep(0)
     assert (await _state(producer)) == "PrepareCommit"
     monkeypatch.setattr(broker.services, "metadata", known)  # partition 0 has another leader now
     never.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(150):
         while (await _state(producer)).startswith("Prepare"):
             await asyncio.sleep(0.01)

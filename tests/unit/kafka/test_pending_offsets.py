@@ -37,7 +37,7 @@ class Held:
             )
 
     async def some(self, count: int = 1) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(150):
             while len(self.waiting) < count:
                 await asyncio.sleep(0)
 

@@ -32,7 +32,7 @@ class Group:
 
     async def begin(self, name: str, version: int, timeout_ms: int = 60_000) -> TransactionMember | None:
         full = transactional_id(self.group, name)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(150):
             while True:
                 try:
                     granted = await self.broker.side.transaction_groups.begin(full, timeout_ms, self.owner, version)
@@ -61,7 +61,7 @@ class Group:
 
     async def end(self, version: int, *members: TransactionMember, is_commit: bool = True) -> EndTxnGroupResponse:
         request = EndTxnGroupRequest(self.group, self.owner, version, members, is_commit, wait_ms=5_000)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(150):
             while True:
                 try:
                     return await self.broker.side.transaction_groups.end(request)

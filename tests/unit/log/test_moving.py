@@ -69,7 +69,7 @@ class Host:
 
 
 async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(150):
         while not holds():
             await asyncio.sleep(0.001)
 

@@ -13,7 +13,7 @@ from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(150):
         while not condition():
             await asyncio.sleep(0.01)
 

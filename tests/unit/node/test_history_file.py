@@ -260,7 +260,7 @@ async def test_the_task_writes_what_is_noted(directory: Path, monkeypatch: pytes
         run.record("t-0", "one")
         await asyncio.sleep(0.03)
         run.directories[0].online = True
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(150):
             while not (directory / CURRENT).exists() or b"one" not in (directory / CURRENT).read_bytes():
                 await asyncio.sleep(0.001)
     finally:

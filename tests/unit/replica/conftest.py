@@ -266,7 +266,7 @@ class TestCluster:
         return await node.manager.stop_replica(replace(request, **changes))
 
 
-async def until(condition: Callable[[], bool], what: str = "", *, timeout_s: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], what: str = "", *, timeout_s: float = 150) -> None:
     """Wait for other tasks to make `condition` true."""
     async with asyncio.timeout(timeout_s):
         while not condition():

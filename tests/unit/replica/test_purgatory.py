@@ -31,7 +31,7 @@ async def test_deadlines_come_in_their_order_and_not_for_what_was_discarded():
     wheel.discard(probes["never"])
     wheel.discard(probes["never"])
     assert len(wheel) == 3
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(150):
         while len(told) < 3:
             await asyncio.sleep(0.001)
     assert told == ["soon", "middle", "late"]
@@ -55,11 +55,11 @@ async def test_an_operation_may_be_added_again_after_its_deadline():
     wheel, told = DeadlineWheel(grain_ms=1), []
     probe = Probe("again", told)
     wheel.add(probe, 0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(150):
         while not told:
             await asyncio.sleep(0.001)
     wheel.add(probe, 0)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(150):
         while len(told) < 2:
             await asyncio.sleep(0.001)
     assert len(wheel) == 0

@@ -88,7 +88,7 @@ async def rpc(cluster: LoopbackCluster) -> AsyncIterator[RpcConnection]:
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(150):
         while True:
             found = condition()
             if found if isinstance(found, bool) else await found:

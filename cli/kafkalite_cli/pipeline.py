@@ -1,0 +1,238 @@
+"""`kafkalite pipeline`: from topics to tables and topics, on Spark, from one file."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkalite.errors import ConfigError
+from kafkalite_cli.output import Output
+from kafkalite_cli.parameters import Real
+
+if TYPE_CHECKING:
+    from kafkalite_pipelines import Pipeline
+
+_FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+_JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+
+
+@click.group("pipeline")
+def pipeline() -> None:
+    """Run data pipelines on Spark: from topics to tables and topics, exactly once, described in a file."""
+
+
+@pipeline.command()
+@_FILE
+@click.option("--topic", default="events", show_default=True, help="The topic to read.")
+@click.option("--name", help="The pipeline's name [default: the file's].")
+@click.option("--bootstrap", default="localhost:9092", show_default=True, metavar="HOST:PORT,…", help="Brokers.")
+@click.option("--force", is_flag=True, help="Replace the file.")
+def init(file: Path, topic: str, name: str | None, bootstrap: str, force: bool) -> None:
+    """Write a pipeline file to begin with: JSON from a topic into an Iceberg table.
+
+    Example:
+
+    \b
+      kafkalite pipeline init flights.toml --topic flights
+    """
+    from kafkalite_pipelines.template import template
+
+    if file.exists() and not force:
+        raise click.UsageError(f"{file} exists; --force replaces it")
+    file.write_text(template(name or file.stem, topic, bootstrap), encoding="utf-8")
+    click.echo(f"{file} is written; next: kafkalite pipeline check {file}")
+
+
+@pipeline.command()
+@_FILE
+@_JSON
+def check(file: Path, as_json: bool) -> None:
+    """Check a pipeline file: one line for each mistake. Nothing is started, nobody is asked.
+
+    Example:
+
+    \b
+      kafkalite pipeline check flights.toml
+    """
+    from kafkalite_pipelines import PipelineError, load
+
+    try:
+        load(file)
+        problems: tuple[str, ...] = ()
+    except PipelineError as error:
+        problems = error.problems
+    if as_json:
+        click.echo(json.dumps({"file": str(file), "problems": list(problems)}))
+    elif not problems:
+        click.echo(f"{file} is correct")
+    else:
+        for problem in problems:
+            click.echo(f"{file}: {problem}", err=True)
+    if problems:
+        raise click.exceptions.Exit(2)
+
+
+@pipeline.command()
+@_FILE
+@_JSON
+def plan(file: Path, as_json: bool) -> None:
+    """Show what `run` would do: partitions, where it begins, how many records wait, and the tables' state.
+
+    Example:
+
+    \b
+      kafkalite pipeline plan flights.toml
+    """
+    from kafkalite_pipelines.overview import overview
+
+    found = overview(_loaded(file))
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    out = Output(as_json)
+    rows = [
+        (each["topic"], each["partition"], each["next"], each["end"], each["waiting"]) for each in found["partitions"]
+    ]
+    out.table("source", ("topic", "partition", "reads from", "end", "records waiting"), rows)
+    click.echo(f"decode       {found['decode']}")
+    for sink in found["sinks"]:
+        click.echo(f"sink         {sink['name']}: {sink['state']}")
+    click.echo(f"trigger      {found['trigger']}")
+    click.echo(f"checkpoint   {found['checkpoint']}")
+    click.echo(f"cluster      {found['submit']}")
+
+
+@pipeline.command()
+@_FILE
+@click.option("--once", is_flag=True, help="Read what is there now, then end.")
+@click.option("--master", metavar="URL", help="Run by spark-submit on this cluster (spark://…, yarn, k8s://…).")
+@click.option("--remote", metavar="URL", help="Run on a Spark Connect server (sc://host:15002).")
+@click.option("--print-command", is_flag=True, help="Print the spark-submit command and end.")
+@_JSON
+def run(file: Path, once: bool, master: str | None, remote: str | None, print_command: bool, as_json: bool) -> None:
+    """Run a pipeline until Ctrl-C, `kafkalite pipeline stop`, or its end.
+
+    Without --master and --remote Spark runs in this process. A pipeline that is started again continues where it was; every
+    record is in the tables once. --json prints a line per batch.
+
+    Examples:
+
+    \b
+      kafkalite pipeline run flights.toml
+      kafkalite pipeline run flights.toml --once
+      kafkalite pipeline run flights.toml --master spark://host:7077
+    """
+    from kafkalite_pipelines.session import as_text, submit_command
+
+    described = _loaded(file, once=once)
+    if master is not None or print_command:
+        command = submit_command(described, file.resolve(), master or "spark://HOST:7077")
+        click.echo(as_text(command))
+        if print_command:
+            return
+        if once:
+            raise click.UsageError('--once needs trigger = "available-now" in the file if spark-submit runs it')
+        if shutil.which(command[0]) is None:
+            raise ConfigError("spark-submit is not on the PATH: install Spark, or pip install pyspark")
+        code = subprocess.run(command, check=False).returncode
+        raise click.exceptions.Exit(1 if code else 0)
+    _run(described, remote, as_json)
+
+
+@pipeline.command()
+@_FILE
+@_JSON
+def status(file: Path, as_json: bool) -> None:
+    """Show whether a pipeline runs, its last batch, and how far it is behind.
+
+    Exit code 0 if it runs or has ended, 1 if it has failed.
+
+    Example:
+
+    \b
+      kafkalite pipeline status flights.toml
+    """
+    from kafkalite_pipelines.overview import state
+
+    found = state(_loaded(file))
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        for line in found["lines"]:
+            click.echo(line)
+    if found["state"] in ("failed", "dead"):
+        raise click.exceptions.Exit(1)
+
+
+@pipeline.command()
+@_FILE
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=Real(1, 86_400),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time limit.",
+)
+def stop(file: Path, timeout_s: float) -> None:
+    """Stop a pipeline that runs, between two batches.
+
+    Example:
+
+    \b
+      kafkalite pipeline stop flights.toml
+    """
+    from kafkalite_pipelines.control import request_stop
+
+    if not request_stop(_loaded(file), timeout_s):
+        raise ConfigError(f"the pipeline has not stopped within {timeout_s:g} s")
+    click.echo("stopped")
+
+
+def _loaded(file: Path, *, once: bool = False) -> Pipeline:
+    """The pipeline, or every mistake on a line of its own and exit code 2."""
+    import dataclasses
+
+    from kafkalite_pipelines import PipelineError, load
+
+    try:
+        described = load(file)
+    except PipelineError as error:
+        for problem in error.problems[:-1]:
+            click.echo(f"{file}: {problem}", err=True)
+        raise ConfigError(f"{file}: {error.problems[-1]}") from None
+    return dataclasses.replace(described, every_s=None) if once else described
+
+
+def _run(described: Pipeline, remote: str | None, as_json: bool) -> None:
+    from kafkalite_cli.pipeline_progress import progress_view
+    from kafkalite_pipelines.control import own, supervise
+    from kafkalite_pipelines.session import session
+
+    location = Path(own(described).location)
+    log_file = None
+    if remote is None and "://" not in str(location):
+        location.mkdir(parents=True, exist_ok=True)
+        log_file = location / "spark.log"
+    logging.getLogger("kafkalite_pipelines").addHandler(_Echo())
+    view = progress_view(described, as_json=as_json)
+    with view:
+        spark = session(described, remote=remote, log_file=log_file)
+        try:
+            supervise(described, spark, view.show)
+        finally:
+            spark.stop()
+
+
+class _Echo(logging.Handler):
+    """Warnings of a pipeline on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(f"kafkalite pipeline: {record.getMessage()}", err=True)

@@ -1,0 +1,58 @@
+"""Which brokers take new replicas: `broker.state`, a dynamic setting of one broker (/config/brokers/ID).
+
+    active     (or nothing) the broker takes new replicas
+    cordoned   it keeps what it has, and gets nothing new
+    draining   it gets nothing new, and the controller moves its replicas to other brokers
+
+It is a setting, so that it survives every crash, holds also for a broker that is not alive, and Kafka's own tools can read and change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafkalite.coordination import paths
+from kafkalite.coordination.coordinator import Coordinator
+from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.coordination.znodes import decode_config
+from kafkalite.errors import ConfigError
+from kafkalite.model import BrokerId
+
+BROKER_STATE = "broker.state"
+ACTIVE, CORDONED, DRAINING = "active", "cordoned", "draining"
+STATES = (ACTIVE, CORDONED, DRAINING)
+
+_ENTITY_TYPE = "brokers"
+
+
+def check_state(value: str) -> str:
+    """The state. Raises ConfigError."""
+    if value not in STATES:
+        raise ConfigError(f"{BROKER_STATE}: {value!r} is not one of {', '.join(STATES)}")
+    return value
+
+
+def state_of(settings: Mapping[str, str]) -> str:
+    """Of a broker's own settings; what was written by hand and is no state is `active`."""
+    value = settings.get(BROKER_STATE, ACTIVE)
+    return value if value in STATES else ACTIVE
+
+
+def closed_among(settings: Mapping[BrokerId, Mapping[str, str]]) -> dict[BrokerId, str]:
+    """The brokers that take no new replicas, with their states."""
+    states = {broker: state_of(each) for broker, each in sorted(settings.items())}
+    return {broker: state for broker, state in states.items() if state != ACTIVE}
+
+
+async def read_closed(coordinator: Coordinator, brokers: Iterable[BrokerId]) -> dict[BrokerId, str]:
+    """Those of `brokers` that take no new replicas, as ZooKeeper says now. Settings that cannot be read close nothing."""
+    ids = sorted(brokers)
+    found = await coordinator.get_many([paths.config_entity(_ENTITY_TYPE, str(id_)) for id_ in ids])
+    settings: dict[BrokerId, Mapping[str, str]] = {}
+    for id_, each in zip(ids, found, strict=True):
+        if each is not None:
+            try:
+                settings[id_] = decode_config(each[0], paths.config_entity(_ENTITY_TYPE, str(id_)))
+            except ZnodeError:
+                continue  # `health` reports it
+    return closed_among(settings)

@@ -1,0 +1,92 @@
+"""What the cluster says of a pipeline's topics: partitions, where they begin and end. No Spark is started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kafkalite.errors import KafkaliteError
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import TopicPartition
+from kafkalite_pipelines.definition import Pipeline, PipelineError
+from kafkalite_pipelines.source import kafka_options, start_options, subscription
+
+if TYPE_CHECKING:
+    from pyspark_kafkalite.cluster import Cluster
+
+Offsets = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """One partition: [begin, end) are in the log now, `next` is what the pipeline reads next."""
+
+    topic: str
+    partition: int
+    begin: int
+    end: int
+    next: int
+
+    @property
+    def waiting(self) -> int:
+        """Records that the pipeline has not read (an upper bound: markers of transactions count too)."""
+        return max(self.end - self.next, 0)
+
+
+def partitions(pipeline: Pipeline, topic: str) -> list[int]:
+    """The partitions of one topic. Raises PipelineError: it does not exist, or no broker answers."""
+    found = _asked(pipeline, {"subscribe": topic}, {})
+    try:
+        return sorted(tp.partition for tp in found.partitions())
+    except KafkaliteError as error:
+        raise PipelineError(str(error)) from None
+
+
+def positions(pipeline: Pipeline, offsets: Offsets | None) -> list[Position]:
+    """Every partition of the source. `offsets`: what is read next; None: the pipeline has not begun.
+
+    Raises:
+        PipelineError: no broker answers, or a topic does not exist.
+    """
+    cluster = _asked(pipeline, subscription(pipeline), start_options(pipeline.source.start))
+    try:
+        found = cluster.partitions()
+        begins, ends = cluster.earliest(found), cluster.latest(found)
+        starts = dict(begins)
+        if offsets is None:
+            starts = cluster.start_offsets(found, cluster.options.starting)
+    except KafkaliteError as error:
+        raise PipelineError(str(error)) from None
+    if offsets is not None:
+        for tp in found:
+            starts[tp] = offsets.get(tp.topic, {}).get(str(tp.partition), begins[tp])
+    return [
+        Position(tp.topic, tp.partition, begins[tp], ends[tp], max(starts[tp], 0))
+        for tp in sorted(found, key=lambda tp: (tp.topic, tp.partition))
+    ]
+
+
+def completed(pipeline: Pipeline, offsets: Offsets) -> Offsets:
+    """Offsets of every partition that exists now: those that are new are read from their first record (-2)."""
+    found: dict[str, dict[str, int]] = {}
+    for position in positions(pipeline, offsets):
+        known = offsets.get(position.topic, {}).get(str(position.partition), -2)
+        found.setdefault(position.topic, {})[str(position.partition)] = known
+    return found
+
+
+def _asked(pipeline: Pipeline, which: Mapping[str, str], start: Mapping[str, str]) -> Cluster:
+    from pyspark_kafkalite.clients import shared
+    from pyspark_kafkalite.cluster import Cluster
+    from pyspark_kafkalite.options import read_options
+
+    options = read_options(kafka_options(pipeline) | dict(which) | dict(start), streaming=True)
+    return Cluster(shared(options.client), options)
+
+
+def as_json(pairs: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """topic -> partition -> offset."""
+    nested: dict[str, dict[str, int]] = {}
+    for tp, offset in sorted(pairs.items(), key=lambda each: (each[0].topic, each[0].partition)):
+        nested.setdefault(tp.topic, {})[str(tp.partition)] = offset
+    return nested

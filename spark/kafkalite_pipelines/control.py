@@ -1,0 +1,212 @@
+"""A pipeline that runs, seen from other processes: what it does (status), and the request to stop. Files beside the checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite_pipelines.definition import Pipeline, PipelineError
+from kafkalite_pipelines.places import OWN, Checkpoint, Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kafkalite_pipelines.run import BatchResult
+
+log = logging.getLogger("kafkalite_pipelines")
+
+_RUN, _STOP = "run.json", "stop"
+#: How often the request to stop and Spark's progress are looked for.
+_POLL_S = 0.3
+#: A batch that is running when the pipeline is asked to stop may take this time to end; then it is repeated at the next start.
+_STOP_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One batch, as people and programs see it."""
+
+    batch: int
+    records: int
+    bad: int
+    rows: dict[str, int]
+    #: Of the whole batch.
+    seconds: float
+    records_per_s: float
+    #: Records that were not read yet when the batch was planned; None: Spark did not report it.
+    behind: int | None
+    maintenance: tuple[str, ...] = ()
+
+
+def own(pipeline: Pipeline) -> Place:
+    """The directory of a pipeline's own files."""
+    return Place(f"{pipeline.place(pipeline.checkpoint)}/{OWN}")
+
+
+def supervise(pipeline: Pipeline, spark: SparkSession, on_progress: Callable[[Progress], None] = lambda _: None) -> int:
+    """Run the pipeline until it ends, fails or is asked to stop. 0, or PipelineError with one line on what failed."""
+    from kafkalite_pipelines.run import start
+
+    place = own(pipeline)
+    with _only_one(pipeline):
+        place.remove(_STOP)
+        results: list[BatchResult] = []
+        run = {"pid": os.getpid(), "host": socket.gethostname(), "started": _now(), "state": "running"}
+        place.write(_RUN, json.dumps(run))
+        try:
+            query = start(pipeline, spark, results.append)
+            _watch(query, place, run, results, on_progress)
+        except BaseException as error:
+            place.write(_RUN, json.dumps(run | {"state": "failed", "error": _one_line(error), "updated": _now()}))
+            raise
+        place.write(_RUN, json.dumps(run | {"state": "ended", "updated": _now()}))
+    return 0
+
+
+def _watch(
+    query: Any, place: Place, run: dict[str, Any], results: list[BatchResult], on_progress: Callable[[Progress], None]
+) -> None:
+    shown = -1
+    while True:
+        ended = not query.isActive
+        for progress in _new_progress(query, results, shown):
+            shown = progress.batch
+            run["last"] = {
+                "batch": progress.batch, "records": progress.records, "bad": progress.bad, "rows": progress.rows,
+                "seconds": progress.seconds, "records_per_s": progress.records_per_s, "behind": progress.behind,
+            }  # fmt: skip
+            place.write(_RUN, json.dumps(run | {"updated": _now()}))
+            on_progress(progress)
+        if ended:
+            break
+        if place.read(_STOP) is not None:
+            _stop(query)
+        time.sleep(_POLL_S)
+    failure = query.exception()
+    if failure is not None:
+        raise failed(failure)
+
+
+def _new_progress(query: Any, results: list[BatchResult], shown: int) -> Iterator[Progress]:
+    """Batches that are complete by Spark's own report, each with what the sinks did."""
+    from pyspark_kafkalite.progress import behind
+
+    done = {result.number: result for result in results}
+    for each in query.recentProgress:
+        number = each["batchId"] if isinstance(each, dict) else each.batchId
+        if number <= shown or number not in done:
+            continue
+        report = each if isinstance(each, dict) else json.loads(each.json)
+        result = done[number]
+        seconds = report["durationMs"].get("triggerExecution", 0) / 1000
+        lag = behind(report["sources"][0])
+        records = result.records or report["numInputRows"]
+        yield Progress(
+            number, records, result.bad, dict(result.rows), seconds,
+            records / seconds if seconds else 0.0, None if lag is None else lag.total, result.maintenance,
+        )  # fmt: skip
+    if len(results) > 1000:
+        del results[:-100]
+
+
+def _stop(query: Any) -> None:
+    """Stop between two batches, if that comes soon."""
+    give_up = time.monotonic() + _STOP_S
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < give_up:
+        time.sleep(0.05)
+    query.stop()
+
+
+@contextlib.contextmanager
+def _only_one(pipeline: Pipeline) -> Iterator[None]:
+    """One process per checkpoint on this host. (Between hosts the tables' commits keep two runs apart.)"""
+    location = pipeline.place(pipeline.checkpoint)
+    if "://" in location:
+        yield
+        return
+    directory = Path(location) / OWN
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise PipelineError(f"{pipeline.name} runs already, with the checkpoint {location}") from None
+        yield
+
+
+def status(pipeline: Pipeline) -> dict[str, Any] | None:
+    """What the last run wrote; None: there was none. A process that is gone without a word is "dead"."""
+    run = own(pipeline).read_json(_RUN)
+    if run is None:
+        return None
+    if run["state"] == "running" and run["host"] == socket.gethostname() and not _alive(run["pid"]):
+        run["state"] = "dead"
+    return dict(run)
+
+
+def request_stop(pipeline: Pipeline, timeout_s: float) -> bool:
+    """Ask the pipeline that runs to stop, and wait. Whether it has stopped; True also if none ran."""
+    place = own(pipeline)
+    found = status(pipeline)
+    if found is None or found["state"] != "running":
+        return True
+    place.write(_STOP, _now())
+    give_up = time.monotonic() + timeout_s
+    while time.monotonic() < give_up:
+        found = status(pipeline)
+        if found is None or found["state"] != "running":
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def position(pipeline: Pipeline) -> tuple[int, dict[str, dict[str, int]]] | None:
+    """The newest batch that Spark has completed, and the offsets after it; None: there is none."""
+    checkpoint = Checkpoint(f"{pipeline.place(pipeline.checkpoint)}/query")
+    done = [int(name) for name in checkpoint.place.names("commits") if name.isdigit()]
+    if not done:
+        return None
+    offsets = checkpoint.offsets(max(done))
+    return None if offsets is None else (max(done), offsets)
+
+
+def failed(error: BaseException) -> PipelineError:
+    """Spark's exception as one line: what Python said last, or the first line of what Java said."""
+    text = str(error)
+    ours = re.findall(
+        r"(?:PipelineError|OptionError|DataLoss|KafkaliteError|Unreachable|TransactionFailed): (.+)", text
+    )
+    if ours:
+        return PipelineError(ours[-1].strip())
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    python = [line for line in lines if re.match(r"^(\w+\.)*\w*(Error|Exception|Failed)\b.*: ", line)]
+    return PipelineError((python[-1] if python else lines[0] if lines else type(error).__name__)[:500])
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:500] or type(error).__name__
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,41 @@
+"""Rows that replace and delete others: the last row of each key in a batch is what counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalite_pipelines.definition import DELETED, PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_LAST = "__last"
+
+
+def last_of_each_key(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """One row per key, the one with the highest offset; with DELETED. All records of a key are in one partition, as every
+    producer with keys writes them: their offsets say which is the last.
+
+    Raises:
+        PipelineError: the rows lack a column that this needs.
+    """
+    from pyspark.sql import functions as f
+
+    for name in (*key, "_partition", "_offset"):
+        if name not in rows.columns:
+            needed = "the key" if name in key else f"{name}, which orders the rows of a key: select it in the steps"
+            raise PipelineError(f"key: the rows have no column {name} ({needed})")
+    if DELETED not in rows.columns:
+        rows = rows.withColumn(DELETED, f.lit(False))
+    columns = rows.columns
+    row, order = f.struct(*[f.col(name) for name in columns]), f.struct("_offset", "_partition")
+    present = f.lit(True)
+    for name in key:
+        present = present & f.col(name).isNotNull()
+    refusal = f.raise_error(f.lit(f"a row has no key ({', '.join(key)}): the steps must leave such rows out"))
+    last = (
+        rows.where(f.when(present, True).otherwise(refusal.cast("boolean")))
+        .groupBy(*key)
+        .agg(f.max_by(row, order).alias(_LAST))
+    )
+    return last.select(f"{_LAST}.*")

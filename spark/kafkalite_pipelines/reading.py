@@ -1,0 +1,452 @@
+"""From a pipeline file (TOML) to a `Pipeline`, or to one clear line per mistake. Pure but for `load`, which reads the file."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from kafkalite_pipelines.definition import (
+    DeadLetters,
+    Decode,
+    DeltaSink,
+    IcebergSink,
+    Maintenance,
+    ParquetSink,
+    Pipeline,
+    PipelineError,
+    PythonStep,
+    Sink,
+    Source,
+    SqlStep,
+    Step,
+    TopicSink,
+)
+from kafkalite_pipelines.sections import Section, kind, shown
+from kafkalite_pipelines.types import BadType, spark_type
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)?")
+_PARTITION_BY = re.compile(r"(?:(year|month|day|hour)\(\s*([A-Za-z_][A-Za-z0-9_]*)\s*\)|([A-Za-z_][A-Za-z0-9_]*))")
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+FORMATS = ("json", "avro", "raw")
+SINKS = ("iceberg", "delta", "parquet", "topic")
+_DELIVERIES = ("exactly-once", "at-least-once")
+#: A pipeline sets these options of the source itself.
+_OURS = {"group.id": "name", "auto.offset.reset": "source.start"}
+
+
+def load(path: Path) -> Pipeline:
+    """The pipeline in a file.
+
+    Raises:
+        PipelineError: the file cannot be read or has mistakes, all of them in `problems`.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise PipelineError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise PipelineError(f"{path}: is not UTF-8 text") from None
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PipelineError(f"{path}: is not TOML: {error}") from None
+    return parse(values, path.resolve().parent)
+
+
+def parse(values: Mapping[str, Any], directory: Path = Path()) -> Pipeline:
+    """The pipeline that a file's values describe.
+
+    Raises:
+        PipelineError: one line for each mistake.
+    """
+    problems: list[str] = []
+    top = Section(values, "", problems)
+    name = (
+        top.text("name", "", required="the pipeline's name, which is also the consumer group that shows its lag") or ""
+    )
+    if name and not _NAME.fullmatch(name):
+        top.problem("name", f"must be letters, digits, '.', '_' and '-', 200 at most, not {name!r}")
+    kafka = _kafka(top)
+    source = _source(top)
+    dead = _dead_letters(top)
+    decode = _decode(top, dead)
+    steps = tuple(step for each in top.sections("steps") if (step := _step(each)) is not None)
+    if "sinks" not in top:
+        top.problem("sinks", "is missing: at least one [[sinks]] with a format")
+    sinks = tuple(sink for each in top.sections("sinks") if (sink := _sink(each)) is not None)
+    pipeline = Pipeline(
+        name=name,
+        kafka=kafka,
+        source=source,
+        sinks=sinks,
+        decode=decode,
+        steps=steps,
+        dead_letters=dead,
+        every_s=_trigger(top),
+        checkpoint=top.text("checkpoint") or f"checkpoints/{name}",
+        watermark=_watermark(top),
+        spark=top.texts("spark"),
+        master=top.text("master"),
+        directory=directory,
+    )
+    top.done()
+    _check_whole(pipeline, top)
+    if problems:
+        raise PipelineError(*problems)
+    return pipeline
+
+
+def _kafka(top: Section) -> dict[str, str]:
+    if "kafka" not in top:
+        top.problem("kafka", 'is missing: a table [kafka] with bootstrap.servers = "host:9092"')
+    kafka = top.texts("kafka")
+    servers = kafka.get("bootstrap.servers", "")
+    if "kafka" in top and not servers:
+        top.problem("kafka.bootstrap.servers", 'is missing: "host:9092", several separated by commas')
+    for server in filter(None, servers.split(",")):
+        host, _, port = server.strip().rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            top.problem("kafka.bootstrap.servers", f"{server.strip()!r} is not host:port")
+    for key, instead in _OURS.items():
+        if key in kafka:
+            top.problem(f"kafka.{key}", f"a pipeline sets this itself; use {instead}")
+    if servers and not any(problem.startswith("kafka.") for problem in top.problems):
+        _check_settings(top, kafka)
+    return kafka
+
+
+def _check_settings(top: Section, kafka: dict[str, str]) -> None:
+    """What the source says of the clients' settings, if Spark is installed: it is the source's own check."""
+    try:
+        from pyspark_kafkalite.options import OptionError, read_options
+    except ImportError:
+        return
+    try:
+        read_options({f"kafka.{key}": value for key, value in kafka.items()} | {"subscribe": "any"}, streaming=True)
+    except OptionError as error:
+        top.problem("kafka", " ".join(str(error).split()))
+
+
+def _source(top: Section) -> Source:
+    section = top.section("source")
+    if section is None:
+        if "source" not in top:
+            top.problem("source", "is missing: a table [source] with topics or a pattern")
+        return Source()
+    topics, pattern = section.names("topics"), section.text("pattern")
+    for topic in topics:
+        if not _TOPIC.fullmatch(topic):
+            section.problem("topics", f"{topic!r} is not a topic's name; for a pattern use source.pattern")
+    if not topics and pattern is None and "topics" not in section:
+        section.problem("topics", 'is missing: topics = ["a"] or pattern = "a.*"')
+    if topics and pattern is not None:
+        section.problem("pattern", "cannot be combined with topics")
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            section.problem("pattern", f"is not a regular expression: {error}")
+    source = Source(
+        topics=topics,
+        pattern=pattern,
+        start=_start(section, topics),
+        max_records=section.number("max_records"),
+        max_bytes=section.size("max_bytes"),
+        fail_on_data_loss=section.boolean("fail_on_data_loss", True),
+    )
+    section.done()
+    return source
+
+
+def _start(section: Section, topics: tuple[str, ...]) -> str | datetime | dict[str, dict[str, int]]:
+    value = section.any("start")
+    if value is None or value in ("earliest", "latest"):
+        return value or "earliest"
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            section.problem(
+                "start", f"must be earliest, latest, a time such as 2026-11-22T08:00:00Z, or offsets, not {value!r}"
+            )
+            return "earliest"
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            section.problem("start", "the time has no time zone: 2026-11-22T08:00:00Z")
+        return value
+    if isinstance(value, Mapping):
+        return _offsets(section, value, topics)
+    section.problem("start", f"must be earliest, latest, a time or a table of offsets, not {kind(value)}")
+    return "earliest"
+
+
+def _offsets(section: Section, value: Mapping[str, Any], topics: tuple[str, ...]) -> dict[str, dict[str, int]]:
+    offsets: dict[str, dict[str, int]] = {}
+    for topic, numbers in value.items():
+        if topic not in topics:
+            section.problem(f"start.{topic}", "is not one of source.topics")
+        if not isinstance(numbers, Mapping):
+            section.problem(f"start.{topic}", f'must be offsets by partition, {{ "0" = 23 }}, not {kind(numbers)}')
+            continue
+        for partition, offset in numbers.items():
+            if not partition.isdigit() or isinstance(offset, bool) or not isinstance(offset, int) or offset < -2:
+                section.problem(f"start.{topic}.{partition}", f"must be partition = offset, not {shown(offset)}")
+            else:
+                offsets.setdefault(topic, {})[str(int(partition))] = offset
+    return offsets
+
+
+def _dead_letters(top: Section) -> DeadLetters | None:
+    section = top.section("dead_letters")
+    if section is None:
+        return None
+    topic = section.text("topic", "", required="the topic for records that cannot be decoded") or ""
+    if topic and not _TOPIC.fullmatch(topic):
+        section.problem("topic", f"{topic!r} is not a topic's name")
+    dead = DeadLetters(topic, section.choice("delivery", _DELIVERIES, "exactly-once"))
+    section.done()
+    return dead
+
+
+def _decode(top: Section, dead: DeadLetters | None) -> Decode:
+    default = "dead-letters" if dead is not None else "stop"
+    section = top.section("decode")
+    if section is None:
+        return Decode(on_error=default)
+    format_ = section.choice("format", FORMATS, "json")
+    columns = _columns(section)
+    registry = section.text("registry")
+    if format_ in ("avro", "protobuf") and registry is None:
+        section.problem("registry", f"is missing: {format_} needs a schema registry's URL")
+    if registry is not None and not registry.startswith(("http://", "https://")):
+        section.problem("registry", f"must be a URL (http://host:8081), not {registry!r}")
+    if columns and format_ != "json":
+        section.problem("schema", f"is for json; {format_} has its own columns")
+    message = section.text("message")
+    if message is not None and format_ != "protobuf":
+        section.problem("message", "is for protobuf")
+    on_error = section.choice("on_error", ("dead-letters", "stop", "skip"), default)
+    if on_error == "dead-letters" and dead is None:
+        section.problem("on_error", "dead-letters needs a table [dead_letters] with a topic")
+    required, key_column = section.names("required"), section.text("key_column")
+    for each in required:
+        if columns and each not in columns:
+            section.problem("required", f"{each!r} is not in decode.schema")
+    if key_column is not None and not _COLUMN.fullmatch(key_column):
+        section.problem("key_column", f"{key_column!r} is not a column's name")
+    debezium = section.boolean("debezium", False)
+    if debezium and format_ == "raw":
+        section.problem("debezium", "raw records are not taken apart; use json, avro or protobuf")
+    decode = Decode(
+        format=format_,
+        columns=columns,
+        required=required,
+        key_column=key_column,
+        debezium=debezium,
+        registry=registry,
+        registry_user=section.text("registry_user"),
+        registry_password_env=section.text("registry_password_env"),
+        message=message,
+        on_error=on_error,
+    )
+    section.done()
+    return decode
+
+
+def _columns(section: Section) -> dict[str, str]:
+    value = section.any("schema")
+    if value is None or value == "infer":
+        return {}
+    if not isinstance(value, Mapping):
+        section.problem("schema", 'must be a table of columns, { number = "long" }, or "infer"')
+        return {}
+    if not value:
+        section.problem("schema", "has no columns")
+    columns = {}
+    for name, type_ in value.items():
+        if not isinstance(type_, str):
+            section.problem(f"schema.{name}", f'must be a type such as "long", not {kind(type_)}')
+            continue
+        if name.startswith("_"):
+            section.problem(f"schema.{name}", "names that begin with _ are the pipeline's own")
+        try:
+            columns[name] = spark_type(type_)
+        except BadType as error:
+            section.problem(f"schema.{name}", str(error))
+    return columns
+
+
+def _step(section: Section) -> Step | None:
+    sql, function = section.text("sql"), section.text("python")
+    section.done()
+    if (sql is None) == (function is None):
+        if "sql" not in section and "python" not in section:
+            section.problem("sql", "is missing: a step has sql or python")
+        elif sql is not None:
+            section.problem("python", "a step has sql or python, not both")
+        return None
+    if sql is not None:
+        if not re.search(r"\binput\b", sql):
+            section.problem("sql", "reads from input, the rows of the step before: SELECT … FROM input")
+        return SqlStep(sql)
+    assert function is not None
+    if not _FUNCTION.fullmatch(function):
+        section.problem("python", f"must be module:function, not {function!r}")
+    return PythonStep(function)
+
+
+def _sink(section: Section) -> Sink | None:
+    if "format" not in section:
+        section.problem("format", f"is missing: {', '.join(SINKS)}")
+        return None
+    format_ = section.choice("format", SINKS, "")
+    if not format_:
+        return None
+    sink = {"iceberg": _iceberg, "delta": _delta, "parquet": _parquet, "topic": _topic}[format_](section)
+    section.done()
+    return sink
+
+
+def _iceberg(section: Section) -> Sink:
+    table = section.text("table", "", required='the table\'s name, "flights" or "namespace.flights"') or ""
+    if table and not _TABLE.fullmatch(table):
+        section.problem("table", f"{table!r} is not a name or namespace.name")
+    return IcebergSink(
+        table=table,
+        warehouse=section.text("warehouse", "tables") or "tables",
+        catalog=section.texts("catalog"),
+        partition_by=_partition_by(section),
+        key=_key(section),
+        properties=section.texts("properties"),
+        maintenance=_maintenance(section),
+        evolve=section.boolean("evolve", True),
+    )
+
+
+def _delta(section: Section) -> Sink:
+    return DeltaSink(
+        path=section.text("path", "", required="the table's directory or URI") or "",
+        storage=section.texts("storage"),
+        partition_by=_partition_by(section),
+        key=_key(section),
+        properties=section.texts("properties"),
+        maintenance=_maintenance(section),
+        evolve=section.boolean("evolve", True),
+    )
+
+
+def _parquet(section: Section) -> Sink:
+    if "key" in section:
+        section.problem("key", "plain files cannot be changed; use iceberg or delta")
+        section.any("key")
+    return ParquetSink(
+        path=section.text("path", "", required="the directory or URI of the files") or "",
+        partition_by=_partition_by(section),
+    )
+
+
+def _topic(section: Section) -> Sink:
+    topic = section.text("topic", "", required="the topic to write to") or ""
+    if topic and not _TOPIC.fullmatch(topic):
+        section.problem("topic", f"{topic!r} is not a topic's name")
+    key_column = section.text("key_column")
+    return TopicSink(topic, key_column, section.choice("delivery", _DELIVERIES, "exactly-once"))
+
+
+def _key(section: Section) -> tuple[str, ...]:
+    key = section.names("key")
+    for column in key:
+        if not _COLUMN.fullmatch(column):
+            section.problem("key", f"{column!r} is not a column's name")
+    return key
+
+
+def _partition_by(section: Section) -> tuple[str, ...]:
+    fields = section.names("partition_by")
+    for each in fields:
+        if not _PARTITION_BY.fullmatch(each):
+            section.problem("partition_by", f"{each!r} is not a column, year(c), month(c), day(c) or hour(c)")
+    return fields
+
+
+def partition_field(text: str) -> tuple[str, str]:
+    """(transform, column) of one entry of partition_by; the transform of a plain column is "identity"."""
+    found = _PARTITION_BY.fullmatch(text)
+    assert found is not None, text
+    return (found[1], found[2]) if found[1] else ("identity", found[3])
+
+
+def _maintenance(section: Section) -> Maintenance | None:
+    if section.any("maintenance") is False:
+        return None
+    inner = section.section("maintenance")
+    if inner is None:
+        return Maintenance()
+    defaults = Maintenance()
+    compact = inner.any("compact_below")
+    expire = inner.any("expire_after")
+    maintenance = Maintenance(
+        every_s=int(inner.seconds("every", defaults.every_s, least=1) or 0),
+        compact_below=None if compact is False else inner.size("compact_below", defaults.compact_below),
+        target_bytes=inner.size("target_size", defaults.target_bytes) or defaults.target_bytes,
+        expire_after_s=None if expire is False else int(inner.seconds("expire_after", defaults.expire_after_s) or 0),
+    )
+    inner.done()
+    if maintenance.compact_below is not None and maintenance.compact_below > maintenance.target_bytes:
+        inner.problem("compact_below", "must not be larger than target_size")
+    return maintenance
+
+
+def _trigger(top: Section) -> float | None:
+    value = top.any("trigger")
+    if value is None:
+        return 0.0
+    if value == "available-now":
+        return None
+    if isinstance(value, date) or not isinstance(value, str):
+        top.problem("trigger", f'must be a duration such as "10s", or "available-now", not {kind(value)}')
+        return 0.0
+    return top.seconds("trigger", 0.0)
+
+
+def _watermark(top: Section) -> tuple[str, str] | None:
+    section = top.section("watermark")
+    if section is None:
+        return None
+    column = section.text("column", "", required="the column with the time of the event") or ""
+    seconds = section.seconds("delay")
+    if "delay" not in section:
+        section.problem("delay", 'is missing: how late rows may be, such as "10m"')
+    section.done()
+    return column, f"{int((seconds or 0) * 1000)} milliseconds"
+
+
+def _check_whole(pipeline: Pipeline, top: Section) -> None:
+    """What concerns several tables of the file."""
+    dead = pipeline.dead_letters
+    written = [sink.topic for sink in pipeline.sinks if isinstance(sink, TopicSink)] + ([dead.topic] if dead else [])
+    for topic in written:
+        if topic in pipeline.source.topics:
+            top.problem("sinks", f"topic {topic} is also read by this pipeline, which would never end")
+    tables = [sink.table for sink in pipeline.sinks if isinstance(sink, IcebergSink)]
+    tables += [sink.path for sink in pipeline.sinks if isinstance(sink, DeltaSink | ParquetSink)]
+    tables += [sink.topic for sink in pipeline.sinks if isinstance(sink, TopicSink)]
+    if len(set(tables)) < len(tables):
+        top.problem("sinks", "two sinks write to the same place")
+    columns = pipeline.decode.columns
+    for number, sink in enumerate(pipeline.sinks, 1):
+        if isinstance(sink, TopicSink):
+            continue
+        named = {partition_field(each)[1] for each in sink.partition_by if _PARTITION_BY.fullmatch(each)}
+        key = () if isinstance(sink, ParquetSink) else sink.key
+        if columns and not pipeline.steps:
+            known = {*columns, "_topic", "_partition", "_offset", "_timestamp", pipeline.decode.key_column}
+            for each in [column for column in (*sorted(named), *key) if column not in known]:
+                top.problem(f"sinks[{number}]", f"column {each!r} is not in decode.schema")

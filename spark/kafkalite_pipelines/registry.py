@@ -1,0 +1,103 @@
+"""A client of a schema registry with Confluent's REST API: what decoding needs of it, with the standard library.
+
+Source: Schema Registry API Reference; "Wire format" in Confluent's serializer documentation.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import urllib.error
+import urllib.request
+from typing import Any
+from urllib.parse import quote
+
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite_pipelines.definition import Decode, PipelineError
+
+#: First byte of a value; four bytes follow that are the schema's id.
+MAGIC = 0
+HEADER_BYTES = 5
+_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """One schema: its text, and the schemas that it refers to, (name, text), in the order in which they must be read."""
+
+    id: int
+    kind: str
+    text: str
+    references: tuple[tuple[str, str], ...] = ()
+
+
+class Registry:
+    """Remembers schemas by id: they never change. Travels to tasks; each has its own memory."""
+
+    def __init__(self, url: str, user: str | None = None, password_env: str | None = None) -> None:
+        self._url = url.rstrip("/")
+        self._user = user
+        self._password = os.environ.get(password_env, "") if password_env else ""
+        if user is not None and password_env is not None and not self._password:
+            raise PipelineError(f"decode.registry_password_env: the environment has no {password_env}")
+        self._schemas: dict[int, Schema] = {}
+
+    @classmethod
+    def of(cls, decode: Decode) -> Registry:
+        assert decode.registry is not None
+        return cls(decode.registry, decode.registry_user, decode.registry_password_env)
+
+    def schema(self, schema_id: int) -> Schema:
+        """Raises PipelineError: the registry does not answer, or has no such schema."""
+        if schema_id not in self._schemas:
+            found = self._get(f"/schemas/ids/{schema_id}")
+            self._schemas[schema_id] = self._made(schema_id, found)
+        return self._schemas[schema_id]
+
+    def latest(self, subject: str) -> Schema:
+        """The newest version of a subject. Raises PipelineError: as `schema`."""
+        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        return self._made(int(found["id"]), found)
+
+    def _made(self, schema_id: int, found: Any) -> Schema:
+        references: dict[str, str] = {}
+        self._collect(found.get("references") or [], references)
+        return Schema(schema_id, found.get("schemaType", "AVRO"), found["schema"], tuple(references.items()))
+
+    def _collect(self, references: list[Any], into: dict[str, str]) -> None:
+        for each in references:
+            if each["name"] not in into:
+                found = self._get(f"/subjects/{quote(each['subject'], safe='')}/versions/{each['version']}")
+                self._collect(found.get("references") or [], into)
+                into[each["name"]] = found["schema"]
+
+    def _get(self, path: str) -> Any:
+        request = urllib.request.Request(self._url + path, headers={"Accept": "application/vnd.schemaregistry.v1+json"})
+        if self._user is not None:
+            token = base64.b64encode(f"{self._user}:{self._password}".encode()).decode()
+            request.add_header("Authorization", f"Basic {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            raise PipelineError(f"schema registry: {path}: {_message(error)}") from None
+        except (OSError, ValueError) as error:
+            raise PipelineError(
+                f"schema registry {self._url} does not answer: {getattr(error, 'reason', error)}"
+            ) from None
+
+
+def _message(error: urllib.error.HTTPError) -> str:
+    """What the registry says, or the status."""
+    try:
+        return str(json.load(error)["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"HTTP {error.code}"
+
+
+def schema_id(value: bytes) -> int:
+    """The id in front of a value. Raises ValueError: there is none."""
+    if len(value) < HEADER_BYTES or value[0] != MAGIC:
+        raise ValueError("has no schema id in front: it was not written with a schema registry's serializer")
+    return int.from_bytes(value[1:HEADER_BYTES])

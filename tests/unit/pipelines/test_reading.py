@@ -1,0 +1,208 @@
+"""A pipeline file: what it becomes, and one clear line for each mistake."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from kafkalite_pipelines import (
+    DeltaSink,
+    IcebergSink,
+    ParquetSink,
+    PipelineError,
+    PythonStep,
+    SqlStep,
+    TopicSink,
+    load,
+    parse,
+)
+from kafkalite_pipelines.template import template
+
+GOOD = """
+name = "flights"
+[kafka]
+"bootstrap.servers" = "localhost:9092"
+[source]
+topics = ["flights"]
+[decode]
+schema = { number = "long", carrier = "string", delay = "double" }
+[[sinks]]
+format = "iceberg"
+table = "flights"
+"""
+
+
+def problems(text: str, tmp_path: Path) -> list[str]:
+    file = tmp_path / "pipeline.toml"
+    file.write_text(text)
+    with pytest.raises(PipelineError) as raised:
+        load(file)
+    return list(raised.value.problems)
+
+
+def test_the_shortest_file(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text(GOOD)
+    pipeline = load(file)
+    assert pipeline.name == "flights" and pipeline.kafka == {"bootstrap.servers": "localhost:9092"}
+    assert pipeline.sinks == (IcebergSink(table="flights"),) and pipeline.decode.on_error == "stop"
+    assert pipeline.decode.columns == {"number": "bigint", "carrier": "string", "delay": "double"}
+    assert pipeline.place("tables") == str(tmp_path / "tables") and pipeline.place("s3://a/b") == "s3://a/b"
+
+
+def test_everything_that_a_file_can_say(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text("""
+name = "all"
+trigger = "2m"
+checkpoint = "s3://bucket/checkpoints/all"
+master = "local[2]"
+[kafka]
+bootstrap.servers = "a:9092,b:9092"
+security.protocol = "SSL"
+[source]
+pattern = "orders-.*"
+start = 2026-11-22T08:00:00Z
+max_records = 1000
+max_bytes = "64MB"
+fail_on_data_loss = false
+[decode]
+format = "json"
+schema = { id = "int", tags = "array<string>", price = "decimal(10, 2)", at = "struct<x:double,y:double>" }
+required = ["id"]
+key_column = "id"
+debezium = true
+[dead_letters]
+topic = "dead"
+delivery = "at-least-once"
+[watermark]
+column = "_timestamp"
+delay = "10m"
+[[steps]]
+sql = "SELECT * FROM input"
+[[steps]]
+python = "cleaning:clean"
+[[sinks]]
+format = "iceberg"
+table = "shop.orders"
+partition_by = ["day(_timestamp)"]
+key = ["id"]
+catalog = { type = "rest", uri = "http://localhost:8181" }
+maintenance = { every = "10m", compact_below = false, expire_after = "1d" }
+[[sinks]]
+format = "delta"
+path = "s3://bucket/orders"
+maintenance = false
+[[sinks]]
+format = "parquet"
+path = "files"
+[[sinks]]
+format = "topic"
+topic = "clean"
+key_column = "id"
+[spark]
+spark.sql.shuffle.partitions = 4
+""")
+    pipeline = load(file)
+    assert pipeline.every_s == 120 and pipeline.source.start == datetime(2026, 11, 22, 8, tzinfo=UTC)
+    assert pipeline.source.max_bytes == 64_000_000 and pipeline.watermark == ("_timestamp", "600000 milliseconds")
+    assert pipeline.decode.columns["tags"] == "array<string>" and pipeline.decode.on_error == "dead-letters"
+    assert [type(step) for step in pipeline.steps] == [SqlStep, PythonStep]
+    assert [type(sink) for sink in pipeline.sinks] == [IcebergSink, DeltaSink, ParquetSink, TopicSink]
+    iceberg = pipeline.sinks[0]
+    assert isinstance(iceberg, IcebergSink) and iceberg.maintenance is not None and pipeline.key == ("id",)
+    assert iceberg.maintenance.compact_below is None and iceberg.maintenance.expire_after_s == 86_400
+    assert pipeline.spark == {"spark.sql.shuffle.partitions": "4"}
+    assert pipeline.place(pipeline.checkpoint) == "s3://bucket/checkpoints/all"
+
+
+#: (what is replaced in the good file, by what, the one line that is reported)
+WRONG = [
+    ('name = "flights"', "", "name: is missing: the pipeline's name, which is also the consumer group that shows its lag"),
+    ('name = "flights"', 'name = "a b"', "name: must be letters, digits, '.', '_' and '-', 200 at most, not 'a b'"),
+    ('name = "flights"', 'name = "flights"\ntriger = "10s"', "triger: there is no such key; did you mean trigger?"),
+    ('name = "flights"', 'name = "flights"\ntrigger = "10 seconds"', "trigger: must be a duration such as \"10s\", \"5m\", \"1h\" or \"7d\", not '10 seconds'"),
+    ('name = "flights"', 'name = "flights"\ntrigger = 10', 'trigger: must be a duration such as "10s", or "available-now", not a number'),
+    ('[kafka]\n"bootstrap.servers" = "localhost:9092"', "", 'kafka: is missing: a table [kafka] with bootstrap.servers = "host:9092"'),
+    ('"localhost:9092"', '"localhost"', "kafka.bootstrap.servers: 'localhost' is not host:port"),
+    ('"localhost:9092"', '"localhost:9092"\n"group.id" = "x"', "kafka.group.id: a pipeline sets this itself; use name"),
+    ('"localhost:9092"', '"localhost:9092"\n"securty.protocol" = "SSL"', "kafka: kafka.securty.protocol is no setting of Kafka's clients that is known here; did you mean kafka.security.protocol?"),
+    ('[source]\ntopics = ["flights"]', "", "source: is missing: a table [source] with topics or a pattern"),
+    ('topics = ["flights"]', "", 'source.topics: is missing: topics = ["a"] or pattern = "a.*"'),
+    ('topics = ["flights"]', "topics = 7", 'source.topics: must be a list of names, such as ["a", "b"], not a number'),
+    ('topics = ["flights"]', 'topics = ["fli ghts"]', "source.topics: 'fli ghts' is not a topic's name; for a pattern use source.pattern"),
+    ('topics = ["flights"]', 'topics = ["flights"]\npattern = "f.*"', "source.pattern: cannot be combined with topics"),
+    ('topics = ["flights"]', 'pattern = "f(.*"', "source.pattern: is not a regular expression: missing ), unterminated subpattern at position 1"),
+    ('topics = ["flights"]', 'topics = ["flights"]\nstart = "erliest"', "source.start: must be earliest, latest, a time such as 2026-11-22T08:00:00Z, or offsets, not 'erliest'"),
+    ('topics = ["flights"]', 'topics = ["flights"]\nstart = { fights = { "0" = 1 } }', "source.start.fights: is not one of source.topics"),
+    ('topics = ["flights"]', 'topics = ["flights"]\nmax_records = 0', "source.max_records: must be 1 or more, not 0"),
+    ('topics = ["flights"]', 'topics = ["flights"]\nmax_bytes = "lots"', "source.max_bytes: must be a size such as \"64MB\", not 'lots'"),
+    ("[decode]", '[decode]\nformat = "jsn"', "decode.format: must be json or avro or raw, not 'jsn'; did you mean json?"),
+    ('schema = { number = "long", carrier = "string", delay = "double" }', 'format = "avro"', "decode.registry: is missing: avro needs a schema registry's URL"),
+    ('"double" }', '"duble" }', "decode.schema.delay: 'duble' is not a type (bigint, binary, bool, boolean, byte, date, double, float, int, integer, long, short, smallint, string, timestamp, tinyint, decimal(P,S), array<>, map<,>, struct<name:type>)"),
+    ("[decode]", '[decode]\non_error = "dead-letters"', "decode.on_error: dead-letters needs a table [dead_letters] with a topic"),
+    ("[decode]", '[decode]\nrequired = ["nmber"]', "decode.required: 'nmber' is not in decode.schema"),
+    ("[[sinks]]", "[sinks]", "sinks: must be written [[sinks]], with two brackets, because there may be several"),
+    ('format = "iceberg"', "", "sinks[1].format: is missing: iceberg, delta, parquet, topic"),
+    ('format = "iceberg"', 'format = "hudi"', "sinks[1].format: must be iceberg or delta or parquet or topic, not 'hudi'"),
+    ('table = "flights"', "", 'sinks[1].table: is missing: the table\'s name, "flights" or "namespace.flights"'),
+    ('table = "flights"', 'table = "flights"\npartition_by = ["week(at)"]', "sinks[1].partition_by: 'week(at)' is not a column, year(c), month(c), day(c) or hour(c)"),
+    ('table = "flights"', 'table = "flights"\nkey = ["id"]', "sinks[1]: column 'id' is not in decode.schema"),
+    ('format = "iceberg"\ntable = "flights"', 'format = "parquet"\npath = "x"\nkey = ["number"]', "sinks[1].key: plain files cannot be changed; use iceberg or delta"),
+    ('format = "iceberg"\ntable = "flights"', 'format = "topic"\ntopic = "flights"', "sinks: topic flights is also read by this pipeline, which would never end"),
+    ("[[sinks]]", "[[steps]]\n[[sinks]]", "steps[1].sql: is missing: a step has sql or python"),
+    ("[[sinks]]", '[[steps]]\nsql = "SELECT 1"\n[[sinks]]', "steps[1].sql: reads from input, the rows of the step before: SELECT … FROM input"),
+    ("[[sinks]]", '[[steps]]\npython = "clean"\n[[sinks]]', "steps[1].python: must be module:function, not 'clean'"),
+    ("[[sinks]]", '[watermark]\ncolumn = "at"\n[[sinks]]', 'watermark.delay: is missing: how late rows may be, such as "10m"'),
+    ("[[sinks]]", "[dead_letters]\n[[sinks]]", "dead_letters.topic: is missing: the topic for records that cannot be decoded"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("old", "new", "line"), WRONG, ids=[str(number) for number in range(len(WRONG))])
+def test_a_wrong_file_gets_one_clear_line(old: str, new: str, line: str, tmp_path: Path) -> None:
+    assert old in GOOD
+    assert problems(GOOD.replace(old, new, 1), tmp_path) == [line]
+
+
+def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:
+    text = GOOD.replace("localhost:9092", "localhost").replace('"double" }', '"duble" }').replace("iceberg", "icebrg")
+    assert len(problems(text, tmp_path)) == 3
+
+
+def test_what_is_no_toml_or_no_file(tmp_path: Path) -> None:
+    assert "is not TOML: " in problems("name = ", tmp_path)[0]
+    with pytest.raises(PipelineError, match="No such file"):
+        load(tmp_path / "nowhere.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(PipelineError, match="is not UTF-8"):
+        load(tmp_path / "binary.toml")
+
+
+def test_the_template_is_correct(tmp_path: Path) -> None:
+    file = tmp_path / "new.toml"
+    file.write_text(template("new", "my-topic.v1", "localhost:9092"))
+    pipeline = load(file)
+    assert pipeline.source.topics == ("my-topic.v1",) and pipeline.sinks[0] == IcebergSink(
+        table="my_topic_v1", warehouse="tables", partition_by=("day(_timestamp)",)
+    )
+
+
+def test_any_values_are_refused_in_words() -> None:
+    for value in (7, True, "x", [1], datetime.now(UTC), {"a": 1}):
+        for key in (
+            "name",
+            "kafka",
+            "source",
+            "decode",
+            "steps",
+            "sinks",
+            "dead_letters",
+            "watermark",
+            "trigger",
+            "spark",
+        ):
+            with pytest.raises(PipelineError) as raised:
+                parse({key: value})
+            assert all("\n" not in line and ": " in line for line in raised.value.problems)
