@@ -26,17 +26,18 @@ class SchemaPages:
 
     async def _serve(self, request: TreeRequest) -> Page:
         # A form of another site's page can send text, but no JSON without asking first (CORS).
-        if request.body and "json" not in request.content_type:
+        asked = request.asked
+        if asked.body and "json" not in asked.headers.get("content-type", ""):
             text = b"the body is JSON, so Content-Type has to be application/vnd.schemaregistry.v1+json\n"
             return Page(text, status=415)
         answer = await self._registry.serve(
             SchemaRegistryRequest(
                 request.method,
                 request.path,
-                dict(request.asked.query),
-                request.body.decode(),
-                str(request.asked.principal),
-                request.asked.client_host,
+                dict(asked.query),
+                asked.body.decode(),
+                str(asked.principal),
+                asked.client_host,
             )
         )
         return Page(answer.body.encode(), answer.content_type, status=answer.status)

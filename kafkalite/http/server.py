@@ -1,4 +1,4 @@
-"""The HTTP listener: a few read-only pages, parsed by h11. Not on any hot path.
+"""The HTTP listener: a few pages, parsed by h11. Not on any hot path.
 
 A page is a function of the request that was admitted, or a coroutine of it; it runs on the node's loop, within the
 deadline of the request. Strangers cost little: a connection has its time, and when there are too many, the one that has
@@ -8,7 +8,8 @@ waited longest without a whole request gives way.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -28,6 +29,8 @@ _DEADLINE_S = 10.0
 _MAX_CONNECTIONS = 100
 _READ_BYTES = 16 * 1024
 _MAX_PARAMETERS = 20
+#: Of a POST.
+_MAX_BODY_BYTES = 64 * 1024
 
 #: Of a request to a tree of paths.
 _MAX_TREE_BODY_BYTES = 1024 * 1024
@@ -42,17 +45,16 @@ class TreeRequest:
     asked: AuthenticatedRequest
     method: str
     path: str
-    content_type: str
-    body: bytes
 
 
 TreeHandler = Callable[[TreeRequest], Awaitable[Page]]
 
 
 class HttpServer:
-    """Serves GET and HEAD of fixed paths, to whom the gate admits.
+    """Serves GET and HEAD of fixed paths, and POST of a few, to whom the gate admits.
 
     Args:
+        posts: the pages that take POST, and nothing else.
         trees: first segment of a path -> what serves every path and method below it.
         per_ip: how many connections one address may have; None: as many as all together.
     """
@@ -64,6 +66,7 @@ class HttpServer:
         gate: HttpAuthenticator,
         tls: ServerTls | None = None,
         per_ip: ConnectionLimits | None = None,
+        posts: Collection[str] = (),
         trees: Mapping[str, TreeHandler] | None = None,
     ) -> None:
         self._network = network
@@ -71,6 +74,7 @@ class HttpServer:
         self._gate = gate
         self._per_ip = per_ip
         self._pages = dict(pages)
+        self._posts = frozenset(posts)
         self._trees = dict(trees or {})
         self._listener: Listener | None = None
         #: Open connections.
@@ -156,7 +160,7 @@ class HttpServer:
                 elif isinstance(event, h11.Data):
                     body += event.data
                     if len(body) > self._most_bytes(request):
-                        refusal = Page(b"no page takes a body of that size\n", status=413)
+                        refusal = Page(b"this page takes no body of that size\n", status=413)
                         _write(writer, _response(connection, refusal, is_whole=True))
                         return False
                 elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
@@ -170,13 +174,19 @@ class HttpServer:
 
     def _most_bytes(self, request: h11.Request | None) -> int:
         """Of the body."""
-        return _MAX_TREE_BODY_BYTES if request is not None and _root(_path(request)) in self._trees else 0
+        if request is None:
+            return 0
+        if _root(_path(request)) in self._trees:
+            return _MAX_TREE_BODY_BYTES
+        return _MAX_BODY_BYTES if request.method == b"POST" and _path(request) in self._posts else 0
 
     async def _page(self, request: h11.Request, body: bytes, peer: HttpPeer) -> Page:
+        is_post = _path(request) in self._posts
+        tree = self._trees.get(_root(_path(request)))
+        if tree is None and request.method not in ((b"POST",) if is_post else (b"GET", b"HEAD")):
+            allowed = (("allow", "POST" if is_post else "GET, HEAD"),)
+            return Page(b"method not allowed\n", status=405, headers=allowed)
         path, _, text = request.target.decode("latin-1").partition("?")
-        tree = self._trees.get(_root(path))
-        if tree is None and request.method not in (b"GET", b"HEAD"):
-            return Page(b"method not allowed\n", status=405)
         handler = self._pages.get(path)
         if handler is None and tree is None:
             return Page(b"not found\n", status=404)
@@ -189,10 +199,10 @@ class HttpServer:
             asked = await self._gate.admit(place, query, logins[0] if logins else None, peer)
             if isinstance(asked, Page):
                 return asked
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
+            asked = replace(asked, headers=headers, body=body)
             if tree is not None:
-                kinds = [value.decode("latin-1") for name, value in request.headers if name == b"content-type"]
-                method = request.method.decode("latin-1")
-                return await tree(TreeRequest(asked, method, path, kinds[-1] if kinds else "", body))
+                return await tree(TreeRequest(asked, request.method.decode("latin-1"), path))
             assert handler is not None
             outcome = handler(asked)
             return outcome if isinstance(outcome, Page) else await outcome

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
+    NO_LEADER,
     NO_LEADER_EPOCH,
     NO_OFFSET,
     NO_TOPIC_ID,
+    BrokerId,
     LeaderEpoch,
     Offset,
     ProducerId,
@@ -18,6 +22,7 @@ from kafkalite.model import (
 from kafkalite.partition_values import AbortedTransaction, ListedOffset
 from kafkalite.replica.client_fetch import READ_COMMITTED, ClientFetch, FetchEntry, FetchTerms
 from kafkalite.replica.damage import give_up_damaged
+from kafkalite.replica.decisions.nearby import preferred_replica
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
@@ -25,14 +30,33 @@ from kafkalite.replica.produce import MAX_WAITING, missing
 from kafkalite.replica.purgatory import FetchDone, ResponseLimit
 from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
 
+#: A partition, bytes and records of it in a response.
+_Sent = tuple[Partition, int, int]
+
 
 class ConsumerFetchHandler:
-    """Reads below the high watermark (or the last stable offset), from the leader only (invariant 53)."""
+    """Reads below the high watermark, or the last stable offset (invariant 53).
 
-    def __init__(self, hosted: HostedPartitions, metadata: MetadataCache, *, fetch_max_bytes: int) -> None:
+    A follower reads below the high watermark that its leader has sent it, for consumers that know of followers.
+
+    Args:
+        selects_by_rack: consumers are sent to a follower in their own rack (replica.selector.class).
+    """
+
+    def __init__(
+        self,
+        hosted: HostedPartitions,
+        metadata: MetadataCache,
+        *,
+        fetch_max_bytes: int,
+        selects_by_rack: bool,
+        rack_of: Callable[[BrokerId], str | None],
+    ) -> None:
         self._hosted = hosted
         self._metadata = metadata
         self._fetch_max_bytes = fetch_max_bytes
+        self._selects_by_rack = selects_by_rack
+        self._rack_of = rack_of
 
     def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit | None = None) -> None:
         """Call `done` once: at once if there are min_bytes, or an error; else when they come, or max_wait.
@@ -40,7 +64,8 @@ class ConsumerFetchHandler:
         `room`: how many bytes the answer may have when it is read (0: none; else at least one batch is in it).
         """
         self._hosted.counters.fetch_requests += len(fetch.ready)
-        size_bytes, is_error = self._read(fetch, terms, room)
+        sent: list[_Sent] = []
+        size_bytes, is_error = self._read(fetch, terms, room, sent)
         # Who asks for more than there is room for would wait in vain for the rest.
         needed = terms.min_bytes if room is None else min(terms.min_bytes, max(1, room() // 2))
         wheel = self._hosted.wheel
@@ -48,6 +73,9 @@ class ConsumerFetchHandler:
         def answer(size_bytes: int, *, is_error: bool) -> None:
             counters = self._hosted.counters
             counters.bytes_out += size_bytes
+            for partition, some_bytes, records in sent:
+                partition.fetched_bytes += some_bytes
+                partition.fetched_records += records
             counters.failed_fetch_requests += is_error
             is_sent = done()
             if not fetch.is_session:
@@ -60,11 +88,12 @@ class ConsumerFetchHandler:
         if size_bytes >= needed or is_error or terms.max_wait_ms <= 0 or not fetch.entries or len(wheel) >= MAX_WAITING:
             answer(size_bytes, is_error=is_error)
             return
+        sent.clear()
 
         def complete() -> None:
             if not fetch.is_session:
                 fetch.unwatch()
-            again, failed = self._read(fetch, terms, room)
+            again, failed = self._read(fetch, terms, room, sent)
             answer(again, is_error=failed)
 
         if not fetch.is_session:
@@ -72,8 +101,11 @@ class ConsumerFetchHandler:
                 entry.watch(self._hosted.get(entry.key))
         fetch.wait(wheel, terms.max_wait_ms, needed - size_bytes, complete)
 
-    def _read(self, fetch: ClientFetch, terms: FetchTerms, room: ResponseLimit | None) -> tuple[int, bool]:
-        """Read what is marked, as far as it fits: bytes of records, and whether anything was refused."""
+    def _read(
+        self, fetch: ClientFetch, terms: FetchTerms, room: ResponseLimit | None, sent: list[_Sent]
+    ) -> tuple[int, bool]:
+        """Read what is marked, as far as it fits: bytes of records, and whether anything was refused or has to be read
+        elsewhere, which the consumer should hear at once. Whose records they are: `sent`."""
         left = min(terms.max_bytes, self._fetch_max_bytes)
         is_full = False
         if room is not None:
@@ -92,42 +124,43 @@ class ConsumerFetchHandler:
             try:
                 if entry.refusal:
                     raise api_error(entry.refusal)
-                self._read_one(entry, left, fetch.isolation, is_first=total == 0 and not is_full)
+                self._read_one(entry, left, fetch.isolation, sent, is_first=total == 0 and not is_full)
             except ApiError as error:
                 is_error = True
                 entry.refuse(int(error.code))
                 continue
+            is_error = is_error or entry.preferred != NO_LEADER
             total += entry.records_size
             left -= entry.records_size
             if not entry.has_more and (not is_session or not entry.is_news):
                 del ready[entry]
         return total, is_error
 
-    def _read_one(self, entry: FetchEntry, left: int, isolation: int, *, is_first: bool) -> None:
+    def _read_one(self, entry: FetchEntry, left: int, isolation: int, sent: list[_Sent], *, is_first: bool) -> None:
         """Raises ApiError."""
-        partition = self._led(entry.key, entry.leader_epoch)
+        partition = self._readable(entry)
         if entry.topic_id not in (NO_TOPIC_ID, partition.topic_id) and partition.topic_id:
             raise api_error(ErrorCode.INCONSISTENT_TOPIC_ID)
-        leader = partition.leader
-        assert leader is not None
         log = partition.log
         offset = entry.fetch_offset
-        high_watermark = leader.high_watermark
+        high_watermark = partition.high_watermark
         start = log.log_start_offset
         if offset < start or offset > log.log_end_offset:
             raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE)
         if entry.records_size:
             entry.drop_records()
         entry.error = 0
+        entry.preferred = self._preferred(partition, entry)
         try:
             stable = min(log.last_stable_offset(high_watermark), high_watermark)
             limit = stable if isolation == READ_COMMITTED else high_watermark
             # Between the high watermark and the log's end: nothing yet, and no error (invariant 32).
             entry.has_more = offset < limit
-            if offset < limit and (left > 0 or is_first):
+            if offset < limit and (left > 0 or is_first) and entry.preferred == NO_LEADER:
                 info = log.read(offset, min(entry.max_bytes, max(left, 0)), max_offset=limit, min_one_batch=is_first)
                 entry.records, entry.records_size = info.records, info.size_bytes
-                partition.fetched_bytes += info.size_bytes
+                if info.size_bytes:
+                    sent.append((partition, info.size_bytes, info.next_offset - offset))
                 if isolation == READ_COMMITTED and info.size_bytes:
                     found = log.aborted_transactions(offset, info.next_offset)
                     entry.aborted = tuple(
@@ -142,8 +175,33 @@ class ConsumerFetchHandler:
             raise
         entry.high_watermark, entry.last_stable_offset, entry.log_start_offset = high_watermark, stable, start
         entry.is_news = (
-            entry.records_size > 0 or high_watermark != entry.sent_high_watermark or start != entry.sent_log_start
+            entry.records_size > 0
+            or high_watermark != entry.sent_high_watermark
+            or start != entry.sent_log_start
+            or entry.preferred != NO_LEADER
         )
+
+    def _preferred(self, partition: Partition, entry: FetchEntry) -> BrokerId:
+        """The replica from which the consumer should read instead of this leader; NO_LEADER: it reads here."""
+        rack = entry.fetch.rack
+        if not self._selects_by_rack or not rack or partition.leader is None:
+            return NO_LEADER
+        found = preferred_replica(partition.leader, entry.fetch_offset, rack, self._rack_of)
+        if found is None:
+            return NO_LEADER
+        self._hosted.is_read_at(partition, found)
+        return found
+
+    def _readable(self, entry: FetchEntry) -> Partition:
+        """The partition, if this node leads it, or follows and may answer. Raises ApiError."""
+        if entry.fetch.reads_followers:
+            partition = self._hosted.get(entry.key)
+            if partition is not None and partition.is_following:
+                epoch = entry.leader_epoch
+                if epoch != NO_LEADER_EPOCH and (error := partition.epoch_error(epoch)):
+                    raise api_error(error)
+                return partition
+        return self._led(entry.key, entry.leader_epoch)
 
     def _led(self, topic_partition: TopicPartition, current_leader_epoch: LeaderEpoch) -> Partition:
         """The partition, if this node leads it in the epoch that the client knows. Raises ApiError."""
