@@ -61,6 +61,7 @@ from kafkalite.http.console.pages import POSTS, ConsolePages
 from kafkalite.http.overview import Overview
 from kafkalite.http.peers import Peers
 from kafkalite.http.sampling import Sampler
+from kafkalite.http.schemas import SchemaPages
 from kafkalite.http.server import HttpServer
 from kafkalite.http.status import StatusPages
 from kafkalite.kafka.broker_apis import KafkaSide
@@ -91,6 +92,7 @@ from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
 from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.schemas.coordinator import SchemaRegistry
 from kafkalite.security.posture import posture
 from kafkalite.telemetry.logs import get_logger
 
@@ -271,6 +273,8 @@ class Node:
     def _build_listeners(self) -> None:
         env = self.env
         self.extension = NodeExtension(self).handlers()
+        self.kafka_services = NodeServices(self)
+        self.schemas = SchemaRegistry(self.kafka_services, self.peers.ask, env.disk.run_blocking)
         self.rpc = RpcServer(
             network=env.network,
             supervisor=self.supervisor,
@@ -281,7 +285,6 @@ class Node:
             per_ip=self.rights.connection_limits(),
             monotonic=env.clock.monotonic,
         )
-        self.kafka_services = NodeServices(self)
         self.kafka = KafkaSide(self.kafka_services)
         self.forwarded = Forwarded(self.kafka.listener, inter_broker_listener(self.config).name)
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
@@ -304,6 +307,7 @@ class Node:
             POSTS,
             # A browser sends no login for a name that it has not logged in at; the names of a certificate are checked by itself.
             names=http_names(self.config) if http is None else None,
+            trees=SchemaPages(self.schemas).trees(),
         )
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:
@@ -456,6 +460,7 @@ class Node:
         key = "listeners" if self.config.listeners else "kafka.port"
         for name, each in zip(kafka_endpoints(listeners), listeners, strict=True):
             await self._listen(name, key, partial(self.kafka.start, name=each.name), each.host, each.port)
+        self.schemas.start()
         if self.config.http_port >= 0:
             await self._listen("http", "http.port", http, host, self.config.http_port)
 
