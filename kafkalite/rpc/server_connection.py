@@ -332,7 +332,7 @@ class ServerConnection:
     def _given(self, response: _PendingResponse, late: LateReply) -> None:
         response.reply, response.done = late.reply, True
         self._timed(response)
-        # Whoever gives it does so at the end of a turn, for all that this turn has brought: it goes out now.
+        # It is given at the end of a turn, for all that this turn has brought: it goes out now.
         if not self._closed and not self._is_dispatching:
             self._flush()
 
