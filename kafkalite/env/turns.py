@@ -26,17 +26,27 @@ class Turns:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self.monotonic = monotonic
         #: Owner -> those who wait; the owners in the order of their turns.
-        self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
+        self._waiting: dict[Hashable, deque[Callable[[], bool]]] = {}
         self._is_due = False
+
+    def call(self, owner: Hashable, begin: Callable[[], bool]) -> None:
+        """Call `begin` when the owner's turn has come. False: it has nothing to do (any more), the next one may begin."""
+        self._waiting.setdefault(owner, deque()).append(begin)
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._next)
 
     async def take(self, owner: Hashable) -> None:
         """Wait for a turn."""
-        loop = asyncio.get_running_loop()
-        turn: asyncio.Future[None] = loop.create_future()
-        self._waiting.setdefault(owner, deque()).append(turn)
-        if not self._is_due:
-            self._is_due = True
-            loop.call_soon(self._next)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def begin() -> bool:
+            if turn.done():
+                return False
+            turn.set_result(None)
+            return True
+
+        self.call(owner, begin)
         await turn
 
     def _next(self) -> None:
@@ -44,13 +54,12 @@ class Turns:
         while self._waiting:
             owner, turns = next(iter(self._waiting.items()))
             del self._waiting[owner]
-            turn = turns.popleft()
+            begin = turns.popleft()
             if turns:
                 self._waiting[owner] = turns  # behind the others
-            if not turn.done():
-                turn.set_result(None)
+            if begin():
                 break
-        if self._waiting:
+        if self._waiting and not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._next)
 

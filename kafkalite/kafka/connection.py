@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kafkalite.env.loop_times import COUNTED_S
 from kafkalite.env.streams import close_when_written
+from kafkalite.env.turns import SLICE_S
 from kafkalite.kafka.answers import COUNTED_BYTES
 from kafkalite.kafka.pieces import CUTS, MOST_UNCUT
 from kafkalite.lazy_dataclass import dataclass
@@ -240,6 +241,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_starved = False
         self._is_muted = False
         self._is_held = False
+        self._is_yielding = False
         self._is_retiring = False
         self._unmute_at = 0.0
 
@@ -362,12 +364,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Start the requests in view[start:stop]; return where the first one that was not started begins."""
         self._is_parsing = True
         limit = self.listener.max_in_flight
+        spent = 0.0
         try:
             while stop - start >= 4:
                 if len(self._waiting) >= limit or self._is_write_paused or self._is_muted or self._is_retiring:
                     self._pause_reading()
                     break
-                if self._is_held:
+                if self._is_held or self._is_yielding:
                     self._pause_reading()
                     break
                 size = _LENGTH(view, start)[0]
@@ -377,8 +380,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 if end > stop:
                     break
                 self.frame_began = 0.0
-                self._frame(view[start + 4 : end])
+                spent += self._frame(view[start + 4 : end])
                 start = end
+                if spent > SLICE_S:
+                    self._yield()
                 if self.is_closed:
                     return stop
                 if self._out_bytes > _FLUSH_BYTES:
@@ -399,13 +404,26 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return False
         return True
 
-    def _frame(self, view: memoryview) -> None:
-        """One request: header, body, handler."""
+    def _yield(self) -> None:
+        """Its requests have taken a slice of the loop's time: the next ones are started in its turn."""
+        if not self._is_yielding and not self.is_closed:
+            self._is_yielding = True
+            self.listener.turns.call((self.principal.name, self.peer_host), self._proceed)
+
+    def _proceed(self) -> bool:
+        self._is_yielding = False
+        if self.is_closed or not self._is_reading_paused:
+            return False
+        self._resume()
+        return True
+
+    def _frame(self, view: memoryview) -> float:
+        """One request: header, body, handler. The seconds that it took."""
         began = self.listener.monotonic()
         self._served = None
         try:
             if self.authenticator is not None and not self.authenticator.admits(view):
-                return
+                return 0.0
             api_key, version, correlation_id, id_bytes = _HEAD(view, 0)
             position = _HEAD_BYTES + max(0, id_bytes)
             if position > len(view):
@@ -419,6 +437,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             assert served.api is not None
             self.listener.loop_times.held(served.api.name, took, served.client_id, str(self.principal))
         self._served = None
+        return took
 
     def _dispatch(
         self, view: memoryview, position: int, api_key: int, version: int, correlation_id: int, client_id: str
@@ -603,7 +622,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Start what was read ahead, then read on, if nothing forbids it any more."""
         if not self._is_reading_paused or self.is_closed or self._is_write_paused or self._is_starved or self._is_muted:
             return
-        if self._is_retiring or self._is_held:
+        if self._is_retiring or self._is_held or self._is_yielding:
             return
         if len(self._waiting) >= self.listener.max_in_flight:
             return
