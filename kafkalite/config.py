@@ -119,9 +119,7 @@ class BrokerConfig:
     )
     kafka_port: int = _key(9092, "port of the Kafka listener; 0: any free port", low=0, high=65535)
     rpc_port: int = _key(9192, "port of the RPC listener (msgpack); 0: any free port", low=0, high=65535)
-    http_port: int = _key(
-        9292, "port of metrics and status page; 0: any free port, -1: no listener", low=-1, high=65535
-    )
+    http_port: int = _key(9292, "port of metrics and console; 0: any free port, -1: no listener", low=-1, high=65535)
     listeners: str = _key(
         "",
         "Kafka listeners, NAME://HOST:PORT,NAME://HOST:PORT; port 0: any free port; empty: one listener at host and kafka.port"
@@ -189,6 +187,15 @@ class BrokerConfig:
         50, "maximum share of local replicas that may be set aside as strays at once, in percent", low=0, high=100
     )
 
+    replica_selector_class: str = _key(
+        "",
+        "which replica consumers with a client.rack read from (KIP-392); empty: the leader",
+        choices=(
+            "",
+            "org.apache.kafka.common.replica.LeaderSelector",
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        ),
+    )
     fetch_max_bytes: int = _key(57_671_680, "size of the largest response to a fetch request", low=1024)
     max_incremental_fetch_session_cache_slots: int = _key(
         1_000, "maximum number of incremental fetch sessions of clients (KIP-227)", low=0
@@ -342,6 +349,13 @@ class BrokerConfig:
     http_bearer_tokens_location: str = _key(
         "", "file of NAME=TOKEN lines: users that log in on the HTTP listener with a token; read again on change"
     )
+    http_allowed_hosts: str = _key(
+        "",
+        "host names, with commas between them, under which browsers reach the console, for example that of a proxy in front of"
+        " it; IP addresses, localhost and the node's own names need no entry",
+        is_set=True,
+    )
+    http_actions_enable: bool = _key(True, "whether the console can change the cluster; false: it only shows")
     ssl_endpoint_identification_algorithm: str = _key(
         "https",
         "https: the side that opens a connection checks the host in the certificate; empty: no check",

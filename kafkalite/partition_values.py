@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_LEADER_EPOCH, NO_OFFSET, BrokerId, LeaderEpoch, Offset, ProducerId, TopicId
+from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH, NO_OFFSET, BrokerId, LeaderEpoch, Offset, ProducerId, TopicId
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,8 @@ class FetchedPartition:
     log_start_offset: Offset
     records_size: int
     aborted: tuple[AbortedTransaction, ...] = ()
+    #: The replica from which the consumer should read instead (KIP-392); NO_LEADER: here.
+    preferred: BrokerId = NO_LEADER
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ VERBS = {
     "balance": ("kafkalite_cli.balance", "How even the load is; what would move, and why."),
     "elect": ("kafkalite_cli.partitions", "Elect preferred leaders, or any replica as the leader."),
     "reassign": ("kafkalite_cli.reassign", "Move partitions between brokers."),
+    "rolling-restart": ("kafkalite_cli.rolling", "Restart the brokers one after the other."),
     "users": ("kafkalite_cli.users", "SCRAM users and their passwords."),
     "acls": ("kafkalite_cli.acls", "Permissions (ACLs)."),
     "quotas": ("kafkalite_cli.quotas", "Quotas of users and clients."),

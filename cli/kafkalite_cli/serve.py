@@ -80,7 +80,7 @@ def _read(config_file: str | None) -> str | None:
 @click.option("--zookeeper", metavar="HOST:PORT,…/chroot", help="ZooKeeper ensemble.")
 @click.option("--kafka", metavar="HOST:PORT", help="Kafka protocol listener (default 127.0.0.1:9092).")
 @click.option("--rpc", metavar="HOST:PORT", help="RPC listener (default 127.0.0.1:9192).")
-@click.option("--http", metavar="HOST:PORT", help="Metrics and status page (default 127.0.0.1:9292).")
+@click.option("--http", metavar="HOST:PORT", help="Metrics and console (default 127.0.0.1:9292).")
 @click.option("--log-dir", multiple=True, metavar="DIR", help="A log directory; repeat it for each disk.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any configuration key.")
 @click.option("--log-level", type=click.Choice(sorted(logs.LEVELS)), default="info", show_default=True)

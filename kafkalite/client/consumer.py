@@ -14,12 +14,14 @@ from typing import NamedTuple
 
 from kafkalite.client import messages
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.fetch_session import FetchSession
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    NO_LEADER,
     BrokerId,
     TopicPartition,
 )
@@ -30,6 +32,8 @@ from kafkalite.rpc.answers import RpcError
 
 EARLIEST = "earliest"
 LATEST = "latest"
+#: For how many seconds a follower is read without asking the leader again (Kafka: metadata.max.age.ms).
+_PREFERRED_S = 300.0
 
 
 class ConsumedRecord(NamedTuple):
@@ -57,6 +61,9 @@ class _Assigned:
     failures: int = 0
     not_before: float = 0.0
     error: KafkaliteError | None = None
+    #: The follower to read from, and until when (seconds); then the leader is asked again.
+    preferred: BrokerId = NO_LEADER
+    preferred_until: float = 0.0
 
 
 class Consumer:
@@ -66,6 +73,7 @@ class Consumer:
         max_bytes: per partition and fetch.
         read_committed: leave out records of transactions that were aborted or are still open.
         on_out_of_range: "earliest" or "latest": where to go on when the position is gone; None raises.
+        client_rack: read from a replica in this rack if the brokers allow it (replica.selector.class); empty: from leaders.
     """
 
     def __init__(
@@ -76,13 +84,18 @@ class Consumer:
         max_wait_ms: int = 500,
         read_committed: bool = False,
         on_out_of_range: str | None = EARLIEST,
+        client_rack: str = "",
     ) -> None:
         self._client = client
         self._max_bytes = max_bytes
         self._max_wait_ms = max_wait_ms
         self._isolation = 1 if read_committed else 0
         self._on_out_of_range = on_out_of_range
+        self._client_rack = client_rack
         self._assigned: dict[TopicPartition, _Assigned] = {}
+        self._sessions: dict[BrokerId, FetchSession] = {}
+        #: Fetches that followers have answered.
+        self.followers_asked = 0
         self._busy: set[BrokerId] = set()
         self._news = asyncio.Event()
         self._error: KafkaliteError | None = None
@@ -185,16 +198,26 @@ class Consumer:
         for entry in self._assigned.values():
             if entry.fetching or entry.buffer or now < entry.not_before:
                 continue
-            leader = self._client.view.leader(entry.key)
-            if leader is None:
+            node = self._node_for(entry, now)
+            if node is None:
                 self._client.refresh_soon()
-            elif leader.broker_id not in self._busy:
-                by_node.setdefault(leader.broker_id, []).append(entry)
+            elif node not in self._busy:
+                by_node.setdefault(node, []).append(entry)
         for node, entries in by_node.items():
             self._busy.add(node)
             for entry in entries:
                 entry.fetching = True
             self._client.supervisor.spawn(f"consumer.fetch[{node}]", self._fetch(node, entries), Policy.ISOLATED)
+
+    def _node_for(self, entry: _Assigned, now: float) -> BrokerId | None:
+        """The replica that the leader has named, as long as it is known; else the leader."""
+        preferred = entry.preferred
+        if preferred != NO_LEADER:
+            if now < entry.preferred_until and self._client.view.endpoint(preferred) is not None:
+                return preferred
+            entry.preferred = NO_LEADER
+        leader = self._client.view.leader(entry.key)
+        return leader.broker_id if leader is not None else None
 
     async def _fetch(self, node: BrokerId, entries: list[_Assigned]) -> None:
         try:
@@ -225,24 +248,42 @@ class Consumer:
     async def _fetch_ready(self, node: BrokerId, entries: list[_Assigned]) -> None:
         by_key = {entry.key: entry for entry in entries}
         positions = {entry.key: entry.position for entry in entries if isinstance(entry.position, int)}
-        request = messages.fetch_request(
+        session = self._sessions.setdefault(node, FetchSession())
+        request = session.request(
             positions,
             self._client.routing.epochs(positions),
             max_wait_ms=self._max_wait_ms,
             max_bytes=self._max_bytes * min(len(positions), 8),
             partition_max_bytes=self._max_bytes,
             isolation=self._isolation,
+            rack=self._client_rack,
         )
         wait_s = self._max_wait_ms / 1000
-        response = await self._client.call_leader(
-            node, request, by_key, timeout_s=wait_s + self._client.request_timeout_s, wait_s=wait_s
-        )
+        led = [entry.key for entry in entries if entry.preferred == NO_LEADER]
+        try:
+            response = await self._client.call_leader(
+                node, request, led, timeout_s=wait_s + self._client.request_timeout_s, wait_s=wait_s
+            )
+        except BaseException:
+            session.failed()
+            raise
+        if session.answered(response) is not ErrorCode.NONE:
+            return  # it is gone, and the next request lists everything
+        self.followers_asked += len(led) < len(entries)
         for fetched, records in messages.fetched(response):
             entry_or_none = by_key.pop(TopicPartition(fetched.topic, fetched.partition), None)
             if entry_or_none is not None and self._assigned.get(entry_or_none.key) is entry_or_none:
                 self._accept(entry_or_none, fetched, records)
 
     def _accept(self, entry: _Assigned, fetched: FetchedPartition, records: memoryview) -> None:
+        if fetched.error and entry.preferred != NO_LEADER:  # the leader knows more
+            entry.preferred = NO_LEADER
+            self._client.refresh_soon()
+            return
+        if fetched.preferred != NO_LEADER:
+            entry.preferred = fetched.preferred
+            entry.preferred_until = self._client.now() + _PREFERRED_S
+            return
         if fetched.error:
             code = error_code(fetched.error)
             self._failed(entry, api_error(code, f"{entry.key}: {code.name} at offset {entry.position}"))
@@ -259,6 +300,7 @@ class Consumer:
     def _failed(self, entry: _Assigned, error: RpcError | ApiError) -> None:
         entry.failures += 1
         entry.error = error
+        entry.preferred = NO_LEADER
         entry.not_before = self._client.now() + self._client.backoff.pause_s(entry.failures)
         self._client.refresh_soon()
         if isinstance(error, RpcError) or is_retriable(error.code):

@@ -191,6 +191,7 @@ def fetched(response: Any) -> Iterator[tuple[FetchedPartition, memoryview]]:
                 Offset(each.log_start_offset),
                 len(records),
                 aborted,
+                BrokerId(each.preferred_read_replica),
             )
             yield head, records
 

@@ -70,7 +70,8 @@ class ControllerClient:
     async def controlled_shutdown(self, patience_s: float, has_others: Callable[[], bool] = lambda: True) -> bool:
         """Ask the controller to move all leadership away; whether nothing remained within `patience_s`.
 
-        The last node of a cluster has nobody to move it to: it asks once, and waits no longer than `has_others` holds.
+        The last node of a cluster has nobody to move it to: it asks once, and waits no longer than `has_others` holds. The same holds if
+        every live node is stopping.
         """
         broker_id, broker_epoch = self._identity()
         request = ControlledShutdownRequest(broker_id, broker_epoch)
@@ -83,7 +84,7 @@ class ControllerClient:
                         if answer.error == ErrorCode.NONE and not answer.remaining:
                             return True
                         _log.info("controlled_shutdown.waits", remaining=len(answer.remaining), error=answer.error)
-                        if not has_others():
+                        if answer.is_last or not has_others():
                             return False
                     except (ApiError, KafkaliteError, OSError) as error:
                         _log.info("controlled_shutdown.retries", error=repr(error))

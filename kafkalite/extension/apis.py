@@ -33,6 +33,12 @@ from kafkalite.extension.messages.open_transactions import (
     OpenTransactionsRequest,
     OpenTransactionsResponse,
 )
+from kafkalite.extension.messages.rates import (
+    DescribeGroupLagRequest,
+    DescribeGroupLagResponse,
+    DescribeTrafficRequest,
+    DescribeTrafficResponse,
+)
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
@@ -173,6 +179,8 @@ _ROWS = (
     ExtensionApi(HealthRequest, HealthResponse, _DESCRIBE_CLUSTER, Node.EACH),
     ExtensionApi(HistoryRequest, HistoryResponse, _DESCRIBE_CLUSTER, Node.EACH),
     ExtensionApi(StatusRequest, StatusResponse, _DESCRIBE_CLUSTER),
+    ExtensionApi(DescribeTrafficRequest, DescribeTrafficResponse, _DESCRIBE_CLUSTER, Node.EACH),
+    ExtensionApi(DescribeGroupLagRequest, DescribeGroupLagResponse, _DESCRIBE_CLUSTER, Node.EACH),
     ExtensionApi(
         BeginTxnGroupRequest,
         BeginTxnGroupResponse,

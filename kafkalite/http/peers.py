@@ -52,6 +52,14 @@ class Peers:
         except (RpcError, ApiError) as error:
             return error
 
+    async def ask_with_body(
+        self, node: BrokerId, message: Message, body: bytes, *, timeout_s: float
+    ) -> tuple[Message, bytes]:
+        """Ask one node with bytes beside the message: its response, and the bytes beside that. Raises RpcError, ApiError."""
+        connection = await self._connection(node, timeout_s)
+        answer, data = await connection.call(message, (body,), timeout_s=timeout_s)
+        return answer, bytes(data)
+
     async def _connection(self, node: BrokerId, timeout_s: float) -> RpcConnection:
         broker = self._metadata.broker(node)
         if broker is None:

@@ -1,4 +1,4 @@
-"""The HTTP listener: a few read-only pages, parsed by h11. Not on any hot path.
+"""The HTTP listener: a few pages, parsed by h11. Not on any hot path.
 
 A page is a function of the request that was admitted, or a coroutine of it; it runs on the node's loop, within the
 deadline of the request. Strangers cost little: a connection has its time, and when there are too many, the one that has
@@ -8,7 +8,8 @@ waited longest without a whole request gives way.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -27,14 +28,17 @@ _DEADLINE_S = 10.0
 _MAX_CONNECTIONS = 100
 _READ_BYTES = 16 * 1024
 _MAX_PARAMETERS = 20
+#: Of a POST.
+_MAX_BODY_BYTES = 64 * 1024
 
 Handler = Callable[[AuthenticatedRequest], "Page | Awaitable[Page]"]
 
 
 class HttpServer:
-    """Serves GET and HEAD of fixed paths, to whom the gate admits.
+    """Serves GET and HEAD of fixed paths, and POST of a few, to whom the gate admits.
 
     Args:
+        posts: the pages that take POST, and nothing else.
         per_ip: how many connections one address may have; None: as many as all together.
     """
 
@@ -45,12 +49,14 @@ class HttpServer:
         gate: HttpAuthenticator,
         tls: ServerTls | None = None,
         per_ip: ConnectionLimits | None = None,
+        posts: Collection[str] = (),
     ) -> None:
         self._network = network
         self._tls = tls
         self._gate = gate
         self._per_ip = per_ip
         self._pages = dict(pages)
+        self._posts = frozenset(posts)
         self._listener: Listener | None = None
         #: Open connections.
         self.connections = 0
@@ -120,6 +126,7 @@ class HttpServer:
         import h11
 
         request: h11.Request | None = None
+        body = bytearray()
         self._waiting.pop(writer, None)
         self._waiting[writer] = None
         async with asyncio.timeout(_DEADLINE_S):
@@ -132,21 +139,28 @@ class HttpServer:
                 elif isinstance(event, h11.EndOfMessage):
                     break
                 elif isinstance(event, h11.Data):
-                    refusal = Page(b"no page takes a body\n", status=413)
-                    _write(writer, _response(connection, refusal, is_whole=True))
-                    return False
+                    body += event.data
+                    if len(body) > (_MAX_BODY_BYTES if self._takes_body(request) else 0):
+                        refusal = Page(b"this page takes no body of that size\n", status=413)
+                        _write(writer, _response(connection, refusal, is_whole=True))
+                        return False
                 elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
                     return False
             assert request is not None
             self._waiting.pop(writer, None)
-            page = await self._page(request, peer)
+            page = await self._page(request, bytes(body), peer)
             _write(writer, _response(connection, page, is_whole=request.method != b"HEAD"))
             await writer.drain()
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
-    async def _page(self, request: h11.Request, peer: HttpPeer) -> Page:
-        if request.method not in (b"GET", b"HEAD"):
-            return Page(b"method not allowed\n", status=405)
+    def _takes_body(self, request: h11.Request | None) -> bool:
+        return request is not None and request.method == b"POST" and _path(request) in self._posts
+
+    async def _page(self, request: h11.Request, body: bytes, peer: HttpPeer) -> Page:
+        is_post = _path(request) in self._posts
+        if request.method not in ((b"POST",) if is_post else (b"GET", b"HEAD")):
+            allowed = (("allow", "POST" if is_post else "GET, HEAD"),)
+            return Page(b"method not allowed\n", status=405, headers=allowed)
         path, _, text = request.target.decode("latin-1").partition("?")
         handler = self._pages.get(path)
         if handler is None:
@@ -159,10 +173,15 @@ class HttpServer:
             asked = await self._gate.admit(path, query, logins[0] if logins else None, peer)
             if isinstance(asked, Page):
                 return asked
-            outcome = handler(asked)
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
+            outcome = handler(replace(asked, headers=headers, body=body))
             return outcome if isinstance(outcome, Page) else await outcome
         except ValueError as error:  # what somebody typed
             return Page(f"{error}\n".encode(), status=400)
+
+
+def _path(request: h11.Request) -> str:
+    return str(request.target.decode("latin-1").partition("?")[0])
 
 
 def _write(writer: asyncio.StreamWriter, data: bytes) -> None:

@@ -470,6 +470,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.hold_requests()
         self.listener.handle_large(request, body)
 
+    def stand_for(self, principal: Principal, host: str, transport: asyncio.Transport) -> None:
+        """No peer is connected: one request comes from another node, for this user at this host."""
+        self._transport = transport
+        self.principal = principal
+        self.peer_host = self.peer = host
+
+    def take(self, frame: memoryview) -> None:
+        """One request as a whole, without its length."""
+        self._frame(frame)
+        self._flush()
+
     def _unsupported(
         self, api: OfferedApi | None, api_key: int, version: int, correlation_id: int, client_id: str
     ) -> None:

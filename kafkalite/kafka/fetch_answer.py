@@ -27,7 +27,6 @@ _TOP = struct.Struct(">ihi")
 #: The same of a partition without records, which nearly all partitions of a large fetch are: in one step.
 _EMPTY = struct.Struct(">ihqqqBiBB")
 _EMPTY_WITH_REPLICA = struct.Struct(">ihqqqiii")
-_NO_REPLICA = -1
 
 
 def encode_fetched(
@@ -96,10 +95,10 @@ def _put_partition(w: bytearray, pieces: list[Buffer], entry: FetchEntry, versio
     marks = (number, entry.error, entry.high_watermark, entry.last_stable_offset, entry.log_start_offset)
     if not entry.records_size:
         if is_flexible:
-            w += _EMPTY.pack(*marks, has_aborted, _NO_REPLICA, 1, 0)
+            w += _EMPTY.pack(*marks, has_aborted, entry.preferred, 1, 0)
             return w
         if version >= _WITH_REPLICA_FROM:
-            w += _EMPTY_WITH_REPLICA.pack(*marks, 0 if has_aborted else -1, _NO_REPLICA, 0)
+            w += _EMPTY_WITH_REPLICA.pack(*marks, 0 if has_aborted else -1, entry.preferred, 0)
             return w
     w += _HEAD.pack(*marks) if version >= _WITH_LOG_START_FROM else _OLD_HEAD.pack(*marks[:4])
     if not has_aborted:
@@ -111,7 +110,7 @@ def _put_partition(w: bytearray, pieces: list[Buffer], entry: FetchEntry, versio
             if is_flexible:
                 w.append(0)
     if version >= _WITH_REPLICA_FROM:
-        w += _INT32.pack(_NO_REPLICA)
+        w += _INT32.pack(entry.preferred)
     _put_count(w, entry.records_size, is_flexible=is_flexible)
     for records in entry.records:
         if len(records) < CHUNK_BYTES:

@@ -27,6 +27,7 @@ from kafkalite.extension.messages.open_transactions import (
     OpenTransactionsResponse,
     PartitionTransaction,
 )
+from kafkalite.extension.messages.rates import DescribeGroupLagRequest, DescribeTrafficRequest
 from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest, ListReassignmentsRequest
 from kafkalite.extension.messages.topics import (
     CreateTopicsRequest,
@@ -47,6 +48,7 @@ from kafkalite.extension.messages.watching import (
     StatusRequest,
 )
 from kafkalite.http.overview import Overview
+from kafkalite.http.sampling import Sampler
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
@@ -68,6 +70,7 @@ class Host(Protocol):
     config_admin: ConfigAdmin
     controller: Controller
     overview: Overview
+    sampler: Sampler
     started_ms: int
 
     @property
@@ -108,6 +111,8 @@ class NodeExtension:
             HealthRequest: self._health,
             HistoryRequest: self._history,
             StatusRequest: host.overview.answer,
+            DescribeTrafficRequest: host.sampler.describe_traffic,
+            DescribeGroupLagRequest: host.sampler.describe_group_lag,
         }
 
     async def _describe_cluster(self, message: DescribeClusterRequest) -> DescribeClusterResponse:

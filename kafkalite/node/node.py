@@ -28,6 +28,7 @@ from kafkalite.config import (
     BrokerConfig,
     TopicConfig,
     advertised_rpc,
+    inter_broker_listener,
     internal_topic_config,
     is_secured,
     kafka_listeners,
@@ -53,11 +54,14 @@ from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageErr
 from kafkalite.extension.messages.watching import HealthProblem, HistoryEvent
 from kafkalite.features import registered
 from kafkalite.http.authentication import HttpAuthenticator
+from kafkalite.http.console.pages import POSTS, ConsolePages
 from kafkalite.http.overview import Overview
 from kafkalite.http.peers import Peers
+from kafkalite.http.sampling import Sampler
 from kafkalite.http.server import HttpServer
 from kafkalite.http.status import StatusPages
 from kafkalite.kafka.broker_apis import KafkaSide
+from kafkalite.kafka.forwarded import Forwarded
 from kafkalite.listeners import kafka_endpoints
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import (
@@ -254,6 +258,8 @@ class Node:
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
         self.peers = Peers(self.peer_env.network, self.supervisor, self.metadata, lambda: self.hello("status"))
         self.overview = Overview(self, env.clock, self.peers)
+        self.sampler = Sampler(self)
+        self.console = ConsolePages(self)
 
     def _build_listeners(self) -> None:
         env = self.env
@@ -270,6 +276,7 @@ class Node:
         )
         self.kafka_services = NodeServices(self)
         self.kafka = KafkaSide(self.kafka_services)
+        self.forwarded = Forwarded(self.kafka.listener, inter_broker_listener(self.config).name)
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
         self.metadata.on_partitions_removed = self.kafka.partitions_removed
         self.draining = Draining(
@@ -283,10 +290,11 @@ class Node:
         http = self.security.http if self.security is not None else None
         self.http = HttpServer(
             env.network,
-            StatusPages(self).pages(),
+            {**StatusPages(self).pages(), **self.console.pages()},
             HttpAuthenticator(self.rights.access, http, env.clock, env.disk),
             http.listener.tls if http is not None else None,
             self.rights.connection_limits(),
+            POSTS,
         )
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:
@@ -407,6 +415,8 @@ class Node:
         self.session.on_session(self._introduce)
         await self._in_session(self._introduce)
         self.supervisor.spawn("producer.ids", self.producer_ids.run())
+        if self.config.http_port >= 0:
+            self.supervisor.spawn("sampler", self.sampler.run(), Policy.ISOLATED)
         if self.znode_acls is not None:
             self.supervisor.spawn("zookeeper.acls", self.znode_acls.run())
 
@@ -531,6 +541,7 @@ class Node:
         await self._step("kafka", self.kafka.close())
         await self._step("replicas", self.replicas.stop())
         await self._step("http", self.http.close())
+        await self._step("console", self.console.close())
         await self._step("peers", self.peers.close())
         await self._step("rpc", self.rpc.close())
         if self._link_connection is not None:

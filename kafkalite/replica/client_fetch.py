@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.errors import ErrorCode
 from kafkalite.model import (
+    NO_LEADER,
     NO_LEADER_EPOCH,
     NO_OFFSET,
     NO_TOPIC_ID,
@@ -47,7 +48,7 @@ class FetchEntry:
 
     __slots__ = (
         "aborted", "cold_reads", "directory", "error", "fetch", "fetch_offset", "has_more", "high_watermark", "is_loading", "is_news", "key",
-        "last_stable_offset", "leader_epoch", "log_start_offset", "max_bytes", "missing", "partition", "records",
+        "last_stable_offset", "leader_epoch", "log_start_offset", "max_bytes", "missing", "partition", "preferred", "records",
         "records_size", "refusal", "sent_high_watermark", "sent_log_start", "topic_id",
     )  # fmt: skip
 
@@ -91,12 +92,15 @@ class FetchEntry:
         self.directory = ""
         self.is_loading = False
         self.cold_reads = 0
+        #: The replica to read from instead; then there are no records.
+        self.preferred = NO_LEADER
 
     def refuse(self, error: int) -> None:
         """The answer is this error."""
         self.error = error
         self.high_watermark = self.last_stable_offset = self.log_start_offset = NO_OFFSET
         self.has_more = self.is_news = True
+        self.preferred = NO_LEADER
         if self.records_size:
             self.drop_records()
 
@@ -145,20 +149,25 @@ class ClientFetch(Waiting):
     """One consumer's entries, and its long poll if it waits."""
 
     __slots__ = (
-        "_complete", "_wheel", "awaited_bytes", "entries", "is_scheduled", "is_session", "is_waiting", "isolation",
-        "readable_bytes", "ready",
+        "_complete", "_wheel", "awaited_bytes", "entries", "has_missed", "is_scheduled", "is_session", "is_waiting", "isolation",
+        "rack", "readable_bytes", "reads_followers", "ready",
     )  # fmt: skip
 
     def __init__(self, isolation: int = 0) -> None:
         super().__init__()
         #: 0 reads up to the high watermark, READ_COMMITTED up to the last stable offset.
         self.isolation = isolation
+        #: Whether followers may answer (the consumer knows of them), and the consumer's rack ("": not known).
+        self.reads_followers = False
+        self.rack = ""
         #: By what the consumer calls them: (topic, or topic id; partition).
         self.entries: dict[tuple[str, int], FetchEntry] = {}
         #: Marked entries, in the order in which they are read.
         self.ready: dict[FetchEntry, None] = {}
         #: Answers contain only what is new, and the entries go on to watch.
         self.is_session = False
+        #: Something was not in the page cache when it was read last.
+        self.has_missed = False
         self.is_waiting = False
         self.is_scheduled = False
         self.awaited_bytes = 0

@@ -394,8 +394,7 @@ class Commands:
 
     def _take_state(self, partition: Partition, state: PartitionState) -> None:
         if state.leader_epoch != partition.leader_epoch:
-            for watching in partition.fetch_waiters:  # consumers that know the former epoch are fenced
-                watching.on_change()
+            self._hosted.changed(partition)  # consumers that know the former epoch are fenced
         partition.leader_epoch = state.leader_epoch
         partition.partition_epoch = state.partition_epoch
         partition.controller_epoch = state.controller_epoch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import partial
 
 from kafkalite.env.residency import NotResident, ResidentOnly
@@ -13,9 +13,11 @@ from kafkalite.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
+    NO_LEADER,
     NO_LEADER_EPOCH,
     NO_OFFSET,
     NO_TOPIC_ID,
+    BrokerId,
     LeaderEpoch,
     Offset,
     ProducerId,
@@ -24,6 +26,7 @@ from kafkalite.model import (
 from kafkalite.partition_values import AbortedTransaction, ListedOffset
 from kafkalite.replica.client_fetch import READ_COMMITTED, ClientFetch, FetchEntry, FetchTerms
 from kafkalite.replica.damage import give_up_damaged
+from kafkalite.replica.decisions.nearby import preferred_replica
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
@@ -36,18 +39,35 @@ from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest,
 COLD_WAIT_MS = 5_000
 #: Partitions of one fetch that are loaded at the same time.
 _MOST_LOADS = 8
+#: A partition, bytes and records of it in a response.
+_Sent = tuple[Partition, int, int]
 
 
 class ConsumerFetchHandler:
-    """Reads below the high watermark (or the last stable offset), from the leader only (invariant 53)."""
+    """Reads below the high watermark, or the last stable offset (invariant 53).
+
+    A follower reads below the high watermark that its leader has sent it, for consumers that know of followers.
+
+    Args:
+        selects_by_rack: consumers are sent to a follower in their own rack (replica.selector.class).
+    """
 
     def __init__(
-        self, hosted: HostedPartitions, metadata: MetadataCache, cold: ColdReads, *, fetch_max_bytes: int
+        self,
+        hosted: HostedPartitions,
+        metadata: MetadataCache,
+        cold: ColdReads,
+        *,
+        fetch_max_bytes: int,
+        selects_by_rack: bool,
+        rack_of: Callable[[BrokerId], str | None],
     ) -> None:
         self._hosted = hosted
         self._metadata = metadata
         self._cold = cold
         self._fetch_max_bytes = fetch_max_bytes
+        self._selects_by_rack = selects_by_rack
+        self._rack_of = rack_of
 
     def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit | None = None) -> None:
         """Call `done` once: at once if there are min_bytes, or an error; else when they come, or max_wait.
@@ -55,10 +75,14 @@ class ConsumerFetchHandler:
         `room`: how many bytes the answer may have when it is read (0: none; else at least one batch is in it).
         """
         self._hosted.counters.fetch_requests += len(fetch.ready)
+        sent: list[_Sent] = []
 
         def answer(size_bytes: int, *, is_error: bool) -> None:
             counters = self._hosted.counters
             counters.bytes_out += size_bytes
+            for partition, some_bytes, records in sent:
+                partition.fetched_bytes += some_bytes
+                partition.fetched_records += records
             counters.failed_fetch_requests += is_error
             is_sent = done()
             if not fetch.is_session:
@@ -69,9 +93,11 @@ class ConsumerFetchHandler:
                 fetch.drop_records()
 
         def attempt(*, has_waited: bool = False) -> None:
+            sent.clear()
+            fetch.has_missed = False
             if has_waited and not fetch.is_session:
                 fetch.unwatch()
-            size_bytes, is_error = self._read(fetch, terms, room)
+            size_bytes, is_error = self._read(fetch, terms, room, sent)
             # Who asks for more than there is room for would wait in vain for the rest.
             needed = terms.min_bytes if room is None else min(terms.min_bytes, max(1, room() // 2))
             wait_ms = 0 if has_waited else terms.max_wait_ms
@@ -83,6 +109,7 @@ class ConsumerFetchHandler:
             if size_bytes >= needed or is_error or wait_ms <= 0 or not fetch.entries or len(wheel) >= MAX_WAITING:
                 answer(size_bytes, is_error=is_error)
                 return
+            sent.clear()
             if not fetch.is_session:
                 for entry in fetch.entries.values():
                     entry.watch(self._hosted.get(entry.key))
@@ -92,6 +119,8 @@ class ConsumerFetchHandler:
 
     def _load(self, fetch: ClientFetch, reader: Hashable) -> bool:
         """Begin to load what was not in the page cache, some of it; whether anything is being loaded."""
+        if not fetch.has_missed:
+            return False
         loading = sum(entry.is_loading for entry in fetch.ready)
         for entry in fetch.ready:
             missing = entry.missing
@@ -102,8 +131,11 @@ class ConsumerFetchHandler:
             self._cold.then(("client", reader), entry.directory, missing, entry.on_loaded)
         return loading > 0
 
-    def _read(self, fetch: ClientFetch, terms: FetchTerms, room: ResponseLimit | None) -> tuple[int, bool]:
-        """Read what is marked, as far as it fits: bytes of records, and whether anything was refused."""
+    def _read(
+        self, fetch: ClientFetch, terms: FetchTerms, room: ResponseLimit | None, sent: list[_Sent]
+    ) -> tuple[int, bool]:
+        """Read what is marked, as far as it fits: bytes of records, and whether anything was refused or has to be read
+        elsewhere, which the consumer should hear at once. Whose records they are: `sent`."""
         left = min(terms.max_bytes, self._fetch_max_bytes)
         is_full = False
         if room is not None:
@@ -122,27 +154,26 @@ class ConsumerFetchHandler:
             try:
                 if entry.refusal:
                     raise api_error(entry.refusal)
-                self._read_one(entry, left, fetch.isolation, is_first=total == 0 and not is_full)
+                self._read_one(entry, left, fetch.isolation, sent, is_first=total == 0 and not is_full)
             except ApiError as error:
                 is_error = True
                 entry.refuse(int(error.code))
                 continue
+            is_error = is_error or entry.preferred != NO_LEADER
             total += entry.records_size
             left -= entry.records_size
             if not entry.has_more and (not is_session or not entry.is_news):
                 del ready[entry]
         return total, is_error
 
-    def _read_one(self, entry: FetchEntry, left: int, isolation: int, *, is_first: bool) -> None:
+    def _read_one(self, entry: FetchEntry, left: int, isolation: int, sent: list[_Sent], *, is_first: bool) -> None:
         """Raises ApiError."""
-        partition = self._led(entry.key, entry.leader_epoch)
+        partition = self._readable(entry)
         if entry.topic_id not in (NO_TOPIC_ID, partition.topic_id) and partition.topic_id:
             raise api_error(ErrorCode.INCONSISTENT_TOPIC_ID)
-        leader = partition.leader
-        assert leader is not None
         log = partition.log
         offset = entry.fetch_offset
-        high_watermark = leader.high_watermark
+        high_watermark = partition.high_watermark
         start = log.log_start_offset
         if offset < start or offset > log.log_end_offset:
             raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -151,22 +182,25 @@ class ConsumerFetchHandler:
         entry.error = 0
         entry.missing = None
         entry.directory = log.directory
+        entry.preferred = self._preferred(partition, entry)
         try:
             stable = min(log.last_stable_offset(high_watermark), high_watermark)
             limit = stable if isolation == READ_COMMITTED else high_watermark
             # Between the high watermark and the log's end: nothing yet, and no error (invariant 32).
             entry.has_more = offset < limit
-            if offset < limit and (left > 0 or is_first):
+            if offset < limit and (left > 0 or is_first) and entry.preferred == NO_LEADER:
                 max_bytes = min(entry.max_bytes, max(left, 0))
                 if entry.cold_reads >= ATTEMPTS:
-                    _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
+                    reached = _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
                 else:
                     with ResidentOnly():
-                        _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
+                        reached = _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
                 entry.cold_reads = 0
-                partition.fetched_bytes += entry.records_size
+                if entry.records_size:
+                    sent.append((partition, entry.records_size, reached - offset))
         except NotResident as missing:
             entry.missing = missing
+            entry.fetch.has_missed = True
         except StorageError as error:
             self._hosted.fail_storage(partition, error)
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
@@ -176,8 +210,33 @@ class ConsumerFetchHandler:
             raise
         entry.high_watermark, entry.last_stable_offset, entry.log_start_offset = high_watermark, stable, start
         entry.is_news = (
-            entry.records_size > 0 or high_watermark != entry.sent_high_watermark or start != entry.sent_log_start
+            entry.records_size > 0
+            or high_watermark != entry.sent_high_watermark
+            or start != entry.sent_log_start
+            or entry.preferred != NO_LEADER
         )
+
+    def _preferred(self, partition: Partition, entry: FetchEntry) -> BrokerId:
+        """The replica from which the consumer should read instead of this leader; NO_LEADER: it reads here."""
+        rack = entry.fetch.rack
+        if not self._selects_by_rack or not rack or partition.leader is None:
+            return NO_LEADER
+        found = preferred_replica(partition.leader, entry.fetch_offset, rack, self._rack_of)
+        if found is None:
+            return NO_LEADER
+        self._hosted.is_read_at(partition, found)
+        return found
+
+    def _readable(self, entry: FetchEntry) -> Partition:
+        """The partition, if this node leads it, or follows and may answer. Raises ApiError."""
+        if entry.fetch.reads_followers:
+            partition = self._hosted.get(entry.key)
+            if partition is not None and partition.is_following:
+                epoch = entry.leader_epoch
+                if epoch != NO_LEADER_EPOCH and (error := partition.epoch_error(epoch)):
+                    raise api_error(error)
+                return partition
+        return self._led(entry.key, entry.leader_epoch)
 
     def _led(self, topic_partition: TopicPartition, current_leader_epoch: LeaderEpoch) -> Partition:
         """The partition, if this node leads it in the epoch that the client knows. Raises ApiError."""
@@ -245,8 +304,8 @@ class ConsumerFetchHandler:
 
 def _read_records(
     entry: FetchEntry, log: PartitionLog, max_bytes: int, limit: Offset, isolation: int, *, is_first: bool
-) -> None:
-    """Raises ApiError, StorageError; NotResident, and then nothing was read."""
+) -> int:
+    """The offset behind what was read. Raises ApiError, StorageError; NotResident, and then nothing was read."""
     info = log.read(entry.fetch_offset, max_bytes, max_offset=limit, min_one_batch=is_first)
     if isolation == READ_COMMITTED and info.size_bytes:
         entry.aborted = tuple(
@@ -254,3 +313,4 @@ def _read_records(
             for one in log.aborted_transactions(entry.fetch_offset, info.next_offset)
         )
     entry.records, entry.records_size = info.records, info.size_bytes
+    return info.next_offset

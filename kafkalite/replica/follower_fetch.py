@@ -75,9 +75,11 @@ class FollowerFetch:
         if records:
             log.append_as_follower(records)
             self._hosted.counters.replication_bytes_in += len(records)
+        before = partition.follower_high_watermark
         partition.fetch_lag = max(answer.high_watermark - log.log_end_offset, 0)
         if self._advance(partition, answer):
             self._hosted.save_start(partition)
+        self._hosted.follower_advanced(partition, before, len(records))
         if partition.is_doubtful:
             self._on_copied(partition)
         if records:
@@ -120,6 +122,7 @@ class FollowerFetch:
         self._hosted.save_start(partition)
 
     def _lower(self, partition: Partition, offset: Offset, reason: str) -> None:
+        self._hosted.changed(partition)
         log = partition.log
         mark = partition.follower_high_watermark
         after = high_watermark_after_truncation(mark, min(log.log_end_offset, offset))

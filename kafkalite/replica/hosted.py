@@ -14,7 +14,7 @@ from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.failures import FaultScope, fault_scope
 from kafkalite.log.partition_log import PartitionLog
-from kafkalite.model import Offset, TopicPartition
+from kafkalite.model import BrokerId, Offset, TopicPartition
 from kafkalite.replica import authority
 from kafkalite.replica.decisions.leader import low_watermark, next_high_watermark, on_append, on_flushed, on_idle_fetch
 from kafkalite.replica.fetch_session import FetchSession
@@ -31,6 +31,9 @@ _log = get_logger(__name__)
 SHORTAGE_PAUSE_S = 0.5
 #: The pause before a fenced node checks again whether it may commit.
 FENCE_RECHECK_S = 0.05
+#: For this time (ms) after a consumer was sent to a follower, it may read there without asking the leader again: twice
+#: the default of metadata.max.age.ms, after which consumers ask.
+READ_ELSEWHERE_MS = 600_000
 
 
 @dataclass(slots=True)
@@ -155,7 +158,9 @@ class HostedPartitions:
                     self.wake(session)
         partition.appended_bytes += size_bytes
         self.counters.bytes_in += size_bytes
-        self.counters.messages_in += log_end_offset - leader.log_end_offset
+        records = log_end_offset - leader.log_end_offset
+        partition.appended_records += records
+        self.counters.messages_in += records
         is_flush_needed = partition.config.log_flush_before_ack
         on_append(leader, log_end_offset, is_flush_needed=is_flush_needed)
         if is_flush_needed:
@@ -225,14 +230,38 @@ class HostedPartitions:
             readable = partition.readable_bytes + int((partition.appended_bytes - partition.readable_bytes) * share)
         grown = max(readable - partition.readable_bytes, 1)
         partition.readable_bytes = readable
-        for entry in partition.entries.values():
+        for replica_id, entry in partition.entries.items():
             if not entry.is_sent:
                 entry.session.with_news[entry] = None
+                if partition.read_at and partition.read_at.get(replica_id, 0) > self.now_ms():
+                    self.wake(entry.session)
         waiters = partition.produce_waiters
         while waiters and waiters[0].required_offset <= leader.high_watermark:
             waiters.popleft().settle()
         for watching in partition.fetch_waiters:
             watching.on_readable(grown)
+
+    def is_read_at(self, partition: Partition, replica_id: BrokerId) -> None:
+        """Consumers read at this follower from now on: it gets each new high watermark at once (KIP-392)."""
+        partition.read_at[replica_id] = self.now_ms() + READ_ELSEWHERE_MS
+
+    def follower_advanced(self, partition: Partition, before: Offset, size_bytes: int) -> None:
+        """The replica has copied `size_bytes`, or got another high watermark: consumers may read on here."""
+        partition.copied_bytes += size_bytes
+        mark, end = partition.follower_high_watermark, partition.log.log_end_offset
+        if mark <= before:
+            return
+        grown = partition.copied_bytes
+        if mark < end:
+            grown = int(grown * (mark - before) / (end - before))
+        partition.copied_bytes -= grown
+        for watching in partition.fetch_waiters:
+            watching.on_readable(max(grown, 1))
+
+    def changed(self, partition: Partition) -> None:
+        """Consumers that read here may have to go elsewhere."""
+        for watching in partition.fetch_waiters:
+            watching.on_change()
 
     def refusal(self, partition: Partition, acks: int) -> str:
         """Why this node, without a lease, takes no records for a partition that it leads; empty if it does."""
@@ -352,12 +381,12 @@ class HostedPartitions:
         partition.isr = leader.committed_isr
         partition.elr = leader.elr
         partition.leader = None
+        partition.read_at = {}
         self._withheld.pop(partition, None)
         self.fail_produce_waiters(partition, error)
         self._fail_start_waiters(partition, error)
         self.drop_entries(partition, error)
-        for watching in partition.fetch_waiters:
-            watching.on_change()
+        self.changed(partition)
 
     def resign(self, partition: Partition, reason: str) -> None:
         """Stop acting as the leader, before anybody commanded it; the command may come with the same epoch yet."""
@@ -408,6 +437,7 @@ class HostedPartitions:
         )
         self.history.record(str(partition.topic_partition), "replica.offline", f"{error.directory}: {error}")
         self.demote(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        self.changed(partition)
         self._on_offline(partition)
         self._on_storage_error(error)
 

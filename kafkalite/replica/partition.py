@@ -76,8 +76,14 @@ class Partition:
     #: Bytes appended since the start, and how many of them (about) lie below the high watermark.
     appended_bytes: int = 0
     readable_bytes: int = 0
-    #: Bytes that consumers have got from this leader since the start.
+    #: Bytes (about) that this follower has copied and that lie above its high watermark.
+    copied_bytes: int = 0
+    #: Follower -> until when (ms of HostedPartitions.now_ms) consumers may read there: it hears of each new high watermark.
+    read_at: dict[BrokerId, int] = field(default_factory=dict)
+    #: Records appended; bytes and records that consumers have got from this replica. Records are counted by their offsets.
+    appended_records: int = 0
     fetched_bytes: int = 0
+    fetched_records: int = 0
     #: Records below the leader's high watermark that this follower had not got at its last fetch.
     fetch_lag: int = 0
 
@@ -94,6 +100,11 @@ class Partition:
     def current_elr(self) -> tuple[BrokerId, ...]:
         """The committed ELR as far as this node knows."""
         return self.leader.elr if self.leader is not None else self.elr
+
+    @property
+    def is_following(self) -> bool:
+        """Whether another node leads, and this replica copies from it."""
+        return self.leader is None and self.is_settled and self.leader_id != NO_LEADER and self.storage_error is None
 
     @property
     def is_drained(self) -> bool:

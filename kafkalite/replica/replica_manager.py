@@ -23,6 +23,7 @@ from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.consumer_fetch import ConsumerFetchHandler
 from kafkalite.replica.decisions import strays
+from kafkalite.replica.decisions.nearby import RACK_AWARE_SELECTOR
 from kafkalite.replica.describing import Describing
 from kafkalite.replica.doubts import DoubtfulReplicas
 from kafkalite.replica.fetch_session import ReplicaFetchDone
@@ -165,7 +166,14 @@ class ReplicaManager:
             on_read_only=self._isr_keeper.schedule_check,
         )
         self._producing = ProduceHandler(self.hosted, metadata)
-        self._consuming = ConsumerFetchHandler(self.hosted, metadata, logs.cold, fetch_max_bytes=config.fetch_max_bytes)
+        self._consuming = ConsumerFetchHandler(
+            self.hosted,
+            metadata,
+            logs.cold,
+            fetch_max_bytes=config.fetch_max_bytes,
+            selects_by_rack=config.replica_selector_class == RACK_AWARE_SELECTOR,
+            rack_of=lambda broker_id: broker.rack if (broker := metadata.broker(broker_id)) is not None else None,
+        )
         self._serving = ReplicaFetchHandler(
             self.hosted,
             metadata,

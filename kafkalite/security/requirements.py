@@ -141,15 +141,37 @@ RPC: Mapping[str, Row] = {
             "ReplicaFetchRequest",
             "ReplicaFetchWake",
             "CommittedOffsetsRequest",
+            # For a user, with the user's rights: kafkalite.kafka.forwarded.
+            "ForwardRequest",
             # Of all nodes, for the status page of one.
             "DescribeDisksRequest",
+            "DescribeGroupLagRequest",
             "DescribeReplicasRequest",
+            "DescribeTrafficRequest",
             "HealthRequest",
             "HistoryRequest",
         ),
         _NODES_ONLY,
     ),
 }
+
+#: Pages of the console: for every user who has logged in, where a login is asked for. Their answers need the rights of the Kafka
+#: APIs and extension requests that they stand for (kafkalite.http.console.rights).
+CONSOLE = frozenset(
+    {
+        "/console",
+        "/api/console/me",
+        "/api/console/topics",
+        "/api/console/topic",
+        "/api/console/messages",
+        "/api/console/groups",
+        "/api/console/group",
+        "/api/console/transactions",
+        "/api/console/security",
+        "/api/console/rates",
+        "/api/console/do",
+    }
+)
 
 #: Page of the HTTP listener -> what it needs: as its counterparts on RPC, for all of them show names of topics. Probes of
 #: process supervisors and load balancers log in nowhere: they hear what tells nothing of the cluster.
@@ -160,6 +182,7 @@ HTTP: Mapping[str, Row] = {
     "/metrics": _DESCRIBE_CLUSTER,
     "/healthz": (Need(_CLUSTER, _DESCRIBE, _HIDE),),
     "/readyz": FREE,
+    **dict.fromkeys(sorted(CONSOLE), FREE),
 }
 
 REFUSALS: Mapping[ResourceType, ErrorCode] = {

@@ -365,6 +365,8 @@ class History:
         self._names: dict[str, tuple[Partition, int]] = {}
         #: partition -> offset -> record read there.
         self.read: dict[Partition, dict[int, str]] = {}
+        #: Fetches of consumers that followers have answered.
+        self.followers_asked = 0
 
     def ack(self, partition: Partition, offset: int, record: str) -> None:
         """The cluster promised to keep `record` at `offset`."""

@@ -103,6 +103,8 @@ class Plan:
     reauth_ms: int | None = None
     #: Whether there is the topic TRIMMED.
     trims: bool = False
+    #: Nodes and consumers have racks: consumers read from followers (KIP-392).
+    racks: bool = False
     #: Whether the operator cordons and drains nodes (and the balancer moves replicas on its own).
     drains: bool = False
 
@@ -254,6 +256,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
         patience_ms=patience_ms,
         reauth_ms=reauth_ms,
         trims=random.Random(f"{seed}/trims").random() < 0.5,
+        racks=random.Random(f"{seed}/racks").random() < 0.4,
         drains=is_drained,
     )
 

@@ -24,6 +24,7 @@ from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.node.node import Node
 from kafkalite.record.reader import read_records
+from kafkalite.replica.decisions.nearby import RACK_AWARE_SELECTOR
 from kafkalite.replica.partition import Partition as Replica
 from kafkalite.rpc.answers import RpcError
 from kafkalite.testing import sim_security
@@ -39,7 +40,13 @@ from kafkalite.testing.sim_kafka import KAFKA_PORT
 from kafkalite.testing.sim_loop import Process, SimulationError
 from kafkalite.testing.transactions import TransactionalClients
 from kafkalite.testing.trimming import Trimming
-from kafkalite.testing.workload import ConsumerWorkload, ProducerWorkload, client_of, record_name
+from kafkalite.testing.workload import (
+    ConsumerWorkload,
+    NearbyConsumerWorkload,
+    ProducerWorkload,
+    client_of,
+    record_name,
+)
 
 _TOPIC = re.compile(r"/brokers/topics/([^/]+)")
 #: Interval of the checkers.
@@ -189,9 +196,15 @@ class Simulation:
                 "auto.create.topics.enable": False,
                 **(sim_security.settings(self.plan.reauth_ms) if self.plan.reauth_ms is not None else {}),
                 **self.plan.settings,
+                **self._rack_of(number),
             }
         )
         return config
+
+    def _rack_of(self, number: int) -> dict[str, str]:
+        if not self.plan.racks:
+            return {}
+        return {"broker.rack": f"rack{number % 2}", "replica.selector.class": RACK_AWARE_SELECTOR}
 
     # --- what the checkers are shown -------------------------------------------------------------
 
@@ -459,6 +472,9 @@ class Simulation:
         for number in range(1, self.plan.consumers + 1):
             consumer = ConsumerWorkload(f"consumer{number}", self.plan, self.history)
             programs.append((consumer.name, consumer.run))
+        for number in range(2 if self.plan.racks else 0):
+            nearby = NearbyConsumerWorkload(f"nearby{number}", f"rack{number}", self.plan, self.history)
+            programs.append((nearby.name, nearby.run))
         if self.plan.orders:
             self._operator = OperatorWorkload(self.plan)
             for topic in self.plan.topics:

@@ -10,6 +10,7 @@ import asyncio
 import random
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.consumer import Consumer
 from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.env.seams import Env
 from kafkalite.errors import ApiError, ErrorCode
@@ -106,6 +107,45 @@ class ProducerWorkload:
             self._history.ack((where.topic, where.partition), done.result().offset, name)
 
         future.add_done_callback(delivered)
+
+
+class NearbyConsumerWorkload:
+    """Reads all partitions in fetch sessions, from replicas in its rack, and reports to the history what it saw."""
+
+    def __init__(self, name: str, rack: str, plan: Plan, history: History) -> None:
+        self.name = name
+        self._rack = rack
+        self._plan = plan
+        self._history = history
+
+    async def run(self, env: Env) -> None:
+        """The program."""
+        positions: dict[TopicPartition, int | str] = {
+            TopicPartition(topic, number): 0 for topic, n in self._plan.topics.items() for number in range(n)
+        }
+        async with client_of(self._plan, env, self.name) as client:
+            while True:
+                async with Consumer(
+                    client, max_wait_ms=1_000, on_out_of_range=None, client_rack=self._rack
+                ) as consumer:
+                    consumer.assign(positions)
+                    try:
+                        async with asyncio.timeout(env.random.uniform(2, 15)):
+                            await self._read(consumer, positions)
+                    except TimeoutError:
+                        pass  # from now on with another consumer, in other sessions
+                    except ApiError as error:
+                        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                            self._history.out_of_range((str(error), -1), -1)
+                        await asyncio.sleep(0.1)
+                    self._history.followers_asked += consumer.followers_asked
+
+    async def _read(self, consumer: Consumer, positions: dict[TopicPartition, int | str]) -> None:
+        while True:
+            for record in await consumer.poll():
+                where = TopicPartition(record.topic, record.partition)
+                self._history.consumed(where, record.offset, record_name(record.value or b""))
+                positions[where] = record.offset + 1
 
 
 class ConsumerWorkload:

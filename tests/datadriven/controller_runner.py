@@ -346,7 +346,7 @@ class Script:
                 say(f"drop-restarts {' '.join(names)}")
             case ReplyShutdown(_, response):
                 remaining = " ".join(f"{each.topic}-{each.partition}" for each in response.remaining)
-                say(f"reply error={response.error} remaining=[{remaining}]")
+                say(f"reply error={response.error} remaining=[{remaining}]{' last' if response.is_last else ''}")
             case WriteTopics(changes):
                 return self._write_topics(changes)
             case RereadTopics(topics):

@@ -15,6 +15,8 @@ from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 import msgpack
 import pytest
 
+import kafkalite.extension.messages  # some of its messages also travel between nodes, and register their kinds
+import kafkalite.rpc.messages  # noqa: F401
 from kafkalite.rpc.codec import from_fields, pack, to_fields
 from kafkalite.rpc.messages.base import by_kind
 

@@ -363,7 +363,10 @@ def _finished(state: ControllerState, purpose: Purpose, *, reported: bool) -> li
             return [DropOrder(paths.PREFERRED_REPLICA_ELECTION, version)] if version >= 0 else []
         case ControlledShutdown(broker_id, _, token):
             paused = pause_replicas(state, broker_id, "ControlledShutdown") if broker_id in state.brokers else []
-            response = ControlledShutdownResponse(ErrorCode.NONE, still_led(state, broker_id, state.partitions))
+            is_last = state.brokers.keys() <= state.shutting_down
+            response = ControlledShutdownResponse(
+                ErrorCode.NONE, still_led(state, broker_id, state.partitions), is_last=is_last
+            )
             return [*paused, ReplyShutdown(token, response)]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import count
 
@@ -311,6 +311,13 @@ class GroupCoordinator:
         """(groups, committed offsets) coordinated here, as far as they are loaded."""
         entries = [entry for partition in self.log.states() for entry in partition.entries.values()]
         return len(entries), sum(len(entry.offsets.committed) for entry in entries)
+
+    def committed_by_group(self) -> Iterator[tuple[str, int, Mapping[TopicPartition, int]]]:
+        """(group, how many members it has, its committed offsets) of those coordinated here, as far as they are loaded."""
+        for partition in self.log.states():
+            for name, entry in partition.entries.items():
+                offsets = {key: int(each.offset) for key, each in entry.offsets.committed.items()}
+                yield name, len(entry.group.members), offsets
 
     def describe(self, group_id: str) -> Group | None:
         """None: there is no such group."""

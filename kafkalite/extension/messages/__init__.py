@@ -9,6 +9,7 @@ from kafkalite.extension.messages import (
     configs,
     disks,
     open_transactions,
+    rates,
     reassignment,
     topics,
     transactions,
@@ -16,7 +17,9 @@ from kafkalite.extension.messages import (
 )
 
 #: The modules that hold messages; all of them register theirs when the package is imported.
-AREAS = ("balancing", "configs", "disks", "open_transactions", "reassignment", "topics", "transactions", "watching")
+AREAS = (
+    "balancing", "configs", "disks", "open_transactions", "rates", "reassignment", "topics", "transactions", "watching",
+)  # fmt: skip
 
 __all__ = [
     "AREAS",
@@ -24,6 +27,7 @@ __all__ = [
     "configs",
     "disks",
     "open_transactions",
+    "rates",
     "reassignment",
     "topics",
     "transactions",

@@ -18,6 +18,8 @@ from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.quotas import Kind
 
 _BY_ID_FROM = 13
+#: Older clients know nothing of reading from followers (KIP-392).
+_FOLLOWERS_FROM = 11
 
 
 class _Fetch(NamedTuple):
@@ -65,6 +67,7 @@ class FetchHandlers:
             return wire.FetchResponse(error_code=int(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR))
         else:
             fetch = session.fetch
+        fetch.rack, fetch.reads_followers = message.rack_id, request.version >= _FOLLOWERS_FROM
         self._list(fetch, request, message)
         if session is not None:
             if not self._goes_on(session, request, message):

@@ -221,5 +221,8 @@ class ControlledShutdownRequest(Message):
 @kind(19)
 @dataclass(frozen=True, slots=True)
 class ControlledShutdownResponse(Message):
+    """`is_last`: every live broker is stopping, so nobody will take over what remains."""
+
     error: int
     remaining: tuple[PartitionError, ...] = ()
+    is_last: bool = False

@@ -144,10 +144,19 @@ class TestNode:
         self.manager.produce(acks, timeout_ms, [(tp, records)], answer.set_result)
         return (await answer)[0]
 
-    async def fetch(self, tp: TopicPartition, offset: int, *, max_wait_ms: int = 0) -> tuple[FetchedPartition, bytes]:
+    async def fetch(
+        self,
+        tp: TopicPartition,
+        offset: int,
+        *,
+        max_wait_ms: int = 0,
+        reads_followers: bool = False,
+        leader_epoch: int = -1,
+    ) -> tuple[FetchedPartition, bytes]:
         answer: asyncio.Future[tuple[FetchedPartition, bytes]] = asyncio.get_running_loop().create_future()
         fetch = ClientFetch()
-        entry = fetch.list(tp, Offset(offset), 1 << 20)
+        fetch.reads_followers = reads_followers
+        entry = fetch.list(tp, Offset(offset), 1 << 20, LeaderEpoch(leader_epoch))
         self.manager.fetch(
             fetch, FetchTerms(max_wait_ms, 1, 1 << 20), lambda: answer.set_result(fetched(entry)) or True
         )

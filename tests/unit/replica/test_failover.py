@@ -346,3 +346,47 @@ async def test_describe_tells_what_each_replica_knows(three, until):
     (other,) = three.node(2).manager.describe(["t", "t"]).replicas
     assert (other.is_leader, other.leader, other.high_watermark, other.followers) == (False, 1, 1, ())
     assert three.node(2).manager.describe(["unknown"]).replicas == ()
+
+
+@pytest.mark.checklist(53)
+async def test_followers_answer_consumers_up_to_the_high_watermark_they_have(three, until):
+    leader, follower = three.node(1), three.node(2)
+    for _ in range(3):
+        await leader.produce(TP, b"seen")
+    await until(lambda: follower.partition(TP).high_watermark == 3)
+    # One that does not know of followers gets nothing there.
+    assert (await follower.fetch(TP, 0))[0].error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    got, body = await follower.fetch(TP, 0, reads_followers=True)
+    assert (got.error, got.high_watermark, body.count(b"seen")) == (0, 3, 3)
+    assert (await follower.fetch(TP, 4, reads_followers=True))[0].error == ErrorCode.OFFSET_OUT_OF_RANGE
+    # What it has and may not show yet is no error, and its long poll ends when it may.
+    follower.partition(TP).follower_high_watermark = Offset(2)
+    assert (await follower.fetch(TP, 2, reads_followers=True))[0].records_size == 0
+    follower.partition(TP).follower_high_watermark = Offset(3)
+    waiting = asyncio.create_task(follower.fetch(TP, 3, reads_followers=True, max_wait_ms=60_000))
+    await asyncio.sleep(0)
+    leader.manager.hosted.is_read_at(leader.partition(TP), 2)
+    await leader.produce(TP, b"more")
+    assert b"more" in (await waiting)[1]
+    # A role that ends wakes those that read there.
+    waiting = asyncio.create_task(follower.fetch(TP, 4, reads_followers=True, max_wait_ms=60_000, leader_epoch=0))
+    await asyncio.sleep(0)
+    await three.command_all(three.decide(TP, leader=3, isr=(1, 2, 3), epoch=1))
+    assert (await waiting)[0].error == ErrorCode.FENCED_LEADER_EPOCH
+    assert not follower.partition(TP).fetch_waiters
+
+
+async def test_a_leader_names_the_replica_in_the_consumers_rack(three):
+    from kafkalite.replica.decisions.nearby import preferred_replica
+
+    leader = three.node(1)
+    await leader.produce(TP, b"x")
+    role = leader.partition(TP).leader
+    racks = {1: "a", 2: "b", 3: "b"}
+    role.followers[3].log_end_offset = Offset(9)
+    assert preferred_replica(role, Offset(1), "b", racks.get) == 3
+    role.followers[3].log_start_offset = Offset(5)  # it does not have that record any more
+    assert preferred_replica(role, Offset(1), "b", racks.get) == 2
+    assert preferred_replica(role, Offset(7), "c", racks.get) is None
+    assert preferred_replica(role, Offset(1), "a", racks.get) is None
+    assert preferred_replica(role, Offset(1), "", racks.get) is None
