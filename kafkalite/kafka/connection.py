@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, cast
 
+from kafkalite.env.fair_queue import Owner
 from kafkalite.env.loop_times import COUNTED_S
 from kafkalite.env.streams import close_when_written
 from kafkalite.env.turns import SLICE_S
@@ -408,7 +409,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Its requests have taken a slice of the loop's time: the next ones are started in its turn."""
         if not self._is_yielding and not self.is_closed:
             self._is_yielding = True
-            self.listener.turns.call((self.principal.name, self.peer_host), self._proceed)
+            self.listener.turns.call(self.owner, self._proceed)
 
     def _proceed(self) -> bool:
         self._is_yielding = False
@@ -644,6 +645,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._is_reading_paused and not self.is_closed:
             assert self._transport is not None
             self._transport.resume_reading()
+
+    @property
+    def owner(self) -> Owner:
+        """Whose turns it takes: a user's at a host, and within these its own."""
+        return (self.principal.name, self.peer_host), id(self)
 
     @property
     def is_busy(self) -> bool:

@@ -42,7 +42,7 @@ async def serve(listener: Server, request: Request, body: bytes) -> None:
     """Answer it. `body`: the message's bytes."""
     connection, api = request.connection, request.api
     assert api is not None
-    owner = (request.principal.name, request.client_host)
+    owner = request.connection.owner
     slices = Slices(listener.turns, owner)
     try:
         async with listener.large.turn(owner), uncollected():

@@ -8,9 +8,10 @@ their partitions as long as the session lasts; those of a single fetch only whil
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalite.env.fair_queue import Owner
 from kafkalite.errors import ErrorCode
 from kafkalite.model import (
     NO_LEADER,
@@ -40,7 +41,7 @@ class FetchTerms(NamedTuple):
     min_bytes: int
     max_bytes: int
     #: Whose turn reads from the disk take.
-    reader: Hashable = ""
+    reader: Owner = ("", "")
 
 
 class FetchEntry:

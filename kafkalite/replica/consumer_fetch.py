@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import partial
 
+from kafkalite.env.fair_queue import Owner
 from kafkalite.env.residency import NotResident, ResidentOnly
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.log.cold_reads import ATTEMPTS, ColdReads
@@ -117,7 +118,7 @@ class ConsumerFetchHandler:
 
         attempt()
 
-    def _load(self, fetch: ClientFetch, reader: Hashable) -> bool:
+    def _load(self, fetch: ClientFetch, reader: Owner) -> bool:
         """Begin to load what was not in the page cache, some of it; whether anything is being loaded."""
         if not fetch.has_missed:
             return False
@@ -128,7 +129,7 @@ class ConsumerFetchHandler:
                 continue
             loading += 1
             entry.is_loading = True
-            self._cold.then(("client", reader), entry.directory, missing, entry.on_loaded)
+            self._cold.then(reader, entry.directory, missing, entry.on_loaded)
         return loading > 0
 
     def _read(
@@ -261,7 +262,7 @@ class ConsumerFetchHandler:
         return ListOffsetsResponse(tuple(listed))
 
     async def _list_one(
-        self, wanted: ListOffsetsPartition, isolation: int, reader: Hashable
+        self, wanted: ListOffsetsPartition, isolation: int, reader: Owner
     ) -> tuple[int, Offset, LeaderEpoch]:
         found: tuple[int, Offset, LeaderEpoch] | None = None
         if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
@@ -288,7 +289,7 @@ class ConsumerFetchHandler:
             raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE)
         return -1, NO_OFFSET, NO_LEADER_EPOCH
 
-    async def _look_up(self, wanted: ListOffsetsPartition, reader: Hashable) -> tuple[int, Offset, LeaderEpoch] | None:
+    async def _look_up(self, wanted: ListOffsetsPartition, reader: Owner) -> tuple[int, Offset, LeaderEpoch] | None:
         """The record with the timestamp, committed or not. Raises ApiError."""
         partition = self._led(TopicPartition(wanted.topic, wanted.partition), wanted.current_leader_epoch)
         log = partition.log

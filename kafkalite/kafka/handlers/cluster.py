@@ -203,7 +203,7 @@ class ClusterHandlers:
         steps = self._described(request, message, known, names, unknown_ids, refused, errors, created)
         if sum(len(topic.partitions) for topic in known.topics) > _PARTITIONS_AT_ONCE:
             listener = request.connection.listener
-            return Slices(listener.turns, (request.principal.name, request.client_host)).run(steps)
+            return Slices(listener.turns, request.connection.owner).run(steps)
         while True:
             try:
                 next(steps)

@@ -150,7 +150,7 @@ class DataHandlers:
     ) -> None:
         """Look for records without a key off the loop, then append. The time counts as the client's."""
         connection = request.connection
-        owner = (request.principal.name, request.client_host)
+        owner = request.connection.owner
         passed: list[tuple[TopicPartition, Buffer]] = []
         try:
             for key, records in accepted:
@@ -287,7 +287,7 @@ class DataHandlers:
                         )
                     )
         listed = await self._partitions.list_offsets(
-            ListOffsetsRequest(tuple(asked), message.isolation_level, (request.principal.name, request.client_host))
+            ListOffsetsRequest(tuple(asked), message.isolation_level, request.connection.owner)
         )
         by_key = {(entry.topic, entry.partition): entry for entry in listed.partitions}
         response = wire.ListOffsetsResponse

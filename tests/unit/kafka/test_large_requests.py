@@ -96,7 +96,7 @@ async def test_one_slice_runs_per_turn_of_the_loop_and_owners_take_turns() -> No
     ran: list[str] = []
 
     async def compute(owner: str, name: str) -> None:
-        await Slices(turns, owner).next()
+        await Slices(turns, (owner, 0)).next()
         ran.append(name)
 
     tasks = [asyncio.create_task(compute("greedy", f"g{number}")) for number in range(3)]
@@ -107,7 +107,7 @@ async def test_one_slice_runs_per_turn_of_the_loop_and_owners_take_turns() -> No
 
 async def test_a_generator_gives_way_when_its_slice_is_over() -> None:
     now = [0.0]
-    slices = Slices(Turns(lambda: now[0]), "owner")
+    slices = Slices(Turns(lambda: now[0]), ("owner", 0))
     others = 0
 
     def steps() -> Any:
