@@ -326,6 +326,27 @@ class BrokerConfig:
     group_initial_rebalance_delay_ms: int = _key(3_000, "time that a new group waits for more members", low=0)
     group_min_session_timeout_ms: int = _key(6_000, "shortest session timeout of a group member", low=1)
     group_max_session_timeout_ms: int = _key(1_800_000, "longest session timeout of a group member", low=1)
+    group_max_size: int = _key(10_000, "maximum number of members of a classic group", low=1, high=2**31 - 1)
+    group_consumer_assignors: tuple[str, ...] = _key(
+        ("uniform", "range"),
+        "server-side assignors that consumer groups may use (uniform, range); the first one is the default",
+    )
+    group_consumer_heartbeat_interval_ms: int = _key(
+        5_000, "interval at which members of consumer groups send heartbeats", low=1
+    )
+    group_consumer_max_size: int = _key(10_000, "maximum number of members of a consumer group", low=1, high=2**31 - 1)
+    group_consumer_migration_policy: str = _key(
+        "bidirectional",
+        "whether a running group changes its protocol when members of the other protocol join or the last ones leave:"
+        " upgrade (classic to consumer), downgrade, both (bidirectional), or disabled",
+        choices=("bidirectional", "upgrade", "downgrade", "disabled"),
+    )
+    group_consumer_regex_refresh_interval_ms: int = _key(
+        600_000, "interval at which regular expressions of consumer groups are resolved again", low=10_000
+    )
+    group_consumer_session_timeout_ms: int = _key(
+        45_000, "time without a heartbeat after which a member of a consumer group is removed", low=1
+    )
 
     listener_security_protocol: str = _key(
         "PLAINTEXT",

@@ -183,6 +183,9 @@ class InternalLog(Generic[State]):
             offset = serving.local_bounds(target)[0]
             while self._epochs.get(partition) == epoch:
                 if offset < serving.local_bounds(target)[1]:
+                    await serving.load_local(target, offset, _READ_BYTES)
+                    if self._epochs.get(partition) != epoch:
+                        break
                     offset = self._replay_piece(state, target, offset)
                     await asyncio.sleep(0)  # a long log must not hold everybody up
                 elif self._when_committed and serving.local_high_watermark(target) < offset:

@@ -77,6 +77,11 @@ METRICS = (
     Spec("kafka_log_log_numlogsegments", GAUGE, "Segments of the logs on this node", ("topic",)),
     Spec("kafka_server_replicafetchermanager_maxlag", GAUGE, "Records by which the slowest follower replica on this node was behind its leader's high watermark"),
     Spec("kafkalite_follower_lag_max", GAUGE, "Records by which the slowest follower of a partition led by this node is behind"),
+    Spec("kafkalite_event_loop_held_ms", HISTOGRAM, "Turns of the event loop of 1 ms or more, by what took them (an API of the Kafka listener, or other)", ("cause",)),
+    Spec("kafkalite_event_loop_late_ms", HISTOGRAM, "How late a timer of the event loop was, looked at ten times a second"),
+    Spec("kafkalite_event_loop_overruns", COUNTER, "Turns of the event loop that computed for more than 20 ms"),
+    Spec("kafkalite_cold_reads", COUNTER, "Reads of records that were not in the page cache, done by the threads of the disk"),
+    Spec("kafkalite_cold_read_bytes", COUNTER, "Bytes of these reads"),
     Spec(_REQUESTS + "requests", COUNTER, "Requests answered", ("listener", "request")),
     Spec(_REQUESTS + "totaltimems", HISTOGRAM, "Time of a request from the call of the handler to the response", ("listener", "request")),
     Spec(_REQUESTS + "localtimems", HISTOGRAM, "Time of a request in the handler itself, until it returned", ("listener", "request")),
@@ -256,6 +261,13 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield histogram(_REQUESTS + "totaltimems", ((key, t.total) for key, t in timings.items()))
         yield histogram(_REQUESTS + "localtimems", ((key, t.local) for key, t in timings.items()))
         yield histogram(_REQUESTS + "remotetimems", ((key, t.remote) for key, t in timings.items()))
+        times = node.loop_times
+        held = (((cause,), timing) for cause, timing in sorted(times.by_cause.items()))
+        yield histogram("kafkalite_event_loop_held_ms", held)
+        yield histogram("kafkalite_event_loop_late_ms", [((), times.late)])
+        yield single("kafkalite_event_loop_overruns", times.overruns)
+        yield single("kafkalite_cold_reads", node.logs.cold.loads)
+        yield single("kafkalite_cold_read_bytes", node.logs.cold.loaded_bytes)
         connections = {
             "http": node.http.connections,
             "kafka": len(node.kafka.listener.connections),

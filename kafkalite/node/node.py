@@ -49,6 +49,7 @@ from kafkalite.coordination.znodes import DOUBTFUL_BYTES, BrokerZnode, with_room
 from kafkalite.coordinators.draining import Draining
 from kafkalite.coordinators.producer_ids import ProducerIds
 from kafkalite.env import Env
+from kafkalite.env.loop_times import SHOWN_FROM_S, LoopTimes
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageError, api_error
@@ -184,6 +185,7 @@ class Node:
         config, env, peer_env = self.config, self.env, self.peer_env
         self.supervisor = Supervisor(self._on_fatal)
         self._own_time = OwnTime(env.clock)
+        self.loop_times = LoopTimes(env.clock)
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         self.zookeeper = ZooKeeperHealth(self.session, env.clock)
         self.znode_acls = ZnodeAclCheck(self.session, env.clock) if config.zookeeper_set_acl else None
@@ -333,6 +335,7 @@ class Node:
             *self.replicas.problems(),
             *self.controller.problems(),
             *disk_problems(self.logs),
+            *_held(self.loop_times),
             *malformed,
         )
 
@@ -396,6 +399,7 @@ class Node:
 
     async def _start(self) -> None:
         self.supervisor.spawn("own_time", self._own_time.run())
+        self.supervisor.spawn("loop_times", self.loop_times.run())
         self.supervisor.spawn("session.keeper", self.session.run())
         self.supervisor.spawn("session.watch", self.session.watch())
         await self._in_session(registration.ensure_layout)
@@ -704,3 +708,13 @@ def _differences(before: BrokerConfig, after: BrokerConfig) -> dict[str, str]:
         for old, new, name in pairs
         if getattr(old, name) != getattr(new, name)
     }
+
+
+def _held(times: LoopTimes) -> tuple[HealthProblem, ...]:
+    """Whether something has held the event loop for long in the last minutes."""
+    longest = times.longest()
+    if longest is None or longest.seconds < SHOWN_FROM_S:
+        return ()
+    who = f" of client.id {longest.client_id!r} ({longest.principal})" if longest.client_id else ""
+    detail = f"{longest.cause}{who} held the event loop for {longest.seconds * 1000:.0f} ms; everybody else waited"
+    return (HealthProblem("loop.held", longest.at_ms, detail),)

@@ -78,6 +78,8 @@ KAFKA: Mapping[str, Row] = {
     "LeaveGroup": _READ_GROUP,
     "SyncGroup": _READ_GROUP,
     "DescribeGroups": (Need(_GROUP, _DESCRIBE, _EACH),),
+    "ConsumerGroupHeartbeat": (*_READ_GROUP, Need(_TOPIC, _DESCRIBE, _EACH)),
+    "ConsumerGroupDescribe": (Need(_GROUP, _DESCRIBE, _EACH), Need(_TOPIC, _DESCRIBE, _HIDE)),
     "ListGroups": (Need(_GROUP, _DESCRIBE, _HIDE, or_cluster=_DESCRIBE),),
     "SaslHandshake": FREE,
     "ApiVersions": FREE,

@@ -145,6 +145,10 @@ ADVICE = {
         "if it does not go away: look at the broker that is not in sync (is it alive, its disk, its network), or move "
         "the replica elsewhere: `admin reassign`",
     ),
+    "loop.held": Advice(
+        "requests of all other clients of this node waited for that time; shown for five minutes",
+        "if it names a client, ask its owner for smaller requests or set a quota (`request_percentage`); otherwise report it as a bug",
+    ),
 }
 
 _ORDER = {what: position for position, what in enumerate(ADVICE)}
