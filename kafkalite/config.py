@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, get_type_hints
@@ -33,6 +34,8 @@ from kafkalite.model import PROTOCOLS, SASL_MECHANISMS, Endpoint
 #: The largest number that Kafka's clients have for a setting (a long).
 _MAX = 2**63 - 1
 
+_REPLICAS = re.compile(r"|\*|\d{1,9}:\d{1,9}(,\d{1,9}:\d{1,9})*")
+
 CLIENT_AUTH = ("none", "requested", "required")
 
 
@@ -46,13 +49,17 @@ def _key(
     secret: bool = False,
     dynamic: bool = False,
     is_set: bool = False,
+    is_list_of_replicas: bool = False,
+    is_only: bool | None = None,
 ) -> Any:
     """`secret`: the value is shown nowhere: not in a repr, an error, DescribeConfigs or a page.
 
     `is_set`: a text of names with commas between them; spaces around them, and a name that comes twice, mean nothing.
+    `is_only`: the one value that is taken: Kafka has others.
     """
     meta = {
         "doc": doc, "low": low, "high": high, "choices": choices, "secret": secret, "dynamic": dynamic, "is_set": is_set,
+        "is_list_of_replicas": is_list_of_replicas, "is_only": is_only,
     }  # fmt: skip
     return field(default=default, metadata=meta, repr=not secret)
 
@@ -63,18 +70,37 @@ class TopicConfig:
 
     cleanup_policy: str = _key(
         "delete",
-        "delete, compact, or both: what happens to old segments",
-        choices=("delete", "compact", "compact,delete", "delete,compact"),
+        "delete, compact, or both: what happens to old segments; empty: nothing",
+        choices=("delete", "compact", "compact,delete", "delete,compact", ""),
         is_set=True,
     )
+    compressed_content_validation_enable: bool = _key(
+        True, "whether the content of compressed batches is checked before they are appended, as Kafka does"
+    )
+    compression_gzip_level: int = _key(-1, "level of compression.type gzip: 1 to 9, -1: zlib's own", low=-1, high=9)
+    compression_lz4_level: int = _key(9, "level of compression.type lz4", low=1, high=17)
     compression_type: str = _key(
         "producer",
-        "compression of a topic's batches; the broker keeps batches as producers send them",
-        choices=("producer",),
+        "compression of a topic's batches; producer: as producers send them, else batches that come otherwise are"
+        " decompressed and compressed again",
+        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
     )
+    compression_zstd_level: int = _key(3, "level of compression.type zstd", low=-131_072, high=22)
     flush_messages: int = _key(_MAX, "number of records after which a log is fsynced", low=1)
     flush_ms: int = _key(_MAX, "time after which unsynced records are fsynced", low=0)
+    follower_replication_throttled_replicas: str = _key(
+        "",
+        "replicas, PARTITION:BROKER,… or *, as Kafka's tools list them; copying is limited on the leader's side only",
+        is_list_of_replicas=True,
+    )
     index_interval_bytes: int = _key(4096, "bytes of log per entry of the offset index", low=0)
+    leader_replication_throttled_replicas: str = _key(
+        "",
+        "replicas, PARTITION:BROKER,… or *, which get records at leader.replication.throttled.rate while they are not in sync",
+        is_list_of_replicas=True,
+    )
+    local_retention_bytes: int = _key(-2, "has an effect only with tiered storage, which does not exist", low=-2)
+    local_retention_ms: int = _key(-2, "has an effect only with tiered storage, which does not exist", low=-2)
     log_flush_before_ack: bool = _key(False, "fsync on every in-sync replica before a record counts as committed")
     max_message_bytes: int = _key(1_048_588, "size of the largest record batch", low=0)
     message_timestamp_after_max_ms: int = _key(
@@ -98,10 +124,15 @@ class TopicConfig:
         60_000, "time between the deletion of a segment and the removal of its files", low=0
     )
     min_insync_replicas: int = _key(1, "minimum number of in-sync replicas for acks=all", low=1)
+    preallocate: bool = _key(False, "files of segments are not given their room beforehand: only false", is_only=False)
+    remote_storage_enable: bool = _key(False, "there is no tiered storage: only false", is_only=False)
     retention_bytes: int = _key(-1, "size of a partition above which old segments are deleted; -1: no limit", low=-1)
     retention_ms: int = _key(604_800_000, "age above which segments are deleted; -1: no limit", low=-1)
-    segment_bytes: int = _key(1_073_741_824, "size at which a segment rolls", low=1024, high=2**31 - 1)
-    segment_index_bytes: int = _key(10_485_760, "size of an index file at which the segment rolls", low=4096)
+    segment_bytes: int = _key(1_073_741_824, "size at which a segment rolls", low=14, high=2**31 - 1)
+    segment_index_bytes: int = _key(10_485_760, "size of an index file at which the segment rolls", low=4)
+    segment_jitter_ms: int = _key(
+        0, "maximum time that is taken off segment.ms, so that segments end at different times", low=0
+    )
     segment_ms: int = _key(604_800_000, "age at which a segment rolls", low=1)
     unclean_leader_election_enable: bool = _key(
         False, "whether a replica that is not in sync may become the leader (records can be lost)"
@@ -159,6 +190,12 @@ class BrokerConfig:
     replica_fetch_wait_max_ms: int = _key(500, "maximum duration of a follower's long poll", low=0)
     replica_fetch_min_bytes: int = _key(1, "number of bytes with which a follower's long poll returns early", low=0)
     replica_fetch_backoff_ms: int = _key(1_000, "longest pause of a follower after a failed fetch", low=0)
+    leader_replication_throttled_rate: int = _key(
+        _MAX, "bytes per second that replicas listed by leader.replication.throttled.replicas get", low=1, dynamic=True
+    )
+    follower_replication_throttled_rate: int = _key(
+        _MAX, "as Kafka's tools set it; copying is limited on the leader's side only", low=1, dynamic=True
+    )
     num_replica_fetchers: int = _key(1, "number of fetch connections to each leader", low=1, high=64, dynamic=True)
     replica_high_watermark_checkpoint_interval_ms: int = _key(
         5_000, "interval at which high watermarks are saved", low=1
@@ -171,7 +208,7 @@ class BrokerConfig:
     log_retention_check_interval_ms: int = _key(
         300_000, "interval of the checks for segments that retention deletes", low=1
     )
-    log_cleaner_backoff_ms: int = _key(15_000, "pause between two searches for logs to compact", low=1)
+    log_cleaner_backoff_ms: int = _key(15_000, "pause between two searches for logs to compact", low=1, dynamic=True)
     log_dir_probe_interval_ms: int = _key(
         5_000,
         "interval at which a small file is written, synced and read on every disk, to detect a dead disk",
@@ -475,6 +512,15 @@ ALIASES = {
     "log.message.timestamp.after.max.ms": "message.timestamp.after.max.ms",
     "log.message.timestamp.before.max.ms": "message.timestamp.before.max.ms",
     "log.cleaner.min.cleanable.ratio": "min.cleanable.dirty.ratio", "zookeeper": "zookeeper.connect",
+    "log.cleaner.min.compaction.lag.ms": "min.compaction.lag.ms",
+    "log.cleaner.max.compaction.lag.ms": "max.compaction.lag.ms",
+    "log.roll.jitter.ms": "segment.jitter.ms", "log.preallocate": "preallocate",
+    "log.local.retention.bytes": "local.retention.bytes", "log.local.retention.ms": "local.retention.ms",
+}  # fmt: skip
+#: Kafka's spellings in other units: -> (ours, milliseconds in one). The spelling in milliseconds wins.
+UNITS = {
+    "log.retention.minutes": ("retention.ms", 60_000), "log.retention.hours": ("retention.ms", 3_600_000),
+    "log.roll.hours": ("segment.ms", 3_600_000), "log.roll.jitter.hours": ("segment.jitter.ms", 3_600_000),
 }  # fmt: skip
 
 FLUSH_BEFORE_ACK = "log.flush.before.ack"
@@ -495,6 +541,8 @@ def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any
                 value = {"true": True, "false": False}[value.strip().lower()]
             if not isinstance(value, bool):
                 raise ValueError
+            if meta["is_only"] is not None and value is not meta["is_only"]:
+                raise ConfigError(f"{key}: only {str(meta['is_only']).lower()} is supported")
         elif kind in (int, float):
             value = _number(kind, value)
             low, high = meta["low"], meta["high"]
@@ -509,6 +557,8 @@ def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any
                 raise ValueError
             if meta["is_set"]:
                 value = ",".join(dict.fromkeys(part.strip() for part in value.split(",")))
+            if meta["is_list_of_replicas"] and not _REPLICAS.fullmatch(value := value.replace(" ", "")):
+                raise ConfigError(f"{key}: {given!r} is neither * nor PARTITION:BROKER,PARTITION:BROKER")
             if meta["choices"] and value not in meta["choices"]:
                 raise ConfigError(f"{key}: {value!r} is not one of {', '.join(meta['choices'])}")
         else:
@@ -592,6 +642,22 @@ def internal_topic_config(base: TopicConfig, overrides: Mapping[str, str], *, ot
     return config
 
 
+def _in_milliseconds(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Hours and minutes as milliseconds; of several spellings the finest holds, as with Kafka. Raises ConfigError."""
+    plain = {raw: value for raw, value in settings.items() if raw not in UNITS}
+    known = {ALIASES.get(raw, raw) for raw in plain}
+    for raw, (key, factor) in UNITS.items():  # minutes before hours
+        if raw in settings:
+            try:
+                number = int(_number(int, settings[raw]))
+            except (ValueError, TypeError):
+                raise ConfigError(f"{raw}: {settings[raw]!r} is not an integer") from None
+            if key not in known:
+                known.add(key)
+                plain[key] = -1 if number < 0 else min(number * factor, _MAX)
+    return plain
+
+
 def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]:
     """The configuration that `settings` (key with dots -> value) describe, and warnings.
 
@@ -602,7 +668,7 @@ def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]
     for_topics: dict[str, Any] = {}
     warnings: list[str] = []
     per_listener: list[tuple[str, str, Any]] = []
-    for raw, value in settings.items():
+    for raw, value in _in_milliseconds(settings).items():
         key = ALIASES.get(raw, raw)
         if (of_listener := split_listener_key(key)) is not None:
             spec, kind = BROKER_KEYS[of_listener[1]]
@@ -852,7 +918,7 @@ def settings_from(text: str | None, environ: Mapping[str, str], flags: Mapping[s
             settings |= flatten(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"configuration file: {error}") from None
-    known = BROKER_KEYS.keys() | TOPIC_KEYS.keys() | ALIASES.keys()
+    known = BROKER_KEYS.keys() | TOPIC_KEYS.keys() | ALIASES.keys() | UNITS.keys()
     by_variable = {"KAFKALITE_" + key.upper().replace(".", "_"): key for key in known}
     settings |= {by_variable[name]: value for name, value in environ.items() if name in by_variable}
     settings |= flags

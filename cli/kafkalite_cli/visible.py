@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-#: Control characters (C0, DEL, C1), and those that change the direction of text, hide, or end a line.
+#: Control characters (below U+0020, U+007F to U+009F), and those that change the direction of text, hide, or end a line.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 

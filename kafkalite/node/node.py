@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkalite.admin.acls import AclManager
 from kafkalite.admin.brokers import BrokerAdmin
 from kafkalite.admin.configs import ConfigAdmin, unusable_setting
+from kafkalite.admin.disk_balancing import DiskBalancing
 from kafkalite.admin.disk_healing import ReplicaSelfHealing, disk_problems
 from kafkalite.admin.log_dirs import LogDirAdmin
 from kafkalite.admin.partitions import PartitionAdmin
@@ -60,6 +61,7 @@ from kafkalite.http.console.pages import POSTS, ConsolePages
 from kafkalite.http.overview import Overview
 from kafkalite.http.peers import Peers
 from kafkalite.http.sampling import Sampler
+from kafkalite.http.schemas import SchemaPages
 from kafkalite.http.server import HttpServer
 from kafkalite.http.status import StatusPages
 from kafkalite.kafka.broker_apis import KafkaSide
@@ -90,6 +92,7 @@ from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
 from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.schemas.coordinator import SchemaRegistry
 from kafkalite.security.posture import posture
 from kafkalite.telemetry.logs import get_logger
 
@@ -254,6 +257,7 @@ class Node:
             cluster_id=lambda: self.cluster_id,
             topic_configs=self.configs.topics,
         )
+        self.disk_balancing = DiskBalancing(lambda: self.config, self.logs, env.disk, self.replicas.hosted.history)
         orders = TopicAdmin(self.zookeeper.ordering, lambda: self.config, env.random)
         self.orders = TopicRequests(orders, self.metadata)
         self.partition_admin = PartitionAdmin(orders, lambda: self.config, env.random)
@@ -269,6 +273,8 @@ class Node:
     def _build_listeners(self) -> None:
         env = self.env
         self.extension = NodeExtension(self).handlers()
+        self.kafka_services = NodeServices(self)
+        self.schemas = SchemaRegistry(self.kafka_services, self.peers.ask, env.disk.run_blocking)
         self.rpc = RpcServer(
             network=env.network,
             supervisor=self.supervisor,
@@ -279,7 +285,6 @@ class Node:
             per_ip=self.rights.connection_limits(),
             monotonic=env.clock.monotonic,
         )
-        self.kafka_services = NodeServices(self)
         self.kafka = KafkaSide(self.kafka_services)
         self.forwarded = Forwarded(self.kafka.listener, inter_broker_listener(self.config).name)
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
@@ -302,6 +307,7 @@ class Node:
             POSTS,
             # A browser sends no login for a name that it has not logged in at; the names of a certificate are checked by itself.
             names=http_names(self.config) if http is None else None,
+            trees=SchemaPages(self.schemas).trees(),
         )
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:
@@ -417,6 +423,7 @@ class Node:
         await self._bind()
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
         self.supervisor.spawn("disks.requests", self.disk_care.run_requests())
+        self.supervisor.spawn("disks.balance", self.disk_balancing.run())
         self.supervisor.spawn("disks.care", self.disk_care.run())
         self.supervisor.spawn("disks.returns", self.disk_care.run_returns(self.disks.take_back))
         self.supervisor.spawn("partitions.draining", self.draining.run())
@@ -453,6 +460,7 @@ class Node:
         key = "listeners" if self.config.listeners else "kafka.port"
         for name, each in zip(kafka_endpoints(listeners), listeners, strict=True):
             await self._listen(name, key, partial(self.kafka.start, name=each.name), each.host, each.port)
+        self.schemas.start()
         if self.config.http_port >= 0:
             await self._listen("http", "http.port", http, host, self.config.http_port)
 
@@ -638,6 +646,8 @@ class Node:
         _log.info("node.reconfigured", **_differences(before, self.config))
         self.rpc.max_connections = self.config.max_connections
         self.replicas.resize_fetchers(self.config.num_replica_fetchers)
+        self.replicas.limit_listed_replicas(self.config.leader_replication_throttled_rate)
+        self.logs.cleaner_backoff_ms = self.config.log_cleaner_backoff_ms
         if self.config.advertised_listeners != before.advertised_listeners and self._introduced is not None:
             self.supervisor.spawn("registration.addresses", self._change_addresses(self._introduced), Policy.ISOLATED)
         self.logs.producer_id_expiration_ms = self.config.producer_id_expiration_ms

@@ -27,7 +27,7 @@ from kafkalite.coordinators.groups.topics import GroupTopics
 from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.model import GROUP_TOPIC, Offset
+from kafkalite.model import GROUP_TOPIC, Offset, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 
@@ -97,6 +97,8 @@ class GroupCoordinator:
 
     def join(self, group_id: str, request: JoinRequest) -> None:
         """`request.token` is called with the JoinAnswer."""
+        if not group_id:  # Kafka names this error before all others
+            raise api_error(ErrorCode.INVALID_GROUP_ID)
         config = self._services.config
         if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
             raise api_error(ErrorCode.INVALID_SESSION_TIMEOUT)

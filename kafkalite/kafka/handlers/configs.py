@@ -10,6 +10,7 @@ from kafkalite.config import (
     ALIASES,
     BROKER_KEYS,
     TOPIC_KEYS,
+    UNITS,
     TopicConfig,
     check_dynamic,
     is_dynamic,
@@ -107,13 +108,19 @@ class ConfigHandlers:
             broker = self._services.config
             for owner, keys in ((broker, BROKER_KEYS), (broker.topic, TOPIC_KEYS)):
                 for key, (spec, _) in sorted(keys.items()):
-                    if key not in (ADVERTISED, LISTENERS) and (wanted is None or key in wanted):
+                    names = [name for name in _names(key) if wanted is None or name in wanted]
+                    if key not in (ADVERTISED, LISTENERS) and names:
                         # What ZooKeeper has, not what this node has heard yet: who has set it wants to see it.
                         values = self._values(key, spec, layers)
                         value = with_dynamic(broker, {key: values[0][1]}) if is_dynamic(key) else broker
                         shown = getattr(value.topic if owner is broker.topic else value, spec.name)
                         read_only = not is_dynamic(key)
-                        entries.append(_entry(key, shown, spec, values, message, is_read_only=read_only))
+                        for name in names:
+                            factor = UNITS[name][1] if name in UNITS else 0
+                            entry = _entry(name, shown, spec, values, message, is_read_only=read_only or bool(factor))
+                            if factor:
+                                entry.value, entry.synonyms = str(shown // factor if shown >= 0 else shown), ()
+                            entries.append(entry)
             entries += _limits(await self._services.broker_overrides(None), wanted, message)
             entries += _broker_state(layers[0][1], wanted, message)
             entries += self._listeners(wanted, layers)
@@ -122,6 +129,19 @@ class ConfigHandlers:
         else:
             raise api_error(ErrorCode.INVALID_REQUEST, f"nothing of type {resource.resource_type} has configurations")
         return entries
+
+    async def of_new_topic(
+        self, topic: str, overrides: Mapping[str, str]
+    ) -> list[wire.CreateTopicsResponse.CreatableTopicConfigs]:
+        """All settings of a topic that is made with these, for the response (KIP-525)."""
+        config = self._services.effective_topic_config(topic, overrides)
+        layers = await self._broker_layers()
+        found = []
+        for key, (spec, _) in sorted(TOPIC_KEYS.items()):
+            source = _SOURCE_TOPIC if key in overrides else self._values(key, spec, layers)[0][0]
+            text = as_text(getattr(config, spec.name))
+            found.append(wire.CreateTopicsResponse.CreatableTopicConfigs(key, text, config_source=source))
+        return found
 
     async def _broker_layers(self) -> list[tuple[int, dict[str, str]]]:
         """Dynamic settings that hold here, the strongest first: (source, key -> value)."""
@@ -274,6 +294,12 @@ class ConfigHandlers:
             await self._services.check_broker_state(broker_id, state)
         if not validate_only and after != before:
             await self._services.set_broker_overrides(broker_id, {**others, **after})
+
+
+def _names(key: str) -> list[str]:
+    """Our name of a broker's setting, and those that Kafka's brokers have for it."""
+    theirs = [alias for alias, ours in ALIASES.items() if ours == key and alias.startswith(("log.", "message."))]
+    return [key, *theirs, *(name for name, (ours, _) in UNITS.items() if ours == key)]
 
 
 def _is_changeable(name: str) -> bool:

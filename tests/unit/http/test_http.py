@@ -372,7 +372,8 @@ async def test_a_page_without_a_rule_is_refused() -> None:
 
 async def test_every_page_has_a_rule() -> None:
     async with cluster(1) as running:
-        assert running.nodes[1].http._pages.keys() == HTTP.keys()
+        http = running.nodes[1].http
+        assert http._pages.keys() | {f"/{root}" for root in http._trees} == HTTP.keys()
 
 
 # --- strangers -------------------------------------------------------------------------------------------------
