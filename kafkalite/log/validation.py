@@ -24,7 +24,7 @@ from kafkalite.record.reader import EndTransactionMarker, end_transaction_marker
 Origin = Literal["client", "coordinator"]
 
 _MAX_CODEC = 4
-#: The keys of so many uncompressed bytes are looked at on the loop.
+#: Number of uncompressed bytes whose keys are looked at on the loop.
 CHEAP_BYTES = 16 * 1024
 #: Of a record that has none.
 NO_TIMESTAMP = -1
