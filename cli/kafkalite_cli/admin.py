@@ -45,6 +45,7 @@ VERBS = {
     "acls": ("kafkalite_cli.acls", "Permissions (ACLs)."),
     "quotas": ("kafkalite_cli.quotas", "Quotas of users and clients."),
     "why": ("kafkalite_cli.why", "What is wrong with a partition, since when, why, and what to do."),
+    "trace": ("kafkalite_cli.trace", "Watch the requests of clients: where their time goes."),
     "groups": ("kafkalite_cli.groups", "Consumer groups: members, offsets, lag."),
     "offsets": ("kafkalite_cli.groups", "Committed offsets of a group."),
     "transactions": ("kafkalite_cli.transactions", "Find open transactions, and end those that hang."),

@@ -20,6 +20,7 @@ from kafkalite import __version__
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, KafkaliteError, StartupRefused
 from kafkalite_cli.imports import uncollected
 from kafkalite_cli.parameters import os_error_text
+from kafkalite_cli.visible import visible
 
 #: Command: (module with a click command of the command's name, one line of help). Imported when used: a broker's
 #: imports must not slow down `kafkalite produce`, nor the other way round.
@@ -88,9 +89,9 @@ class LazyGroup(click.Group):
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             close = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
-            if close and close[0] not in error.message:
-                error.message = f"{error.message.rstrip('.')}. Did you mean {close[0]!r}?"
-            raise
+            if not close or "Did you mean" in error.format_message():
+                raise
+            raise click.UsageError(f"{error.format_message()} Did you mean {close[0]!r}?", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -151,7 +152,7 @@ def _is_text(argument: str) -> bool:
 
 
 def _tell(message: str, code: str, wants_json: bool, *, path: str = "kafkalite") -> None:
-    line = " ".join(message.split())
+    line = visible(" ".join(message.split()))
     if len(line) > MAX_LINE:
         line = f"{line[:MAX_LINE]}… ({len(line)} characters)"
     named = f"{line} ({code})" if code and code not in line else line
