@@ -155,11 +155,16 @@ RPC: Mapping[str, Row] = {
             "DescribeTrafficRequest",
             "HealthRequest",
             "HistoryRequest",
+            # From the node that a client of the schema registry has asked.
+            "SchemaRegistryRequest",
         ),
         _NODES_ONLY,
     ),
 }
 
+#: Trees of the schema registry's REST API. Each of its operations needs the rights of the topics that it is about
+#: (kafkalite.schemas.rest); here only a login, where that is asked for.
+SCHEMAS = frozenset({"/subjects", "/schemas", "/config", "/mode", "/compatibility", "/contexts"})
 #: Pages of the console: for every user who has logged in, where a login is asked for. Their answers need the rights of the Kafka
 #: APIs and extension requests that they stand for (kafkalite.http.console.rights).
 CONSOLE = frozenset(
@@ -187,6 +192,7 @@ HTTP: Mapping[str, Row] = {
     "/metrics": _DESCRIBE_CLUSTER,
     "/healthz": (Need(_CLUSTER, _DESCRIBE, _HIDE),),
     "/readyz": FREE,
+    **dict.fromkeys(sorted(SCHEMAS), FREE),
     **dict.fromkeys(sorted(CONSOLE), FREE),
 }
 
