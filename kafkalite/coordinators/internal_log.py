@@ -167,6 +167,13 @@ class InternalLog(Generic[State]):
         if state is not None:
             self._unloaded(state)
 
+    def reload(self, partition: int) -> None:
+        """Forget what is loaded and read it again: an append has failed, and its records may be in the log nevertheless."""
+        epoch = self._epochs.get(partition)
+        if epoch is not None:
+            self._drop(partition)
+            self._compare()
+
     async def _load(self, partition: int, epoch: LeaderEpoch) -> None:
         """Replay the partition's log from its start to its end.
 

@@ -34,6 +34,7 @@ from kafkalite.extension.messages.topics import (
 )
 from kafkalite.features import Finalized
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.log.record_checks import RecordRules
 from kafkalite.model import BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
@@ -104,8 +105,8 @@ class Partitions(Protocol):
         """
         ...
 
-    def keys_needed(self, partition: TopicPartition) -> int | None:
-        """max.message.bytes of a compacted topic's partition that is led here; None: its records need no keys."""
+    def record_rules(self, partition: TopicPartition) -> RecordRules | None:
+        """What a partition that is led here asks of records; None: it is not led here."""
         ...
 
     def begin_verification(

@@ -208,6 +208,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.peer_host = ""
         self.peer = ""
         self.principal = ANONYMOUS
+        #: Name and version of the client's software, as ApiVersions states them (KIP-511).
+        self.software = ("", "")
         #: The authentication on a SASL listener; None: none is needed (any more).
         self.authenticator: ConnectionAuthenticator | None = None
         #: What SASL has proved.

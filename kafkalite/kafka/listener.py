@@ -27,6 +27,7 @@ from kafkalite.kafka.apis import OfferedApi, refusal
 from kafkalite.kafka.connection import API_VERSIONS, KafkaConnection, Request
 from kafkalite.kafka.guard import Guard
 from kafkalite.kafka.throttle_accounting import EXEMPT, ThrottleAccounting
+from kafkalite.kafka.tracing import Tracer
 from kafkalite.model import Endpoint
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode
@@ -77,6 +78,7 @@ class KafkaListener:
         self.loop_times = services.loop_times
         self._repeats = Repeats(services.clock.monotonic)
         self.requests = Requests()
+        self.tracer = Tracer(services)
         #: Bytes in buffers of half received requests.
         self.memory_bytes = 0
         self._memory_max = config.queued_max_request_bytes
@@ -261,6 +263,8 @@ class KafkaListener:
             request.respond(refusal(api, message, request.version, ErrorCode.UNSUPPORTED_VERSION, ""))
             return
         request.began = self.monotonic()
+        if self.tracer.watchers:
+            self.tracer.began(request, message)
         self._meter(request)
         try:
             result = self._start(api, request, message)
@@ -347,6 +351,8 @@ class KafkaListener:
             # Answered from within the handler: all of it was our own work.
             returned = request.returned or now
             self.requests.add(request.api.name, returned - request.began, now - request.began)
+            if self.tracer.watchers:
+                self.tracer.ended(request, now)
 
     async def _finish(self, request: Request, message: Any, work: Coroutine[Any, Any, Any]) -> None:
         api = request.api

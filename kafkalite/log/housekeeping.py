@@ -51,6 +51,7 @@ class Housekeeping:
     ) -> None:
         self._pool = pool
         self._config = config
+        self.cleaner_backoff_ms = config.log_cleaner_backoff_ms
         self._disk = disk
         self._clock = clock
         self._removals = removals
@@ -155,7 +156,7 @@ class Housekeeping:
     async def run_cleaner(self) -> None:
         """Compaction, one log after the other; for ever. Run it as a task of its own."""
         while True:
-            await asyncio.sleep(self._config.log_cleaner_backoff_ms / 1000)
+            await asyncio.sleep(self.cleaner_backoff_ms / 1000)
             await self.cleaning_pass()
 
     async def cleaning_pass(self) -> int:

@@ -440,6 +440,15 @@ class LogManager:
     def producer_id_expiration_ms(self, expiration_ms: int) -> None:
         self._housekeeping.producer_id_expiration_ms = expiration_ms
 
+    @property
+    def cleaner_backoff_ms(self) -> int:
+        """Pause in ms between two searches for logs to compact."""
+        return self._housekeeping.cleaner_backoff_ms
+
+    @cleaner_backoff_ms.setter
+    def cleaner_backoff_ms(self, backoff_ms: int) -> None:
+        self._housekeeping.cleaner_backoff_ms = backoff_ms
+
     async def run_housekeeping(self) -> None:
         """Retention, flushes, checkpoints, removals, compaction, the watch over the disks; for ever. Run it as a task of its own."""
         self._supervisor.spawn("log cleaner", self.run_cleaner())

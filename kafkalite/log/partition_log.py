@@ -33,6 +33,7 @@ from kafkalite.log.reading import (
     read_batches,
     sound_prefix,
 )
+from kafkalite.log.record_checks import RecordRules, rules_of
 from kafkalite.log.recovery import LogParts, load_snapshot, replay
 from kafkalite.log.retention import SegmentFacts, segments_to_delete
 from kafkalite.log.segment import Segment
@@ -63,7 +64,7 @@ class PartitionLog:
     """
 
     __slots__ = (
-        "_epochs", "_flusher", "_local", "_now_ms", "_producers", "_snapshots", "clean_start", "config", "damaged_at",
+        "_epochs", "_flusher", "_local", "_now_ms", "_producers", "_rules", "_snapshots", "clean_start", "config", "damaged_at",
         "directory", "disk", "durable_start_offset", "log_end_offset", "log_start_offset", "lowest_cut", "on_cut", "on_recovery_point_lowered",
         "topic_partition", "was_cut",
     )  # fmt: skip
@@ -87,6 +88,8 @@ class PartitionLog:
         #: The log directory it lives in (one disk of several).
         self.directory = directory
         self._now_ms = now_ms
+        #: The configuration, and what follows from it for records.
+        self._rules = (config, rules_of(config))
         # After an unclean shutdown nobody knows what was synced: all of it counts as not durable.
         unclean = not parts.clean
         self._local = LocalLog(
@@ -152,6 +155,15 @@ class PartitionLog:
     def segments(self) -> list[Segment]:
         """Oldest first, the active one last. For the cleaner and for tests; not to be changed."""
         return self._local.segments
+
+    @property
+    def record_rules(self) -> RecordRules:
+        """What it asks of records, by its configuration."""
+        config, rules = self._rules
+        if config is not self.config:
+            rules = rules_of(self.config)
+            self._rules = (self.config, rules)
+        return rules
 
     @property
     def latest_epoch(self) -> LeaderEpoch:

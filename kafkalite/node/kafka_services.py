@@ -36,7 +36,8 @@ from kafkalite.extension.messages.topics import (
     NewPartitions,
     TopicResult,
 )
-from kafkalite.features import EPOCH, Finalized, finalized, stored_level
+from kafkalite.features import Finalized, finalized
+from kafkalite.log.record_checks import RecordRules
 from kafkalite.model import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
@@ -127,11 +128,9 @@ class NodePartitions:
     ) -> None:
         self._replicas.produce(acks, timeout_ms, partitions, done, guards=guards)
 
-    def keys_needed(self, partition: TopicPartition) -> int | None:
+    def record_rules(self, partition: TopicPartition) -> RecordRules | None:
         found = self._replicas.partition(partition)
-        if found is None or found.leader is None or "compact" not in found.log.config.cleanup_policy:
-            return None
-        return found.log.config.max_message_bytes
+        return None if found is None or found.leader is None else found.log.record_rules
 
     def begin_verification(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
@@ -318,7 +317,7 @@ class NodeServices:
 
     def features(self) -> Finalized:
         stored = self._node.configs.entity(FEATURES, paths.DEFAULT_ENTITY)
-        return finalized(self._node.metadata.brokers(), stored)
+        return finalized(self._node.metadata.brokers(), stored, self._node.configs.features_written_at)
 
     def feature_level(self, name: str) -> int:
         return self.features().levels.get(name, 0)
@@ -326,12 +325,7 @@ class NodeServices:
     async def update_features(self, levels: Mapping[str, int]) -> None:
         coordinator = await self._node.zookeeper.ordering()
         changes = {name: str(level) for name, level in levels.items()}
-        await write_entity(
-            coordinator,
-            FEATURES,
-            paths.DEFAULT_ENTITY,
-            lambda stored: {**changes, EPOCH: str(max(stored_level(stored, EPOCH, -1), self.features().epoch) + 1)},
-        )
+        await write_entity(coordinator, FEATURES, paths.DEFAULT_ENTITY, changes)
 
     def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
         return self._node.configs.entities(entity_type)
@@ -340,7 +334,7 @@ class NodeServices:
         return await read_entity(await self._node.zookeeper.ordering(), entity_type, name)
 
     async def set_entity_overrides(self, entity_type: str, name: str, overrides: Mapping[str, str]) -> None:
-        await write_entity(await self._node.zookeeper.ordering(), entity_type, name, lambda _: overrides, replace=True)
+        await write_entity(await self._node.zookeeper.ordering(), entity_type, name, overrides, replace=True)
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         return await self._node.orders.create_topics(request)

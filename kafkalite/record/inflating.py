@@ -73,7 +73,7 @@ def _gzip(data: Buffer) -> Iterator[Buffer]:
 
 
 def _zstd(data: Buffer) -> Iterator[Buffer]:
-    zstd = _zstd_module()
+    zstd = zstd_module()
     rest: Buffer = data
     while rest:  # frames may follow each other
         stream = zstd.ZstdDecompressor()
@@ -91,7 +91,7 @@ def _zstd(data: Buffer) -> Iterator[Buffer]:
         rest = stream.unused_data
 
 
-def _zstd_module() -> Any:
+def zstd_module() -> Any:
     """The standard library's from Python 3.14 on, its backport before. (Neither is loaded before it is needed.)"""
     try:
         from compression import zstd  # type: ignore[import-not-found, unused-ignore]

@@ -21,7 +21,7 @@ from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import missing
-from kafkalite.replica.throttle import Throttle, is_throttled
+from kafkalite.replica.throttle import NO_RATE, Throttle, is_throttled, listed_replicas
 from kafkalite.rpc.messages.replication import (
     ReplicaFetchedPartition,
     ReplicaFetchPartition,
@@ -61,6 +61,8 @@ class ReplicaFetchHandler:
         self._sessions: dict[int, FetchSession] = {}
         self._next_session_id = 1
         self._throttle = Throttle()
+        #: leader.replication.throttled.rate: bytes/s of replicas that topics list.
+        self.throttled_rate = NO_RATE
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -122,7 +124,11 @@ class ReplicaFetchHandler:
             is_old = self._metadata.broker_epochs.get(session.replica_id, NO_BROKER_EPOCH) > session.broker_epoch
             if is_old or now_ms - session.last_fetch_ms > silent_ms:
                 self._close(session)
-        throttled = {p.topic_partition for p in self._hosted.all() if p.throttle and p.leader is not None}
+        throttled = {
+            p.topic_partition
+            for p in self._hosted.all()
+            if p.leader is not None and (p.throttle or p.config.leader_replication_throttled_replicas)
+        }
         self._throttle.retain(throttled)
 
     def close(self) -> None:
@@ -335,16 +341,27 @@ class ReplicaFetchHandler:
 
     def _is_slowed(self, partition: Partition, replica_id: BrokerId) -> bool:
         leader = partition.leader
-        return leader is not None and is_throttled(
-            partition.throttle, replica_id, leader.maximal_isr, partition.adding_replicas
-        )
+        if leader is None or replica_id in leader.maximal_isr:
+            return False
+        if is_throttled(partition.throttle, replica_id, leader.maximal_isr, partition.adding_replicas):
+            return True
+        return self.throttled_rate < NO_RATE and self._is_listed(partition, replica_id)
+
+    def _is_listed(self, partition: Partition, replica_id: BrokerId) -> bool:
+        """Whether leader.replication.throttled.replicas of the topic names the replica (KIP-73)."""
+        text = partition.config.leader_replication_throttled_replicas
+        if not text:
+            return False
+        listed = listed_replicas(text)
+        return listed is None or (partition.topic_partition.partition, replica_id) in listed
 
     def _wait_ms(self, session: FetchSession, entry: SessionEntry) -> int:
         partition = entry.partition
         now_ms = self._hosted.now_ms()
         lag = partition.log.log_end_offset - entry.fetch_offset
         key = partition.topic_partition
-        rate = self._throttle.rate(key, session.replica_id, partition.throttle, lag=lag, now_ms=now_ms)
+        ordered = partition.throttle or self.throttled_rate
+        rate = self._throttle.rate(key, session.replica_id, ordered, lag=lag, now_ms=now_ms)
         return self._throttle.wait_ms(rate, now_ms)
 
     def _hold_back(self, session: FetchSession, entry: SessionEntry, wait_ms: int) -> None:

@@ -181,6 +181,7 @@ class ReplicaManager:
             response_max_bytes=config.replica_fetch_response_max_bytes,
             on_caught_up=self._isr_keeper.on_follower_fetch,
         )
+        self._serving.throttled_rate = config.leader_replication_throttled_rate
         self.open_transactions = OpenTransactions(self.hosted, env.clock, lambda: config.transaction_max_timeout_ms)
         self._describing = Describing(
             self.hosted, self._commands, self.restarting, logs, metadata, self.open_transactions, env.clock, identity
@@ -198,6 +199,10 @@ class ReplicaManager:
             spawn("replica.open_transactions", self.open_transactions.run()),
             spawn("replica.high_watermark_checkpoint", self._save_marks()),
         ]
+
+    def limit_listed_replicas(self, rate: int) -> None:
+        """Bytes/s for replicas that topics list in leader.replication.throttled.replicas and that are not in sync."""
+        self._serving.throttled_rate = rate
 
     def resize_fetchers(self, count: int) -> None:
         """So many fetch connections for each leader from now on."""

@@ -31,6 +31,10 @@ ADVICE = {
         "nothing: znodes keep the ACL that they were made with. A client that reaches ZooKeeper can make itself super user",
         "when every node has zookeeper.auth: `admin zookeeper secure --config FILE`, then set other passwords for the users that it lists",
     ),
+    "listener.open": Advice(
+        "nothing: the node serves every client that reaches it",
+        "secure the listener (docs/security.md), or name it in security.open.acknowledged if only the right clients can reach it",
+    ),
     "broker.unreachable": Advice(
         "if it is dead, its leaderships move within seconds and its replicas leave the ISRs",
         "check the process, and the network between the two nodes; start the broker again",
