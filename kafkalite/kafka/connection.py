@@ -515,7 +515,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             first.buffers = []  # a remaining reference to the request must not keep its response
             self._held_out += first.counted
             if first.throttle is not None and first.throttle.throttle_ms:
-                self._mute(first.throttle.throttle_ms)
+                self.mute(first.throttle.throttle_ms)
         if not self._is_parsing and not self._is_flush_due:
             # Many requests may complete in this turn of the loop: write once, at its end.
             self._is_flush_due = True
@@ -588,7 +588,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.frame_began = 0.0  # backpressure is ours: stop the frame deadline
             self._transport.pause_reading()
 
-    def _mute(self, throttle_ms: int) -> None:
+    def mute(self, throttle_ms: int) -> None:
         """Read nothing for this time: the client exceeds a quota, as the last response says (KIP-219)."""
         until = self.listener.now() + throttle_ms / 1000
         if until <= self._unmute_at:
@@ -652,6 +652,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def owner(self) -> Owner:
         """Whose turns it takes: a user's at a host, and within these its own."""
         return (self.principal.name, self.peer_host), id(self)
+
+    @property
+    def is_unauthenticated(self) -> bool:
+        """Whether the peer has to log in and has not."""
+        return self.authenticator is not None and self.authenticator.must_log_in
 
     @property
     def is_busy(self) -> bool:
