@@ -12,6 +12,7 @@ import random
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer_membership import ConsumerMembership
 from kafkalite.client.groups import Groups
 from kafkalite.env.seams import Env
@@ -36,15 +37,18 @@ SETTINGS: dict[str, int | str] = {
 
 @dataclass(slots=True)
 class _Hold:
-    """A member has a partition; `member` None once it has given it up or stopped, at `until_s` at the latest."""
+    """A member has a partition; `member` None once it has stopped. Its client's clock is `ahead_s` of the simulation's."""
 
     name: str
     member: ConsumerMembership | None
+    ahead_s: float
     until_s: float = 0.0
 
     def ends_s(self) -> float:
         """Before this moment (s) nobody else may have the partition, unless its member gives it up."""
-        return self.until_s if self.member is None else self.member.heard_at_s + SESSION_MS / 1000
+        if self.member is None:
+            return self.until_s
+        return self.member.heard_at_s - self.ahead_s + SESSION_MS / 1000
 
 
 @dataclass(slots=True)
@@ -56,13 +60,14 @@ class GroupHistory:
     commits: int = 0
     takes: int = 0
 
-    def take(self, name: str, member: ConsumerMembership, now_s: float) -> None:
-        """A member works with its partitions from now on."""
+    def take(self, name: str, member: ConsumerMembership, client_s: float) -> None:
+        """A member works with its partitions from now on, which is `client_s` by its client's clock."""
+        now_s = asyncio.get_running_loop().time()
         for partition in member.partitions:
             other = self.holds.get(partition)
             if other is not None and other.name != name and other.ends_s() > now_s:
                 raise Violation(f"{partition} has two owners, {other.name} and {name}, at {now_s:.3f} s")
-            self.holds[partition] = _Hold(name, member)
+            self.holds[partition] = _Hold(name, member, client_s - now_s)
             self.takes += 1
 
     def give_up(self, name: str) -> None:
@@ -106,19 +111,19 @@ class MemberWorkload:
                 member = ConsumerMembership(client, Groups(client), GROUP, sorted(self._plan.topics))
                 name = f"{self.name}-{self._lives}"
                 with contextlib.suppress(ApiError, RpcError):  # then as a program that ends with an error
-                    await self._live(name, member, env)
+                    await self._live(name, member, client, env)
                 self._history.stop(name)
                 self.member = None
                 member.abandon()
             await asyncio.sleep(env.random.uniform(0.1, 3.0))
 
-    async def _live(self, name: str, member: ConsumerMembership, env: Env) -> None:
+    async def _live(self, name: str, member: ConsumerMembership, client: AsyncClient, env: Env) -> None:
         source, clock = env.random, env.clock
         ends_s = clock.monotonic() + source.expovariate(0.1)
         while True:
             self._history.give_up(name)
             await member.join()
-            self._history.take(name, member, clock.monotonic())
+            self._history.take(name, member, client.now())
             self.member = member
             acknowledged = dict(self._history.committed)
             committed = await member.committed()
