@@ -16,12 +16,12 @@ COVERED := tests/unit tests/property tests/datadriven tests/contract
 
 export PYTHONHASHSEED := 0
 
-.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol sparks chaos schedules soak rolling bench dist binary peer rewrite docs checklist clean
+.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks chaos schedules soak rolling bench dist binary peer rewrite docs checklist clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
-demo: $(VENV)/.complete ## three nodes, a real ZooKeeper, real data, a killed leader, and Spark reads it all back
+demo: $(VENV)/.complete ## three nodes, a real ZooKeeper, real data, a killed leader, and a pipeline that makes it an Iceberg table
 	@$(PY) -m kafkalite_cli.demo
 
 test: $(VENV)/.complete ## every test: unit, property, scenarios, contract, simulation, real processes, Spark
@@ -70,6 +70,10 @@ contract: $(VENV)/.complete ## the coordinator contract, on a real ZooKeeper and
 
 interop: $(VENV)/.complete ## every foreign client that can be had here: Python, kcat, JavaScript, Go, Kafka's tools, Streams, Connect
 	KAFKALITE_INTEROP=all $(PY) -m pytest tests/interop
+
+console: $(VENV)/.complete ## the console in Chromium, by clicks (apt: chromium chromium-driver); SCREENSHOTS=1 writes docs/images
+	@command -v chromedriver >/dev/null || { echo "there is no chromedriver: apt-get install chromium chromium-driver"; exit 1; }
+	KAFKALITE_SCREENSHOTS=$(SCREENSHOTS) $(PY) -m pytest tests/unit/http -k chromium
 
 protocol: $(VENV)/.complete ## what a kafka-clients jar has that we do not offer (JAR=FILE; default: the newest client that the tests use)
 	@$(PY) -m kafkalite.testing.kafka_jar $(JAR)

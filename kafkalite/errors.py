@@ -181,6 +181,8 @@ class ApiError(KafkaliteError):
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
     retriable: ClassVar[bool] = False
+    #: Single records of a batch that are wrong: (number within the batch, why); KIP-467.
+    record_errors: tuple[tuple[int, str], ...] = ()
     by_code: ClassVar[dict[ErrorCode, type[ApiError]]] = {}
 
     def __init_subclass__(cls) -> None:

@@ -79,7 +79,7 @@ async def _run(nodes: int, directory: Path | None, kafka_port: int, settings: di
         else:
             click.echo(f"ready: {nodes} nodes in {took:.2f} s{'' if directory else ', in memory of this run only'}")
             click.echo(f"bootstrap    {','.join(cluster.bootstrap)}")
-            click.echo(f"status page  http://{cluster.nodes[1].endpoints['http']}/")
+            click.echo(f"console      http://{cluster.nodes[1].endpoints['http']}/")
         await stop.wait()
     finally:
         await cluster.stop()

@@ -13,6 +13,7 @@ from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
 from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition
+from kafkalite_cli.visible import visible
 
 _NOBODY = "Dead"
 
@@ -89,7 +90,7 @@ def describe(group: str, bootstrap: str, timeout_s: float, as_json: bool) -> Non
             out.value({**value, "members": members, "offsets": rows}, "")
             return
         kind = f"{reported.group_type} group"
-        click.echo(f"{kind} {group}: {reported.state}, {len(reported.members)} members, coordinator {node}")
+        click.echo(f"{kind} {visible(group)}: {reported.state}, {len(reported.members)} members, coordinator {node}")
         if reported.members:
             out.table(
                 "",

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import math
 import ssl
+from collections.abc import Mapping
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kafkalite.env.seams import Clock, Disk
@@ -18,7 +20,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.access import Access
 from kafkalite.security.attempts import Attempts
 from kafkalite.security.principal import ANONYMOUS, Principal
-from kafkalite.security.requirements import HTTP, Scope
+from kafkalite.security.requirements import CONSOLE, HTTP, SCHEMAS, Scope
 
 if TYPE_CHECKING:
     from kafkalite.security.http_login import HttpLogin
@@ -34,12 +36,17 @@ _BUSY = Page(b"too many logins at once\n", status=503, headers=(("retry-after", 
 
 @dataclass(frozen=True, slots=True)
 class AuthenticatedRequest:
-    """A request that may be answered. `sees_cluster`: whether what the cluster is made of may be in the answer."""
+    """A request that may be answered. `sees_cluster`: whether what the cluster is made of may be in the answer.
+
+    `headers`: names in lower case; of several with one name the last. `body`: what a POST brings.
+    """
 
     principal: Principal
     client_host: str
     query: Query
     sees_cluster: bool = True
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,12 @@ class HttpAuthenticator:
         self._checking = asyncio.Lock()
         self._waiting = 0
 
+    @property
+    def must_prove(self) -> bool:
+        """Whether nobody is served who has not said who they are."""
+        security = self._security
+        return security is not None and bool(security.schemes) and not security.listener.is_optional
+
     async def admit(
         self, path: str, query: Query, authorization: str | None, peer: HttpPeer
     ) -> AuthenticatedRequest | Page:
@@ -88,8 +101,9 @@ class HttpAuthenticator:
         if isinstance(principal, Page):
             return principal
         asked = AuthenticatedRequest(principal, peer.host, query)
-        security = self._security
-        must_prove = security is not None and bool(security.schemes) and not security.listener.is_optional
+        must_prove = self.must_prove
+        if must_prove and principal == ANONYMOUS and (path in CONSOLE or path in SCHEMAS):
+            return self._refusal(principal, peer)
         for need in row:
             if must_prove and principal == ANONYMOUS:
                 is_met = False

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kafkalite.admin.acls import AclManager
+    from kafkalite.config import BrokerConfig
     from kafkalite.controller.controller import Controller
     from kafkalite.coordination.session import SessionKeeper
-    from kafkalite.env import Env
+    from kafkalite.env.loop_times import LoopTimes
+    from kafkalite.env.supervisor import Supervisor
     from kafkalite.extension.messages.watching import HealthProblem
     from kafkalite.http.overview import Overview
-    from kafkalite.http.peers import Peers
+    from kafkalite.http.sampling import Sampled, Sampler
     from kafkalite.http.server import HttpServer
-    from kafkalite.kafka.broker_apis import KafkaSide
     from kafkalite.log.log_manager import LogManager
-    from kafkalite.model import BrokerId
-    from kafkalite.replica.metadata_cache import MetadataCache
-    from kafkalite.replica.replica_manager import ReplicaManager
     from kafkalite.rpc.server import RpcServer
     from kafkalite.security.node_security import NodeSecurity
 
@@ -28,19 +26,18 @@ class ZooKeeper(Protocol):
         """For people: how long ZooKeeper has not answered; empty if it does."""
 
 
-class Counted(Protocol):
+class Counted(Sampled, Protocol):
     """What a scrape of metrics reads."""
 
-    env: Env
-    replicas: ReplicaManager
     logs: LogManager
     controller: Controller
     session: SessionKeeper
     security: NodeSecurity | None
     rights: AclManager
-    kafka: KafkaSide
     rpc: RpcServer
     http: HttpServer
+    loop_times: LoopTimes
+    sampler: Sampler
 
     def problems(self) -> tuple[HealthProblem, ...]: ...
 
@@ -48,12 +45,11 @@ class Counted(Protocol):
 class Host(Counted, Protocol):
     """What the pages read."""
 
-    broker_id: BrokerId
+    config: BrokerConfig
+    supervisor: Supervisor
     ready: asyncio.Event
     stopping: bool
     overview: Overview
-    peers: Peers
-    metadata: MetadataCache
 
     @property
     def zookeeper(self) -> ZooKeeper: ...

@@ -31,7 +31,7 @@ from kafkalite.extension.messages.watching import (
     TopicStatus,
 )
 from kafkalite.http.peers import Peers
-from kafkalite.model import GROUP_TOPIC, NO_LEADER, TRANSACTION_TOPIC, BrokerId, TopicPartition, is_under_replicated
+from kafkalite.model import INTERNAL_TOPICS, NO_LEADER, BrokerId, TopicPartition, is_under_replicated
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.messages.control import PartitionState
 
@@ -306,8 +306,10 @@ def _fits(request: StatusRequest, state: PartitionState, live: frozenset[BrokerI
             return state.leader not in live
         case "moving":
             return bool(state.adding_replicas or state.removing_replicas)
+        case "user":
+            return state.topic not in INTERNAL_TOPICS
         case "internal":
-            return state.topic in (GROUP_TOPIC, TRANSACTION_TOPIC)
+            return state.topic in INTERNAL_TOPICS
     return True
 
 

@@ -45,12 +45,24 @@ class Peers:
         }
         return {node: await task for node, task in tasks.items()}
 
+    async def ask(self, node: BrokerId, message: Message, timeout_s: float) -> Message | KafkaliteError:
+        """One node's response, or an error."""
+        return await self._ask(node, message, timeout_s)
+
     async def _ask(self, node: BrokerId, message: Message, timeout_s: float) -> Message | KafkaliteError:
         try:
             connection = await self._connection(node, timeout_s)
             return (await connection.call(message, timeout_s=timeout_s))[0]
         except (RpcError, ApiError) as error:
             return error
+
+    async def ask_with_body(
+        self, node: BrokerId, message: Message, body: bytes, *, timeout_s: float
+    ) -> tuple[Message, bytes]:
+        """Ask one node with bytes beside the message: its response, and the bytes beside that. Raises RpcError, ApiError."""
+        connection = await self._connection(node, timeout_s)
+        answer, data = await connection.call(message, (body,), timeout_s=timeout_s)
+        return answer, bytes(data)
 
     async def _connection(self, node: BrokerId, timeout_s: float) -> RpcConnection:
         broker = self._metadata.broker(node)

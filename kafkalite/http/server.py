@@ -1,4 +1,4 @@
-"""The HTTP listener: a few read-only pages, parsed by h11. Not on any hot path.
+"""The HTTP listener: a few pages, parsed by h11. Not on any hot path.
 
 A page is a function of the request that was admitted, or a coroutine of it; it runs on the node's loop, within the
 deadline of the request. Strangers cost little: a connection has its time, and when there are too many, the one that has
@@ -8,13 +8,16 @@ waited longest without a whole request gives way.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from kafkalite.env.seams import Listener, Network
 from kafkalite.http.authentication import AuthenticatedRequest, HttpAuthenticator, HttpPeer
+from kafkalite.http.own_names import is_own_name
 from kafkalite.http.page import Page
+from kafkalite.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import h11
@@ -27,15 +30,35 @@ _DEADLINE_S = 10.0
 _MAX_CONNECTIONS = 100
 _READ_BYTES = 16 * 1024
 _MAX_PARAMETERS = 20
+#: Of a POST.
+_MAX_BODY_BYTES = 64 * 1024
+
+#: Of a request to a tree of paths.
+_MAX_TREE_BODY_BYTES = 1024 * 1024
 
 Handler = Callable[[AuthenticatedRequest], "Page | Awaitable[Page]"]
 
 
+@dataclass(frozen=True, slots=True)
+class TreeRequest:
+    """A request to a path below a tree's root: any method, any body."""
+
+    asked: AuthenticatedRequest
+    method: str
+    path: str
+
+
+TreeHandler = Callable[[TreeRequest], Awaitable[Page]]
+
+
 class HttpServer:
-    """Serves GET and HEAD of fixed paths, to whom the gate admits.
+    """Serves GET and HEAD of fixed paths, and POST of a few, to whom the gate admits.
 
     Args:
+        posts: the pages that take POST, and nothing else.
+        trees: first segment of a path -> what serves every path and method below it.
         per_ip: how many connections one address may have; None: as many as all together.
+        names: those of this node, for the Host header; None: it is not checked, because who asks is checked.
     """
 
     def __init__(
@@ -45,12 +68,18 @@ class HttpServer:
         gate: HttpAuthenticator,
         tls: ServerTls | None = None,
         per_ip: ConnectionLimits | None = None,
+        posts: Collection[str] = (),
+        names: Collection[str] | None = None,
+        trees: Mapping[str, TreeHandler] | None = None,
     ) -> None:
         self._network = network
         self._tls = tls
         self._gate = gate
         self._per_ip = per_ip
+        self._names = names
         self._pages = dict(pages)
+        self._posts = frozenset(posts)
+        self._trees = dict(trees or {})
         self._listener: Listener | None = None
         #: Open connections.
         self.connections = 0
@@ -120,6 +149,7 @@ class HttpServer:
         import h11
 
         request: h11.Request | None = None
+        body = bytearray()
         self._waiting.pop(writer, None)
         self._waiting[writer] = None
         async with asyncio.timeout(_DEADLINE_S):
@@ -132,37 +162,69 @@ class HttpServer:
                 elif isinstance(event, h11.EndOfMessage):
                     break
                 elif isinstance(event, h11.Data):
-                    refusal = Page(b"no page takes a body\n", status=413)
-                    _write(writer, _response(connection, refusal, is_whole=True))
-                    return False
+                    body += event.data
+                    if len(body) > self._most_bytes(request):
+                        refusal = Page(b"this page takes no body of that size\n", status=413)
+                        _write(writer, _response(connection, refusal, is_whole=True))
+                        return False
                 elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
                     return False
             assert request is not None
             self._waiting.pop(writer, None)
-            page = await self._page(request, peer)
+            page = await self._page(request, bytes(body), peer)
             _write(writer, _response(connection, page, is_whole=request.method != b"HEAD"))
             await writer.drain()
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
-    async def _page(self, request: h11.Request, peer: HttpPeer) -> Page:
-        if request.method not in (b"GET", b"HEAD"):
-            return Page(b"method not allowed\n", status=405)
+    def _most_bytes(self, request: h11.Request | None) -> int:
+        """Of the body."""
+        if request is None:
+            return 0
+        if _root(_path(request)) in self._trees:
+            return _MAX_TREE_BODY_BYTES
+        return _MAX_BODY_BYTES if request.method == b"POST" and _path(request) in self._posts else 0
+
+    async def _page(self, request: h11.Request, body: bytes, peer: HttpPeer) -> Page:
+        if self._names is not None:
+            host = next((value.decode("latin-1") for name, value in request.headers if name == b"host"), "")
+            if host and not is_own_name(host, self._names):
+                return Page(b"this is not the name of this node: see http.allowed.hosts\n", status=403)
+        is_post = _path(request) in self._posts
+        tree = self._trees.get(_root(_path(request)))
+        if tree is None and request.method not in ((b"POST",) if is_post else (b"GET", b"HEAD")):
+            allowed = (("allow", "POST" if is_post else "GET, HEAD"),)
+            return Page(b"method not allowed\n", status=405, headers=allowed)
         path, _, text = request.target.decode("latin-1").partition("?")
         handler = self._pages.get(path)
-        if handler is None:
+        if handler is None and tree is None:
             return Page(b"not found\n", status=404)
         logins = [value.decode("latin-1") for name, value in request.headers if name == b"authorization"]
         if len(logins) > 1:
             return Page(b"more than one login\n", status=400)
         try:
             query = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS))
-            asked = await self._gate.admit(path, query, logins[0] if logins else None, peer)
+            place = path if tree is None else f"/{_root(path)}"
+            asked = await self._gate.admit(place, query, logins[0] if logins else None, peer)
             if isinstance(asked, Page):
                 return asked
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
+            asked = replace(asked, headers=headers, body=body)
+            if tree is not None:
+                return await tree(TreeRequest(asked, request.method.decode("latin-1"), path))
+            assert handler is not None
             outcome = handler(asked)
             return outcome if isinstance(outcome, Page) else await outcome
         except ValueError as error:  # what somebody typed
             return Page(f"{error}\n".encode(), status=400)
+
+
+def _path(request: h11.Request) -> str:
+    return str(request.target.decode("latin-1").partition("?")[0])
+
+
+def _root(path: str) -> str:
+    """The first segment."""
+    return path.lstrip("/").partition("/")[0]
 
 
 def _write(writer: asyncio.StreamWriter, data: bytes) -> None:

@@ -1,7 +1,7 @@
-"""The HTTP pages of a node: metrics, liveness, readiness, and a status page for people.
+"""The HTTP pages of a node: metrics, liveness, readiness, and the console's page.
 
-The status page is one file without anything from elsewhere; what it shows it asks of /api/status, a page of partitions
-at a time, and of /api/why.
+The console is one page without anything from elsewhere. What it shows of the cluster it asks of /api/status, a page of
+partitions at a time, and of /api/why; everything else of /api/console/ (kafkalite.http.console).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import dataclasses
 import hashlib
 import importlib
 import json
-import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
     from kafkalite.http.metrics import Exposition
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+#: In the order in which they run.
+_SCRIPTS = ("base.js", "cluster.js", "topics.js", "messages.js", "groups.js", "operators.js", "start.js")
 #: One node's patience when it is asked why.
 _WHY_S = 3.0
 
@@ -48,7 +49,8 @@ class StatusPages:
 
     def pages(self) -> Mapping[str, Handler]:
         return {
-            "/": lambda asked: status_page(),
+            "/": lambda asked: console_page(),
+            "/console": lambda asked: console_page(),
             "/api/status": self._status,
             "/api/why": self._why,
             "/metrics": self._metrics,
@@ -125,12 +127,16 @@ def _metadata(state: PartitionState, cache: MetadataCache) -> PartitionMetadata:
 
 
 @cache
-def status_page() -> Page:
-    """The page itself. Its one script may run, and nothing else: markup that slips in stays dead."""
-    text = resources.files("kafkalite.node").joinpath("status.html").read_text(encoding="utf-8")
-    script = re.search(r"<script>(.*?)</script>", text, re.DOTALL)
-    assert script is not None
-    digest = base64.b64encode(hashlib.sha256(script.group(1).encode()).digest()).decode()
+def console_page() -> Page:
+    """The page itself, joined from its files. Its one script may run, and nothing else: markup that slips in stays dead."""
+    files = resources.files("kafkalite.http.console").joinpath("page")
+
+    def read(name: str) -> str:
+        return files.joinpath(name).read_text(encoding="utf-8")
+
+    script = "".join(read(name) for name in _SCRIPTS)
+    text = read("index.html").replace("@@style@@", read("style.css")).replace("@@script@@", script)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

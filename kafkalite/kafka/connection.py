@@ -14,14 +14,25 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, cast
 
+from kafkalite.env.fair_queue import Owner
+from kafkalite.env.loop_times import COUNTED_S
 from kafkalite.env.streams import close_when_written
+from kafkalite.env.turns import SLICE_S
 from kafkalite.kafka.answers import COUNTED_BYTES
+from kafkalite.kafka.pieces import CUTS, MOST_UNCUT
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Buffer
-from kafkalite.protocol.codec import WireError, encoder, read_varint
+from kafkalite.protocol.codec import (
+    ELEMENTS_AT_ONCE,
+    TooManyAtOnce,
+    WireError,
+    encoding,
+    read_varint,
+    small_encoder,
+)
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.telemetry.logs import get_logger
 
@@ -122,8 +133,25 @@ class Request:
         has_tags = self.version in self.api.flexible_responses
         w = bytearray(9 if has_tags else 8)
         chunks: list[Buffer] = []
-        chunks.append(encoder(self.api.response_name, self.version)(message, w, chunks))
+        try:
+            chunks.append(small_encoder(self.api.response_name, self.version)(message, w, chunks))
+        except TooManyAtOnce:
+            self.connection.listener.respond_large(self, message)
+            return
         self._finish(w, chunks)
+
+    def responding(self, message: Any) -> Generator[None, None, None]:
+        """As `respond`, in steps."""
+        assert self.api is not None
+        head = bytearray(9 if self.version in self.api.flexible_responses else 8)
+        chunks: list[Buffer] = []
+        chunks.append((yield from encoding(self.api.response_name, message, self.version, head, chunks)))
+        if not self.connection.is_closed:
+            self._finish(head, chunks)
+
+    def part(self) -> Request:
+        """A request for some of its elements. It is answered with the others."""
+        return Request(self.connection, self.api, self.version, self.correlation_id, self.client_id)
 
     def respond_encoded(self, body: bytes) -> None:
         """Answer with a body that was encoded in the request's version."""
@@ -180,6 +208,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.peer_host = ""
         self.peer = ""
         self.principal = ANONYMOUS
+        #: Name and version of the client's software, as ApiVersions states them (KIP-511).
+        self.software = ("", "")
         #: The authentication on a SASL listener; None: none is needed (any more).
         self.authenticator: ConnectionAuthenticator | None = None
         #: What SASL has proved.
@@ -188,6 +218,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.last_active = 0.0
         #: When the frame that is half received began to arrive; 0 if there is none.
         self.frame_began = 0.0
+        #: The request whose handler is running.
+        self._served: Request | None = None
         self.is_closed = False
         self._transport: asyncio.Transport | None = None
         self._own: bytearray | None = None
@@ -212,6 +244,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_starved = False
         self._is_muted = False
         self._is_held = False
+        self._is_yielding = False
         self._is_retiring = False
         self._unmute_at = 0.0
 
@@ -334,12 +367,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Start the requests in view[start:stop]; return where the first one that was not started begins."""
         self._is_parsing = True
         limit = self.listener.max_in_flight
+        spent = 0.0
         try:
             while stop - start >= 4:
                 if len(self._waiting) >= limit or self._is_write_paused or self._is_muted or self._is_retiring:
                     self._pause_reading()
                     break
-                if self._is_held:
+                if self._is_held or self._is_yielding:
                     self._pause_reading()
                     break
                 size = _LENGTH(view, start)[0]
@@ -349,8 +383,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 if end > stop:
                     break
                 self.frame_began = 0.0
-                self._frame(view[start + 4 : end])
+                spent += self._frame(view[start + 4 : end])
                 start = end
+                if spent > SLICE_S:
+                    self._yield()
                 if self.is_closed:
                     return stop
                 if self._out_bytes > _FLUSH_BYTES:
@@ -371,11 +407,26 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return False
         return True
 
-    def _frame(self, view: memoryview) -> None:
-        """One request: header, body, handler."""
+    def _yield(self) -> None:
+        """Its requests have taken a slice of the loop's time: the next ones are started in its turn."""
+        if not self._is_yielding and not self.is_closed:
+            self._is_yielding = True
+            self.listener.turns.call(self.owner, self._proceed)
+
+    def _proceed(self) -> bool:
+        self._is_yielding = False
+        if self.is_closed or not self._is_reading_paused:
+            return False
+        self._resume()
+        return True
+
+    def _frame(self, view: memoryview) -> float:
+        """One request: header, body, handler. The seconds that it took."""
+        began = self.listener.monotonic()
+        self._served = None
         try:
             if self.authenticator is not None and not self.authenticator.admits(view):
-                return
+                return 0.0
             api_key, version, correlation_id, id_bytes = _HEAD(view, 0)
             position = _HEAD_BYTES + max(0, id_bytes)
             if position > len(view):
@@ -384,6 +435,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._dispatch(view, position, api_key, version, correlation_id, client_id)
         except (WireError, struct.error, UnicodeDecodeError, IndexError) as error:
             self.refuse("request.malformed", str(error))
+        took = self.listener.monotonic() - began
+        if took > COUNTED_S and (served := self._served) is not None:
+            assert served.api is not None
+            self.listener.loop_times.held(served.api.name, took, served.client_id, str(self.principal))
+        self._served = None
+        return took
 
     def _dispatch(
         self, view: memoryview, position: int, api_key: int, version: int, correlation_id: int, client_id: str
@@ -395,10 +452,37 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if version in api.flexible_requests:
             position = _skip_tags(view, position)
         # Bytes behind the message are let pass, as by Kafka: librdkafka's Metadata v12 for all topics has three.
-        message, _ = api.decoder(version)(view[position:])
-        request = Request(self, api, version, correlation_id, client_id)
+        is_cut = api.name in CUTS
+        body = view[position:]
+        try:
+            message, _ = api.decoder(version)(body, ELEMENTS_AT_ONCE if is_cut else MOST_UNCUT)
+        except TooManyAtOnce:
+            if not is_cut:
+                raise
+            self._dispatch_large(bytes(body), api, version, correlation_id, client_id)
+            return
+        request = self._served = Request(self, api, version, correlation_id, client_id)
         self._waiting.append(request)
         self.listener.handle(request, message)
+
+    def _dispatch_large(self, body: bytes, api: OfferedApi, version: int, correlation_id: int, client_id: str) -> None:
+        """The request is served in slices, and those behind it wait."""
+        request = Request(self, api, version, correlation_id, client_id)
+        self._waiting.append(request)
+        self.hold(len(body))
+        self.hold_requests()
+        self.listener.handle_large(request, body)
+
+    def stand_for(self, principal: Principal, host: str, transport: asyncio.Transport) -> None:
+        """No peer is connected: one request comes from another node, for this user at this host."""
+        self._transport = transport
+        self.principal = principal
+        self.peer_host = self.peer = host
+
+    def take(self, frame: memoryview) -> None:
+        """One request as a whole, without its length."""
+        self._frame(frame)
+        self._flush()
 
     def _unsupported(
         self, api: OfferedApi | None, api_key: int, version: int, correlation_id: int, client_id: str
@@ -431,7 +515,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             first.buffers = []  # a remaining reference to the request must not keep its response
             self._held_out += first.counted
             if first.throttle is not None and first.throttle.throttle_ms:
-                self._mute(first.throttle.throttle_ms)
+                self.mute(first.throttle.throttle_ms)
         if not self._is_parsing and not self._is_flush_due:
             # Many requests may complete in this turn of the loop: write once, at its end.
             self._is_flush_due = True
@@ -482,6 +566,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._held += size
             self._count_unread()
 
+    def let_go(self, size: int) -> None:
+        """This many bytes that `hold` counted are not in memory any more."""
+        if not self.is_closed:
+            self._held -= size
+            self._count_unread()
+
     def _count_unread(self) -> None:
         size = self._held
         if self._is_write_paused and self._transport is not None:
@@ -498,7 +588,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.frame_began = 0.0  # backpressure is ours: stop the frame deadline
             self._transport.pause_reading()
 
-    def _mute(self, throttle_ms: int) -> None:
+    def mute(self, throttle_ms: int) -> None:
         """Read nothing for this time: the client exceeds a quota, as the last response says (KIP-219)."""
         until = self.listener.now() + throttle_ms / 1000
         if until <= self._unmute_at:
@@ -546,7 +636,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Start what was read ahead, then read on, if nothing forbids it any more."""
         if not self._is_reading_paused or self.is_closed or self._is_write_paused or self._is_starved or self._is_muted:
             return
-        if self._is_retiring or self._is_held:
+        if self._is_retiring or self._is_held or self._is_yielding:
             return
         if len(self._waiting) >= self.listener.max_in_flight:
             return
@@ -557,6 +647,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._is_reading_paused and not self.is_closed:
             assert self._transport is not None
             self._transport.resume_reading()
+
+    @property
+    def owner(self) -> Owner:
+        """Whose turns it takes: a user's at a host, and within these its own."""
+        return (self.principal.name, self.peer_host), id(self)
+
+    @property
+    def is_unauthenticated(self) -> bool:
+        """Whether the peer has to log in and has not."""
+        return self.authenticator is not None and self.authenticator.must_log_in
 
     @property
     def is_busy(self) -> bool:

@@ -27,6 +27,7 @@ from kafkalite.extension.messages.open_transactions import (
     OpenTransactionsResponse,
     PartitionTransaction,
 )
+from kafkalite.extension.messages.rates import DescribeGroupLagRequest, DescribeTrafficRequest
 from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest, ListReassignmentsRequest
 from kafkalite.extension.messages.topics import (
     CreateTopicsRequest,
@@ -35,6 +36,7 @@ from kafkalite.extension.messages.topics import (
     DescribeReplicasResponse,
     RemovePartitionsRequest,
 )
+from kafkalite.extension.messages.tracing import TraceRequest
 from kafkalite.extension.messages.watching import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -47,6 +49,8 @@ from kafkalite.extension.messages.watching import (
     StatusRequest,
 )
 from kafkalite.http.overview import Overview
+from kafkalite.http.sampling import Sampler
+from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
@@ -68,6 +72,8 @@ class Host(Protocol):
     config_admin: ConfigAdmin
     controller: Controller
     overview: Overview
+    sampler: Sampler
+    kafka: KafkaSide
     started_ms: int
 
     @property
@@ -108,6 +114,9 @@ class NodeExtension:
             HealthRequest: self._health,
             HistoryRequest: self._history,
             StatusRequest: host.overview.answer,
+            TraceRequest: lambda message: host.kafka.listener.tracer.watch(message),
+            DescribeTrafficRequest: host.sampler.describe_traffic,
+            DescribeGroupLagRequest: host.sampler.describe_group_lag,
         }
 
     async def _describe_cluster(self, message: DescribeClusterRequest) -> DescribeClusterResponse:

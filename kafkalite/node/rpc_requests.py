@@ -12,24 +12,36 @@ from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.env.seams import Env
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.disks import DescribeDisksRequest
+from kafkalite.extension.messages.rates import DescribeGroupLagRequest, DescribeTrafficRequest
 from kafkalite.extension.messages.topics import DescribeReplicasRequest
 from kafkalite.extension.messages.watching import HealthRequest, HistoryRequest
+from kafkalite.kafka.forwarded import Forwarded
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import BrokerEpoch, BrokerId
 from kafkalite.node.load import load_of
 from kafkalite.replica import rpc_handlers
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.rpc.handling import Handler, Reply, RpcRequest
+from kafkalite.rpc.handling import Handler, LateReply, Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
+from kafkalite.rpc.messages.forwarding import ForwardRequest, ForwardResponse
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest
 from kafkalite.rpc.messages.load import LoadRequest
+from kafkalite.rpc.messages.schemas import SchemaRegistryRequest
+from kafkalite.schemas.coordinator import SchemaRegistry
 from kafkalite.security.access import Access
 from kafkalite.security.requirements import REFUSALS, RPC, Need
 
 #: Of the extension API, what the status page asks all nodes.
-SHARED = (DescribeDisksRequest, DescribeReplicasRequest, HealthRequest, HistoryRequest)
+SHARED = (
+    DescribeDisksRequest,
+    DescribeGroupLagRequest,
+    DescribeReplicasRequest,
+    DescribeTrafficRequest,
+    HealthRequest,
+    HistoryRequest,
+)
 
 
 class Host(Protocol):
@@ -38,7 +50,9 @@ class Host(Protocol):
     replicas: ReplicaManager
     controller: Controller
     draining: Draining
+    forwarded: Forwarded
     rights: AclManager
+    schemas: SchemaRegistry
     extension: Mapping[type[Message], ExtensionHandler]
     logs: LogManager
     env: Env
@@ -66,8 +80,18 @@ class RpcRequests:
             IsrChangedRequest: self._isr_changed,
             ControlledShutdownRequest: self._controlled_shutdown,
             CommittedOffsetsRequest: _answer(lambda request: host.draining.answer(request)),
+            SchemaRegistryRequest: _answer(host.schemas.coordinate),
+            ForwardRequest: self._forward,
             HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
         }
+
+    def _forward(self, request: RpcRequest) -> Awaitable[Reply]:
+        assert isinstance(request.message, ForwardRequest)
+        rpc_handlers.only_nodes(request)
+        return self._forwarded(request.message, bytes(request.body))
+
+    async def _forwarded(self, message: ForwardRequest, data: bytes) -> Reply:
+        return Reply(ForwardResponse(), (await self._host.forwarded.answer(message, data),))
 
     def _load(self, request: RpcRequest) -> Reply:
         rpc_handlers.only_nodes(request)
@@ -95,7 +119,7 @@ def guarded(access: Access, handlers: Mapping[type[Message], Handler]) -> dict[t
 
 
 def _guarded(access: Access, row: tuple[Need, ...] | None, handler: Handler) -> Handler:
-    def handle(request: RpcRequest) -> Reply | Awaitable[Reply | None] | None:
+    def handle(request: RpcRequest) -> Reply | LateReply | Awaitable[Reply | None] | None:
         if row is None:
             raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no rule for this request")
         for need in row:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
+from kafkalite.env.fair_queue import Owner
+from kafkalite.env.residency import NotResident, ResidentOnly
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
+from kafkalite.log.cold_reads import ATTEMPTS, ColdReads
+from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -30,6 +35,14 @@ from kafkalite.replica.produce import MAX_WAITING, missing
 from kafkalite.replica.purgatory import FetchDone, ResponseLimit
 from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
 
+#: How long a fetch waits for records that have to come from the disk (milliseconds), whatever its own patience is: a poll that does not
+#: wait would never get them.
+COLD_WAIT_MS = 5_000
+#: Partitions of one fetch that are loaded at the same time.
+_MOST_LOADS = 8
+#: A partition, bytes and records of it in a response.
+_Sent = tuple[Partition, int, int]
+
 
 class ConsumerFetchHandler:
     """Reads below the high watermark, or the last stable offset (invariant 53).
@@ -44,6 +57,7 @@ class ConsumerFetchHandler:
         self,
         hosted: HostedPartitions,
         metadata: MetadataCache,
+        cold: ColdReads,
         *,
         fetch_max_bytes: int,
         selects_by_rack: bool,
@@ -51,6 +65,7 @@ class ConsumerFetchHandler:
     ) -> None:
         self._hosted = hosted
         self._metadata = metadata
+        self._cold = cold
         self._fetch_max_bytes = fetch_max_bytes
         self._selects_by_rack = selects_by_rack
         self._rack_of = rack_of
@@ -61,14 +76,14 @@ class ConsumerFetchHandler:
         `room`: how many bytes the answer may have when it is read (0: none; else at least one batch is in it).
         """
         self._hosted.counters.fetch_requests += len(fetch.ready)
-        size_bytes, is_error = self._read(fetch, terms, room)
-        # Who asks for more than there is room for would wait in vain for the rest.
-        needed = terms.min_bytes if room is None else min(terms.min_bytes, max(1, room() // 2))
-        wheel = self._hosted.wheel
+        sent: list[_Sent] = []
 
         def answer(size_bytes: int, *, is_error: bool) -> None:
             counters = self._hosted.counters
             counters.bytes_out += size_bytes
+            for partition, some_bytes, records in sent:
+                partition.fetched_bytes += some_bytes
+                partition.fetched_records += records
             counters.failed_fetch_requests += is_error
             is_sent = done()
             if not fetch.is_session:
@@ -78,24 +93,50 @@ class ConsumerFetchHandler:
             else:
                 fetch.drop_records()
 
-        if size_bytes >= needed or is_error or terms.max_wait_ms <= 0 or not fetch.entries or len(wheel) >= MAX_WAITING:
-            answer(size_bytes, is_error=is_error)
-            return
-
-        def complete() -> None:
-            if not fetch.is_session:
+        def attempt(*, has_waited: bool = False) -> None:
+            sent.clear()
+            fetch.has_missed = False
+            if has_waited and not fetch.is_session:
                 fetch.unwatch()
-            again, failed = self._read(fetch, terms, room)
-            answer(again, is_error=failed)
+            size_bytes, is_error = self._read(fetch, terms, room, sent)
+            # Who asks for more than there is room for would wait in vain for the rest.
+            needed = terms.min_bytes if room is None else min(terms.min_bytes, max(1, room() // 2))
+            wait_ms = 0 if has_waited else terms.max_wait_ms
+            is_loading = self._load(fetch, terms.reader)
+            if is_loading and not size_bytes:
+                # There are records, but the disk has to give them first: an empty answer would say that there are none.
+                wait_ms, needed = max(wait_ms, COLD_WAIT_MS), max(needed, 1)
+            wheel = self._hosted.wheel
+            if size_bytes >= needed or is_error or wait_ms <= 0 or not fetch.entries or len(wheel) >= MAX_WAITING:
+                answer(size_bytes, is_error=is_error)
+                return
+            sent.clear()
+            if not fetch.is_session:
+                for entry in fetch.entries.values():
+                    entry.watch(self._hosted.get(entry.key))
+            fetch.wait(wheel, wait_ms, needed - size_bytes, partial(attempt, has_waited=True))
 
-        if not fetch.is_session:
-            for entry in fetch.entries.values():
-                entry.watch(self._hosted.get(entry.key))
-        fetch.wait(wheel, terms.max_wait_ms, needed - size_bytes, complete)
+        attempt()
 
-    def _read(self, fetch: ClientFetch, terms: FetchTerms, room: ResponseLimit | None) -> tuple[int, bool]:
+    def _load(self, fetch: ClientFetch, reader: Owner) -> bool:
+        """Begin to load what was not in the page cache, some of it; whether anything is being loaded."""
+        if not fetch.has_missed:
+            return False
+        loading = sum(entry.is_loading for entry in fetch.ready)
+        for entry in fetch.ready:
+            missing = entry.missing
+            if missing is None or entry.is_loading or loading >= _MOST_LOADS:
+                continue
+            loading += 1
+            entry.is_loading = True
+            self._cold.then(reader, entry.directory, missing, entry.on_loaded)
+        return loading > 0
+
+    def _read(
+        self, fetch: ClientFetch, terms: FetchTerms, room: ResponseLimit | None, sent: list[_Sent]
+    ) -> tuple[int, bool]:
         """Read what is marked, as far as it fits: bytes of records, and whether anything was refused or has to be read
-        elsewhere, which the consumer should hear at once."""
+        elsewhere, which the consumer should hear at once. Whose records they are: `sent`."""
         left = min(terms.max_bytes, self._fetch_max_bytes)
         is_full = False
         if room is not None:
@@ -114,7 +155,7 @@ class ConsumerFetchHandler:
             try:
                 if entry.refusal:
                     raise api_error(entry.refusal)
-                self._read_one(entry, left, fetch.isolation, is_first=total == 0 and not is_full)
+                self._read_one(entry, left, fetch.isolation, sent, is_first=total == 0 and not is_full)
             except ApiError as error:
                 is_error = True
                 entry.refuse(int(error.code))
@@ -126,7 +167,7 @@ class ConsumerFetchHandler:
                 del ready[entry]
         return total, is_error
 
-    def _read_one(self, entry: FetchEntry, left: int, isolation: int, *, is_first: bool) -> None:
+    def _read_one(self, entry: FetchEntry, left: int, isolation: int, sent: list[_Sent], *, is_first: bool) -> None:
         """Raises ApiError."""
         partition = self._readable(entry)
         if entry.topic_id not in (NO_TOPIC_ID, partition.topic_id) and partition.topic_id:
@@ -140,6 +181,8 @@ class ConsumerFetchHandler:
         if entry.records_size:
             entry.drop_records()
         entry.error = 0
+        entry.missing = None
+        entry.directory = log.directory
         entry.preferred = self._preferred(partition, entry)
         try:
             stable = min(log.last_stable_offset(high_watermark), high_watermark)
@@ -147,14 +190,18 @@ class ConsumerFetchHandler:
             # Between the high watermark and the log's end: nothing yet, and no error (invariant 32).
             entry.has_more = offset < limit
             if offset < limit and (left > 0 or is_first) and entry.preferred == NO_LEADER:
-                info = log.read(offset, min(entry.max_bytes, max(left, 0)), max_offset=limit, min_one_batch=is_first)
-                entry.records, entry.records_size = info.records, info.size_bytes
-                partition.fetched_bytes += info.size_bytes
-                if isolation == READ_COMMITTED and info.size_bytes:
-                    found = log.aborted_transactions(offset, info.next_offset)
-                    entry.aborted = tuple(
-                        AbortedTransaction(ProducerId(one.producer_id), Offset(one.first_offset)) for one in found
-                    )
+                max_bytes = min(entry.max_bytes, max(left, 0))
+                if entry.cold_reads >= ATTEMPTS:
+                    reached = _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
+                else:
+                    with ResidentOnly():
+                        reached = _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
+                entry.cold_reads = 0
+                if entry.records_size:
+                    sent.append((partition, entry.records_size, reached - offset))
+        except NotResident as missing:
+            entry.missing = missing
+            entry.fetch.has_missed = True
         except StorageError as error:
             self._hosted.fail_storage(partition, error)
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
@@ -207,17 +254,19 @@ class ConsumerFetchHandler:
         listed: list[ListedOffset] = []
         for wanted in request.partitions:
             try:
-                timestamp, offset, epoch = await self._list_one(wanted, request.isolation)
+                timestamp, offset, epoch = await self._list_one(wanted, request.isolation, request.reader)
             except ApiError as error:
                 listed.append(ListedOffset(wanted.topic, wanted.partition, error.code, -1, NO_OFFSET))
                 continue
             listed.append(ListedOffset(wanted.topic, wanted.partition, ErrorCode.NONE, timestamp, offset, epoch))
         return ListOffsetsResponse(tuple(listed))
 
-    async def _list_one(self, wanted: ListOffsetsPartition, isolation: int) -> tuple[int, Offset, LeaderEpoch]:
+    async def _list_one(
+        self, wanted: ListOffsetsPartition, isolation: int, reader: Owner
+    ) -> tuple[int, Offset, LeaderEpoch]:
         found: tuple[int, Offset, LeaderEpoch] | None = None
         if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
-            found = await self._look_up(wanted)
+            found = await self._look_up(wanted, reader)
         elif wanted.timestamp not in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP):
             raise api_error(ErrorCode.UNSUPPORTED_VERSION)
         # What holds now: a look-up by time takes a while.
@@ -240,15 +289,29 @@ class ConsumerFetchHandler:
             raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE)
         return -1, NO_OFFSET, NO_LEADER_EPOCH
 
-    async def _look_up(self, wanted: ListOffsetsPartition) -> tuple[int, Offset, LeaderEpoch] | None:
+    async def _look_up(self, wanted: ListOffsetsPartition, reader: Owner) -> tuple[int, Offset, LeaderEpoch] | None:
         """The record with the timestamp, committed or not. Raises ApiError."""
         partition = self._led(TopicPartition(wanted.topic, wanted.partition), wanted.current_leader_epoch)
         log = partition.log
         try:
             if wanted.timestamp == MAX_TIMESTAMP:
-                return await log.max_timestamp_offset()
-            return await log.offset_for_timestamp(wanted.timestamp)
+                return await log.max_timestamp_offset(self._cold, reader)
+            return await log.offset_for_timestamp(wanted.timestamp, self._cold, reader)
         except StorageError as error:
             if partition.log is log and self._hosted.get(partition.topic_partition) is partition:
                 self._hosted.fail_storage(partition, error)
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
+
+
+def _read_records(
+    entry: FetchEntry, log: PartitionLog, max_bytes: int, limit: Offset, isolation: int, *, is_first: bool
+) -> int:
+    """The offset behind what was read. Raises ApiError, StorageError; NotResident, and then nothing was read."""
+    info = log.read(entry.fetch_offset, max_bytes, max_offset=limit, min_one_batch=is_first)
+    if isolation == READ_COMMITTED and info.size_bytes:
+        entry.aborted = tuple(
+            AbortedTransaction(ProducerId(one.producer_id), Offset(one.first_offset))
+            for one in log.aborted_transactions(entry.fetch_offset, info.next_offset)
+        )
+    entry.records, entry.records_size = info.records, info.size_bytes
+    return info.next_offset

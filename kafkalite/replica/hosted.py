@@ -158,7 +158,9 @@ class HostedPartitions:
                     self.wake(session)
         partition.appended_bytes += size_bytes
         self.counters.bytes_in += size_bytes
-        self.counters.messages_in += log_end_offset - leader.log_end_offset
+        records = log_end_offset - leader.log_end_offset
+        partition.appended_records += records
+        self.counters.messages_in += records
         is_flush_needed = partition.config.log_flush_before_ack
         on_append(leader, log_end_offset, is_flush_needed=is_flush_needed)
         if is_flush_needed:

@@ -80,8 +80,10 @@ class Partition:
     copied_bytes: int = 0
     #: Follower -> until when (ms of HostedPartitions.now_ms) consumers may read there: it hears of each new high watermark.
     read_at: dict[BrokerId, int] = field(default_factory=dict)
-    #: Bytes that consumers have got from this leader since the start.
+    #: Records appended; bytes and records that consumers have got from this replica. Records are counted by their offsets.
+    appended_records: int = 0
     fetched_bytes: int = 0
+    fetched_records: int = 0
     #: Records below the leader's high watermark that this follower had not got at its last fetch.
     fetch_lag: int = 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkalite.env.fair_queue import Owner
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch
 from kafkalite.partition_values import (
@@ -23,8 +24,11 @@ class ListOffsetsPartition:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsRequest:
+    """`reader`: whose turn look-ups by timestamp take."""
+
     partitions: tuple[ListOffsetsPartition, ...]
     isolation: int = 0
+    reader: Owner = ("", "")
 
 
 @dataclass(frozen=True, slots=True)

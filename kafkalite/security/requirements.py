@@ -123,6 +123,9 @@ KAFKA: Mapping[str, Row] = {
     "DescribeTopicPartitions": (Need(_TOPIC, _DESCRIBE, _EACH),),
     "UpdateFeatures": _ALTER_CLUSTER,
     "UnregisterBroker": _ALTER_CLUSTER,
+    # A client learns which metrics of its own are asked for, and sends them.
+    "GetTelemetrySubscriptions": FREE,
+    "PushTelemetry": FREE,
     "ListConfigResources": (Need(_CLUSTER, _DESCRIBE_CONFIGS),),
     # Each of its requests has its own row: kafkalite.extension.apis.
     "Extension": FREE,
@@ -143,15 +146,42 @@ RPC: Mapping[str, Row] = {
             "ReplicaFetchRequest",
             "ReplicaFetchWake",
             "CommittedOffsetsRequest",
+            # For a user, with the user's rights: kafkalite.kafka.forwarded.
+            "ForwardRequest",
             # Of all nodes, for the status page of one.
             "DescribeDisksRequest",
+            "DescribeGroupLagRequest",
             "DescribeReplicasRequest",
+            "DescribeTrafficRequest",
             "HealthRequest",
             "HistoryRequest",
+            # From the node that a client of the schema registry has asked.
+            "SchemaRegistryRequest",
         ),
         _NODES_ONLY,
     ),
 }
+
+#: Trees of the schema registry's REST API. Each of its operations needs the rights of the topics that it is about
+#: (kafkalite.schemas.rest); here only a login, where that is asked for.
+SCHEMAS = frozenset({"/subjects", "/schemas", "/config", "/mode", "/compatibility", "/contexts"})
+#: Pages of the console: for every user who has logged in, where a login is asked for. Their answers need the rights of the Kafka
+#: APIs and extension requests that they stand for (kafkalite.http.console.rights).
+CONSOLE = frozenset(
+    {
+        "/console",
+        "/api/console/me",
+        "/api/console/topics",
+        "/api/console/topic",
+        "/api/console/messages",
+        "/api/console/groups",
+        "/api/console/group",
+        "/api/console/transactions",
+        "/api/console/security",
+        "/api/console/rates",
+        "/api/console/do",
+    }
+)
 
 #: Page of the HTTP listener -> what it needs: as its counterparts on RPC, for all of them show names of topics. Probes of
 #: process supervisors and load balancers log in nowhere: they hear what tells nothing of the cluster.
@@ -162,6 +192,8 @@ HTTP: Mapping[str, Row] = {
     "/metrics": _DESCRIBE_CLUSTER,
     "/healthz": (Need(_CLUSTER, _DESCRIBE, _HIDE),),
     "/readyz": FREE,
+    **dict.fromkeys(sorted(SCHEMAS), FREE),
+    **dict.fromkeys(sorted(CONSOLE), FREE),
 }
 
 REFUSALS: Mapping[ResourceType, ErrorCode] = {

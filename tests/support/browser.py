@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 import subprocess
+import urllib.error
 import urllib.request
 from pathlib import Path
 from types import TracebackType
@@ -60,8 +61,13 @@ class Browser:
     def _call(self, path: str, body: dict[str, Any] | None = None, *, method: str = "POST") -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._url + path, data, {"content-type": "application/json"}, method=method)
-        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
-            return json.load(answer)["value"]
+        try:
+            with urllib.request.urlopen(request, timeout=2 * PATIENCE_S) as answer:
+                return json.load(answer)["value"]
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                text = json.load(refusal)["value"]["message"]
+            raise AssertionError(f"{path}: {text}") from None
 
     def _cdp(self, command: str, **parameters: Any) -> Any:
         return self._call("/goog/cdp/execute", {"cmd": command, "params": parameters})
@@ -84,6 +90,29 @@ class Browser:
         """.replace("EXPRESSION", script)
         self._call("/timeouts", {"script": PATIENCE_S * 1000})
         return self._call("/execute/async", {"script": body, "args": list(arguments)})
+
+    def _element(self, selector: str) -> str:
+        found = self._call("/element", {"using": "css selector", "value": selector})
+        return str(next(iter(found.values())))
+
+    def click(self, selector: str) -> None:
+        """Click as a person does: what is hidden or covered cannot be clicked."""
+        self._call(f"/element/{self._element(selector)}/click", {})
+
+    def type(self, selector: str, text: str) -> None:
+        """Empty a field and type into it, key by key. `\\ue007` is Enter, `\\ue004` Tab."""
+        element = self._element(selector)
+        self._call(f"/element/{element}/clear", {})
+        self._call(f"/element/{element}/value", {"text": text})
+
+    def choose(self, selector: str, value: str) -> None:
+        """Choose one option of a list."""
+        self.click(f"{selector} option[value='{value}']")
+
+    def press(self, text: str) -> None:
+        """Type where the focus is."""
+        keys = [{"type": kind, "value": key} for key in text for kind in ("keyDown", "keyUp")]
+        self._call("/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": keys}]})
 
     def complaints(self) -> list[str]:
         """Errors that the page has caused: uncaught exceptions, what its policy refused."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
 from kafkalite.coordinators.groups import records
@@ -27,7 +27,7 @@ from kafkalite.coordinators.groups.topics import GroupTopics
 from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.model import GROUP_TOPIC, Offset
+from kafkalite.model import GROUP_TOPIC, Offset, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 
@@ -97,6 +97,8 @@ class GroupCoordinator:
 
     def join(self, group_id: str, request: JoinRequest) -> None:
         """`request.token` is called with the JoinAnswer."""
+        if not group_id:  # Kafka names this error before all others
+            raise api_error(ErrorCode.INVALID_GROUP_ID)
         config = self._services.config
         if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
             raise api_error(ErrorCode.INVALID_SESSION_TIMEOUT)
@@ -234,6 +236,13 @@ class GroupCoordinator:
         """(groups, committed offsets) coordinated here, as far as they are loaded."""
         entries = [entry for partition in self.log.states() for entry in partition.entries.values()]
         return len(entries), sum(len(entry.offsets.committed) for entry in entries)
+
+    def committed_by_group(self) -> Iterator[tuple[str, int, Mapping[TopicPartition, int]]]:
+        """(group, how many members it has, its committed offsets) of those coordinated here, as far as they are loaded."""
+        for partition in self.log.states():
+            for name, entry in partition.entries.items():
+                offsets = {key: int(each.offset) for key, each in entry.offsets.committed.items()}
+                yield name, entry.member_count, offsets
 
     def describe(self, group_id: str) -> GroupEntry | None:
         """None: there is no such group."""

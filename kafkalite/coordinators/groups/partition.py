@@ -69,6 +69,10 @@ class GroupEntry:
         return self.group.state is GroupState.EMPTY
 
     @property
+    def member_count(self) -> int:
+        return len(self.group.members if self.consumer is None else self.consumer.members)
+
+    @property
     def is_dead(self) -> bool:
         if self.consumer is not None:
             return self.consumer.is_dead

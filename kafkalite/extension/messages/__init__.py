@@ -9,14 +9,18 @@ from kafkalite.extension.messages import (
     configs,
     disks,
     open_transactions,
+    rates,
     reassignment,
     topics,
+    tracing,
     transactions,
     watching,
 )
 
 #: The modules that hold messages; all of them register theirs when the package is imported.
-AREAS = ("balancing", "configs", "disks", "open_transactions", "reassignment", "topics", "transactions", "watching")
+AREAS = (
+    "balancing", "configs", "disks", "open_transactions", "rates", "reassignment", "topics", "tracing", "transactions", "watching",
+)  # fmt: skip
 
 __all__ = [
     "AREAS",
@@ -24,8 +28,10 @@ __all__ = [
     "configs",
     "disks",
     "open_transactions",
+    "rates",
     "reassignment",
     "topics",
+    "tracing",
     "transactions",
     "watching",
 ]

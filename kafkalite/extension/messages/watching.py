@@ -90,8 +90,8 @@ class StatusRequest(Message):
     """The whole cluster as any node sees it, one page of partitions at a time (status page, `kafkalite top`).
 
     `text` must be part of the name TOPIC-P; `topic` the whole name of the topic ("" any); `state` is "" (all),
-    "troubled" (offline or not all in sync), "offline", "moving" or "internal"; `broker_id` -1 any, else a replica there.
-    `topics_offset`, `topics_limit`: the page of topics, whose names contain `text`.
+    "troubled" (offline or not all in sync), "offline", "moving", "user" (without internal topics) or "internal"; `broker_id`
+    -1 any, else a replica there. `topics_offset`, `topics_limit`: the page of topics, whose names contain `text`.
     """
 
     text: str = ""

@@ -14,6 +14,7 @@ Deadlines are in milliseconds from receipt. Error codes are Kafka's (`kafkalite.
 from kafkalite.rpc.messages import (
     connection,
     control,
+    forwarding,
     groups,
     load,
     replication,
@@ -24,6 +25,7 @@ from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, 
 AREAS = (
     "connection",
     "control",
+    "forwarding",
     "groups",
     "load",
     "replication",
@@ -37,6 +39,7 @@ __all__ = [
     "by_kind",
     "connection",
     "control",
+    "forwarding",
     "groups",
     "load",
     "replication",

@@ -307,8 +307,14 @@ def _browse(profile: Path, url: str, images: Path) -> None:
         # It is live: drawn again without anybody doing anything.
         drawn = int(browser.run("return document.body.dataset.drawn || 0"))
         browser.wait("Number(document.body.dataset.drawn) >= arguments[0]", drawn + 2)
-        browser.run("document.querySelector('#topics tbody button').click()")
-        browser.wait("!document.getElementById('topic').hidden")
+        browser.click("#nav button[data-page=topics]")
+        browser.wait(
+            "document.body.dataset.page === 'topics' && document.querySelectorAll('#topics tbody tr').length === 2"
+        )
+        browser.click("#topics tbody button")
+        browser.wait(
+            "document.body.dataset.page === 'topic' && document.querySelectorAll('#topic-partitions tbody tr').length === 6"
+        )
         assert browser.complaints() == []
     with Browser(profile / "narrow", width=390, height=800) as browser:
         browser.open(url)

@@ -184,6 +184,8 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
             return request(
                 [request.AlterConfigsResource(kind, name, []) for kind, name in ((2, "t"), (32, "g"), (4, "1"))], True
             )
+        case "GetTelemetrySubscriptions" | "PushTelemetry":
+            return request(bytes(range(16)))
         case "UpdateFeatures":
             return request(feature_updates=[request.FeatureUpdateKey("transaction.version", 2)], validate_only=True)
         case "UnregisterBroker":

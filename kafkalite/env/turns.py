@@ -1,0 +1,96 @@
+"""Long computations on the event loop, a slice per turn of the loop, those who cause them in turn.
+
+A long computation takes a turn, computes for some milliseconds, and takes the next one. One slice runs per turn of the
+loop, whatever the number of those who wait: everybody else's work waits for one slice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+from kafkalite.env.fair_queue import FairQueue, Owner
+
+_T = TypeVar("_T")
+
+#: A slice is over when it has taken this long (seconds).
+SLICE_S = 0.004
+
+
+class Turns:
+    """
+    Args:
+        monotonic: the clock.
+    """
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self.monotonic = monotonic
+        self._waiting: FairQueue[Callable[[], bool]] = FairQueue()
+        self._is_due = False
+
+    def call(self, owner: Owner, begin: Callable[[], bool]) -> None:
+        """Call `begin` when the owner's turn has come. False: it has nothing to do (any more), the next one may begin."""
+        self._waiting.put(owner, begin)
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._next)
+
+    async def take(self, owner: Owner) -> None:
+        """Wait for a turn."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def begin() -> bool:
+            if turn.done():
+                return False
+            turn.set_result(None)
+            return True
+
+        self.call(owner, begin)
+        await turn
+
+    def _next(self) -> None:
+        self._is_due = False
+        while self._waiting and not self._waiting.pop()():
+            pass
+        if self._waiting and not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._next)
+
+
+class Slices:
+    """One computation's slices. `spent`: the seconds of the loop that it has had, up to the last turn."""
+
+    def __init__(self, turns: Turns, owner: Owner) -> None:
+        self._turns = turns
+        self._owner = owner
+        self._began: float | None = None
+        self.spent = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is somebody else's turn."""
+        return self._began is None or self._turns.monotonic() - self._began >= SLICE_S
+
+    async def next(self) -> None:
+        """Take the next turn."""
+        self.end()
+        await self._turns.take(self._owner)
+        self._began = self._turns.monotonic()
+
+    def end(self) -> None:
+        """The slice is over: what follows is not the loop's time, or somebody else counts it."""
+        if self._began is not None:
+            self.spent += self._turns.monotonic() - self._began
+            self._began = None
+
+    async def run(self, steps: Generator[None, None, _T]) -> _T:
+        """Run a generator to its end; what it returns. Raises what it raises."""
+        while True:
+            if self.is_over:
+                await self.next()
+            try:
+                next(steps)
+            except StopIteration as stop:
+                result: _T = stop.value
+                return result

@@ -1,0 +1,294 @@
+"""What the console can change. Each action needs the rights of the Kafka API it stands for, and leaves a line in the audit log.
+
+What deletes needs the name once more (`confirm`): the page asks for it, and a script that forgets it deletes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.configs import ConfigResource, alter_configs
+from kafkalite.client.groups import Groups
+from kafkalite.client.hanging_transactions import Transactions
+from kafkalite.client.offset_reset import PLACES, Reset, new_offsets
+from kafkalite.client.partitions import add_partitions, elect_leaders
+from kafkalite.client.refusals import refuse
+from kafkalite.coordination.broker_states import ACTIVE, BROKER_STATE, DRAINING, STATES
+from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.extension.messages.reassignment import (
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
+    WantedReassignment,
+)
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.http.authentication import AuthenticatedRequest
+from kafkalite.http.console.cluster import ClusterAccess
+from kafkalite.http.console.rights import Rights
+from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.security.acl import CLUSTER_NAME, ResourceType
+from kafkalite.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from kafkalite.http.host import Host
+
+_log = get_logger("kafkalite.audit")
+
+#: Patience with a change, below the deadline of a page.
+_TIMEOUT_S = 8.0
+_TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
+_CLUSTER = {ResourceType.CLUSTER: [CLUSTER_NAME]}
+_TYPES: Mapping[type, str] = {
+    str: "a text",
+    int: "a whole number",
+    list: "a list",
+    dict: "an object",
+    bool: "true or false",
+}
+
+Values = Mapping[str, Any]
+Action = Callable[[Values, Rights, AsyncClient], Awaitable[dict[str, Any]]]
+
+
+class Actions:
+    """Of one node."""
+
+    #: Name of a button -> the API that it stands for, where no resource but the cluster is named.
+    CLUSTER_WIDE: Mapping[str, str] = {
+        "elect": "ElectLeaders",
+        "move": "AlterReassignmentsRequest",
+        "brokers": "IncrementalAlterConfigs",
+        "see_cluster": "StatusRequest",
+    }
+
+    def __init__(self, node: Host, cluster: ClusterAccess) -> None:
+        self._node = node
+        self._cluster = cluster
+        self._table: Mapping[str, Action] = {
+            "topic.create": self._create_topic,
+            "topic.delete": self._delete_topic,
+            "topic.settings": self._alter_settings,
+            "topic.partitions": self._add_partitions,
+            "group.reset": self._reset_group,
+            "group.delete": self._delete_group,
+            "leaders.elect": self._elect,
+            "partition.move": self._move,
+            "move.cancel": self._cancel_move,
+            "broker.state": self._set_state,
+            "transaction.abort": self._abort,
+        }
+
+    async def do(self, asked: AuthenticatedRequest, rights: Rights) -> dict[str, Any]:
+        """{"action": NAME, …} -> what was done. Raises ValueError, ApiError, RpcError."""
+        if not self._node.config.http_actions_enable:
+            raise api_error(ErrorCode.POLICY_VIOLATION, "the console only shows here (http.actions.enable is false)")
+        values = _object(asked.body)
+        name = _value(values, "action", str)
+        action = self._table.get(name)
+        if action is None:
+            raise ValueError(f"action: {name!r} is not one of {', '.join(sorted(self._table))}")
+        outcome = "failed"
+        try:
+            done = await action(values, rights, await self._cluster.client(asked))
+            outcome = "done"
+        except KafkaliteError as error:
+            outcome = f"refused: {error}"
+            raise
+        finally:
+            if values.get("execute") is not False:
+                self._audit(asked, name, values, outcome)
+        return done
+
+    def _audit(self, asked: AuthenticatedRequest, name: str, values: Values, outcome: str) -> None:
+        details = {key: value for key, value in values.items() if key not in ("action", "confirm")}
+        _log.info(
+            "console.action",
+            principal=str(asked.principal),
+            host=asked.client_host,
+            action=name,
+            values=json.dumps(details)[:1000],
+            outcome=outcome[:500],
+        )
+
+    # --- topics --------------------------------------------------------------------------------------------
+
+    async def _create_topic(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+        topic = _value(values, "topic", str)
+        rights.need("CreateTopics", {_TOPIC: [topic]})
+        wanted = NewTopic(
+            topic,
+            _value(values, "partitions", int, 1),
+            _value(values, "replication_factor", int, -1),
+            configs=_texts(values, "settings"),
+        )
+        [result] = await client.create_topics([wanted], timeout_s=_TIMEOUT_S)
+        refuse(result.error, result.message)
+        return {"text": f"created {topic} with {result.partitions} partitions"}
+
+    async def _delete_topic(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+        topic = _confirmed(values, "topic")
+        rights.need("DeleteTopics", {_TOPIC: [topic]})
+        [result] = await client.delete_topics([topic], timeout_s=_TIMEOUT_S)
+        refuse(result.error, result.message)
+        return {"text": f"deleted {topic}"}
+
+    async def _alter_settings(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+        topic = _value(values, "topic", str)
+        rights.need("IncrementalAlterConfigs", {_TOPIC: [topic]})
+        changes, removed = _texts(values, "set"), [str(key) for key in _value(values, "remove", list, [])]
+        if not changes and not removed:
+            raise ValueError("nothing was changed")
+        resource = ConfigResource.topic(topic)
+        await alter_configs(client, resource, changes, removed, timeout_s=_TIMEOUT_S)
+        said = [f"{key}={value}" for key, value in changes.items()] + [f"{key}: the default again" for key in removed]
+        return {"text": f"{topic}: {', '.join(said)}"}
+
+    async def _add_partitions(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+        topic, count = _value(values, "topic", str), _value(values, "count", int)
+        rights.need("CreatePartitions", {_TOPIC: [topic]})
+        await add_partitions(client, topic, count, timeout_s=_TIMEOUT_S)
+        return {"text": f"{topic} has {count} partitions"}
+
+    # --- groups --------------------------------------------------------------------------------------------
+
+    async def _reset_group(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+        """Without `execute` it only says what would be committed."""
+        group, topic = _value(values, "group", str), _value(values, "topic", str, "")
+        reset = Reset(_value(values, "to", str), _value(values, "value", int, 0))
+        if reset.place not in PLACES:
+            raise ValueError(f"to: {reset.place!r} is not one of {', '.join(PLACES)}")
+        rights.need("DescribeGroups", {_GROUP: [group]})
+        admin = Groups(client, timeout_s=_TIMEOUT_S)
+        _, told = await admin.describe(group)
+        before = {
+            key: int(each.offset)
+            for each in told.offsets
+            if not topic or each.topic == topic
+            for key in (TopicPartition(each.topic, each.partition),)
+        }
+        if not before:
+            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"{group} has committed nothing for {topic or 'any topic'}")
+        rights.need("OffsetCommit", {_GROUP: [group], _TOPIC: sorted({key.topic for key in before})})
+        after = await new_offsets(client, before, before, reset, _TIMEOUT_S)
+        is_executed = _value(values, "execute", bool, False)  # noqa: FBT003
+        if is_executed:
+            if told.members:
+                text = f"{group} has {len(told.members)} members: stop them first"
+                raise api_error(ErrorCode.NON_EMPTY_GROUP, text)
+            await admin.commit(group, after)
+        rows = [
+            {"topic": key.topic, "partition": key.partition, "before": before[key], "after": offset}
+            for key, offset in after.items()
+        ]
+        text = f"{group}: {len(rows)} offsets are set" if is_executed else f"{len(rows)} offsets would be set"
+        return {"text": text, "offsets": rows[:500], "executed": is_executed}
+
+    async def _delete_group(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+        group = _confirmed(values, "group")
+        rights.need("DeleteGroups", {_GROUP: [group]})
+        await Groups(client, timeout_s=_TIMEOUT_S).delete(group)
+        return {"text": f"deleted {group}"}
+
+    # --- leaders and replicas --------------------------------------------------------------------------------
+
+    async def _elect(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+        """The preferred leaders of a topic, of one partition of it, or of all topics."""
+        rights.need("ElectLeaders")
+        topic, partition = _value(values, "topic", str, ""), _value(values, "partition", int, -1)
+        wanted = None
+        if topic:
+            known = sorted(self._node.metadata.topic(topic) or {})
+            wanted = [TopicPartition(topic, number) for number in known if partition in (-1, number)]
+            if not wanted:
+                raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{partition}")
+        results = await elect_leaders(client, wanted, timeout_s=_TIMEOUT_S / 2)
+        failed = [each for each in results if each.error not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)]
+        elected = sum(each.error == ErrorCode.NONE for each in results)
+        text = f"{elected} leaders elected"
+        if failed:
+            first = failed[0]
+            text += (
+                f", {len(failed)} not: {first.topic}-{first.partition}: {first.message or ErrorCode(first.error).name}"
+            )
+        return {"text": text}
+
+    async def _move(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+        key = _partition(values)
+        brokers = tuple(BrokerId(int(each)) for each in _value(values, "replicas", list))
+        throttle = _value(values, "throttle", int, 0)
+        await self._reassign(WantedReassignment(*key, brokers, throttle), rights, client)
+        return {"text": f"{key} moves to {' '.join(map(str, brokers))}"}
+
+    async def _cancel_move(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+        key = _partition(values)
+        await self._reassign(WantedReassignment(*key, None), rights, client)
+        return {"text": f"the move of {key} is called off"}
+
+    async def _reassign(self, wanted: WantedReassignment, rights: Rights, client: AsyncClient) -> None:
+        rights.need("AlterReassignmentsRequest")
+        request = AlterReassignmentsRequest((wanted,), is_atomic=True)
+        answer = await client.order(request, AlterReassignmentsResponse, timeout_s=_TIMEOUT_S)
+        for each in answer.partitions:
+            refuse(each.error, each.message)
+        refuse(answer.error, answer.message)
+
+    async def _set_state(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+        """Cordon a broker, drain it (decommission), or let it take replicas again."""
+        broker, state = _value(values, "broker", int), _value(values, "state", str)
+        rights.need("IncrementalAlterConfigs", _CLUSTER)
+        if state not in STATES:
+            raise ValueError(f"state: {state!r} is not one of {', '.join(STATES)}")
+        if state == DRAINING and values.get("confirm") != str(broker):
+            raise ValueError(f"to drain broker {broker}, confirm must be its id")
+        changes, removed = ({}, [BROKER_STATE]) if state == ACTIVE else ({BROKER_STATE: state}, [])
+        resource = ConfigResource.broker(BrokerId(broker))
+        await alter_configs(client, resource, changes, removed, timeout_s=_TIMEOUT_S)
+        return {"text": f"broker {broker} is {state}"}
+
+    # --- transactions ----------------------------------------------------------------------------------------
+
+    async def _abort(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+        """A transaction that hangs; its coordinator ends every other one itself."""
+        rights.need("AbortTransactionRequest")
+        key, start = _partition(values), _value(values, "start_offset", int)
+        ended = await Transactions(client, timeout_s=_TIMEOUT_S).abort(key, start_offset=start)
+        return {"text": f"aborted the transaction of producer {ended.producer_id} on {key}"}
+
+
+# --- what a page sends ---------------------------------------------------------------------------------------
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    """Raises ValueError."""
+    values = json.loads(body)
+    if not isinstance(values, dict):
+        raise ValueError("the body is not a JSON object")
+    return values
+
+
+def _value(values: Values, name: str, kind: type, default: Any = None) -> Any:
+    """Raises ValueError: it is missing, or of another type."""
+    value = values.get(name, default)
+    if value is None:
+        raise ValueError(f"{name} is missing")
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ValueError(f"{name} is not {_TYPES[kind]}")
+    return value
+
+
+def _texts(values: Values, name: str) -> dict[str, str]:
+    return {str(key): str(value) for key, value in _value(values, name, dict, {}).items()}
+
+
+def _partition(values: Values) -> TopicPartition:
+    return TopicPartition(_value(values, "topic", str), _value(values, "partition", int))
+
+
+def _confirmed(values: Values, name: str) -> str:
+    """Raises ValueError: the name was not given twice."""
+    wanted: str = _value(values, name, str)
+    if values.get("confirm") != wanted:
+        raise ValueError(f"to delete {wanted}, confirm must be its name")
+    return wanted

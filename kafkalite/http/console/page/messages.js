@@ -1,0 +1,86 @@
+// The message browser.
+let reading = 0, lastRead = {};
+function partitionChoices(total) {
+  const box = $("m-partition");
+  if (Number(box.dataset.total) === total && box.dataset.topic === view.name) return;
+  box.dataset.total = total;
+  box.dataset.topic = view.name;
+  const numbers = [...Array(Math.min(total, 1000)).keys()];
+  box.replaceChildren(...[[-1, "all partitions"], ...numbers.map(n => [n, "partition " + n])].map(([value, text]) => { const o = el("option", text); o.value = value; return o; }));
+}
+function messageQuery() {
+  const from = $("m-from").value, query = {topic: view.name, partition: $("m-partition").value, from, limit: 25, text: $("m-text").value, key: $("m-key").value, header: $("m-header").value};
+  if (from === "offset") query.at = whole($("m-at").value || "0");
+  if (from === "time") query.at = $("m-time").value ? new Date($("m-time").value).getTime() : 0;
+  return query;
+}
+async function readMessages(more) {
+  const mine = ++reading;
+  $("m-note").textContent = "reading…";
+  try {
+    const query = more.from ? {...lastRead, ...more} : messageQuery();
+    if (!more.from) lastRead = query;
+    const d = await get("api/console/messages", query);
+    if (mine !== reading || d.topic !== view.name) return;
+    drawRecords(d, query);
+  } catch (error) {
+    if (mine === reading) { $("m-note").textContent = ""; $("records").replaceChildren(el("p", error.message, "bad")); }
+  }
+}
+function drawRecords(d, query) {
+  const errors = Object.entries(d.errors).map(([key, text]) => el("p", key + ": " + text, "bad"));
+  if (d.partitions_left_out) errors.push(el("p", "the topic has more partitions than are read at once: choose one to see the other " + d.partitions_left_out, "warn"));
+  const rows = d.records.map(record => recordRow(d.topic, record));
+  $("records").replaceChildren(...errors, ...(rows.length ? rows : [el("p", d.scanned ? "none of " + count(d.scanned) + " records fits" : "no records here", "dim")]));
+  $("m-note").textContent = count(d.records.length) + " of " + count(d.scanned) + " records read";
+  const isTail = query.from === "end" || query.from === "before";
+  $("m-before").hidden = !isTail || (!d.records.length && !d.scanned);
+  $("m-next").hidden = isTail || d.is_end;
+  $("m-before").onclick = () => readMessages({from: "before", places: d.before});
+  $("m-next").onclick = () => readMessages({from: "next", places: d.next});
+  document.body.dataset.read = String(Number(document.body.dataset.read || 0) + 1);
+}
+const brief = value => value === null ? "null" : value.text !== undefined ? value.text : value.hex;
+// JSON on several lines, its numbers and texts exactly as they are: only the space between them is ours.
+function pretty(text) {
+  if (!/^\s*[[{]/.test(text)) return text;
+  try { JSON.parse(text); } catch (_) { return text; }
+  let out = "", depth = 0;
+  const line = () => "\n" + "  ".repeat(depth);
+  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g)) {
+    if (token === "{" || token === "[") { depth++; out += token + line(); }
+    else if (token === "}" || token === "]") { depth--; out = /[[{]\s*$/.test(out) ? out.trimEnd() + token : out + line() + token; }
+    else if (token === ",") out += token + line();
+    else out += token === ":" ? ": " : token;
+  }
+  return out;
+}
+function valueBox(title, value) {
+  const box = el("div");
+  box.append(el("span", title + (value === null ? ": null" : ", " + size(value.size) + (value.text === undefined ? ", not UTF-8" : "") + (value.is_cut ? ", cut" : "")), "dim"));
+  if (value !== null) box.append(el("pre", value.text !== undefined ? pretty(value.text) : value.hex));
+  return box;
+}
+function recordRow(topic, record) {
+  const row = el("details", null, "record"), head = el("summary");
+  head.append(el("span", record.partition + ":" + record.offset, "place"), el("span", time(record.timestamp), "place dim"),
+    el("span", brief(record.key), "key"), el("span", brief(record.value).slice(0, 400), record.value === null ? "value dim" : "value"));
+  row.append(head);
+  row.addEventListener("toggle", () => { if (row.open && row.children.length === 1) openRecord(row, topic, record); });
+  return row;
+}
+async function openRecord(row, topic, record) {
+  const parts = el("div");
+  row.append(parts);
+  const draw = r => parts.replaceChildren(
+    el("p", "partition " + r.partition + ", offset " + count(r.offset) + ", " + new Date(r.timestamp).toISOString(), "dim"),
+    valueBox("key", r.key), valueBox("value", r.value), ...r.headers.map(([name, value]) => valueBox("header " + name, value)));
+  draw(record);
+  if ([record.key, record.value].some(value => value && value.is_cut)) {
+    const found = await get("api/console/messages", {topic, partition: record.partition, from: "offset", at: record.offset, limit: 1, full: 1});
+    if (found.records.length && found.records[0].offset === record.offset) draw(found.records[0]);
+  }
+}
+$("m-read").addEventListener("click", () => readMessages({}));
+$("m-from").addEventListener("change", () => { $("m-at").hidden = $("m-from").value !== "offset"; $("m-time").hidden = $("m-from").value !== "time"; });
+for (const id of ["m-text", "m-key", "m-header", "m-at"]) $(id).addEventListener("keydown", event => { if (event.key === "Enter") readMessages({}); });

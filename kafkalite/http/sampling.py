@@ -1,0 +1,184 @@
+"""What a node measures every few seconds for plots and metrics: traffic by topic, and the lag of the groups it coordinates.
+
+The lag of a group is counted where its offsets are: on its coordinator, from the high watermarks of its partitions' leaders,
+so that no exporter has to ask for either. Everything is bounded; what is left out is a number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from kafkalite.extension.messages.rates import (
+    DescribeGroupLagRequest,
+    DescribeGroupLagResponse,
+    DescribeTrafficRequest,
+    DescribeTrafficResponse,
+    GroupLagHistory,
+    TopicTraffic,
+)
+from kafkalite.extension.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse
+from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.telemetry.series import KEPT, Rates, Series
+
+if TYPE_CHECKING:
+    from kafkalite.env import Env
+    from kafkalite.http.peers import Peers
+    from kafkalite.kafka.broker_apis import KafkaSide
+    from kafkalite.replica.metadata_cache import MetadataCache
+    from kafkalite.replica.replica_manager import ReplicaManager
+
+INTERVAL_S = 10.0
+#: Topics of which the traffic is kept.
+MAX_TOPICS = 500
+#: Groups, and committed partitions of all of them, of which the lag is measured.
+MAX_GROUPS = 500
+MAX_PARTITIONS = 2000
+#: Partitions of one question to another node: it must not keep its loop for long.
+_ASKED_AT_ONCE = 200
+_PATIENCE_S = 2.0
+#: The series of everything together.
+ALL = ""
+
+
+class Sampled(Protocol):
+    """What is measured for plots."""
+
+    env: Env
+    broker_id: BrokerId
+    replicas: ReplicaManager
+    metadata: MetadataCache
+    kafka: KafkaSide
+    peers: Peers
+
+
+class Sampler:
+    """One per node with an HTTP listener.
+
+    Attributes:
+        lag: group -> partition -> records behind, at the last sample.
+        members: group -> how many members it has.
+        omitted: committed partitions that were too many to measure.
+    """
+
+    def __init__(self, node: Sampled) -> None:
+        self._node = node
+        self._traffic = Rates(4, max_subjects=MAX_TOPICS)
+        self._history: dict[str, Series] = {}
+        self._sampled_at: float | None = None
+        self._at_ms = 0
+        self.lag: dict[str, dict[TopicPartition, int]] = {}
+        self.members: dict[str, int] = {}
+        self.omitted = 0
+
+    async def run(self) -> None:
+        """Measure for ever."""
+        while True:
+            await self.sample()
+            await asyncio.sleep(INTERVAL_S)
+
+    async def sample(self) -> None:
+        """Measure once."""
+        now = self._node.env.clock.monotonic()
+        counts = self._counts()
+        self._traffic.sample(counts, now - self._sampled_at if self._sampled_at is not None else 0.0)
+        self._sampled_at, self._at_ms = now, self._node.env.clock.wall_ms()
+        await self._sample_lag()
+
+    # --- traffic -------------------------------------------------------------------------------------------
+
+    def _counts(self) -> Mapping[str, tuple[int, ...]]:
+        counts = topic_counts(self._node)
+        total = tuple(map(sum, zip(*counts.values(), strict=True))) if counts else (0, 0, 0, 0)
+        return {ALL: total, **counts}
+
+    async def describe_traffic(self, request: DescribeTrafficRequest) -> DescribeTrafficResponse:
+        """The extension request."""
+        points = min(request.points, KEPT)
+        traffic = tuple(
+            TopicTraffic(topic, *self._traffic.of(topic, points))
+            for topic in dict.fromkeys(request.topics[:MAX_TOPICS])
+        )
+        return DescribeTrafficResponse(self._node.broker_id, self._at_ms, int(INTERVAL_S * 1000), traffic)
+
+    # --- lag -----------------------------------------------------------------------------------------------
+
+    async def describe_group_lag(self, request: DescribeGroupLagRequest) -> DescribeGroupLagResponse:
+        """The extension request."""
+        points = min(request.points, KEPT)
+        wanted = request.groups[:MAX_GROUPS] or tuple(sorted(self.lag))
+        groups = tuple(
+            GroupLagHistory(group, self.members[group], len(self.lag[group]), self._history[group].last(points))
+            for group in dict.fromkeys(wanted)
+            if group in self.lag
+        )
+        return DescribeGroupLagResponse(self._node.broker_id, self._at_ms, int(INTERVAL_S * 1000), groups, self.omitted)
+
+    async def _sample_lag(self) -> None:
+        committed: dict[str, dict[TopicPartition, int]] = {}
+        members: dict[str, int] = {}
+        places = omitted = 0
+        for group, count, offsets in self._node.kafka.groups.committed_by_group():
+            if not offsets:
+                continue
+            if len(committed) >= MAX_GROUPS or places + len(offsets) > MAX_PARTITIONS:
+                omitted += len(offsets)
+                continue
+            places += len(offsets)
+            committed[group], members[group] = dict(offsets), count
+        ends = await self._ends({key for offsets in committed.values() for key in offsets})
+        self.lag = {
+            group: {key: max(0, ends[key] - offset) for key, offset in offsets.items() if key in ends}
+            for group, offsets in committed.items()
+        }
+        self.members, self.omitted = members, omitted
+        self._history = {group: self._history.get(group) or Series() for group in self.lag}
+        for group, by_partition in self.lag.items():
+            self._history[group].add(sum(by_partition.values()))
+
+    async def _ends(self, wanted: set[TopicPartition]) -> dict[TopicPartition, int]:
+        """The high watermarks, as the leaders know them; partitions without a leader that answers are left out."""
+        node = self._node
+        found: dict[TopicPartition, int] = {}
+        elsewhere: dict[BrokerId, list[TopicPartition]] = {}
+        for key in sorted(wanted):
+            hosted = node.replicas.hosted.get(key)
+            if hosted is not None and hosted.leader is not None:
+                found[key] = hosted.high_watermark
+                continue
+            state = node.metadata.partition(key)
+            if state is not None and state.leader in node.metadata.broker_epochs:
+                elsewhere.setdefault(state.leader, []).append(key)
+        while elsewhere:
+            part = {leader: keys[:_ASKED_AT_ONCE] for leader, keys in elsewhere.items()}
+            elsewhere = {leader: rest for leader, keys in elsewhere.items() if (rest := keys[_ASKED_AT_ONCE:])}
+            questions = {
+                leader: DescribeReplicasRequest(tuple(sorted({key.topic for key in keys})), tuple(keys))
+                for leader, keys in part.items()
+            }
+            for answer in (await node.peers.ask_nodes(questions, timeout_s=_PATIENCE_S)).values():
+                if isinstance(answer, DescribeReplicasResponse):
+                    found |= {
+                        TopicPartition(each.topic, each.partition): each.high_watermark
+                        for each in answer.replicas
+                        if each.is_leader
+                    }
+        return found
+
+
+def topic_counts(node: Sampled) -> dict[str, tuple[int, int, int, int]]:
+    """Topic -> bytes in and out, records in and out, of the partitions led here, since each began to be hosted here."""
+    counts: dict[str, tuple[int, int, int, int]] = {}
+    for partition in node.replicas.hosted.all():
+        if partition.leader is None:
+            continue
+        topic = partition.topic_partition.topic
+        known = counts.get(topic, (0, 0, 0, 0))
+        counts[topic] = (
+            known[0] + partition.appended_bytes,
+            known[1] + partition.fetched_bytes,
+            known[2] + partition.appended_records,
+            known[3] + partition.fetched_records,
+        )
+    return counts

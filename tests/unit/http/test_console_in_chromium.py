@@ -1,0 +1,208 @@
+"""The console in a real browser, by clicks and keys: where there is a Chromium with its driver (`make console`)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.configs import ConfigResource, describe_configs
+from kafkalite.client.groups import Groups
+from kafkalite.client.producer import Producer
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.model import TopicPartition
+from kafkalite.testing.cluster import Cluster, cluster
+from tests.support.browser import CHROMIUM, DRIVER, Browser
+
+ROOT = Path(__file__).parents[3]
+EVIL = '<img src=x onerror="document.body.dataset.hacked=1">'
+ENTER = "\ue007"
+
+if CHROMIUM is not None and DRIVER is not None:  # takes part where there is a browser
+
+    async def test_topics_messages_and_groups_by_clicks(tmp_path: Path) -> None:
+        images = ROOT / "docs" / "images" if os.environ.get("KAFKALITE_SCREENSHOTS") == "1" else tmp_path
+        async with cluster(3) as running, AsyncClient.connect(running.bootstrap) as client:
+            await _fill(client)
+            for node in running.nodes.values():
+                await node.sampler.sample()
+            url = f"http://{running.nodes[2].endpoints['http']}/"
+            await asyncio.to_thread(_create_a_topic, tmp_path / "create", url)
+            names = {each.topic for each in (await client.metadata()).topics}
+            assert "payments" in names
+            settings = await describe_configs(client, ConfigResource.topic("payments"))
+            assert settings.own == {"min.insync.replicas": "2", "retention.ms": "3600000"}
+            await asyncio.to_thread(_browse_messages, tmp_path / "browse", url, images)
+            await asyncio.to_thread(_reset_a_group, tmp_path / "reset", url, images)
+            _, told = await Groups(client).describe("billing")
+            assert {each.offset for each in told.offsets} == {0}
+            await _look_around(running, tmp_path, url, images)
+            assert "payments" not in {each.topic for each in (await client.metadata()).topics}
+
+
+async def _fill(client: AsyncClient) -> None:
+    await client.create_topics([NewTopic("orders", 4, 3), NewTopic("flights", 6, 2)])
+    producer = Producer(client)
+    for number in range(200):
+        order = {"order": number, "amount": 12345678901234567890, "items": [{"sku": "A-1"}], "note": EVIL}
+        headers = (("source", b"shop"), ("evil", EVIL.encode()))
+        await producer.send("orders", f"customer-{number % 7}".encode(), json.dumps(order).encode(), headers=headers)
+    await producer.send("orders", b"\xff\x00binary", None)
+    await producer.flush()
+    await producer.close()
+    await Groups(client).commit("billing", {TopicPartition("orders", number): 10 for number in range(4)})
+
+
+def _open(profile: Path, url: str, *, width: int = 1100, height: int = 900, dark: bool = False) -> Browser:
+    browser = Browser(profile, width=width, height=height, dark=dark)
+    browser.open(url)
+    browser.wait("document.body.dataset.drawn")
+    return browser
+
+
+def _end(browser: Browser) -> None:
+    assert browser.run("return document.body.dataset.hacked || ''") == ""
+    assert browser.run("return document.images.length") == 0
+    assert browser.complaints() == []
+
+
+def _create_a_topic(profile: Path, url: str) -> None:
+    with _open(profile, url) as browser:
+        browser.click("#nav button[data-page=topics]")
+        browser.wait("document.querySelectorAll('#topics tbody button').length === 2")
+        assert "__consumer_offsets" not in browser.run("return document.getElementById('topics').innerText")
+        browser.click("#topics-internal")
+        browser.wait("document.querySelectorAll('#topics tbody button').length === 3")
+        browser.click("#topic-create")
+        browser.type("#ask input[name=topic]", "payments")
+        browser.type("#ask input[name=partitions]", "2")
+        browser.type("#ask input[name=replicas]", "3")
+        browser.type("#ask textarea[name=settings]", "min.insync.replicas=2")
+        browser.click("#ask-do")
+        browser.wait(
+            "document.body.dataset.page === 'topic' && document.getElementById('topic-title').textContent === 'payments'"
+        )
+        browser.wait("document.querySelectorAll('#topic-partitions tbody tr').length === 2")
+        # A setting, from the keyboard; then one that is refused, and says why.
+        browser.click("#topic-actions button")
+        browser.type("#ask input[name=key]", "retention.ms")
+        browser.type("#ask input[name=value]", "3600000" + ENTER)
+        browser.wait("document.getElementById('topic-settings').innerText.includes('3600000')")
+        browser.click("#topic-actions button")
+        browser.type("#ask input[name=key]", "retention.msx")
+        browser.type("#ask input[name=value]", "1" + ENTER)
+        browser.wait("document.getElementById('ask-error').textContent.includes('retention.msx')")
+        browser.click("#ask-cancel")
+        said = [text for text in browser.complaints() if "409" not in text]  # the refusal
+        assert said == []
+
+
+def _browse_messages(profile: Path, url: str, images: Path) -> None:
+    with _open(profile, url + "#page=topic&name=orders", height=1000) as browser:
+        browser.wait("document.querySelectorAll('#records .record').length === 25")
+        browser.type("#m-text", '"order": 42,')
+        browser.click("#m-read")
+        browser.wait("document.querySelectorAll('#records .record').length === 1")
+        browser.click("#records summary")
+        browser.wait("document.querySelector('#records pre + *, #records pre')")
+        shown = browser.run("return document.getElementById('records').innerText")
+        # Pretty, each number as it is, hostile text as text.
+        assert '"amount": 12345678901234567890,\n' in shown
+        assert EVIL in shown
+        assert "header source" in shown and "shop" in shown and "customer-0" in shown
+        browser.screenshot(images / "console-topic.png")
+        browser.type("#m-text", "")
+        browser.type("#m-key", "binary" + ENTER)
+        browser.wait("document.getElementById('records').innerText.includes('ff 00')")
+        assert "null" in browser.run("return document.getElementById('records').innerText")
+        browser.type("#m-key", "")
+        browser.choose("#m-from", "offset")
+        browser.type("#m-at", "3")
+        browser.choose("#m-partition", "1")
+        browser.click("#m-read")
+        browser.wait("document.querySelector('#records .place').textContent === '1:3'")
+        browser.click("#m-next")
+        browser.wait("document.querySelector('#records .place').textContent === '1:28'")
+        browser.choose("#m-from", "end")
+        browser.click("#m-read")
+        browser.wait("document.getElementById('m-next').hidden && document.querySelectorAll('#records .record').length")
+        first = browser.run("return document.querySelector('#records .record:last-child .place').textContent")
+        browser.click("#m-before")
+        expected = f"1:{int(str(first).partition(':')[2]) - 1}"
+        browser.wait("document.querySelector('#records .place').textContent === arguments[0]", expected)
+        _end(browser)
+
+
+def _reset_a_group(profile: Path, url: str, images: Path) -> None:
+    with _open(profile, url) as browser:
+        browser.press("3")  # the third page, from the keyboard
+        browser.wait(
+            "document.body.dataset.page === 'groups' && document.querySelectorAll('#groups tbody button').length === 1"
+        )
+        browser.click("#groups tbody button")
+        browser.wait("document.querySelectorAll('#group-offsets tbody tr').length === 4")
+        browser.click("#group-reset")
+        browser.choose("#ask select[name=to]", "earliest")
+        browser.click("#ask-do")  # only shows
+        browser.wait("document.querySelectorAll('#ask-preview tbody tr').length === 4")
+        browser.screenshot(images / "console-group.png")
+        browser.click("#ask-do")
+        browser.wait("document.getElementById('said').textContent === 'billing: 4 offsets are set'")
+        browser.wait("document.querySelector('#group-offsets tbody td:nth-child(2)').textContent === '0'")
+        _end(browser)
+
+
+def _decommission(profile: Path, url: str) -> None:
+    with _open(profile, url) as browser:
+        row = "[...document.querySelectorAll('#brokers tbody tr')].find(r => r.firstChild.textContent === '3')"
+        browser.wait(f"{row} && {row}.innerText.includes('decommission')")
+        browser.click("#brokers tbody tr:nth-child(3) button:nth-of-type(2)")
+        browser.type("#ask input[name=confirm]", "3")
+        browser.click("#ask-do")
+        browser.wait(f"{row}.innerText.includes('drained: it may be stopped')")
+        browser.click("#brokers tbody tr:nth-child(3) button")
+        browser.click("#ask-do")
+        browser.wait(f"{row}.innerText.includes('cordon')")
+        _end(browser)
+
+
+async def _look_around(running: Cluster, tmp_path: Path, url: str, images: Path) -> None:
+    def phone() -> None:
+        with _open(tmp_path / "phone", url + "#page=topic&name=orders", width=390, height=800) as browser:
+            browser.wait("document.querySelectorAll('#records .record').length === 25")
+            browser.click("#records summary")
+            browser.wait("document.querySelector('#records pre')")
+            # Tables scroll within their cards; the page itself does not grow sideways.
+            assert browser.run("return document.documentElement.scrollWidth") <= 390
+            browser.screenshot(images / "console-phone.png")
+            _end(browser)
+
+    def dark() -> None:
+        with _open(tmp_path / "dark", url, dark=True) as browser:
+            for page in ("transactions", "security", "topics"):
+                browser.click(f"#nav button[data-page={page}]")
+                browser.wait("document.body.dataset.page === arguments[0]", page)
+            browser.wait("document.querySelectorAll('#topics tbody button').length === 3")
+            assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(15, 20, 24)"
+            browser.screenshot(images / "console-dark.png")
+            # Deleting takes the name; a wrong one leaves the button dead.
+            browser.run(
+                "[...document.querySelectorAll('#topics tbody button')].find(b => b.textContent === 'payments').click()"
+            )
+            browser.wait(
+                "document.getElementById('topic-title').textContent === 'payments' && document.querySelector('#topic-actions .danger')"
+            )
+            browser.click("#topic-actions .danger")
+            browser.type("#ask input[name=confirm]", "payment")
+            assert browser.run("return document.getElementById('ask-do').disabled")
+            browser.type("#ask input[name=confirm]", "payments")
+            browser.click("#ask-do")
+            browser.wait(
+                "document.body.dataset.page === 'topics' && document.querySelectorAll('#topics tbody button').length === 2"
+            )
+            _end(browser)
+
+    await asyncio.to_thread(phone)
+    await asyncio.to_thread(dark)
