@@ -124,6 +124,10 @@ class ErrorCode(IntEnum):
     TRANSACTIONAL_ID_NOT_FOUND = 105
     FETCH_SESSION_TOPIC_ID_ERROR = 106
     INELIGIBLE_REPLICA = 107
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    UNSUPPORTED_ASSIGNOR = 112
+    STALE_MEMBER_EPOCH = 113
     UNKNOWN_SUBSCRIPTION_ID = 117
     TELEMETRY_TOO_LARGE = 118
     TRANSACTION_ABORTABLE = 120
@@ -177,6 +181,8 @@ class ApiError(KafkaliteError):
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
     retriable: ClassVar[bool] = False
+    #: Single records of a batch that are wrong: (number within the batch, why); KIP-467.
+    record_errors: tuple[tuple[int, str], ...] = ()
     by_code: ClassVar[dict[ErrorCode, type[ApiError]]] = {}
 
     def __init_subclass__(cls) -> None:

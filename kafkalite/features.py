@@ -22,14 +22,12 @@ STREAMS_FEATURE = "streams.version"
 #: Feature -> (lowest, highest) level of this code. Level 0: off. Code that brings a feature raises its highest level here.
 #: Eligible leader replicas are never off: without them the last replica in sync may lose committed records (ADR 16).
 SUPPORTED: Mapping[str, tuple[int, int]] = {
-    GROUP_FEATURE: (0, 0),
+    GROUP_FEATURE: (0, 1),
     TRANSACTION_FEATURE: (0, TRANSACTION_VERSION),
     SHARE_FEATURE: (0, 0),
     STREAMS_FEATURE: (0, 0),
     ELR_FEATURE: (1, ELR_VERSION),
 }
-#: Beside the levels in the stored settings: it rises with every change.
-EPOCH = "epoch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +44,10 @@ def registered() -> tuple[tuple[str, int], ...]:
     return tuple((name, highest) for name, (_, highest) in SUPPORTED.items() if highest and name not in named)
 
 
-def finalized(brokers: Iterable[Broker], stored: Mapping[str, str]) -> Finalized:
-    """The levels in force among these live brokers; `stored`: what UpdateFeatures has chosen.
+def finalized(brokers: Iterable[Broker], stored: Mapping[str, str], stored_at: int = -1) -> Finalized:
+    """The levels in force among these live brokers; `stored`: what UpdateFeatures has chosen, with the zxid of that write.
 
-    A client accepts levels only from a response with a higher epoch. A broker that knows less can only come in with a
+    A client accepts levels only from a response with a higher epoch. Registrations and choices have their zxids as epochs. A broker that knows less can only come in with a
     registration that is newer than all others, so the newest one's epoch rises whenever a level falls. It may fall back
     when that broker goes: then a client stays at the lower level until it meets a newer registration.
     """
@@ -62,7 +60,7 @@ def finalized(brokers: Iterable[Broker], stored: Mapping[str, str]) -> Finalized
         level = min(possible, max(lowest, stored_level(stored, name, possible)))
         if level:
             levels[name] = level
-    return Finalized(max(stored_level(stored, EPOCH, -1), *(broker.broker_epoch for broker in live)), levels)
+    return Finalized(max(stored_at, *(broker.broker_epoch for broker in live)), levels)
 
 
 def stored_level(stored: Mapping[str, str], name: str, default: int) -> int:

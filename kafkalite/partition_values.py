@@ -51,6 +51,8 @@ class ProducedPartition:
     log_append_time_ms: int = -1
     log_start_offset: Offset = NO_OFFSET
     message: str = ""
+    #: Records that are wrong: (number within the batch, why). Empty with an error: the whole batch is.
+    record_errors: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

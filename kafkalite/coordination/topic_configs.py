@@ -52,6 +52,8 @@ class TopicConfigs:
         self.malformed: dict[str, str] = {}
         #: Topics, other than internal ones, that have set log.flush.before.ack.
         self._flushing: set[str] = set()
+        #: The zxid of the last write of features that was read; -1: there was none.
+        self.features_written_at = -1
 
     @property
     def any_flushes(self) -> bool:
@@ -148,6 +150,8 @@ class TopicConfigs:
                 self._report(path, error.reason)
                 continue
             self.malformed.pop(path, None)
+            if entity_type == FEATURES and znode is not None:
+                self.features_written_at = max(self.features_written_at, znode[1].mzxid)
             if settings != known.get(name, {}):
                 known[name] = settings
                 if entity_type == TOPICS:
@@ -182,11 +186,11 @@ async def write_entity(
     coordinator: Coordinator,
     entity_type: str,
     name: str,
-    changes: Callable[[Mapping[str, str]], Mapping[str, str | None]],
+    changes: Mapping[str, str | None] | Mapping[str, str],
     *,
     replace: bool = False,
 ) -> dict[str, str]:
-    """As `write_config`, of an entity whose name is encoded. `changes` is a function of the settings before."""
+    """As `write_config`, of an entity whose name is encoded."""
     return await write_config(coordinator, entity_type, _encoded(name), changes, replace=replace)
 
 
@@ -209,13 +213,11 @@ async def write_config(
     coordinator: Coordinator,
     entity_type: str,
     entity_name: str,
-    changes: Mapping[str, str | None] | Callable[[Mapping[str, str]], Mapping[str, str | None]],
+    changes: Mapping[str, str | None] | Mapping[str, str],
     *,
     replace: bool = False,
 ) -> dict[str, str]:
     """Set keys, and delete those whose value is None; with `replace` all other keys go too. Returns the new settings.
-
-    `changes`: also a function that gets the settings before; it may be called again when somebody else writes.
 
     The caller has checked keys and values. Raises ZnodeError if what is there cannot be read (unless `replace`),
     NotSentError when ZooKeeper is away.
@@ -232,7 +234,7 @@ async def write_config(
             version = stat.version
             if not replace:
                 settings = decode_config(data, path)
-        for key, value in (changes(settings) if callable(changes) else changes).items():
+        for key, value in changes.items():
             settings.pop(key, None)
             if value is not None:
                 settings[key] = value

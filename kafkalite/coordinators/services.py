@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.env.loop_times import LoopTimes
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
@@ -33,6 +34,7 @@ from kafkalite.extension.messages.topics import (
 )
 from kafkalite.features import Finalized
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.log.record_checks import RecordRules
 from kafkalite.model import BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
@@ -103,8 +105,8 @@ class Partitions(Protocol):
         """
         ...
 
-    def keys_needed(self, partition: TopicPartition) -> int | None:
-        """max.message.bytes of a compacted topic's partition that is led here; None: its records need no keys."""
+    def record_rules(self, partition: TopicPartition) -> RecordRules | None:
+        """What a partition that is led here asks of records; None: it is not led here."""
         ...
 
     def begin_verification(
@@ -148,6 +150,10 @@ class Partitions(Protocol):
 
     async def leadership_changed(self) -> None:
         """Return when `led_partitions` may have changed since the last call, or after a while."""
+        ...
+
+    async def load_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> None:
+        """Have what `read_local` would return in the page cache, read off the loop. Raises what it raises."""
         ...
 
     def read_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> list[Buffer]:
@@ -217,6 +223,7 @@ class Services(Protocol):
     """Everything else of the node."""
 
     clock: Clock
+    loop_times: LoopTimes
     network: Network
     random: random.Random
     supervisor: Supervisor

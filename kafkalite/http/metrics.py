@@ -85,6 +85,11 @@ METRICS = (
     Spec("kafka_log_log_numlogsegments", GAUGE, "Segments of the logs on this node", ("topic",)),
     Spec("kafka_server_replicafetchermanager_maxlag", GAUGE, "Records by which the slowest follower replica on this node was behind its leader's high watermark"),
     Spec("kafkalite_follower_lag_max", GAUGE, "Records by which the slowest follower of a partition led by this node is behind"),
+    Spec("kafkalite_event_loop_held_ms", HISTOGRAM, "Turns of the event loop of 1 ms or more, by what took them (an API of the Kafka listener, or other)", ("cause",)),
+    Spec("kafkalite_event_loop_late_ms", HISTOGRAM, "How late a timer of the event loop was, looked at ten times a second"),
+    Spec("kafkalite_event_loop_overruns", COUNTER, "Turns of the event loop that computed for more than 20 ms"),
+    Spec("kafkalite_cold_reads", COUNTER, "Reads of records that were not in the page cache, done by the threads of the disk"),
+    Spec("kafkalite_cold_read_bytes", COUNTER, "Bytes of these reads"),
     Spec(_REQUESTS + "requests", COUNTER, "Requests answered", ("listener", "request")),
     Spec(_REQUESTS + "totaltimems", HISTOGRAM, "Time of a request from the call of the handler to the response", ("listener", "request")),
     Spec(_REQUESTS + "localtimems", HISTOGRAM, "Time of a request in the handler itself, until it returned", ("listener", "request")),
@@ -127,6 +132,9 @@ METRICS = (
     Spec("kafka_server_fetch_throttle_time_milliseconds", COUNTER, "Sum of the throttle times in fetch responses"),
     Spec("kafka_server_request_throttled", COUNTER, "Responses with a throttle time because of the request quota (processor time)"),
     Spec("kafka_server_request_throttle_time_milliseconds", COUNTER, "Sum of the throttle times because of the request quota (processor time)"),
+    Spec("kafkalite_client_metric", GAUGE, "A metric that a client has pushed (KIP-714), by its name there", ("client_id", "client_instance_id", "client_software", "name", "attributes")),
+    Spec("kafkalite_client_metrics_pushes", COUNTER, "Pushes of metrics by clients that were taken"),
+    Spec("kafkalite_client_metrics_refused", COUNTER, "Pushes of metrics by clients that were refused"),
     Spec("kafkalite_health_problems", GAUGE, "Problems that this node reports, by kind", ("what",)),
 )  # fmt: skip
 
@@ -192,10 +200,21 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield from self._controller()
         yield from self._security()
         yield from self._session()
+        yield from self._clients()
         problems: dict[str, int] = {}
         for problem in self._node.problems():
             problems[problem.what] = problems.get(problem.what, 0) + problem.count
         yield labelled("kafkalite_health_problems", (((what,), n) for what, n in sorted(problems.items())))
+
+    def _clients(self) -> Iterator[Metric]:
+        clients = self._node.kafka.client_metrics
+        yield single("kafkalite_client_metrics_pushes", clients.pushes)
+        yield single("kafkalite_client_metrics_refused", clients.refused)
+        rows = []
+        for client, name, attributes, value in clients.shown():
+            told = ",".join(f"{key}={text}" for key, text in attributes)
+            rows.append(((client.client_id, client.client_instance_id, client.client_software_name, name, told), value))
+        yield labelled("kafkalite_client_metric", rows)
 
     def _replicas(self) -> Iterator[Metric]:
         replicas = self._node.replicas
@@ -264,6 +283,13 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield histogram(_REQUESTS + "totaltimems", ((key, t.total) for key, t in timings.items()))
         yield histogram(_REQUESTS + "localtimems", ((key, t.local) for key, t in timings.items()))
         yield histogram(_REQUESTS + "remotetimems", ((key, t.remote) for key, t in timings.items()))
+        times = node.loop_times
+        held = (((cause,), timing) for cause, timing in sorted(times.by_cause.items()))
+        yield histogram("kafkalite_event_loop_held_ms", held)
+        yield histogram("kafkalite_event_loop_late_ms", [((), times.late)])
+        yield single("kafkalite_event_loop_overruns", times.overruns)
+        yield single("kafkalite_cold_reads", node.logs.cold.loads)
+        yield single("kafkalite_cold_read_bytes", node.logs.cold.loaded_bytes)
         connections = {
             "http": node.http.connections,
             "kafka": len(node.kafka.listener.connections),

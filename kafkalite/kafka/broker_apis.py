@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kafkalite.coordination.topic_configs import CLIENT_METRICS
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
@@ -13,8 +14,10 @@ from kafkalite.coordinators.transactions.markers import LocalMarkers, MarkerChan
 from kafkalite.coordinators.transactions.verifier import TransactionVerifier
 from kafkalite.env.supervisor import Policy
 from kafkalite.kafka.apis import OfferedApi, make_apis
+from kafkalite.kafka.client_metrics import ClientMetrics
 from kafkalite.kafka.handlers.cluster import ClusterHandlers
 from kafkalite.kafka.handlers.configs import ConfigHandlers
+from kafkalite.kafka.handlers.consumer_groups import ConsumerGroupHandlers
 from kafkalite.kafka.handlers.data import DataHandlers
 from kafkalite.kafka.handlers.extension import ExtensionHandlers
 from kafkalite.kafka.handlers.features import FeatureHandlers
@@ -24,6 +27,7 @@ from kafkalite.kafka.handlers.log_dirs import LogDirHandlers
 from kafkalite.kafka.handlers.partitions import PartitionHandlers
 from kafkalite.kafka.handlers.sasl import SaslHandlers
 from kafkalite.kafka.handlers.security import SecurityHandlers
+from kafkalite.kafka.handlers.telemetry import TelemetryHandlers
 from kafkalite.kafka.handlers.topics import TopicHandlers
 from kafkalite.kafka.handlers.transactions import TransactionHandlers
 from kafkalite.kafka.listener import KafkaListener
@@ -41,6 +45,10 @@ class KafkaSide:
         self.transactions = TransactionCoordinator(services, self._channels)
         self.transaction_groups = TransactionGroups(services, self.transactions)
         self.verifier = TransactionVerifier(services, self.transactions)
+        #: What clients push about themselves (KIP-714).
+        self.client_metrics = ClientMetrics(
+            lambda: services.settings_of(CLIENT_METRICS), lambda: int(services.clock.monotonic() * 1000)
+        )
         self.fetching = FetchHandlers(services)
         #: Whether this node coordinates what it leads.
         self.is_coordinating = False
@@ -56,8 +64,10 @@ class KafkaSide:
             **FeatureHandlers(services).table(),
             **SecurityHandlers(services).table(),
             **GroupHandlers(services, self.groups, self.verifier).table(),
+            **ConsumerGroupHandlers(services, self.groups).table(),
             **ExtensionHandlers(services, coordinated).table(),
             **SaslHandlers(services).table(),
+            **TelemetryHandlers(services, self.client_metrics).table(),
             **TransactionHandlers(services, self.groups, self.transactions, self.markers).table(),
         }
         self.apis: dict[int, OfferedApi] = make_apis(handlers)
@@ -74,11 +84,13 @@ class KafkaSide:
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """Offsets committed for them are purged, on the nodes that coordinate the groups."""
-        self._services.supervisor.spawn("groups.purge", self.groups.topics_deleted(topics), Policy.ISOLATED)
+        self._services.supervisor.spawn("groups.purge", self.groups.removal.topics_deleted(topics), Policy.ISOLATED)
 
     def partitions_removed(self, partitions: Iterable[TopicPartition]) -> None:
         """The same for partitions that have left their topics."""
-        self._services.supervisor.spawn("groups.purge", self.groups.partitions_removed(partitions), Policy.ISOLATED)
+        self._services.supervisor.spawn(
+            "groups.purge", self.groups.removal.partitions_removed(partitions), Policy.ISOLATED
+        )
 
     async def close(self) -> None:
         await self.listener.close()

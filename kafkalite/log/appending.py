@@ -90,7 +90,7 @@ def place_for(
             and size + position + last.batch_length + LOG_OVERHEAD - batches[first][0] <= config.segment_bytes
             and segment.index_bytes() + 12 <= config.segment_index_bytes
             and bases[-1] + last.last_offset_delta - segment.base_offset < 2**31
-            and newest - oldest <= segment_age_ms(config)
+            and newest - oldest <= segment_age_ms(config, segment.base_offset, oldest)
         ):
             return False, len(batches) - first
     index_bytes = segment.index_bytes() if size else 0
@@ -107,6 +107,7 @@ def place_for(
             index_bytes=index_bytes,
             relative_last_offset=bases[number] + header.last_offset_delta - base_offset,
             age_ms=timestamp - oldest,
+            max_age_ms=segment_age_ms(config, base_offset, oldest),
             batch_size=header.batch_length + LOG_OVERHEAD,
         ):
             if count:

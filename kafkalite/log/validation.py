@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Literal
 
 from crc32c import crc32c
 
 from kafkalite.config import TopicConfig
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.model import Buffer
 from kafkalite.record.batch import (
     CRC_START,
     HEADER,
@@ -24,14 +24,17 @@ from kafkalite.record.reader import EndTransactionMarker, end_transaction_marker
 Origin = Literal["client", "coordinator"]
 
 _MAX_CODEC = 4
-#: The keys of so many uncompressed bytes are looked at on the loop.
+_FIRST = struct.Struct(">qq")
+#: The keys of uncompressed batches up to this size (bytes) are checked on the loop.
 CHEAP_BYTES = 16 * 1024
 #: Of a record that has none.
 NO_TIMESTAMP = -1
+#: Single records that one error names; a client blames the batch for all others.
+MAX_RECORD_ERRORS = 1_000
 
 
 class CheckedRecords(bytes):
-    """Batches in which `check_keys` has found a key in every record; the append does not look at them again."""
+    """A batch that `record_checks.prepare` has looked into; the append does not look for keys again."""
 
 
 def batches_for_leader(
@@ -116,33 +119,35 @@ def check_timestamps(batches: list[tuple[int, BatchHeader]], config: TopicConfig
 
 def _check_keys(view: memoryview, position: int, header: BatchHeader) -> None:
     """A compacted topic takes no record without a key. The one check that looks at records, on such topics only."""
-    for record in scan(view, position, header):
-        if record.key is None:
-            raise api_error(ErrorCode.INVALID_RECORD, "a compacted topic accepts no record without a key")
+    check_records(view, position, header, needs_keys=True)
 
 
-def is_costly(records: Buffer) -> bool:
-    """Whether a look at the keys of a client's batches takes long: nobody knows what a compressed batch stands for."""
-    if len(records) < HEADER_SIZE:
-        return False
-    return len(records) > CHEAP_BYTES or BatchHeader._make(HEADER.unpack_from(records)).compression != 0
+def check_records(
+    view: memoryview, position: int, header: BatchHeader, *, needs_keys: bool, bounds: tuple[int, int] | None = None
+) -> None:
+    """Look at every record of a batch. `bounds`: the earliest and latest timestamp, in ms.
 
-
-def check_keys(records: Buffer, max_message_bytes: int) -> None:
-    """The check of keys alone, before the append: it may take seconds, and needs little memory. Runs off the loop.
-
-    What is wrong with a batch otherwise is the append's to say; such a batch is not decompressed.
-
-    Raises:
-        ApiError: CORRUPT_MESSAGE, INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE.
+    Raises ApiError: CORRUPT_MESSAGE; INVALID_RECORD, INVALID_TIMESTAMP with `record_errors` (KIP-467).
     """
-    view = memoryview(records)
-    for position, header in split_batches(view):
-        size = header.batch_length + LOG_OVERHEAD
-        if size > max_message_bytes or crc32c(view[position + CRC_START : position + size]) != header.crc:
-            return
-        if not header.is_control:
-            _check_keys(view, position, header)
+    keyless: list[int] = []
+    untimely: list[int] = []
+    earliest, latest = bounds or (0, 0)
+    for number, record in enumerate(scan(view, position, header)):
+        if needs_keys and record.key is None:
+            keyless.append(number)
+        if bounds and not earliest <= record.timestamp <= latest and record.timestamp != NO_TIMESTAMP:
+            untimely.append(number)
+    if keyless:
+        raise _wrong_records(ErrorCode.INVALID_RECORD, "a compacted topic accepts no record without a key", keyless)
+    if untimely:
+        text = f"a timestamp is not within {earliest}..{latest} (milliseconds)"
+        raise _wrong_records(ErrorCode.INVALID_TIMESTAMP, text, untimely)
+
+
+def _wrong_records(code: ErrorCode, text: str, numbers: list[int]) -> Exception:
+    error = api_error(code, text)
+    error.record_errors = tuple((number, text) for number in numbers[:MAX_RECORD_ERRORS])
+    return error
 
 
 def batches_for_follower(view: memoryview, log_end_offset: int) -> list[tuple[int, BatchHeader]]:
@@ -200,6 +205,7 @@ def must_roll(
     index_bytes: int,
     relative_last_offset: int,
     age_ms: int,
+    max_age_ms: int,
     batch_size: int,
 ) -> bool:
     """Whether a batch has to go into a new segment. An empty segment always takes it (a batch is never split).
@@ -209,6 +215,7 @@ def must_roll(
     Args:
         relative_last_offset: of the batch, counted from the segment's base offset.
         age_ms: the batch's max timestamp minus that of the segment's first batch.
+        max_age_ms: `segment_age_ms` of the segment.
     """
     if segment_size == 0:
         return relative_last_offset > 2**31 - 1
@@ -216,12 +223,17 @@ def must_roll(
         segment_size + batch_size > config.segment_bytes
         or index_bytes + 12 > config.segment_index_bytes
         or relative_last_offset > 2**31 - 1
-        or age_ms > segment_age_ms(config)
+        or age_ms > max_age_ms
     )
 
 
-def segment_age_ms(config: TopicConfig) -> int:
-    """How old a segment gets: records that must be compacted after a time may not stay in the active one for longer (KIP-354)."""
-    if "compact" in config.cleanup_policy:
-        return min(config.segment_ms, config.max_compaction_lag_ms)
-    return config.segment_ms
+def segment_age_ms(config: TopicConfig, base_offset: int, first_timestamp: int) -> int:
+    """How old a segment gets: records that must be compacted after a time may not stay in the active one for longer (KIP-354).
+
+    segment.jitter.ms takes something off, so that segments of many partitions do not end at once: by the segment's first
+    offset and timestamp, not at random, for replicas end their segments at the same batches.
+    """
+    age_ms = config.segment_ms
+    if most := min(config.segment_jitter_ms, age_ms):
+        age_ms -= crc32c(_FIRST.pack(base_offset, first_timestamp)) % most
+    return min(age_ms, config.max_compaction_lag_ms) if "compact" in config.cleanup_policy else age_ms

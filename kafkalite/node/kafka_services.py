@@ -36,7 +36,8 @@ from kafkalite.extension.messages.topics import (
     NewPartitions,
     TopicResult,
 )
-from kafkalite.features import EPOCH, Finalized, finalized, stored_level
+from kafkalite.features import Finalized, finalized
+from kafkalite.log.record_checks import RecordRules
 from kafkalite.model import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from kafkalite.coordination.topic_configs import TopicConfigs
     from kafkalite.coordinators.producer_ids import ProducerIds
     from kafkalite.env import Env
+    from kafkalite.env.loop_times import LoopTimes
     from kafkalite.env.supervisor import Supervisor
     from kafkalite.log.log_manager import LogManager
     from kafkalite.node.zookeeper_health import ZooKeeperHealth
@@ -103,6 +105,7 @@ class Host(Protocol):
     extension: Mapping[type[Message], Callable[[Any], Awaitable[Message]]]
     broker_id: BrokerId
     cluster_id: str
+    loop_times: LoopTimes
 
     def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig: ...
 
@@ -125,11 +128,9 @@ class NodePartitions:
     ) -> None:
         self._replicas.produce(acks, timeout_ms, partitions, done, guards=guards)
 
-    def keys_needed(self, partition: TopicPartition) -> int | None:
+    def record_rules(self, partition: TopicPartition) -> RecordRules | None:
         found = self._replicas.partition(partition)
-        if found is None or found.leader is None or "compact" not in found.log.config.cleanup_policy:
-            return None
-        return found.log.config.max_message_bytes
+        return None if found is None or found.leader is None else found.log.record_rules
 
     def begin_verification(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
@@ -192,6 +193,10 @@ class NodePartitions:
             raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return hosted
 
+    async def load_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> None:
+        log = self._led(partition).log
+        await self._replicas.cold.attempt("coordinators", log.directory, lambda: log.read(offset, max_bytes))
+
     def read_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> list[Buffer]:
         return list(self._led(partition).log.read(offset, max_bytes).records)
 
@@ -247,6 +252,7 @@ class NodeServices:
         self._node = node
         self._answers = MetadataAnswers(node.metadata)
         self.clock = node.env.clock
+        self.loop_times = node.loop_times
         self.network = node.env.network
         self.random = node.env.random
         self.supervisor = node.supervisor
@@ -311,7 +317,7 @@ class NodeServices:
 
     def features(self) -> Finalized:
         stored = self._node.configs.entity(FEATURES, paths.DEFAULT_ENTITY)
-        return finalized(self._node.metadata.brokers(), stored)
+        return finalized(self._node.metadata.brokers(), stored, self._node.configs.features_written_at)
 
     def feature_level(self, name: str) -> int:
         return self.features().levels.get(name, 0)
@@ -319,12 +325,7 @@ class NodeServices:
     async def update_features(self, levels: Mapping[str, int]) -> None:
         coordinator = await self._node.zookeeper.ordering()
         changes = {name: str(level) for name, level in levels.items()}
-        await write_entity(
-            coordinator,
-            FEATURES,
-            paths.DEFAULT_ENTITY,
-            lambda stored: {**changes, EPOCH: str(max(stored_level(stored, EPOCH, -1), self.features().epoch) + 1)},
-        )
+        await write_entity(coordinator, FEATURES, paths.DEFAULT_ENTITY, changes)
 
     def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
         return self._node.configs.entities(entity_type)
@@ -333,7 +334,7 @@ class NodeServices:
         return await read_entity(await self._node.zookeeper.ordering(), entity_type, name)
 
     async def set_entity_overrides(self, entity_type: str, name: str, overrides: Mapping[str, str]) -> None:
-        await write_entity(await self._node.zookeeper.ordering(), entity_type, name, lambda _: overrides, replace=True)
+        await write_entity(await self._node.zookeeper.ordering(), entity_type, name, overrides, replace=True)
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         return await self._node.orders.create_topics(request)

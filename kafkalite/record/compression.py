@@ -102,11 +102,28 @@ def _bounded(decompress_into: object, data: Buffer, limit_bytes: int) -> Buffer:
 
 
 def _compress_xerial(view: memoryview) -> bytes:
-    parts = [_XERIAL_HEADER.pack(_XERIAL_MAGIC, 1, 1)]
-    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
-        parts += [_LENGTH.pack(len(block)), block]
-    return b"".join(parts)
+    packer = XerialPacker()
+    return packer.add(view) + packer.finish()
+
+
+class XerialPacker:
+    """Snappy in the framing of Java's clients, piece by piece."""
+
+    def __init__(self) -> None:
+        self._parts = [_XERIAL_HEADER.pack(_XERIAL_MAGIC, 1, 1)]
+
+    def add(self, piece: Buffer) -> bytes:
+        """What has become of it so far."""
+        view = memoryview(piece)
+        for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+            block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+            self._parts += [_LENGTH.pack(len(block)), block]
+        return self.finish()
+
+    def finish(self) -> bytes:
+        """The rest."""
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
 
 
 def _raw_snappy(view: memoryview, limit_bytes: int) -> bytes:

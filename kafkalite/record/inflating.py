@@ -1,4 +1,4 @@
-"""Decompression in pieces: what a stranger has compressed is looked through without ever being in memory as a whole.
+"""Decompression in pieces: what a client has compressed is read without ever being in memory as a whole.
 
 A batch of 8 kB may stand for 250 MB. `pieces` gives them out one bounded piece after the other, and stops at a limit.
 Frames of LZ4 whose blocks depend on each other are the exception: they are decompressed at once, up to the limit. (Java's
@@ -73,7 +73,7 @@ def _gzip(data: Buffer) -> Iterator[Buffer]:
 
 
 def _zstd(data: Buffer) -> Iterator[Buffer]:
-    zstd = _zstd_module()
+    zstd = zstd_module()
     rest: Buffer = data
     while rest:  # frames may follow each other
         stream = zstd.ZstdDecompressor()
@@ -91,7 +91,7 @@ def _zstd(data: Buffer) -> Iterator[Buffer]:
         rest = stream.unused_data
 
 
-def _zstd_module() -> Any:
+def zstd_module() -> Any:
     """The standard library's from Python 3.14 on, its backport before. (Neither is loaded before it is needed.)"""
     try:
         from compression import zstd  # type: ignore[import-not-found, unused-ignore]

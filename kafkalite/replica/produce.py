@@ -134,7 +134,7 @@ class ProduceHandler:
             try:
                 self._append(request, index, topic_partition, records, has_lease=has_lease)
             except ApiError as error:
-                results[index] = refused(topic_partition, error.code, str(error))
+                results[index] = refused(topic_partition, error.code, str(error), error.record_errors)
         request.position = end
         if end < len(partitions):
             return False
@@ -238,7 +238,12 @@ def missing(hosted: HostedPartitions, metadata: MetadataCache, topic_partition: 
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def refused(topic_partition: TopicPartition, error: ErrorCode, message: str = "") -> ProducedPartition:
+def refused(
+    topic_partition: TopicPartition,
+    error: ErrorCode,
+    message: str = "",
+    record_errors: tuple[tuple[int, str], ...] = (),
+) -> ProducedPartition:
     """The answer for a partition to which nothing was appended."""
     topic, number = topic_partition
-    return ProducedPartition(topic, number, error, NO_OFFSET, message=message)
+    return ProducedPartition(topic, number, error, NO_OFFSET, message=message, record_errors=record_errors)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from kafkalite.env.residency import NotResident
 from kafkalite.errors import ApiError, ErrorCode, StorageError
+from kafkalite.log.cold_reads import ATTEMPTS, ColdReads
 from kafkalite.model import NO_BROKER_EPOCH, NO_OFFSET, NO_TOPIC_ID, BrokerId, Buffer, TopicPartition
 from kafkalite.replica.damage import give_up_damaged
 from kafkalite.replica.decisions.follower import Divergence, OutOfRange, find_divergence
@@ -19,7 +21,7 @@ from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import missing
-from kafkalite.replica.throttle import Throttle, is_throttled
+from kafkalite.replica.throttle import NO_RATE, Throttle, is_throttled, listed_replicas
 from kafkalite.rpc.messages.replication import (
     ReplicaFetchedPartition,
     ReplicaFetchPartition,
@@ -46,17 +48,21 @@ class ReplicaFetchHandler:
         self,
         hosted: HostedPartitions,
         metadata: MetadataCache,
+        cold: ColdReads,
         *,
         response_max_bytes: int,
         on_caught_up: Callable[[Partition], None],
     ) -> None:
         self._hosted = hosted
         self._metadata = metadata
+        self._cold = cold
         self._response_max_bytes = response_max_bytes
         self._on_caught_up = on_caught_up
         self._sessions: dict[int, FetchSession] = {}
         self._next_session_id = 1
         self._throttle = Throttle()
+        #: leader.replication.throttled.rate: bytes/s of replicas that topics list.
+        self.throttled_rate = NO_RATE
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -118,7 +124,11 @@ class ReplicaFetchHandler:
             is_old = self._metadata.broker_epochs.get(session.replica_id, NO_BROKER_EPOCH) > session.broker_epoch
             if is_old or now_ms - session.last_fetch_ms > silent_ms:
                 self._close(session)
-        throttled = {p.topic_partition for p in self._hosted.all() if p.throttle and p.leader is not None}
+        throttled = {
+            p.topic_partition
+            for p in self._hosted.all()
+            if p.leader is not None and (p.throttle or p.config.leader_replication_throttled_replicas)
+        }
         self._throttle.retain(throttled)
 
     def close(self) -> None:
@@ -281,7 +291,17 @@ class ReplicaFetchHandler:
             if is_slowed:
                 limit = min(limit, self._throttle.allowance)
             is_first = is_slowed or not body
-            info = log.read(entry.fetch_offset, limit, min_one_batch=is_first, verify=is_copying)
+            info = log.read(
+                entry.fetch_offset,
+                limit,
+                min_one_batch=is_first,
+                verify=is_copying,
+                may_wait=entry.cold_reads >= ATTEMPTS,
+            )
+            entry.cold_reads = 0
+        except NotResident as missing:
+            self._load(session, entry, missing)
+            return 0
         except StorageError as failure:
             self._hosted.fail_storage(partition, failure)
             answers.extend(session.answers)
@@ -321,16 +341,27 @@ class ReplicaFetchHandler:
 
     def _is_slowed(self, partition: Partition, replica_id: BrokerId) -> bool:
         leader = partition.leader
-        return leader is not None and is_throttled(
-            partition.throttle, replica_id, leader.maximal_isr, partition.adding_replicas
-        )
+        if leader is None or replica_id in leader.maximal_isr:
+            return False
+        if is_throttled(partition.throttle, replica_id, leader.maximal_isr, partition.adding_replicas):
+            return True
+        return self.throttled_rate < NO_RATE and self._is_listed(partition, replica_id)
+
+    def _is_listed(self, partition: Partition, replica_id: BrokerId) -> bool:
+        """Whether leader.replication.throttled.replicas of the topic names the replica (KIP-73)."""
+        text = partition.config.leader_replication_throttled_replicas
+        if not text:
+            return False
+        listed = listed_replicas(text)
+        return listed is None or (partition.topic_partition.partition, replica_id) in listed
 
     def _wait_ms(self, session: FetchSession, entry: SessionEntry) -> int:
         partition = entry.partition
         now_ms = self._hosted.now_ms()
         lag = partition.log.log_end_offset - entry.fetch_offset
         key = partition.topic_partition
-        rate = self._throttle.rate(key, session.replica_id, partition.throttle, lag=lag, now_ms=now_ms)
+        ordered = partition.throttle or self.throttled_rate
+        rate = self._throttle.rate(key, session.replica_id, ordered, lag=lag, now_ms=now_ms)
         return self._throttle.wait_ms(rate, now_ms)
 
     def _hold_back(self, session: FetchSession, entry: SessionEntry, wait_ms: int) -> None:
@@ -338,6 +369,14 @@ class ReplicaFetchHandler:
         session.with_records.pop(entry, None)
         entry.is_held_back = True
         asyncio.get_running_loop().call_later(wait_ms / 1000, self._let_go, entry)
+
+    def _load(self, session: FetchSession, entry: SessionEntry, missing: NotResident) -> None:
+        """Its records come from the disk first; what else the session has goes on."""
+        session.with_records.pop(entry, None)
+        entry.is_held_back = True
+        entry.cold_reads += 1
+        directory = entry.partition.log.directory
+        self._cold.then(("replica", session.replica_id), directory, missing, lambda: self._let_go(entry))
 
     def _let_go(self, entry: SessionEntry) -> None:
         entry.is_held_back = False

@@ -100,6 +100,7 @@ class ReplicaManager:
         self._config = config
         self._supervisor = supervisor
         self._logs = logs
+        self.cold = logs.cold
         self._session = session
         self._identity = identity
         self._topic_configs = topic_configs
@@ -168,6 +169,7 @@ class ReplicaManager:
         self._consuming = ConsumerFetchHandler(
             self.hosted,
             metadata,
+            logs.cold,
             fetch_max_bytes=config.fetch_max_bytes,
             selects_by_rack=config.replica_selector_class == RACK_AWARE_SELECTOR,
             rack_of=lambda broker_id: broker.rack if (broker := metadata.broker(broker_id)) is not None else None,
@@ -175,9 +177,11 @@ class ReplicaManager:
         self._serving = ReplicaFetchHandler(
             self.hosted,
             metadata,
+            logs.cold,
             response_max_bytes=config.replica_fetch_response_max_bytes,
             on_caught_up=self._isr_keeper.on_follower_fetch,
         )
+        self._serving.throttled_rate = config.leader_replication_throttled_rate
         self.open_transactions = OpenTransactions(self.hosted, env.clock, lambda: config.transaction_max_timeout_ms)
         self._describing = Describing(
             self.hosted, self._commands, self.restarting, logs, metadata, self.open_transactions, env.clock, identity
@@ -195,6 +199,10 @@ class ReplicaManager:
             spawn("replica.open_transactions", self.open_transactions.run()),
             spawn("replica.high_watermark_checkpoint", self._save_marks()),
         ]
+
+    def limit_listed_replicas(self, rate: int) -> None:
+        """Bytes/s for replicas that topics list in leader.replication.throttled.replicas and that are not in sync."""
+        self._serving.throttled_rate = rate
 
     def resize_fetchers(self, count: int) -> None:
         """So many fetch connections for each leader from now on."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import field
+from functools import lru_cache
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
@@ -17,6 +18,8 @@ PATIENCE_MS = 5_000
 RAISE_BY = 1.5
 #: What may be sent at once after a pause, in seconds of the rate.
 BURST_S = 1.0
+#: As a setting: no limit.
+NO_RATE = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -71,6 +74,16 @@ class Throttle:
     def take(self, size_bytes: int) -> None:
         """So much was sent; a batch larger than what was left is paid off later."""
         self._tokens -= size_bytes
+
+
+@lru_cache(maxsize=1000)
+def listed_replicas(text: str) -> frozenset[tuple[int, int]] | None:
+    """(partition, broker) of leader.replication.throttled.replicas; None: every replica (`*`)."""
+    if text == "*":
+        return None
+    return frozenset(
+        (int(number), int(broker)) for number, _, broker in (e.partition(":") for e in text.split(",")) if broker
+    )
 
 
 def is_throttled(ordered: int, replica: int, in_sync: tuple[int, ...], adding: tuple[int, ...]) -> bool:

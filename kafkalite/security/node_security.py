@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kafkalite.config import BrokerConfig, http_protocol, inter_broker_listener, kafka_listeners
+from kafkalite.config import (
+    BrokerConfig,
+    for_listener,
+    http_protocol,
+    inter_broker_listener,
+    kafka_listeners,
+    rpc_protocol,
+)
 from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.listener_settings import HTTP, RPC
 from kafkalite.security.dialling import ClientSecurity, Dialling
 from kafkalite.security.files import PasswordFile, reveal
 from kafkalite.security.http_login import Logins
@@ -16,6 +24,7 @@ from kafkalite.security.principal import Principal
 from kafkalite.security.sasl import Entropy
 from kafkalite.security.scram import ScramCredential
 from kafkalite.security.tls import ServerTls, TlsFiles, own_name
+from kafkalite.security.tls_policy import tls_policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,33 +63,32 @@ class NodeSecurity:
         self._entropy = entropy
         self._now = now
         self._credentials = credentials
-        self._files = TlsFiles(
-            config.ssl_keystore_location,
-            config.ssl_truststore_location,
-            reveal("ssl.key.password", config.ssl_key_password),
-        )
-        self._rules = mapping_rules(config.ssl_principal_mapping_rules)
-        self._passwords = PasswordFile(config.sasl_plain_users_location)
-        #: Of this process only: a decoy's salt may change at a restart.
+        self._password_files: dict[str, PasswordFile] = {}
+        #: The cluster's, when it is known (`use_decoy_key`); before the listeners are bound.
         self._decoy_key = entropy(32)
+        self._own_key = entropy(32)
         self.principals = self._node_principals()
-        auth = config.ssl_client_auth
-        self.kafka = self._kafka_listeners(auth)
-        self.rpc = self._listener("rpc", config.rpc_security_protocol, auth)
+        self.kafka = self._kafka_listeners()
+        self.rpc = self._listener("rpc", RPC, rpc_protocol(config))
         self.http = self._http()
-        self.to_rpc = self._dialling(config.rpc_security_protocol)
-        self.to_kafka = self._dialling(inter_broker_listener(config).protocol)
+        between_nodes = inter_broker_listener(config)
+        self.to_rpc = self._dialling(RPC, rpc_protocol(config))
+        self.to_kafka = self._dialling(between_nodes.name, between_nodes.protocol)
+
+    def use_decoy_key(self, key: bytes) -> None:
+        """The cluster's secret: two nodes, or one before and after a restart, give the same answer about a user that is not there."""
+        self._decoy_key = key
 
     def listeners(self) -> list[ListenerSecurity]:
         """Of all listeners that ask for something, by name."""
         http = self.http.listener if self.http is not None else None
         return [each for each in (http, *self.kafka.values(), self.rpc) if each is not None]
 
-    def _kafka_listeners(self, client_auth: str) -> dict[str, ListenerSecurity]:
+    def _kafka_listeners(self) -> dict[str, ListenerSecurity]:
         listeners = kafka_listeners(self._config)
         return {
             each.name: self._open_listener(
-                "kafka" if len(listeners) == 1 else f"kafka.{each.name}", each.protocol, client_auth
+                "kafka" if len(listeners) == 1 else f"kafka.{each.name}", each.name, each.protocol
             )
             for each in listeners
             if each.protocol != "PLAINTEXT"
@@ -94,13 +102,14 @@ class NodeSecurity:
                 found.add(Principal.parse(part))
             except ValueError as error:
                 raise ConfigError(f"broker.principals: {error}") from None
-        if config.rpc_security_protocol == "SSL" or (
-            inter_broker_listener(config).protocol == "SSL" and config.ssl_client_auth != "none"
-        ):
-            name = mapped_name(self._rules, own_name(self._files))
-            if not name:
-                raise ConfigError("ssl.principal.mapping.rules: no rule fits this node's own certificate")
-            found.add(Principal("User", name))
+        between_nodes = inter_broker_listener(config)
+        for name, protocol in ((RPC, rpc_protocol(config)), (between_nodes.name, between_nodes.protocol)):
+            own = for_listener(config, name)
+            if protocol == "SSL" and own.ssl_client_auth != "none":
+                mapped = mapped_name(mapping_rules(own.ssl_principal_mapping_rules), own_name(_files(own)))
+                if not mapped:
+                    raise ConfigError("ssl.principal.mapping.rules: no rule fits this node's own certificate")
+                found.add(Principal("User", mapped))
         if config.inter_broker_username:
             found.add(Principal("User", config.inter_broker_username))
         return frozenset(found)
@@ -114,61 +123,78 @@ class NodeSecurity:
         if config.http_bearer_tokens_location:
             tokens = PasswordFile(config.http_bearer_tokens_location, "http.bearer.tokens.location")
             tokens.load()
-        listener = self._open_listener("http", protocol, config.http_ssl_client_auth or config.ssl_client_auth)
+        listener = self._open_listener("http", HTTP, protocol)
         if tokens is None and not listener.uses_sasl:
             return HttpSecurity(listener, None)
         return HttpSecurity(
             listener,
             Logins(
                 mechanisms=listener.mechanisms,
-                passwords=self._passwords.passwords,
+                passwords=self._passwords(for_listener(config, HTTP)).passwords,
                 credentials=self._credentials,
                 tokens=tokens.passwords if tokens is not None else None,
-                key=self._decoy_key,
+                key=self._own_key,
             ),
         )
 
-    def _listener(self, name: str, protocol: str, client_auth: str) -> ListenerSecurity | None:
-        return None if protocol == "PLAINTEXT" else self._open_listener(name, protocol, client_auth)
+    def _listener(self, label: str, name: str, protocol: str) -> ListenerSecurity | None:
+        return None if protocol == "PLAINTEXT" else self._open_listener(label, name, protocol)
 
-    def _open_listener(self, name: str, protocol: str, client_auth: str) -> ListenerSecurity:
-        config = self._config
+    def _open_listener(self, label: str, name: str, protocol: str) -> ListenerSecurity:
+        """`label`: for the log and the metrics; `name`: of `listener.name.NAME.…`, in capitals."""
+        own = for_listener(self._config, name)
+        is_optional = bool(own.security_transition)
         tls = None
         if protocol.endswith("SSL"):
-            tls = ServerTls(self._files, client_auth, takes_plain=bool(config.security_transition))
+            policy = tls_policy(own.ssl_enabled_protocols, own.ssl_cipher_suites)
+            tls = ServerTls(_files(own), own.ssl_client_auth, policy=policy, takes_plain=is_optional)
             tls.context()
         uses_sasl = protocol.startswith("SASL")
         passwords: Callable[[], Mapping[str, str]] = dict
-        if uses_sasl and "PLAIN" in config.sasl_enabled_mechanisms:
-            self._passwords.load()
-            passwords = self._passwords.passwords
+        if uses_sasl and "PLAIN" in own.sasl_enabled_mechanisms:
+            self._passwords(own).load()
+            passwords = self._passwords(own).passwords
         return ListenerSecurity(
-            name,
+            label,
             tls=tls,
-            rules=self._rules,
-            mechanisms=config.sasl_enabled_mechanisms if uses_sasl else (),
+            rules=mapping_rules(own.ssl_principal_mapping_rules),
+            mechanisms=own.sasl_enabled_mechanisms if uses_sasl else (),
             credentials=self._credentials,
             passwords=passwords,
             node_principals=self.principals,
             entropy=self._entropy,
-            decoy_key=self._decoy_key,
-            failed_delay_ms=config.connection_failed_authentication_delay_ms,
-            max_reauth_ms=config.connections_max_reauth_ms,
+            decoy_key=lambda: self._decoy_key,
+            failed_delay_ms=own.connection_failed_authentication_delay_ms,
+            max_reauth_ms=own.connections_max_reauth_ms,
             now=self._now,
-            is_optional=bool(config.security_transition),
+            is_optional=is_optional,
         )
 
-    def _dialling(self, protocol: str) -> Dialling:
-        config = self._config
-        if config.security_transition == "accept":
+    def _passwords(self, own: BrokerConfig) -> PasswordFile:
+        """One object per file, however many listeners use it."""
+        path = own.sasl_plain_users_location
+        if path not in self._password_files:
+            self._password_files[path] = PasswordFile(path)
+        return self._password_files[path]
+
+    def _dialling(self, name: str, protocol: str) -> Dialling:
+        own = for_listener(self._config, name)
+        if own.security_transition == "accept":
             return Dialling(None)
         return ClientSecurity(
             protocol,
-            config.ssl_truststore_location,
-            config.ssl_keystore_location,
-            config.ssl_key_password,
-            bool(config.ssl_endpoint_identification_algorithm),
-            config.sasl_mechanism_inter_broker_protocol,
-            config.inter_broker_username,
-            config.inter_broker_password,
+            own.ssl_truststore_location,
+            own.ssl_keystore_location,
+            own.ssl_key_password,
+            bool(own.ssl_endpoint_identification_algorithm),
+            own.sasl_mechanism_inter_broker_protocol,
+            own.inter_broker_username,
+            own.inter_broker_password,
         ).open()
+
+
+def _files(own: BrokerConfig) -> TlsFiles:
+    """Raises ConfigError."""
+    return TlsFiles(
+        own.ssl_keystore_location, own.ssl_truststore_location, reveal("ssl.key.password", own.ssl_key_password)
+    )

@@ -32,7 +32,7 @@ SALT_BYTES = 24
 NONCE_BYTES = 24
 #: No message of an honest peer is longer.
 _MAX_MESSAGE_BYTES = 8192
-_MIN_SALT_BYTES = 4
+MIN_SALT_BYTES = 4
 _NONCE = r"[\x21-\x2b\x2d-\x7e]{1,256}"
 _CLIENT_FIRST = re.compile(rf"([ny]),(?:a=([^,]*))?,n=([^,]+),r=({_NONCE})((?:,[a-zA-Z]=[^,]*)*)")
 _SERVER_FIRST = re.compile(rf"r=({_NONCE}),s=([A-Za-z0-9+/=]+),i=([1-9][0-9]{{0,8}})(?:,[a-zA-Z]=[^,]*)*")
@@ -65,7 +65,7 @@ class ScramCredential:
             iterations = int(fields["iterations"])
         except (KeyError, ValueError):
             raise ValueError(f"no {mechanism} credential: salt, stored_key, server_key and iterations") from None
-        if len(stored_key) != size or len(server_key) != size or len(salt) < _MIN_SALT_BYTES:
+        if len(stored_key) != size or len(server_key) != size or len(salt) < MIN_SALT_BYTES:
             raise ValueError(f"no {mechanism} credential: a key or the salt has a wrong length")
         if iterations < MIN_ITERATIONS:
             raise ValueError(f"{mechanism}: {iterations} iterations; the least is {MIN_ITERATIONS}")
@@ -113,7 +113,7 @@ def decoy(mechanism: str, name: str, key: bytes) -> ScramCredential:
     """What a user that does not exist is tried against: always the same salt for one name, and no password fits.
 
     Args:
-        key: a secret of this cluster or process; without it nobody can tell a decoy's salt from a real one's.
+        key: a secret of the cluster: all nodes must give the same answer. Without it nobody can tell a decoy's salt from a real one's.
     """
     hash_name = MECHANISMS[mechanism]
     size = hashlib.new(hash_name).digest_size

@@ -16,6 +16,7 @@ from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.coordination.topic_configs import FEATURES
 from kafkalite.coordinators.services import ActiveProducer, LogDirDescription, LogDirReplica
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
+from kafkalite.env.loop_times import LoopTimes
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
@@ -34,8 +35,9 @@ from kafkalite.extension.messages.topics import (
     DeleteTopicsResponse,
     TopicResult,
 )
-from kafkalite.features import EPOCH, Finalized, finalized
+from kafkalite.features import Finalized, finalized, registered
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.log.record_checks import RecordRules, rules_of
 from kafkalite.log.verification import Verifications
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
@@ -157,8 +159,8 @@ class MemoryPartitions:
         self.fail_appends: ErrorCode | None = None
         #: High watermarks that are not the log's end.
         self.committed: dict[TopicPartition, int] = {}
-        #: Topics whose records need keys -> max.message.bytes.
-        self.compacted: dict[str, int] = {}
+        #: Configurations of topics, as far as they say what is asked of records.
+        self.configs: dict[str, TopicConfig] = {}
         self.led: Callable[[TopicPartition], bool] = lambda partition: True
         self._appended = asyncio.Event()
         self.changed = asyncio.Event()
@@ -175,8 +177,9 @@ class MemoryPartitions:
     ) -> None:
         done(tuple(self._append(key, records, from_client=True, guards=guards) for key, records in partitions))
 
-    def keys_needed(self, partition: TopicPartition) -> int | None:
-        return self.compacted.get(partition.topic)
+    def record_rules(self, partition: TopicPartition) -> RecordRules | None:
+        config = self.configs.get(partition.topic, TopicConfig())
+        return rules_of(config) if partition in self.logs else None
 
     def begin_verification(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
@@ -328,6 +331,9 @@ class MemoryPartitions:
             raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
 
+    async def load_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> None:
+        """It is in memory."""
+
     def read_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> list[Buffer]:
         log = self._log(partition)
         return log.read(offset, max_bytes, log.log_end_offset)
@@ -375,6 +381,7 @@ class MemoryServices:
     def __init__(self, config: BrokerConfig, clock: Clock, network: Network, supervisor: Supervisor) -> None:
         self._config = config
         self.clock = clock
+        self.loop_times = LoopTimes(clock)
         self.network = network
         self.random = random.Random(1)
         self.entropy: Callable[[int], bytes] = random.Random(2).randbytes
@@ -386,6 +393,7 @@ class MemoryServices:
         self.partitions = MemoryPartitions()
         self.kafka_endpoint = ("127.0.0.1", 0)
         self.overrides: dict[str, dict[str, str]] = {}
+        self.features_written_at = -1
         #: Type of the entity -> name -> settings.
         self.settings: defaultdict[str, dict[str, dict[str, str]]] = defaultdict(dict)
         self.broker_settings: dict[BrokerId | None, dict[str, str]] = {}
@@ -432,7 +440,10 @@ class MemoryServices:
     def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
         names = sorted(self._ids) if topics is None else topics
         host, port = self.kafka_endpoint
-        broker = Broker(self.broker_id, BrokerEpoch(1), host, port, host, 1, None, TRANSACTION_VERSION, ELR_VERSION)
+        broker = Broker(
+            self.broker_id, BrokerEpoch(1), host, port, host, 1, None, TRANSACTION_VERSION, ELR_VERSION,
+            features=registered(),
+        )  # fmt: skip
         return MetadataResponse(self.cluster_id, self.broker_id, (broker,), tuple(map(self._topic, names)))
 
     def _topic(self, name: str) -> TopicMetadata:
@@ -517,14 +528,15 @@ class MemoryServices:
         )
 
     def features(self) -> Finalized:
-        return finalized(self.metadata([]).brokers, self.settings[FEATURES].get("", {}))
+        return finalized(self.metadata([]).brokers, self.settings[FEATURES].get("", {}), self.features_written_at)
 
     def feature_level(self, name: str) -> int:
         return self.features().levels.get(name, 0)
 
     async def update_features(self, levels: Mapping[str, int]) -> None:
         held = self.settings[FEATURES].setdefault("", {})
-        held |= {name: str(level) for name, level in levels.items()} | {EPOCH: str(self.features().epoch + 1)}
+        self.features_written_at = self.features().epoch + 1
+        held |= {name: str(level) for name, level in levels.items()}
 
     def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
         return {name: held for name, held in self.settings[entity_type].items() if held}

@@ -43,14 +43,14 @@ def test_eligible_leader_replicas_are_never_off() -> None:
 
 def test_the_epoch_rises_with_registrations_and_with_choices() -> None:
     assert finalized([broker(1), broker(7)], {}).epoch == 7
-    assert finalized([broker(1), broker(7)], {"epoch": "9"}).epoch == 9
-    assert finalized([broker(1), broker(12)], {"epoch": "9"}).epoch == 12
-    assert finalized([], {"epoch": "9"}) == Finalized(-1, {})
+    assert finalized([broker(1), broker(7)], {}, 9).epoch == 9
+    assert finalized([broker(1), broker(12)], {}, 9).epoch == 12
+    assert finalized([], {}, 9) == Finalized(-1, {})
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.0", "9" * 30, "١"])
 def test_levels_written_by_hand_that_are_none_do_not_hold(text: str) -> None:
-    assert finalized([broker(1, group_version=1)], {"group.version": text, "epoch": text}) == Finalized(
+    assert finalized([broker(1, group_version=1)], {"group.version": text}) == Finalized(
         1, {**ELR, "transaction.version": 2, "group.version": 1}
     )
 

@@ -72,6 +72,8 @@ class ClusterHandlers:
             and _SOFTWARE_NAME.fullmatch(message.client_software_version)
         ):
             return response(error_code=int(ErrorCode.INVALID_REQUEST))
+        if request.version >= 3:
+            request.connection.software = (message.client_software_name[:100], message.client_software_version[:100])
         if error := self._wrong_peer(message):
             return response(error_code=int(error))
         served = request.connection.listener.apis.values()

@@ -10,6 +10,7 @@ from kafkalite.config import (
     ALIASES,
     BROKER_KEYS,
     TOPIC_KEYS,
+    UNITS,
     TopicConfig,
     check_dynamic,
     is_dynamic,
@@ -107,21 +108,40 @@ class ConfigHandlers:
             broker = self._services.config
             for owner, keys in ((broker, BROKER_KEYS), (broker.topic, TOPIC_KEYS)):
                 for key, (spec, _) in sorted(keys.items()):
-                    if key not in (ADVERTISED, LISTENERS) and (wanted is None or key in wanted):
+                    names = [name for name in _names(key) if wanted is None or name in wanted]
+                    if key not in (ADVERTISED, LISTENERS) and names:
                         # What ZooKeeper has, not what this node has heard yet: who has set it wants to see it.
                         values = self._values(key, spec, layers)
                         value = with_dynamic(broker, {key: values[0][1]}) if is_dynamic(key) else broker
                         shown = getattr(value.topic if owner is broker.topic else value, spec.name)
                         read_only = not is_dynamic(key)
-                        entries.append(_entry(key, shown, spec, values, message, is_read_only=read_only))
+                        for name in names:
+                            factor = UNITS[name][1] if name in UNITS else 0
+                            entry = _entry(name, shown, spec, values, message, is_read_only=read_only or bool(factor))
+                            if factor:
+                                entry.value, entry.synonyms = str(shown // factor if shown >= 0 else shown), ()
+                            entries.append(entry)
             entries += _limits(await self._services.broker_overrides(None), wanted, message)
             entries += _broker_state(layers[0][1], wanted, message)
-            entries += self._listeners(wanted)
+            entries += self._listeners(wanted, layers)
         elif resource.resource_type in ENTITIES:
             return await self._entities.describe(resource, message)
         else:
             raise api_error(ErrorCode.INVALID_REQUEST, f"nothing of type {resource.resource_type} has configurations")
         return entries
+
+    async def of_new_topic(
+        self, topic: str, overrides: Mapping[str, str]
+    ) -> list[wire.CreateTopicsResponse.CreatableTopicConfigs]:
+        """All settings of a topic that is made with these, for the response (KIP-525)."""
+        config = self._services.effective_topic_config(topic, overrides)
+        layers = await self._broker_layers()
+        found = []
+        for key, (spec, _) in sorted(TOPIC_KEYS.items()):
+            source = _SOURCE_TOPIC if key in overrides else self._values(key, spec, layers)[0][0]
+            text = as_text(getattr(config, spec.name))
+            found.append(wire.CreateTopicsResponse.CreatableTopicConfigs(key, text, config_source=source))
+        return found
 
     async def _broker_layers(self) -> list[tuple[int, dict[str, str]]]:
         """Dynamic settings that hold here, the strongest first: (source, key -> value)."""
@@ -158,7 +178,7 @@ class ConfigHandlers:
             raise api_error(ErrorCode.INVALID_REQUEST, f"{name!r} is not a broker id")
         return None if name == "" else BrokerId(int(name))
 
-    def _listeners(self, wanted: set[str] | None) -> list[_Entry]:
+    def _listeners(self, wanted: set[str] | None, layers: list[tuple[int, dict[str, str]]]) -> list[_Entry]:
         """Where this broker listens, under the keys by which Kafka's tools look for it."""
         config = self._services.config
         listeners = kafka_listeners(config)
@@ -166,11 +186,13 @@ class ConfigHandlers:
         mine = next((broker for broker in known if broker.broker_id == self._services.broker_id), None)
         addresses = [(each.name, mine.kafka_on(each.name)) for each in listeners] if mine is not None else []
         advertised = ",".join(str(ListenerAddress(name, to.host, to.port)) for name, to in addresses if to is not None)
-        source = _SOURCE_STATIC if config.advertised_listeners else _SOURCE_DEFAULT
+        source = _SOURCE_STATIC if self._services.static_config.advertised_listeners else _SOURCE_DEFAULT
+        if ADVERTISED in layers[0][1]:
+            source = _SOURCE_DYNAMIC_BROKER
         bound = ",".join(str(ListenerAddress(each.name, each.host, each.port)) for each in listeners)
         return [
             wire.DescribeConfigsResponse.DescribeConfigsResourceResult(
-                name=key, value=value, read_only=True, config_source=source, config_type=2
+                name=key, value=value, read_only=key == LISTENERS, config_source=source, config_type=2
             )
             for key, value, source in ((ADVERTISED, advertised, source), (LISTENERS, bound, _SOURCE_STATIC))
             if wanted is None or key in wanted
@@ -250,6 +272,8 @@ class ConfigHandlers:
             raise api_error(ErrorCode.INVALID_CONFIG, f"{BROKER_STATE}: holds for one broker, not for the cluster")
         if broker_id is not None and (limits := [name for name in wanted if is_limit(name)]):
             raise api_error(ErrorCode.INVALID_CONFIG, f"{', '.join(limits)}: holds for the cluster, not for one broker")
+        if broker_id is None and ADVERTISED in wanted:
+            raise api_error(ErrorCode.INVALID_CONFIG, f"{ADVERTISED}: is for one broker, not for all of them")
         settings = await self._services.broker_overrides(broker_id)
         before = _canonical({key: value for key, value in settings.items() if _is_changeable(key)})
         # What was written by hand.
@@ -264,10 +288,18 @@ class ConfigHandlers:
                 check_dynamic(key, value)
             elif parse_limit(value) is None:
                 raise ConfigError(f"{key}: {value!r} is not an integer of at least 1")
+        if broker_id == self._services.broker_id and ADVERTISED in after:
+            kafka_listeners(dataclasses.replace(self._services.static_config, advertised_listeners=after[ADVERTISED]))
         if broker_id is not None and (state := state_of(after)) != state_of(before):
             await self._services.check_broker_state(broker_id, state)
         if not validate_only and after != before:
             await self._services.set_broker_overrides(broker_id, {**others, **after})
+
+
+def _names(key: str) -> list[str]:
+    """Our name of a broker's setting, and those that Kafka's brokers have for it."""
+    theirs = [alias for alias, ours in ALIASES.items() if ours == key and alias.startswith(("log.", "message."))]
+    return [key, *theirs, *(name for name, (ours, _) in UNITS.items() if ours == key)]
 
 
 def _is_changeable(name: str) -> bool:

@@ -16,7 +16,7 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.kafka.topic_names import name_topics
-from kafkalite.log.validation import CheckedRecords, check_keys, is_costly
+from kafkalite.log.record_checks import RecordRules, is_costly, prepare
 from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Buffer, Offset, TopicPartition
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.protocol import wire
@@ -121,34 +121,47 @@ class DataHandlers:
 
         if request.throttle is not None:
             request.throttle.count(Kind.PRODUCE, size)
-        costly = self._costly(accepted)
+        costly, wrong = self._costly(accepted)
+        if wrong:
+            accepted = [(key, records) for key, records in accepted if key not in wrong]
+            refused |= wrong
         if costly:
             # The requests behind it wait: a producer's batches are appended in its order. So does the client's memory.
             request.connection.hold_requests()
-            accepted = [(key, (CheckedRecords if key in costly else bytes)(records)) for key, records in accepted]
-            checking = self._check_keys(request, message, accepted, refused, costly)
-            self._services.supervisor.spawn("kafka.Produce.keys", checking, Policy.ISOLATED)
+            accepted = [(key, bytes(records)) for key, records in accepted]
+            checking = self._prepare(request, message, accepted, refused, costly)
+            self._services.supervisor.spawn("kafka.Produce.records", checking, Policy.ISOLATED)
         else:
             self._append(request, message, accepted, refused)
 
-    def _costly(self, accepted: list[tuple[TopicPartition, Buffer]]) -> dict[TopicPartition, int]:
-        """The partitions of compacted topics whose batches are not looked through on the loop, with max.message.bytes."""
-        costly: dict[TopicPartition, int] = {}
+    def _costly(
+        self, accepted: list[tuple[TopicPartition, Buffer]]
+    ) -> tuple[dict[TopicPartition, RecordRules], dict[tuple[str, int], ProducedPartition]]:
+        """The partitions whose batches are not looked into on the loop, and those with batches that are wrong."""
+        costly: dict[TopicPartition, RecordRules] = {}
+        wrong: dict[tuple[str, int], ProducedPartition] = {}
+        now_ms = 0
         for key, records in accepted:
-            max_message_bytes = self._partitions.keys_needed(key)
-            if max_message_bytes is not None and is_costly(records):
-                costly[key] = max_message_bytes
-        return costly
+            rules = self._partitions.record_rules(key)
+            if rules is None:
+                continue
+            now_ms = now_ms or self._services.clock.wall_ms()
+            try:
+                if is_costly(records, rules, now_ms):
+                    costly[key] = rules
+            except ApiError as error:
+                wrong[key] = _refused(key, error)
+        return costly, wrong
 
-    async def _check_keys(
+    async def _prepare(
         self,
         request: Request,
         message: wire.ProduceRequest,
         accepted: list[tuple[TopicPartition, Buffer]],
         refused: dict[tuple[str, int], ProducedPartition],
-        costly: dict[TopicPartition, int],
+        costly: dict[TopicPartition, RecordRules],
     ) -> None:
-        """Look for records without a key off the loop, then append. The time counts as the client's."""
+        """Look into batches and recompress them off the loop, then append. The time counts as the client's."""
         connection = request.connection
         owner = (request.principal.name, request.client_host)
         passed: list[tuple[TopicPartition, Buffer]] = []
@@ -157,16 +170,16 @@ class DataHandlers:
                 if key not in costly:
                     passed.append((key, records))
                     continue
-                check = partial(check_keys, records, costly[key])
+                work = partial(prepare, records, costly[key], self._services.clock.wall_ms())
                 try:
-                    _, seconds = await connection.listener.lane.run(owner, check)
+                    prepared, seconds = await connection.listener.lane.run(owner, work)
                 except ApiError as error:
-                    refused[key] = ProducedPartition(*key, int(error.code), Offset(-1), message=str(error))
+                    refused[key] = _refused(key, error)
                 except OSError as error:
                     code = int(ErrorCode.KAFKA_STORAGE_ERROR)
                     refused[key] = ProducedPartition(*key, code, Offset(-1), message=str(error))
                 else:
-                    passed.append((key, records))
+                    passed.append((key, prepared))
                     if request.throttle is not None:
                         request.throttle.work_s += seconds
             self._append(request, message, passed, refused)
@@ -228,6 +241,7 @@ class DataHandlers:
             by_key[result.topic, result.partition] = result
         response = wire.ProduceResponse
         topic_class, partition_class = response.TopicProduceResponse, response.PartitionProduceResponse
+        error_class = response.BatchIndexAndErrorMessage
         topics = []
         for topic in message.topic_data:
             name = topic.name
@@ -241,7 +255,7 @@ class DataHandlers:
                         result.base_offset,
                         result.log_append_time_ms,
                         result.log_start_offset,
-                        (),
+                        [error_class(*each) for each in result.record_errors],
                         result.message or None,
                     )
                 )
@@ -286,7 +300,9 @@ class DataHandlers:
                             partition.current_leader_epoch,
                         )
                     )
-        listed = await self._partitions.list_offsets(ListOffsetsRequest(tuple(asked), message.isolation_level))
+        listed = await self._partitions.list_offsets(
+            ListOffsetsRequest(tuple(asked), message.isolation_level, (request.principal.name, request.client_host))
+        )
         by_key = {(entry.topic, entry.partition): entry for entry in listed.partitions}
         response = wire.ListOffsetsResponse
         topics = []
@@ -402,6 +418,10 @@ def _pieces_around(version: int, topic: str, topic_id: bytes) -> tuple[bytes, by
     before, figures, after = encode(message, version).partition(_PRODUCED.pack(*marked))
     assert figures, f"ProduceResponse v{version} has another layout"
     return before, after
+
+
+def _refused(key: TopicPartition, error: ApiError) -> ProducedPartition:
+    return ProducedPartition(*key, int(error.code), Offset(-1), message=str(error), record_errors=error.record_errors)
 
 
 def _check_topic(request: Request, topic: str) -> None:

@@ -13,7 +13,6 @@ from kafkalite.protocol import wire
 #: The numbers of KIP-554.
 _MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _NUMBERS = {name: number for number, name in _MECHANISMS.items()}
-_SALTED_BYTES = {1: 32, 2: 64}
 
 if TYPE_CHECKING:  # the classes are made when a request of their kind comes
     _Deletion = wire.AlterUserScramCredentialsRequest.ScramCredentialDeletion
@@ -91,7 +90,11 @@ class SaslHandlers:
     def _check_alteration(
         self, name: str, deletions: list[_Deletion], upsertions: list[_Upsertion]
     ) -> tuple[ErrorCode, str]:
-        from kafkalite.security.scram import MAX_ITERATIONS, MIN_ITERATIONS  # only who uses SCRAM loads it
+        from kafkalite.security.scram import (  # only who uses SCRAM loads it
+            MAX_ITERATIONS,
+            MIN_ITERATIONS,
+            MIN_SALT_BYTES,
+        )
 
         numbers = [entry.mechanism for entry in deletions] + [entry.mechanism for entry in upsertions]
         if not name:
@@ -103,8 +106,9 @@ class SaslHandlers:
         for entry in upsertions:
             if not MIN_ITERATIONS <= entry.iterations <= MAX_ITERATIONS:
                 return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"iterations: {MIN_ITERATIONS} to {MAX_ITERATIONS}"
-            if len(entry.salt) < 8 or len(entry.salted_password) != _SALTED_BYTES[entry.mechanism]:
-                return ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salt or the salted password has a wrong length"
+            if len(entry.salt) < MIN_SALT_BYTES or not entry.salted_password:
+                text = f"the salt has less than {MIN_SALT_BYTES} bytes, or there is no salted password"
+                return ErrorCode.UNACCEPTABLE_CREDENTIAL, text
         return ErrorCode.NONE, ""
 
     async def _change(

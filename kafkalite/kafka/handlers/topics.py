@@ -12,16 +12,17 @@ from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopic
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.kafka.handlers.cluster import is_topic_name
+from kafkalite.kafka.handlers.configs import ConfigHandlers
+from kafkalite.kafka.pieces import MAX_NEW_PARTITIONS
 from kafkalite.model import NO_LEADER, BrokerId
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import ZERO_UUID
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import Need, Scope
 
-#: Partitions that one CreateTopics may make (KRaft's MAX_PARTITIONS_PER_BATCH).
-MAX_NEW_PARTITIONS = 10_000
-
 _DESCRIBE_CONFIGS = Need(ResourceType.TOPIC, Operation.DESCRIBE_CONFIGS, Scope.HIDE)
+#: From this version on, the response has the topic's configuration.
+_CONFIGS_FROM = 5
 _DESCRIBE = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
 
 
@@ -29,6 +30,7 @@ class TopicHandlers:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._access = services.rights.access
+        self._configs = ConfigHandlers(services)
 
     def table(self) -> dict[str, Handler]:
         return {
@@ -68,9 +70,13 @@ class TopicHandlers:
                             name, int(ErrorCode.REQUEST_TIMED_OUT), "created; its leaders are not known yet"
                         )
         is_described = self._access.visible(request, _DESCRIBE_CONFIGS)
-        return wire.CreateTopicsResponse(
-            topics=[_created(results[name], is_described=is_described(name)) for name in dict.fromkeys(times)]
-        )
+        answers = [_created(results[name], is_described=is_described(name)) for name in dict.fromkeys(times)]
+        asked = {topic.name: topic.configs for topic in message.topics}
+        for answer in answers if request.version >= _CONFIGS_FROM else ():
+            if not answer.error_code and answer.configs is not None:
+                overrides = {each.name: each.value for each in asked[answer.name] if each.value is not None}
+                answer.configs = await self._configs.of_new_topic(answer.name, overrides)
+        return wire.CreateTopicsResponse(topics=answers)
 
     def _have_leaders(self, topics: list[str]) -> bool:
         return all(

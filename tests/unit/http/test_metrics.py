@@ -63,6 +63,7 @@ async def test_a_working_cluster_tells_every_metric() -> None:
         # Those that a healthy cluster in its first second has nothing to tell of.
         quiet = {
             "kafkalite_health_problems",
+            "kafkalite_client_metric",  # no administrator has subscribed to any
             "kafkalite_controller_rpcs_failed_total",
             "kafka_server_authorizer_metrics_authorization_denied_total",
             # Nobody is asked who they are (tests/unit/node/test_http.py).

@@ -148,8 +148,10 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
             return request("HealthRequest", b"")
         case "DescribeGroups":
             return request(["g"])
-        case "DeleteGroups":
+        case "DeleteGroups" | "ConsumerGroupDescribe":
             return request(["g"])
+        case "ConsumerGroupHeartbeat":
+            return request("g", "m", 0, None, None, 1_000, ["t"], None, None, [])
         case "CreateTopics":
             return request([request.CreatableTopic("t", 1, 1)], 100, True)
         case "DeleteTopics":
@@ -182,6 +184,8 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
             return request(
                 [request.AlterConfigsResource(kind, name, []) for kind, name in ((2, "t"), (32, "g"), (4, "1"))], True
             )
+        case "GetTelemetrySubscriptions" | "PushTelemetry":
+            return request(bytes(range(16)))
         case "UpdateFeatures":
             return request(feature_updates=[request.FeatureUpdateKey("transaction.version", 2)], validate_only=True)
         case "UnregisterBroker":

@@ -1,0 +1,206 @@
+"""What a leader looks for inside a client's batch before it appends it, and how the batch is compressed again. No I/O.
+
+Most batches are never looked into: uncompressed ones of topics without compaction. All else is done on the loop while it is
+cheap, or else off the loop by `prepare`, in little memory whatever the batch stands for. Errors name the single records
+that are wrong (KIP-467). Source: Kafka's LogValidator.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import cramjam
+from crc32c import crc32c
+
+from kafkalite.config import TopicConfig
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.log.validation import CHEAP_BYTES, NO_TIMESTAMP, CheckedRecords, check_records
+from kafkalite.model import Buffer
+from kafkalite.record.batch import COMPRESSION_MASK, CRC_START, HEADER, HEADER_SIZE, MAGIC, BatchHeader
+from kafkalite.record.builder import encode_batch
+from kafkalite.record.compression import Codec, XerialPacker
+from kafkalite.record.inflating import pieces, zstd_module
+
+#: What a batch that is decompressed on the loop may stand for, in bytes.
+CHEAP_CONTENT_BYTES = 256 * 1024
+_CODECS = {"uncompressed": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
+
+
+class RecordRules(NamedTuple):
+    """What a partition asks of records. Timestamps in ms, or None: they are the broker's. `codec` None: the producer's."""
+
+    max_message_bytes: int
+    needs_keys: bool
+    before_max_ms: int | None
+    after_max_ms: int | None
+    codec: Codec | None
+    level: int
+    #: Whether compressed batches are looked into at all.
+    checks_content: bool
+
+
+def rules_of(config: TopicConfig) -> RecordRules:
+    """The rules of a topic with this configuration."""
+    codec = _CODECS.get(config.compression_type)
+    level = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }.get(codec or Codec.NONE, 0)
+    is_producers = config.message_timestamp_type == "CreateTime"
+    return RecordRules(
+        config.max_message_bytes,
+        "compact" in config.cleanup_policy,
+        config.message_timestamp_before_max_ms if is_producers else None,
+        config.message_timestamp_after_max_ms if is_producers else None,
+        codec,
+        level,
+        config.compressed_content_validation_enable,
+    )
+
+
+def is_costly(records: Buffer, rules: RecordRules, now_ms: int) -> bool:
+    """Whether `prepare` has to look into the batch, which may take long. A cheap look is taken here, on the loop.
+
+    Keys of few uncompressed records are left to the append.
+
+    Raises ApiError: what the cheap look has found (as `prepare`).
+    """
+    if len(records) < HEADER_SIZE:
+        return False
+    header = BatchHeader._make(HEADER.unpack_from(records))
+    if header.magic != MAGIC or header.size != len(records) or header.is_control:
+        return False  # the append refuses it
+    if rules.codec is not None and rules.codec != header.compression:
+        return True
+    is_suspicious = _is_suspicious(header, rules, now_ms)
+    if not (rules.needs_keys or is_suspicious or (rules.checks_content and header.compression)):
+        return False
+    if len(records) > CHEAP_BYTES or (header.compression and (rules.needs_keys or is_suspicious)):
+        return True
+    view = memoryview(records)
+    if crc32c(view[CRC_START:]) != header.crc:
+        return False  # the append refuses it
+    if is_suspicious:
+        _check(view, header, rules, now_ms)
+    return bool(header.compression) and _is_more_than_cheap(header, view[HEADER_SIZE:])
+
+
+def _is_more_than_cheap(header: BatchHeader, payload: memoryview) -> bool:
+    """Decompress up to CHEAP_CONTENT_BYTES: True if there is more. Raises ApiError."""
+    size = 0
+    for piece in pieces(header.compression, payload):
+        size += len(piece)
+        if size > CHEAP_CONTENT_BYTES:
+            return True
+    return False
+
+
+def prepare(records: Buffer, rules: RecordRules, now_ms: int) -> CheckedRecords:
+    """The batch as it is to be appended: looked into, and compressed as the topic wants it. It may take seconds.
+
+    What is wrong with a batch otherwise is the append's to say; such a batch is returned as it is.
+
+    Raises:
+        ApiError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP (with `record_errors`), MESSAGE_TOO_LARGE,
+            UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    view = memoryview(records)
+    header = BatchHeader._make(HEADER.unpack_from(view))
+    if len(view) > rules.max_message_bytes or crc32c(view[CRC_START:]) != header.crc:
+        return CheckedRecords(records)
+    payload = view[HEADER_SIZE:]
+    wants_codec = rules.codec is not None and rules.codec != header.compression
+    if rules.needs_keys or wants_codec or _is_suspicious(header, rules, now_ms):
+        _check(view, header, rules, now_ms)
+    else:
+        for _ in pieces(header.compression, payload):
+            pass
+    if not wants_codec or rules.codec is None:
+        return CheckedRecords(records)
+    most = rules.max_message_bytes - HEADER_SIZE
+    packed = recompressed(pieces(header.compression, payload), rules.codec, rules.level, most)
+    return CheckedRecords(
+        encode_batch(
+            packed,
+            record_count=header.record_count,
+            base_offset=header.base_offset,
+            last_offset_delta=header.last_offset_delta,
+            leader_epoch=header.partition_leader_epoch,
+            attributes=header.attributes & ~COMPRESSION_MASK | rules.codec,
+            base_timestamp=header.base_timestamp,
+            max_timestamp=header.max_timestamp,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+        )
+    )
+
+
+def _is_suspicious(header: BatchHeader, rules: RecordRules, now_ms: int) -> bool:
+    """Whether the header says that some timestamp is too far from the clock."""
+    if rules.before_max_ms is None or rules.after_max_ms is None:
+        return False
+    latest, earliest = now_ms + rules.after_max_ms, now_ms - rules.before_max_ms
+    first = header.base_timestamp
+    return header.max_timestamp > latest or first > latest or (first < earliest and first != NO_TIMESTAMP)
+
+
+def _check(view: memoryview, header: BatchHeader, rules: RecordRules, now_ms: int) -> None:
+    """Look at every record. Raises ApiError with `record_errors`."""
+    bounds = None
+    if rules.before_max_ms is not None and rules.after_max_ms is not None:
+        bounds = now_ms - rules.before_max_ms, now_ms + rules.after_max_ms
+    check_records(view, 0, header, needs_keys=rules.needs_keys, bounds=bounds)
+
+
+# --- compression ----------------------------------------------------------------------------------
+
+
+def recompressed(content: Iterator[Buffer], codec: Codec, level: int, most: int) -> bytes:
+    """The records under another codec, never more than one piece of them and the result in memory.
+
+    Raises ApiError MESSAGE_TOO_LARGE if the result has more than `most` bytes; what `content` raises.
+    """
+    add, finish = _packer(codec, level)
+    parts: list[bytes] = []
+    size = 0
+    for piece in content:
+        packed = add(piece)
+        size += len(packed)
+        if size > most:
+            break
+        parts.append(packed)
+    parts.append(finish())
+    size += len(parts[-1])
+    if size > most:
+        text = f"compressed as the topic wants it ({codec.name.lower()}), the batch is larger than max.message.bytes"
+        raise api_error(ErrorCode.MESSAGE_TOO_LARGE, text)
+    return b"".join(parts)
+
+
+def _packer(codec: Codec, level: int) -> tuple[Callable[[Buffer], bytes], Callable[[], bytes]]:
+    """(compress a piece, end)."""
+    packer: Any
+    match codec:
+        case Codec.GZIP:
+            packer = zlib.compressobj(level, zlib.DEFLATED, 31)
+            return packer.compress, packer.flush
+        case Codec.ZSTD:
+            packer = zstd_module().ZstdCompressor(level=level)
+            return packer.compress, packer.flush
+        case Codec.LZ4:
+            packer = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+
+            def add(piece: Buffer) -> bytes:
+                packer.compress(bytes(piece))
+                return bytes(packer.flush())
+
+            return add, lambda: bytes(packer.finish())
+        case Codec.SNAPPY:
+            xerial = XerialPacker()
+            return xerial.add, xerial.finish
+        case _:
+            return bytes, lambda: b""

@@ -1,0 +1,182 @@
+"""Metrics that clients push (KIP-714)."""
+
+from __future__ import annotations
+
+import random
+import struct
+import zlib
+from typing import Any
+
+import pytest
+
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.kafka import client_metrics
+from kafkalite.kafka.client_metrics import Client as Pusher
+from kafkalite.kafka.client_metrics import ClientMetrics, subscription_of
+from kafkalite.protocol import wire
+from kafkalite.telemetry.otlp import Point, read_points
+
+from .conftest import Broker, Client
+
+_CLIENT = Pusher("id", "orders", "librdkafka", "2.16", "10.0.0.1", "5")
+_ME = bytes(range(16))
+
+
+def _varint(value: int) -> bytes:
+    out = b""
+    while value > 0x7F:
+        out += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return out + bytes([value])
+
+
+def _nested(number: int, *parts: bytes) -> bytes:
+    body = b"".join(parts)
+    return _varint(number << 3 | 2) + _varint(len(body)) + body
+
+
+def _attribute(key: str, text: str) -> bytes:
+    return _nested(7, _nested(1, key.encode()), _nested(2, _nested(1, text.encode())))
+
+
+def _metrics(*metrics: bytes) -> bytes:
+    return _nested(1, _nested(2, *(_nested(2, metric) for metric in metrics)))
+
+
+def gauge(name: str, value: float, *attributes: bytes) -> bytes:
+    point = _varint(4 << 3 | 1) + struct.pack("<d", value)
+    return _nested(1, name.encode()) + _nested(5, _nested(1, point, *attributes))
+
+
+def delta(name: str, value: int) -> bytes:
+    point = _varint(6 << 3 | 1) + struct.pack("<q", value)
+    return _nested(1, name.encode()) + _nested(7, _nested(1, point), _varint(2 << 3) + _varint(1))
+
+
+def test_numbers_are_read() -> None:
+    data = _metrics(gauge("a.rate", 2.5, _attribute("topic", "t"), _attribute("node", "1")), delta("a.total", 7))
+    assert read_points(data, 10) == [
+        Point("a.rate", (("node", "1"), ("topic", "t")), 2.5, is_delta=False),
+        Point("a.total", (), 7.0, is_delta=True),
+    ]
+    assert len(read_points(_metrics(*[delta("a", 1)] * 50), 10)) == 10
+
+
+def test_random_bytes_are_refused_or_read_and_nothing_else() -> None:
+    source = random.Random(3)
+    whole = _metrics(gauge("a.rate", 2.5, _attribute("topic", "t")), delta("a.total", 7))
+    for _ in range(3_000):
+        data = bytearray(whole)
+        for _ in range(source.randrange(1, 5)):
+            data[source.randrange(len(data))] = source.randrange(256)
+        try:
+            read_points(bytes(data[: source.randrange(len(data))]), 100)
+        except ValueError:
+            continue
+
+
+def test_subscriptions_of_a_client_are_one() -> None:
+    settings = {
+        "all": {"metrics": "a.,b.", "interval.ms": "60000"},
+        "mine": {"metrics": "c.", "interval.ms": "1000", "match": "client_id=ord.*,client_software_name=librdkafka"},
+        "others": {"metrics": "*", "match": "client_id=pay.*"},
+        "bad": {"metrics": "d.", "match": "client_id=("},
+    }
+    found = subscription_of(_CLIENT, settings)
+    assert (found.interval_ms, found.metrics) == (1000, ("a.", "b.", "c."))
+    assert subscription_of(_CLIENT._replace(client_id="pay"), settings).metrics == ("",)
+    assert subscription_of(_CLIENT, {}).metrics == () and subscription_of(_CLIENT, {}).interval_ms == 300_000
+    assert found.subscription_id != subscription_of(_CLIENT, {"all": settings["all"]}).subscription_id
+
+
+class _Rig:
+    def __init__(self) -> None:
+        self.now = 0
+        self.settings: dict[str, dict[str, str]] = {"s": {"metrics": "a.", "interval.ms": "1000"}}
+        self.metrics = ClientMetrics(lambda: self.settings, lambda: self.now)
+
+    def push(self, *points: Point, **fields: Any) -> ErrorCode:
+        subscription = subscription_of(_CLIENT, self.settings).subscription_id
+        values = {"subscription_id": subscription, "size": 10, "is_last": False} | fields
+        try:
+            self.metrics.check_push(_ME, _CLIENT, values["subscription_id"], values["size"], is_last=values["is_last"])
+        except ApiError as error:
+            return error.code
+        self.metrics.took(_ME, points)
+        return ErrorCode.NONE
+
+    def shown(self) -> dict[str, float]:
+        return {name: value for _, name, _, value in self.metrics.shown()}
+
+
+def test_pushes_add_up_or_replace() -> None:
+    rig = _Rig()
+    assert rig.metrics.asked(_ME, _CLIENT).interval_ms == 1000
+    for value in (3.0, 4.0):
+        assert not rig.push(Point("a.sum", (), value, is_delta=True), Point("a.now", (), value, is_delta=False))
+        rig.now += 1000
+    rig.push(Point("b.not.asked.for", (), 1.0, is_delta=False))
+    assert rig.shown() == {"a.sum": 7.0, "a.now": 4.0}
+    rig.now += 4000
+    assert rig.shown() == {}  # it does not push any more
+
+
+def test_what_is_refused() -> None:
+    rig = _Rig()
+    rig.metrics.asked(_ME, _CLIENT)
+    assert rig.push() is ErrorCode.NONE
+    assert rig.push() is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    with pytest.raises(ApiError):
+        rig.metrics.asked(_ME, _CLIENT)
+    rig.now += 1000
+    assert rig.push(size=client_metrics.MAX_PUSH_BYTES + 1) is ErrorCode.TELEMETRY_TOO_LARGE
+    assert rig.push(subscription_id=5) is ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+    rig.settings["more"] = {"metrics": "c."}
+    assert rig.metrics.asked(_ME, _CLIENT).metrics == ("a.", "c.")  # at once: its subscriptions have changed
+    assert rig.push() is ErrorCode.NONE
+    assert rig.push(is_last=True) is ErrorCode.NONE  # the last one may come early
+    assert rig.push() is ErrorCode.INVALID_REQUEST
+    assert rig.metrics.pushes == 3 and rig.metrics.refused == 4
+
+
+def test_instances_and_series_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_metrics, "MAX_ALL_SERIES", 500)
+    rig = _Rig()
+    wanted = subscription_of(_CLIENT, rig.settings).subscription_id
+    for number in range(client_metrics.MAX_INSTANCES + 50):
+        rig.metrics.check_push(number.to_bytes(16), _CLIENT, wanted, 1, is_last=False)
+        rig.metrics.took(number.to_bytes(16), [Point(f"a.{n}", (), 1.0, is_delta=False) for n in range(300)])
+    assert len(list(rig.metrics.shown())) <= 500
+    rig.metrics.check_push(b"x" * 16, _CLIENT, wanted, 1, is_last=False)
+    for number in range(client_metrics.MAX_INSTANCES):
+        rig.metrics.check_push(b"y" + number.to_bytes(15), _CLIENT, wanted, 1, is_last=False)
+    rig.metrics.took(b"y" + bytes(15), [Point(f"a.{n}", (), 1.0, is_delta=False) for n in range(300)])
+    assert len(list(rig.metrics.shown())) == client_metrics.MAX_SERIES  # those that are gone have freed their room
+
+
+async def test_a_client_asks_and_pushes(broker: Broker) -> None:
+    client: Client = await broker.client()
+    request = wire.IncrementalAlterConfigsRequest
+    settings = [request.AlterableConfig("metrics", 0, "*"), request.AlterableConfig("interval.ms", 0, "100")]
+    await client.ask(request([request.AlterConfigsResource(16, "s", settings)]), 1)
+    await client.ask(wire.ApiVersionsRequest("librdkafka", "2.16"), 3)
+    found = await client.ask(wire.GetTelemetrySubscriptionsRequest(), 0)
+    assert found.error_code == 0 and found.client_instance_id != bytes(16)
+    assert (list(found.requested_metrics), found.push_interval_ms, found.delta_temporality) == ([""], 100, True)
+    data = zlib.compress(_metrics(gauge("org.apache.kafka.x", 5.0)), wbits=31)
+    push = wire.PushTelemetryRequest(found.client_instance_id, found.subscription_id, False, 1, data)
+    assert (await client.ask(push, 0)).error_code == 0
+    [(pusher, name, _, value)] = broker.side.client_metrics.shown()
+    assert (pusher.client_id, pusher.client_software_name, name, value) == (
+        "test",
+        "librdkafka",
+        "org.apache.kafka.x",
+        5.0,
+    )
+    again = await client.ask(wire.GetTelemetrySubscriptionsRequest(), 0)
+    bad = wire.PushTelemetryRequest(again.client_instance_id, again.subscription_id, False, 1, b"no gzip")
+    assert (await client.ask(bad, 0)).error_code == ErrorCode.INVALID_RECORD
+    strange = wire.PushTelemetryRequest(again.client_instance_id, again.subscription_id, False, 9, b"")
+    assert (await client.ask(strange, 0)).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    nobody = wire.PushTelemetryRequest(bytes(16), again.subscription_id, False, 0, b"")
+    assert (await client.ask(nobody, 0)).error_code == ErrorCode.INVALID_REQUEST

@@ -1,0 +1,132 @@
+"""What is looked for inside a batch, when, and what becomes of one that a topic wants compressed otherwise."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from kafkalite.config import TopicConfig
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.log.record_checks import is_costly, prepare, rules_of
+from kafkalite.log.validation import MAX_RECORD_ERRORS, CheckedRecords, batches_for_leader
+from kafkalite.record.batch import HEADER_SIZE, split_batches
+from kafkalite.record.builder import RecordBatchBuilder, encode_batch
+from kafkalite.record.compression import Codec
+from kafkalite.record.reader import read_records
+
+NOW = 1_700_000_000_000
+PLAIN = TopicConfig()
+
+
+def made(codec: Codec, *records: tuple[bytes | None, bytes], timestamps: tuple[int, ...] = (), **fields: Any) -> bytes:
+    builder = RecordBatchBuilder(codec, **fields)
+    for (key, value), timestamp in itertools.zip_longest(records, timestamps[: len(records)], fillvalue=NOW):
+        builder.append(key, value, (), timestamp)  # type: ignore[arg-type]
+    return builder.build()
+
+
+def checked(records: bytes, config: TopicConfig = PLAIN) -> CheckedRecords:
+    return prepare(records, rules_of(config), NOW)
+
+
+RECORDS = tuple((b"k%d" % number, b"value %d " % number * 30) for number in range(200))
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), list(itertools.product(Codec, ["uncompressed", "gzip", "snappy", "lz4", "zstd"]))
+)
+def test_every_codec_becomes_every_other_and_the_records_stay(source: Codec, target: str) -> None:
+    before = made(source, *RECORDS, producer_id=7, producer_epoch=1, base_sequence=5, transactional=True)
+    config = TopicConfig(compression_type=target)
+    wanted = Codec.NONE if target == "uncompressed" else Codec[target.upper()]
+    if source != wanted:
+        assert is_costly(before, rules_of(config), NOW)
+    after = checked(before, config)
+    assert list(read_records(after)) == list(read_records(before))
+    [(_, old)], [(_, new)] = split_batches(before), split_batches(after)
+    assert new.compression == wanted
+    assert (new.producer_id, new.producer_epoch, new.base_sequence) == (7, 1, 5) and new.is_transactional
+    assert (new.record_count, new.last_offset_delta, new.max_timestamp) == (
+        old.record_count, old.last_offset_delta, old.max_timestamp,
+    )  # fmt: skip
+    batches_for_leader(memoryview(after), config, "client")
+    if source == wanted:
+        assert after == before  # it is not touched
+
+
+@pytest.mark.parametrize(
+    ("target", "key", "low", "high"), [("gzip", "gzip", 1, 9), ("lz4", "lz4", 1, 12), ("zstd", "zstd", 1, 19)]
+)
+def test_levels_are_used(target: str, key: str, low: int, high: int) -> None:
+    before = made(Codec.NONE, *((b"%d" % n, b"%d" % (n * n * 7919 % 10_007)) for n in range(5_000)))
+    sizes = [
+        len(checked(before, TopicConfig(compression_type=target, **{f"compression_{key}_level": level})))
+        for level in (low, high)
+    ]
+    assert sizes[1] < sizes[0]
+
+
+def test_a_result_above_the_topics_limit_is_refused() -> None:
+    small = made(Codec.ZSTD, (b"k", bytes(50_000_000)))
+    assert len(small) < 10_000
+    with pytest.raises(ApiError) as refused:
+        checked(small, TopicConfig(compression_type="uncompressed"))
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
+def test_content_of_another_form_is_refused(codec: Codec) -> None:
+    good = made(codec, *RECORDS)
+    for content in (b"nothing that was ever compressed", good[HEADER_SIZE:-9]):
+        bad = encode_batch(
+            content, record_count=200, last_offset_delta=199, attributes=int(codec), base_timestamp=NOW, max_timestamp=NOW
+        )  # fmt: skip
+        with pytest.raises(ApiError) as refused:
+            is_costly(bad, rules_of(PLAIN), NOW)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        with pytest.raises(ApiError) as refused:
+            checked(bad)
+        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert not is_costly(bad, rules_of(TopicConfig(compressed_content_validation_enable=False)), NOW)
+    assert not is_costly(good, rules_of(PLAIN), NOW)
+
+
+def test_what_is_left_to_a_thread() -> None:
+    compacted = rules_of(TopicConfig(cleanup_policy="compact"))
+    assert is_costly(made(Codec.GZIP, (b"k", bytes(10_000_000))), rules_of(PLAIN), NOW)  # ten kilobytes
+    assert is_costly(made(Codec.GZIP, (b"k", b"v")), compacted, NOW)
+    assert is_costly(made(Codec.NONE, (b"k", bytes(20_000))), compacted, NOW)
+    assert not is_costly(made(Codec.NONE, (b"k", bytes(20_000))), rules_of(PLAIN), NOW)
+    assert not is_costly(made(Codec.NONE, (b"k", b"v")), compacted, NOW)
+    assert not is_costly(b"short", compacted, NOW)
+    assert not is_costly(b"x" * 200, compacted, NOW)  # the append refuses it
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_records_with_wrong_timestamps_are_named(codec: Codec) -> None:
+    hour = 3_600_000
+    records = made(codec, *RECORDS[:4], timestamps=(NOW, NOW + 2 * hour, NOW - 5 * hour, NOW))
+    config = TopicConfig(message_timestamp_before_max_ms=hour)
+    with pytest.raises(ApiError) as refused:
+        assert is_costly(records, rules_of(config), NOW)
+        checked(records, config)
+    assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [number for number, _ in refused.value.record_errors] == [1, 2]
+    stamped = TopicConfig(message_timestamp_before_max_ms=hour, message_timestamp_type="LogAppendTime")
+    assert checked(records, stamped)
+
+
+def test_record_errors_are_bounded() -> None:
+    records = made(Codec.NONE, *((None, b"v") for _ in range(5_000)))
+    with pytest.raises(ApiError) as refused:
+        checked(records, TopicConfig(cleanup_policy="compact"))
+    assert len(refused.value.record_errors) == MAX_RECORD_ERRORS
+
+
+def test_a_wrong_crc_is_the_appends_to_say() -> None:
+    records = bytearray(made(Codec.GZIP, *RECORDS))
+    records[-1] ^= 1
+    assert not is_costly(records, rules_of(PLAIN), NOW)
+    assert checked(bytes(records)) == records
