@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from kafkalite.config import BrokerConfig, http_protocol, inter_broker_listener, kafka_listeners
 from kafkalite.errors import ConfigError
@@ -15,7 +16,10 @@ from kafkalite.security.names import mapped_name, mapping_rules
 from kafkalite.security.principal import Principal
 from kafkalite.security.sasl import Entropy
 from kafkalite.security.scram import ScramCredential
-from kafkalite.security.tls import ServerTls, TlsFiles, own_name
+from kafkalite.security.tls import ClientTls, ServerTls, TlsFiles, own_name
+
+if TYPE_CHECKING:
+    from kafkalite.security.oauth import RemoteKeys, TokenChecker
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,11 @@ class NodeSecurity:
         entropy: Entropy,
         now: Callable[[], float],
         credentials: Callable[[str, str], ScramCredential | None],
+        wall: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._config = config
+        #: What checks the tokens of OAUTHBEARER, and its keys if they come from a server.
+        self.tokens, self.remote_keys = _token_checker(config, wall)
         self._entropy = entropy
         self._now = now
         self._credentials = credentials
@@ -75,6 +82,10 @@ class NodeSecurity:
         """Of all listeners that ask for something, by name."""
         http = self.http.listener if self.http is not None else None
         return [each for each in (http, *self.kafka.values(), self.rpc) if each is not None]
+
+    def issuer_tls(self) -> ClientTls:
+        """For the server that has the keys of tokens: trusted as nodes are, or by the system's authorities."""
+        return ClientTls(TlsFiles("", self._config.ssl_truststore_location, ""), check_hostname=True)
 
     def _kafka_listeners(self, client_auth: str) -> dict[str, ListenerSecurity]:
         listeners = kafka_listeners(self._config)
@@ -156,6 +167,7 @@ class NodeSecurity:
             max_reauth_ms=config.connections_max_reauth_ms,
             now=self._now,
             is_optional=bool(config.security_transition),
+            tokens=self.tokens if uses_sasl else None,
         )
 
     def _dialling(self, protocol: str) -> Dialling:
@@ -172,3 +184,26 @@ class NodeSecurity:
             config.inter_broker_username,
             config.inter_broker_password,
         ).open()
+
+
+def _token_checker(config: BrokerConfig, wall: Callable[[], float]) -> tuple[TokenChecker | None, RemoteKeys | None]:
+    """None if OAUTHBEARER is not used. Raises ConfigError."""
+    protocols = [each.protocol for each in kafka_listeners(config)]
+    protocols += [config.rpc_security_protocol, http_protocol(config)]
+    if "OAUTHBEARER" not in config.sasl_enabled_mechanisms or not any(each.startswith("SASL") for each in protocols):
+        return None, None
+    from kafkalite.security.oauth import KeyFile, RemoteKeys, TokenChecker, TokenRules
+
+    rules = TokenRules(
+        config.sasl_oauthbearer_expected_audience,
+        config.sasl_oauthbearer_expected_issuer,
+        config.sasl_oauthbearer_sub_claim_name,
+        config.sasl_oauthbearer_clock_skew_seconds,
+    )
+    url = config.sasl_oauthbearer_jwks_endpoint_url
+    if url.startswith("file:"):
+        checker = TokenChecker(rules, KeyFile(url.removeprefix("file:").replace("//", "", 1)).text, wall)
+        checker.load()
+        return checker, None
+    remote = RemoteKeys.parse(url, config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000)
+    return TokenChecker(rules, remote.text, wall), remote
