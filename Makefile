@@ -21,7 +21,7 @@ export PYTHONHASHSEED := 0
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
-demo: $(VENV)/.complete ## three nodes, a real ZooKeeper, real data, a killed leader, and Spark reads it all back
+demo: $(VENV)/.complete ## three nodes, a real ZooKeeper, real data, a killed leader, and a pipeline that makes it an Iceberg table
 	@$(PY) -m kafkalite_cli.demo
 
 test: $(VENV)/.complete ## every test: unit, property, scenarios, contract, simulation, real processes, Spark

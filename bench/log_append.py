@@ -40,6 +40,9 @@ class WallClock:
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
+    def processor(self) -> float:
+        return time.thread_time()
+
     def monotonic(self) -> float:
         return time.perf_counter()
 

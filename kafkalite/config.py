@@ -16,10 +16,14 @@ from typing import Any, get_type_hints
 
 from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.listener_settings import HTTP, RPC, PerListener, unknown_listener
+from kafkalite.listener_settings import split as split_listener_key
 from kafkalite.listeners import (
+    ADVERTISED,
     LISTENERS,
     PROTOCOL_MAP,
     KafkaListenerSettings,
+    check_advertised,
     is_wildcard,
     one_listener,
     parse_advertised,
@@ -160,6 +164,7 @@ class BrokerConfig:
         "",
         "address that clients of each Kafka listener get, NAME://HOST:PORT,…; port 0: the bound port; empty: where it is bound."
         " NAME is that in listeners; of the one listener at kafka.port its security protocol, or any other name",
+        dynamic=True,
     )
     listener_security_protocol_map: str = _key(
         "",
@@ -358,14 +363,42 @@ class BrokerConfig:
     group_initial_rebalance_delay_ms: int = _key(3_000, "time that a new group waits for more members", low=0)
     group_min_session_timeout_ms: int = _key(6_000, "shortest session timeout of a group member", low=1)
     group_max_session_timeout_ms: int = _key(1_800_000, "longest session timeout of a group member", low=1)
+    group_max_size: int = _key(10_000, "maximum number of members of a classic group", low=1, high=2**31 - 1)
+    group_consumer_assignors: tuple[str, ...] = _key(
+        ("uniform", "range"),
+        "server-side assignors that consumer groups may use (uniform, range); the first one is the default",
+    )
+    group_consumer_heartbeat_interval_ms: int = _key(
+        5_000, "interval at which members of consumer groups send heartbeats", low=1
+    )
+    group_consumer_max_size: int = _key(10_000, "maximum number of members of a consumer group", low=1, high=2**31 - 1)
+    group_consumer_migration_policy: str = _key(
+        "bidirectional",
+        "whether a running group changes its protocol when members of the other protocol join or the last ones leave:"
+        " upgrade (classic to consumer), downgrade, both (bidirectional), or disabled",
+        choices=("bidirectional", "upgrade", "downgrade", "disabled"),
+    )
+    group_consumer_regex_refresh_interval_ms: int = _key(
+        600_000, "interval at which regular expressions of consumer groups are resolved again", low=10_000
+    )
+    group_consumer_session_timeout_ms: int = _key(
+        45_000, "time without a heartbeat after which a member of a consumer group is removed", low=1
+    )
 
-    listener_security_protocol: str = _key("PLAINTEXT", "security protocol of the Kafka listener", choices=PROTOCOLS)
+    listener_security_protocol: str = _key(
+        "PLAINTEXT",
+        "security protocol of all listeners: of the Kafka listener, and of the others unless they have a setting of their own",
+        choices=PROTOCOLS,
+    )
     rpc_security_protocol: str = _key(
-        "PLAINTEXT", "security protocol of the RPC listener, which is for nodes", choices=PROTOCOLS
+        "",
+        "security protocol of the RPC listener, which is for nodes; empty: as the Kafka listener to which nodes connect"
+        " (inter.broker.listener.name)",
+        choices=("", *PROTOCOLS),
     )
     http_security_protocol: str = _key(
         "",
-        "security protocol of the HTTP listener; SASL_* means a login with name and password (HTTP Basic); empty: the value of rpc.security.protocol",
+        "security protocol of the HTTP listener; SASL_* means a login with name and password (HTTP Basic); empty: as the RPC listener",
         choices=("", *PROTOCOLS),
     )
     ssl_keystore_location: str = _key("", "PEM file: this node's certificate, its chain and its key")
@@ -376,7 +409,18 @@ class BrokerConfig:
         secret=True,
     )
     ssl_client_auth: str = _key(
-        "none", "whether clients of the Kafka and the RPC listener need a certificate", choices=CLIENT_AUTH
+        "none",
+        "whether clients of the Kafka and the RPC listener need a certificate; an RPC listener that is SSL because the Kafka listener"
+        " is requires one",
+        choices=CLIENT_AUTH,
+    )
+    ssl_enabled_protocols: tuple[str, ...] = _key(
+        ("TLSv1.2", "TLSv1.3"), "versions of TLS that listeners accept: TLSv1.2, TLSv1.3"
+    )
+    ssl_cipher_suites: str = _key(
+        "",
+        "cipher suites of listeners, by their IANA or OpenSSL names, with commas between them; empty: those with forward secrecy and"
+        " authenticated encryption",
     )
     http_ssl_client_auth: str = _key(
         "",
@@ -388,8 +432,8 @@ class BrokerConfig:
     )
     http_allowed_hosts: str = _key(
         "",
-        "host names, with commas between them, under which browsers reach the console, for example that of a proxy in front of"
-        " it; IP addresses, localhost and the node's own names need no entry",
+        "host names, with commas between them, under which browsers reach the HTTP listener, for example that of a proxy in front of"
+        " it; IP addresses, names without a dot, and the node's own names need no entry",
         is_set=True,
     )
     http_actions_enable: bool = _key(True, "whether the console can change the cluster; false: it only shows")
@@ -461,6 +505,14 @@ class BrokerConfig:
         "", "PEM file: this node's certificate and key for connections to ZooKeeper"
     )
 
+    security_open_acknowledged: str = _key(
+        "",
+        "listeners (PLAINTEXT, EXTERNAL, RPC, HTTP, …) and ZOOKEEPER that are open on purpose, with commas between them: every client"
+        " that reaches them may use them; health does not report them",
+    )
+
+    #: Of `listener.name.NAME.KEY`.
+    per_listener: PerListener = PerListener()
     topic: TopicConfig = TopicConfig()
 
 
@@ -553,7 +605,7 @@ def _range_text(low: int | None, high: int | None) -> str:
 
 def _fields(cls: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
     hints = get_type_hints(cls)
-    return {f.name.replace("_", "."): (f, hints[f.name]) for f in dataclasses.fields(cls) if f.name != "topic"}
+    return {f.name.replace("_", "."): (f, hints[f.name]) for f in dataclasses.fields(cls) if f.metadata}
 
 
 TOPIC_KEYS = _fields(TopicConfig)
@@ -630,8 +682,13 @@ def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]
     own: dict[str, Any] = {}
     for_topics: dict[str, Any] = {}
     warnings: list[str] = []
+    per_listener: list[tuple[str, str, Any]] = []
     for raw, value in _in_milliseconds(settings).items():
         key = ALIASES.get(raw, raw)
+        if (of_listener := split_listener_key(key)) is not None:
+            spec, kind = BROKER_KEYS[of_listener[1]]
+            per_listener.append((of_listener[0], spec.name, _parse(key, spec, kind, value)))
+            continue
         if key in OBSOLETE:
             warnings.append(f"{key} is obsolete and ignored: lag is measured in time only (replica.lag.time.max.ms)")
         elif key in BROKER_KEYS:
@@ -641,7 +698,9 @@ def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]
             for_topics[key] = value
         else:
             raise ConfigError(f"{raw}: no such configuration")
-    config = BrokerConfig(topic=topic_config(TopicConfig(), for_topics), **own)
+    config = BrokerConfig(
+        topic=topic_config(TopicConfig(), for_topics), per_listener=PerListener(tuple(sorted(per_listener))), **own
+    )
     if config.zookeeper_session_timeout_ms >= config.replica_lag_time_max_ms:
         raise ConfigError(
             f"zookeeper.session.timeout.ms ({config.zookeeper_session_timeout_ms}) must be below "
@@ -691,66 +750,99 @@ def advertised_rpc(config: BrokerConfig, bound_port: int) -> Endpoint:
     return Endpoint(address.host, address.port or bound_port)
 
 
+def http_names(config: BrokerConfig) -> frozenset[str]:
+    """By which browsers may open the status page."""
+    names = {config.host, advertised_rpc(config, 0).host}
+    names |= {each.address(0).host for each in kafka_listeners(config)}
+    names |= {part.strip() for part in config.http_allowed_hosts.split(",")}
+    return frozenset(names - {""})
+
+
 def _check_addresses(config: BrokerConfig) -> None:
     """Raises ConfigError."""
     inter_broker_listener(config)
+    names = [each.name for each in kafka_listeners(config)]
+    for name in (RPC, HTTP):
+        if name in names:
+            raise ConfigError(f"a Kafka listener cannot be named {name}: the node has another one of that name")
+    if unknown := unknown_listener(config.per_listener, names):
+        raise ConfigError(f"listener.name.{unknown.lower()}.…: there is no listener {unknown}")
     if is_wildcard(advertised_rpc(config, 0).host):
         raise ConfigError(
             f"host is {config.host or 'empty'}, which no node can connect to: set advertised.rpc=HOST:PORT"
         )
 
 
+def for_listener(config: BrokerConfig, name: str) -> BrokerConfig:
+    """With a listener's own settings (`listener.name.NAME.KEY`) in place of the node's. `name` in capitals; or RPC, HTTP."""
+    own = config.per_listener.of(name)
+    if name == HTTP and "ssl_client_auth" not in own and config.http_ssl_client_auth:
+        own["ssl_client_auth"] = config.http_ssl_client_auth
+    if (
+        name == RPC
+        and "ssl_client_auth" not in own
+        and not config.rpc_security_protocol
+        and config.ssl_client_auth == "none"
+    ):
+        own["ssl_client_auth"] = "required"  # nodes know each other by their certificates
+    return dataclasses.replace(config, **own) if own else config
+
+
 def is_secured(config: BrokerConfig) -> bool:
     """Whether any listener asks for more than plain text."""
-    protocols = [config.rpc_security_protocol, http_protocol(config)]
+    protocols = [rpc_protocol(config), http_protocol(config)]
     protocols += [listener.protocol for listener in kafka_listeners(config)]
     return any(protocol != "PLAINTEXT" for protocol in protocols) or bool(config.http_bearer_tokens_location)
 
 
+def rpc_protocol(config: BrokerConfig) -> str:
+    """The RPC listener's protocol: without a setting of its own, that of the Kafka listener to which nodes connect."""
+    return config.rpc_security_protocol or inter_broker_listener(config).protocol
+
+
 def http_protocol(config: BrokerConfig) -> str:
     """The HTTP listener's protocol: without a setting of its own it is as closed as the RPC listener (ADR 13)."""
-    return config.http_security_protocol or config.rpc_security_protocol
+    return config.http_security_protocol or rpc_protocol(config)
 
 
 def _check_security(config: BrokerConfig) -> None:
     """Raises ConfigError."""
     between_nodes = inter_broker_listener(config)
-    is_for_clients = {"http.security.protocol"}
-    kafka = {}
     for listener in kafka_listeners(config):
         key = f"listener {listener.name}" if config.listeners.strip() else "listener.security.protocol"
-        kafka[key] = listener.protocol
-        if listener != between_nodes:
-            is_for_clients.add(key)
-    by_key = {
-        **kafka,
-        "rpc.security.protocol": config.rpc_security_protocol,
-        "http.security.protocol": http_protocol(config),
-    }
-    for key, protocol in by_key.items():
-        if protocol.endswith("SSL") and not config.ssl_keystore_location:
-            raise ConfigError(f"{key} is {protocol}: ssl.keystore.location is missing")
-        if not protocol.startswith("SASL"):
-            continue
-        unknown = [name for name in config.sasl_enabled_mechanisms if name not in LISTENER_MECHANISMS]
-        if unknown:
-            raise ConfigError(f"sasl.enabled.mechanisms: {unknown[0]!r} is not one of {', '.join(LISTENER_MECHANISMS)}")
-        if "OAUTHBEARER" in config.sasl_enabled_mechanisms and not config.sasl_oauthbearer_jwks_endpoint_url:
-            raise ConfigError("sasl.enabled.mechanisms: OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url")
-        if "PLAIN" in config.sasl_enabled_mechanisms and not config.sasl_plain_users_location:
-            raise ConfigError("sasl.enabled.mechanisms: PLAIN needs sasl.plain.users.location")
-        if key in is_for_clients:
-            continue
-        if config.sasl_mechanism_inter_broker_protocol not in config.sasl_enabled_mechanisms:
-            raise ConfigError("sasl.mechanism.inter.broker.protocol is not one of sasl.enabled.mechanisms")
-        if not (config.inter_broker_username and config.inter_broker_password):
-            raise ConfigError(f"{key} is {protocol}: inter.broker.username or inter.broker.password is missing")
-    if config.rpc_security_protocol == "SSL" and config.ssl_client_auth == "none":
+        _check_protocol(config, listener.name, key, listener.protocol, is_for_nodes=listener == between_nodes)
+    _check_protocol(config, RPC, "rpc.security.protocol", rpc_protocol(config), is_for_nodes=True)
+    if config.http_port >= 0:
+        _check_protocol(config, HTTP, "http.security.protocol", http_protocol(config), is_for_nodes=False)
+    if rpc_protocol(config) == "SSL" and for_listener(config, RPC).ssl_client_auth == "none":
         raise ConfigError(
-            "rpc.security.protocol is SSL: nodes know each other by their certificates, ask for them (ssl.client.auth)"
+            "rpc.security.protocol is SSL: nodes know each other by their certificates, ask for them (ssl.client.auth, or"
+            " listener.name.rpc.ssl.client.auth)"
         )
     if config.zookeeper_set_acl and not config.zookeeper_auth:
         raise ConfigError("zookeeper.set.acl needs zookeeper.auth")
+
+
+def _check_protocol(config: BrokerConfig, name: str, key: str, protocol: str, *, is_for_nodes: bool) -> None:
+    """Whether a listener has what its protocol needs. Raises ConfigError."""
+    own = for_listener(config, name)
+    if protocol.endswith("SSL") and not own.ssl_keystore_location:
+        raise ConfigError(f"{key} is {protocol}: ssl.keystore.location is missing")
+    if not protocol.startswith("SASL"):
+        return
+    unknown = [each for each in own.sasl_enabled_mechanisms if each not in LISTENER_MECHANISMS]
+    if unknown:
+        raise ConfigError(f"sasl.enabled.mechanisms: {unknown[0]!r} is not one of {', '.join(LISTENER_MECHANISMS)}")
+    if "OAUTHBEARER" in own.sasl_enabled_mechanisms and not config.sasl_oauthbearer_jwks_endpoint_url:
+        raise ConfigError("sasl.enabled.mechanisms: OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url")
+    if "PLAIN" in own.sasl_enabled_mechanisms and not own.sasl_plain_users_location:
+        raise ConfigError("sasl.enabled.mechanisms: PLAIN needs sasl.plain.users.location")
+    if not is_for_nodes:
+        return
+    if config.sasl_mechanism_inter_broker_protocol not in own.sasl_enabled_mechanisms:
+        raise ConfigError("sasl.mechanism.inter.broker.protocol is not one of sasl.enabled.mechanisms")
+    if not (config.inter_broker_username and config.inter_broker_password):
+        raise ConfigError(f"{key} is {protocol}: inter.broker.username or inter.broker.password is missing")
 
 
 def is_dynamic(key: str) -> bool:
@@ -764,7 +856,10 @@ def check_dynamic(key: str, value: str) -> None:
     if not is_dynamic(key):
         known = ALIASES.get(key, key) in BROKER_KEYS
         raise ConfigError(f"{key}: {'cannot be changed without a restart' if known else 'no such configuration'}")
-    broker_config({key: value})
+    if key == ADVERTISED:  # whether the names fit depends on the broker
+        check_advertised(value)
+    else:
+        broker_config({key: value})
 
 
 def with_dynamic(static: BrokerConfig, *layers: Mapping[str, str]) -> BrokerConfig:
@@ -784,7 +879,10 @@ def with_dynamic(static: BrokerConfig, *layers: Mapping[str, str]) -> BrokerConf
                 config = dataclasses.replace(config, topic=topic_config(config.topic, {key: value}))
             else:
                 spec, kind = BROKER_KEYS[key]
-                config = dataclasses.replace(config, **{spec.name: _parse(key, spec, kind, value)})
+                changed = dataclasses.replace(config, **{spec.name: _parse(key, spec, kind, value)})
+                with contextlib.suppress(ConfigError):
+                    kafka_listeners(changed)
+                    config = changed
     return config
 
 

@@ -22,7 +22,7 @@ STREAMS_FEATURE = "streams.version"
 #: Feature -> (lowest, highest) level of this code. Level 0: off. Code that brings a feature raises its highest level here.
 #: Eligible leader replicas are never off: without them the last replica in sync may lose committed records (ADR 16).
 SUPPORTED: Mapping[str, tuple[int, int]] = {
-    GROUP_FEATURE: (0, 0),
+    GROUP_FEATURE: (0, 1),
     TRANSACTION_FEATURE: (0, TRANSACTION_VERSION),
     SHARE_FEATURE: (0, 0),
     STREAMS_FEATURE: (0, 0),

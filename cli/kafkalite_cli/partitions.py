@@ -11,7 +11,8 @@ from kafkalite.extension.messages.topics import (
     RemovePartitionsRequest,
     RemovePartitionsResponse,
 )
-from kafkalite_cli.output import Output, client_options, connect, run_async
+from kafkalite_cli.losses import counted, record_counts, report_counts
+from kafkalite_cli.output import Output, client_options, confirm, connect, run_async
 from kafkalite_cli.parameters import Whole, parse_brokers, parse_partition
 
 
@@ -40,7 +41,10 @@ def add_partitions(
             total = have + (count if count is not None else len(given))
             await partitions.add_partitions(client, topic, total, given, timeout_s=timeout_s)
             reported = {"topic": topic, "added": total - have, "partitions": total}
-            Output(as_json).value(reported, f"added {total - have} partitions to {topic}, which has {total} now")
+            Output(as_json).value(
+                reported,
+                f"added {total - have} partition{'' if total - have == 1 else 's'} to {topic}, which has {total} now",
+            )
 
     run_async(work())
 
@@ -53,9 +57,13 @@ def add_partitions(
     is_flag=True,
     help="Accept no more records; remove the partitions when all groups have read them, or retention has emptied them.",
 )
+@click.option("--dry-run", is_flag=True, help="Show what would be removed; nothing is removed.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @client_options
-def remove_partitions(topic: str, count: int, drain: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Remove a topic's last partitions with their records.
+def remove_partitions(
+    topic: str, count: int, drain: bool, dry_run: bool, yes: bool, bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
+    """Remove a topic's last partitions with their records. Asks on a terminal; a script needs --yes (not with --drain).
 
     Example:
 
@@ -66,6 +74,12 @@ def remove_partitions(topic: str, count: int, drain: bool, bootstrap: str, timeo
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             have = await partitions.partition_count(client, topic, timeout_s=timeout_s)
+            if dry_run or not drain:
+                found = await record_counts(client, topic, range(max(0, have - count), have), timeout_s)
+                if dry_run:
+                    report_counts(found, Output(as_json))
+                    return
+                confirm(f"Remove {counted(found)} of {topic}?", yes=yes)
             request = RemovePartitionsRequest(topic, have - count, drain, int(timeout_s * 1000))
             answer = await client.order(request, RemovePartitionsResponse, timeout_s=timeout_s + 5)
             refuse(answer.error, f"{topic}: {answer.message}")
@@ -98,7 +112,7 @@ def elect(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Hold elections; exits 1 if one of them could not be held.
+    """Hold elections; exits 1 if one of them could not be held, 2 if there is no such partition.
 
     Examples:
 

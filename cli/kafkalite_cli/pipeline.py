@@ -13,7 +13,7 @@ import click
 
 from kafkalite.errors import ConfigError
 from kafkalite_cli.output import Output
-from kafkalite_cli.parameters import Real
+from kafkalite_cli.parameters import Real, Whole
 
 if TYPE_CHECKING:
     from kafkalite_pipelines import Pipeline
@@ -213,22 +213,28 @@ def _loaded(file: Path, *, once: bool = False) -> Pipeline:
 
 def _run(described: Pipeline, remote: str | None, as_json: bool) -> None:
     from kafkalite_cli.pipeline_progress import progress_view
-    from kafkalite_pipelines.control import own, supervise
+    from kafkalite_pipelines.control import supervise
     from kafkalite_pipelines.session import session
 
-    location = Path(own(described).location)
-    log_file = None
-    if remote is None and "://" not in str(location):
-        location.mkdir(parents=True, exist_ok=True)
-        log_file = location / "spark.log"
     logging.getLogger("kafkalite_pipelines").addHandler(_Echo())
     view = progress_view(described, as_json=as_json)
     with view:
-        spark = session(described, remote=remote, log_file=log_file)
+        spark = session(described, remote=remote, log_file=_log_file(described))
         try:
             supervise(described, spark, view.show)
         finally:
             spark.stop()
+
+
+def _log_file(described: Pipeline) -> Path | None:
+    """Where Spark's processes log: beside the checkpoint, if that is on this host."""
+    from kafkalite_pipelines.control import own
+
+    location = own(described).location
+    if "://" in location:
+        return None
+    Path(location).mkdir(parents=True, exist_ok=True)
+    return Path(location) / "spark.log"
 
 
 class _Echo(logging.Handler):
@@ -236,3 +242,130 @@ class _Echo(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         click.echo(f"kafkalite pipeline: {record.getMessage()}", err=True)
+
+
+_BEGIN = click.option(
+    "--from", "begin", required=True, metavar="BOUND", help="earliest, latest, a time, or offsets as JSON."
+)
+_END = click.option("--to", "end", default="latest", show_default=True, metavar="BOUND", help="The same; exclusive.")
+_RATE = click.option("--rate", type=Real(1), metavar="RECORDS", help="At most this number of records per second.")
+_BATCH = click.option("--batch-records", type=Whole(1), default=500_000, show_default=True, help="Records per batch.")
+_LABEL = click.option(
+    "--name", help="A name of this range, to continue it after an interruption [default: from the target]."
+)
+
+
+@pipeline.command()
+@_FILE
+@_BEGIN
+@_END
+@click.option("--table", metavar="NAME", help="Write into this Iceberg table, instead of the file's.")
+@click.option("--path", metavar="PATH", help="Write into this Delta table or Parquet directory, instead of the file's.")
+@click.option("--topic", metavar="TOPIC", help="Write into this topic, instead of the file's.")
+@click.option("--same-sinks", is_flag=True, help="Write into the file's own sinks: the range must not be in them yet.")
+@_RATE
+@_BATCH
+@_LABEL
+@_JSON
+def backfill(
+    file: Path,
+    begin: str,
+    end: str,
+    table: str | None,
+    path: str | None,
+    topic: str | None,
+    same_sinks: bool,
+    rate: float | None,
+    batch_records: int,
+    name: str | None,
+    as_json: bool,
+) -> None:
+    """Put a range of records through a pipeline's decoding and steps into another table or topic, exactly once.
+
+    The pipeline itself may run meanwhile. The same command continues a range that was interrupted.
+
+    Examples:
+
+    \b
+      kafkalite pipeline backfill flights.toml --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z --table flights_week
+      kafkalite pipeline backfill flights.toml --from earliest --to '{"flights": {"0": 5000, "1": 5000}}' --same-sinks --rate 20000
+    """
+    from kafkalite_cli.pipeline_targets import label, targets
+    from kafkalite_pipelines.backfill import backfill_of
+
+    described = _loaded(file)
+    sinks = targets(described, table, path, topic, same_sinks=same_sinks)
+    chosen = name or label("backfill", table or path or topic or "same")
+    _run_range(backfill_of(described, chosen, sinks), begin, end, rate, batch_records, as_json)
+
+
+@pipeline.command()
+@_FILE
+@_BEGIN
+@_END
+@click.option("--topic", required=True, metavar="TOPIC", help="The topic to write to.")
+@click.option(
+    "--at-least-once", is_flag=True, help="For brokers of Apache Kafka, which have no exactly-once for Spark."
+)
+@_RATE
+@_BATCH
+@_LABEL
+@_JSON
+def replay(
+    file: Path,
+    begin: str,
+    end: str,
+    topic: str,
+    at_least_once: bool,
+    rate: float | None,
+    batch_records: int,
+    name: str | None,
+    as_json: bool,
+) -> None:
+    """Copy a range of a pipeline's records, as they are, into another topic, exactly once.
+
+    The same command continues a range that was interrupted.
+
+    Example:
+
+    \b
+      kafkalite pipeline replay flights.toml --from 2026-11-22T08:00:00Z --to 2026-11-22T09:00:00Z --topic flights-again
+    """
+    from kafkalite_cli.pipeline_targets import label
+    from kafkalite_pipelines.backfill import replay_of
+
+    delivery = "at-least-once" if at_least_once else "exactly-once"
+    described = replay_of(_loaded(file), name or label("replay", topic), topic, delivery)
+    _run_range(described, begin, end, rate, batch_records, as_json)
+
+
+def _run_range(
+    described: Pipeline, begin: str, end: str, rate: float | None, batch_records: int, as_json: bool
+) -> None:
+    import dataclasses
+
+    from kafkalite_cli.pipeline_targets import bound
+    from kafkalite_pipelines.backfill import Range, Report, run
+    from kafkalite_pipelines.session import session
+
+    wanted = Range(bound(begin), bound(end))
+    largest = batch_records if rate is None else min(batch_records, max(int(rate * 10), 1))
+
+    def show(report: Report) -> None:
+        if as_json:
+            click.echo(json.dumps(dataclasses.asdict(report)))
+            return
+        share = 100 * report.done / report.total if report.total else 100.0
+        bad = f", {report.bad:,} not decoded" if report.bad else ""
+        click.echo(
+            f"batch {report.batch}: {report.records:,} records in {report.seconds:.1f} s{bad}; {share:.0f} % of {report.total:,}"
+        )
+
+    logging.getLogger("kafkalite_pipelines").addHandler(_Echo())
+    spark = session(described, log_file=_log_file(described))
+    try:
+        run(described, spark, wanted, show, max_records=largest, records_per_s=rate)
+    finally:
+        spark.stop()
+    if not as_json:
+        click.echo("done")

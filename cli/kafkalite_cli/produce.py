@@ -14,9 +14,11 @@ import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
-from kafkalite.errors import KafkaliteError
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
+from kafkalite.protocol import wire
 from kafkalite_cli.output import Output, client_options, connect, run_async
 from kafkalite_cli.parameters import Real, Whole
+from kafkalite_cli.record_lines import LineError, RecordLine, decode_record
 
 READ_BYTES = 256 * 1024
 #: A line longer than this is no line.
@@ -27,6 +29,14 @@ TOPIC_TIMEOUT_S = 3.0
 
 @click.command()
 @click.argument("topic")
+@click.option(
+    "--input",
+    "kind",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json: a line is an object with value, key, headers, timestamp and partition, as consume --json writes it.",
+)
 @click.option("--key-separator", metavar="TEXT", help="A line is KEY<TEXT>VALUE.")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
 @click.option("--partition", type=Whole(0), help="All to this one [default: by key, or in turn].")
@@ -37,6 +47,7 @@ TOPIC_TIMEOUT_S = 3.0
 @client_options
 def produce(
     topic: str,
+    kind: str,
     key_separator: str | None,
     acks: str,
     partition: int | None,
@@ -50,23 +61,27 @@ def produce(
 ) -> None:
     """Send the lines of stdin as records; print how many are acknowledged.
 
-    --timeout is how long a record may take to be delivered.
+    --timeout is how long a record may take to be delivered. A topic that does not exist is created if the cluster does that for
+    clients (auto.create.topics.enable). In JSON a value of null is a tombstone; key_base64 and value_base64 hold bytes.
 
     Examples:
 
     \b
       seq 1 100000 | kafkalite produce flights
       kafkalite produce flights --key-separator : < lines.txt
+      kafkalite produce flights --input json <<< '{"key": "LH1", "value": {"late": 5}, "headers": {"source": "ops"}}'
     """
     if idempotent and acks != "all":
         raise click.UsageError("--idempotent needs --acks all")
     if key_separator == "":
         raise click.BadParameter("is empty", param_hint="--key-separator")
+    if kind == "json" and key_separator is not None:
+        raise click.UsageError("--key-separator is for text: with --input json a line has its key")
     separator = None if key_separator is None else key_separator.encode()
 
     async def work() -> int:
         async with connect(bootstrap, timeout_s) as client:
-            await client.known_topic(topic, timeout_s=min(timeout_s, TOPIC_TIMEOUT_S))
+            await _known_or_created(client, topic, timeout_s)
             producer = Producer(
                 client,
                 acks=acks,
@@ -77,7 +92,7 @@ def produce(
                 delivery_timeout_ms=int(timeout_s * 1000),
                 max_block_ms=int(timeout_s * 1000),
             )
-            run = _Run(client, topic, partition, separator)
+            run = _Run(client, topic, partition, separator, is_json=kind == "json")
             async with producer:
                 await run.send_lines(producer)
             return run.report(Output(as_json))
@@ -87,14 +102,31 @@ def produce(
         raise click.exceptions.Exit(code)
 
 
+async def _known_or_created(client: AsyncClient, topic: str, timeout_s: float) -> None:
+    """Wait for the topic; one that is not there is created if the cluster does so for clients. Raises ApiError."""
+    patience_s = min(timeout_s, TOPIC_TIMEOUT_S)
+    request = wire.MetadataRequest
+    wanted = request([request.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True)
+    await client.call_any(wanted, timeout_s=timeout_s)
+    try:
+        await client.known_topic(topic, timeout_s=patience_s)
+    except ApiError as error:
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise api_error(error.code, f"there is no topic {topic!r}") from None
+        raise
+
+
 class _Run:
     """Counts what becomes of the lines."""
 
-    def __init__(self, client: AsyncClient, topic: str, partition: int | None, separator: bytes | None) -> None:
+    def __init__(
+        self, client: AsyncClient, topic: str, partition: int | None, separator: bytes | None, *, is_json: bool
+    ) -> None:
         self._client = client
         self._topic = topic
         self._partition = partition
         self._separator = separator
+        self._is_json = is_json
         self._started = client.now()
         self.sent = 0
         self.acked = 0
@@ -108,10 +140,19 @@ class _Run:
         try:
             async for lines in stdin_lines():
                 for line in lines:
-                    key, value = self._split(line)
-                    if self.bad_line is not None:
+                    if self._is_json and not line.strip():
+                        continue
+                    record = self._parsed(line)
+                    if record is None:
                         return
-                    future = await producer.send(self._topic, key, value, partition=self._partition)
+                    future = await producer.send(
+                        self._topic,
+                        record.key,
+                        record.value,
+                        partition=record.partition if self._partition is None else self._partition,
+                        headers=record.headers,
+                        timestamp_ms=record.timestamp_ms,
+                    )
                     self.sent += 1
                     future.add_done_callback(self._count)
                 if self.first_error is not None:
@@ -124,13 +165,21 @@ class _Run:
             ticking.cancel()
             progress.end()
 
-    def _split(self, line: bytes) -> tuple[bytes | None, bytes]:
+    def _parsed(self, line: bytes) -> RecordLine | None:
+        """None: it is no record, and `bad_line` says why."""
+        if self._is_json:
+            try:
+                return decode_record(line)
+            except LineError as error:
+                self.bad_line = f"line {self.sent + 1}: {error}"
+                return None
         if self._separator is None:
-            return None, line
+            return RecordLine(None, line)
         key, separator, value = line.partition(self._separator)
         if not separator:
             self.bad_line = f"line {self.sent + 1} has no key: {line[:60].decode(errors='replace')!r}"
-        return key, value
+            return None
+        return RecordLine(key, value)
 
     def _count(self, future: asyncio.Future[RecordMetadata]) -> None:
         error = None if future.cancelled() else future.exception()
@@ -148,7 +197,9 @@ class _Run:
         if self.bad_line is not None:
             raise click.UsageError(self.bad_line)
         if self.first_error is not None:
-            click.echo(f"kafkalite: {self.failed} records failed: {self.first_error}", err=True)
+            click.echo(
+                f"kafkalite: {self.failed} record{'' if self.failed == 1 else 's'} failed: {self.first_error}", err=True
+            )
         return 1 if self.failed else 0
 
 

@@ -64,7 +64,7 @@ def rolling_restart(
 
     Examples:
 
-    \\b
+    \b
       kafkalite admin rolling-restart
       kafkalite admin rolling-restart --command 'ssh {host} systemctl restart kafkalite'
     """

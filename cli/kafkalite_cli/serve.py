@@ -17,6 +17,8 @@ import uvloop
 from kafkalite import config as configuration
 from kafkalite.coordination.verbs import split_connect_string
 from kafkalite.errors import ConfigError, KafkaliteError, StartupRefused
+from kafkalite.security.files import readable_by_others, secret_files
+from kafkalite.security.posture import Posture, posture
 from kafkalite.telemetry import logs
 from kafkalite_cli.imports import uncollected
 
@@ -113,12 +115,16 @@ def serve(
         split_connect_string(config.zookeeper_connect)
         if config.broker_id < 0:
             raise ConfigError("the node's id is missing: give --id, or broker.id in the configuration")
+        found = posture(config)
+        if found.refusals:
+            raise ConfigError("; ".join(found.refusals))
     except ConfigError as error:
         click.echo(f"kafkalite: {error}", err=True)
         sys.exit(2)
     logs.configure(level=log_level, node=config.broker_id)
     for warning in warnings:
         click.echo(f"kafkalite: {warning}", err=True)
+    _warn(config, found, settings)
     try:
         uvloop.run(_run(config))
     except (ConfigError, StartupRefused) as error:
@@ -127,6 +133,23 @@ def serve(
     except (KafkaliteError, OSError) as error:
         click.echo(f"kafkalite: {error}", err=True)
         sys.exit(1)
+
+
+def _warn(config: configuration.BrokerConfig, found: Posture, settings: tuple[str, ...]) -> None:
+    """Log what is open. Health repeats the exposures."""
+    log = logs.get_logger(__name__)
+    for exposure in found.exposures:
+        log.warning("security.open", listener=exposure.name, detail=exposure.detail)
+    warnings = [*found.warnings, *readable_by_others(secret_files(config))]
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        spec = configuration.BROKER_KEYS.get(key.strip())
+        if spec is not None and spec[0].metadata["secret"] and not value.strip().startswith("file:"):
+            warnings.append(
+                f"{key.strip()}: every user of this machine sees --set in the list of processes: use file:PATH"
+            )
+    for warning in warnings:
+        log.warning("security.weak", detail=warning)
 
 
 #: Objects more than have gone before the collector looks at the young ones (Python's own: 700); and how many of those

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Set
 from typing import Any, TypeVar
 
 import click
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.configs import ConfigResource, alter_configs, describe_configs
+from kafkalite.client.configs import ConfigResource, Setting, alter_configs, describe_configs, settings_in_force
+from kafkalite.config import ALIASES, BROKER_KEYS, LIMIT_KEYS, TOPIC_KEYS, is_dynamic, is_limit
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import BrokerId
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
@@ -40,10 +42,17 @@ def _resource(topic: str | None, broker: int | None, is_cluster: bool) -> Config
 
 @config.command("get")
 @click.argument("keys", nargs=-1)
+@click.option(
+    "--all",
+    "is_all",
+    is_flag=True,
+    help="Everything that is in force for the topic or broker, and where it comes from.",
+)
 @entity_options
 @client_options
 def get(
     keys: tuple[str, ...],
+    is_all: bool,
     topic: str | None,
     broker: int | None,
     is_cluster: bool,
@@ -51,28 +60,59 @@ def get(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """What is set; with KEYS also what holds without being set (topics). A broker need not be alive.
+    """What is set; with KEYS or --all also what holds without being set. A broker need not be alive for what is set.
+
+    SOURCE is where the value comes from: the topic's, the broker's or the cluster's dynamic settings, the node's file, or the default.
 
     Examples:
 
     \b
       kafkalite admin config get --topic flights
+      kafkalite admin config get --broker 1 --all
+      kafkalite admin config get --broker 1 max.connections
       kafkalite admin config get --cluster
     """
     resource = _resource(topic, broker, is_cluster)
+    if is_all and (keys or is_cluster):
+        raise click.UsageError("--all is for a topic or a broker, and needs no KEYS")
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             found = await describe_configs(client, resource, timeout_s=timeout_s)
-        own, effective = found.own, found.effective
-        shown = {key: own.get(key, effective.get(key)) for key in keys} if keys else own
+            in_force: dict[str, Setting] = {}
+            if is_all or (keys and not is_cluster):
+                in_force = await settings_in_force(client, resource, timeout_s=timeout_s)
+        _refuse_unknown(keys, in_force.keys() | found.own.keys() | (_known_of_cluster() if is_cluster else set()))
+        chosen = sorted(in_force) if is_all else list(keys) if keys else sorted(found.own)
+        unset = Setting("", "not set")
+        own = "topic" if topic is not None else "cluster" if is_cluster else "broker"
+        shown = {
+            key: in_force[key] if key in in_force else Setting(found.own[key], own) if key in found.own else unset
+            for key in chosen
+        }
         out = Output(as_json)
         if as_json:
-            out.value({"settings": shown, "own": own, "effective": effective}, "")
-        rows = [(key, shown[key] or "", "set" if key in own else "default") for key in sorted(shown)]
+            settings = {key: None if each is unset else each.value for key, each in shown.items()}
+            sources = {key: each.source for key, each in shown.items()}
+            out.value({"settings": settings, "own": found.own, "effective": found.effective, "sources": sources}, "")
+        rows = [(key, "(hidden)" if each.is_secret else each.value, each.source) for key, each in shown.items()]
         out.table("", ("key", "value", "source"), rows)
 
     run_async(work())
+
+
+def _known_of_cluster() -> set[str]:
+    """Keys that can be set for all brokers."""
+    return {key for key in (*BROKER_KEYS, *TOPIC_KEYS, *ALIASES) if is_dynamic(key)} | set(LIMIT_KEYS)
+
+
+def _refuse_unknown(keys: tuple[str, ...], known: Set[str]) -> None:
+    """A key that nobody knows is most likely misspelt. Raises ApiError."""
+    for key in keys:
+        if key not in known and not is_limit(key) and ALIASES.get(key, key) not in known:
+            close = difflib.get_close_matches(key, sorted(known), 1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise api_error(ErrorCode.INVALID_CONFIG, f"{key}: no such configuration{hint}")
 
 
 def _alter(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.refusals import refuse
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.configs import DescribeBrokerSettingsRequest, DescribeBrokerSettingsResponse
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId
@@ -52,6 +53,47 @@ class Settings:
 
     own: dict[str, str]
     effective: dict[str, str]
+
+
+#: config_source -> where a value comes from.
+_SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "file", 5: "default"}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value in force. `source`: topic, broker, cluster (dynamic settings), file (the node's own configuration) or default."""
+
+    value: str
+    source: str
+    is_read_only: bool = False
+    is_secret: bool = False
+
+
+async def settings_in_force(
+    client: AsyncClient, resource: ConfigResource, *, timeout_s: float = 30.0
+) -> dict[str, Setting]:
+    """All that holds for a topic, or for a broker that is alive. Of the cluster: what is set. Raises ApiError, RpcError."""
+    request = wire.DescribeConfigsRequest
+    message = request([request.DescribeConfigsResource(resource.resource_type, resource.name, None)], True)
+    if resource.broker_id is not None:
+        await client.metadata((), timeout_s=timeout_s)
+        if resource.broker_id not in client.view.brokers:
+            reason = f"broker {resource.broker_id} is not alive: only what is set for it is known"
+            raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, reason)
+        answer = await client.call_node(resource.broker_id, message, timeout_s=timeout_s)
+    else:
+        answer = await client.call_any(message, timeout_s=timeout_s)
+    [result] = answer.results
+    refuse(result.error_code, result.error_message)
+    return {
+        entry.name: Setting(
+            "" if entry.value is None else entry.value,
+            _SOURCES.get(entry.config_source, "unknown"),
+            entry.read_only,
+            entry.is_sensitive,
+        )
+        for entry in result.configs
+    }
 
 
 async def describe_configs(client: AsyncClient, resource: ConfigResource, *, timeout_s: float = 30.0) -> Settings:

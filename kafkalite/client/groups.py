@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kafkalite.client import messages
@@ -33,14 +34,19 @@ _MEANINGS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such partition",
 }
 ASSIGNOR = "range"
+#: A type of ListGroups, and the state of a group that there is not.
+_MODERN, _DEAD = "consumer", "Dead"
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
+    """`group_type`: classic or consumer (KIP-848)."""
+
     group: str
     state: str
     protocol_type: str
     members: int
+    group_type: str = "classic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +73,14 @@ class GroupOffset:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """`state` Dead: there is no such group."""
+    """`state` Dead: there is no such group. `protocol`: the assignor. `group_type`: classic or consumer (KIP-848)."""
 
     state: str
     protocol_type: str = ""
     protocol: str = ""
     members: tuple[GroupMember, ...] = ()
     offsets: tuple[GroupOffset, ...] = ()
+    group_type: str = "classic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,24 +120,47 @@ class Groups:
             if isinstance(answer, KafkaliteError):
                 raise answer
             _refuse(answer.error_code, "")
-            names = [each.group_id for each in answer.groups]
-            if not names:
-                continue
+            names = [each.group_id for each in answer.groups if each.group_type != _MODERN]
             # What a list does not say: how many members, and before Kafka 2.6 the state.
-            request = wire.DescribeGroupsRequest(names)
-            described = await self._client.call_node(node, request, timeout_s=self._timeout_s)
-            found += [
-                (node, ListedGroup(each.group_id, each.group_state, each.protocol_type, len(each.members)))
-                for each in described.groups
-                if not each.error_code
-            ]
+            if names:
+                described = await self._client.call_node(
+                    node, wire.DescribeGroupsRequest(names), timeout_s=self._timeout_s
+                )
+                found += [
+                    (node, ListedGroup(each.group_id, each.group_state, each.protocol_type, len(each.members)))
+                    for each in described.groups
+                    if not each.error_code
+                ]
+            if modern := [each.group_id for each in answer.groups if each.group_type == _MODERN]:
+                described = await self._client.call_node(
+                    node, wire.ConsumerGroupDescribeRequest(modern), timeout_s=self._timeout_s
+                )
+                found += [
+                    (node, ListedGroup(each.group_id, each.group_state, CONSUMER, len(each.members), _MODERN))
+                    for each in described.groups
+                    if not each.error_code
+                ]
         return sorted(found, key=lambda row: row[1].group)
 
     async def describe(self, group: str) -> tuple[BrokerId, GroupDescription]:
         """(coordinator, group). A group that there is not has the state Dead."""
-        node, answer = await self.ask(
-            group, wire.DescribeGroupsRequest([group]), lambda response: response.groups[0].error_code
-        )
+        node, told = await self._classic(group)
+        if told.state == _DEAD:
+            node, told = await self._modern(group, node)
+        offsets = tuple(
+            GroupOffset(topic.name, each.partition_index, Offset(each.committed_offset), each.committed_leader_epoch,
+                        each.metadata or "")
+            for topic in _topics_of(await self._committed(group))
+            for each in topic.partitions
+            if not each.error_code
+        )  # fmt: skip
+        ordered = tuple(sorted(offsets, key=lambda each: (each.topic, each.partition)))
+        return node, replace(told, offsets=ordered)
+
+    async def _classic(self, group: str) -> tuple[BrokerId, GroupDescription]:
+        """State Dead: there is no such group, or it is none of the classic protocol."""
+        request = wire.DescribeGroupsRequest([group])
+        node, answer = await self.ask(group, request, _described_error)
         told = answer.groups[0]
         members = tuple(
             GroupMember(
@@ -142,15 +172,30 @@ class Groups:
             )
             for member in told.members
         )
-        offsets = tuple(
-            GroupOffset(topic.name, each.partition_index, Offset(each.committed_offset), each.committed_leader_epoch,
-                        each.metadata or "")
-            for topic in _topics_of(await self._committed(group))
-            for each in topic.partitions
-            if not each.error_code
-        )  # fmt: skip
-        ordered = tuple(sorted(offsets, key=lambda each: (each.topic, each.partition)))
-        return node, GroupDescription(told.group_state, told.protocol_type, told.protocol_data, members, ordered)
+        return node, GroupDescription(told.group_state or _DEAD, told.protocol_type, told.protocol_data, members)
+
+    async def _modern(self, group: str, node: BrokerId) -> tuple[BrokerId, GroupDescription]:
+        """A consumer group (KIP-848); state Dead: there is none, or the coordinator knows no such groups."""
+        try:
+            node, answer = await self.ask(group, wire.ConsumerGroupDescribeRequest([group]), _described_error)
+        except ApiError as error:
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            return node, GroupDescription(_DEAD)
+        told = answer.groups[0]
+        if told.error_code:
+            return node, GroupDescription(_DEAD)
+        members = tuple(
+            GroupMember(
+                member.member_id,
+                member.instance_id or "",
+                member.client_id,
+                member.client_host,
+                tuple((topic.topic_name, n) for topic in member.assignment.topic_partitions for n in topic.partitions),
+            )
+            for member in told.members
+        )
+        return node, GroupDescription(told.group_state, CONSUMER, told.assignor_name, members, group_type=_MODERN)
 
     async def _committed(self, group: str) -> Any:
         request = wire.OffsetFetchRequest
@@ -206,6 +251,12 @@ class Groups:
 
         patience = self._timeout_s if timeout_s is None else timeout_s
         return await self._client.call_coordinator(messages.GROUP, group, request, meaning, timeout_s=patience)
+
+
+def _described_error(response: Any) -> int:
+    """That there is no such group is no error here."""
+    code = int(response.groups[0].error_code)
+    return 0 if code == ErrorCode.GROUP_ID_NOT_FOUND else code
 
 
 def _topics_of(response: Any) -> Any:

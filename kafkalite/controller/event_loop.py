@@ -141,6 +141,7 @@ class ControllerEventLoop:
         self._history = history
         self.ready = False
         #: Registrations that cannot be used: path -> reason.
+        self._watches: dict[Source, Watch] = {}
         self.malformed_brokers: Mapping[str, str] = {}
         self.channels = channels(self.post)
         self.liveness = liveness(self.post)
@@ -300,7 +301,8 @@ class ControllerEventLoop:
             await self._handle(event)
 
     def _watch(self, source: Source) -> Watch:
-        return lambda: self.mark(source)
+        """The same object every time: a path on which it is armed already does not fire twice."""
+        return self._watches.setdefault(source, lambda: self.mark(source))
 
     async def _on_controller_elected(self) -> None:
         """Controller design D.3-9: read everything, then one event."""

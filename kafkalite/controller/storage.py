@@ -59,12 +59,21 @@ class Storage(DeletionStorage):
     # --- what there is ---------------------------------------------------------------------------------------
 
     async def read_brokers(self, watch: Watch) -> tuple[dict[BrokerId, BrokerInfo], dict[str, str]]:
-        """Live brokers by id, and path -> reason for registrations that cannot be used."""
+        """Live brokers by id, and path -> reason for registrations that cannot be used.
+
+        The watch also fires when a registration changes: a broker may get other addresses while it runs (KIP-226).
+        """
         ids, strangers = paths.broker_ids(await self._children(paths.BROKER_IDS, watch))
         malformed = {f"{paths.BROKER_IDS}/{name}": "not a broker id" for name in strangers}
-        found = await self.read(lambda: self._zk.get_many([paths.broker(id_) for id_ in ids]))
+        found = [await self._registration(paths.broker(id_), watch) for id_ in ids]
         brokers, unusable = registered_brokers(ids, found)
         return brokers, malformed | unusable
+
+    async def _registration(self, path: str, watch: Watch) -> tuple[bytes, Stat] | None:
+        try:
+            return await self.read(lambda: self._zk.get(path, watch))
+        except NoNodeError:
+            return None
 
     async def read_topics(
         self, known: Mapping[str, Topic], watch: Watch | None, *, again: bool

@@ -147,6 +147,7 @@ class ZkCoordinator(ZkSession):
         self._root = Chroot(chroot)
         #: Until a server says that it does not.
         self._knows_multi_read = True
+        self._sets_acl = access.set_acl
         #: On paths with the chroot.
         self._acl_of: acl_codec.AclOf = self._creators_acl if access.set_acl else acl_codec.open_acl
 
@@ -158,6 +159,17 @@ class ZkCoordinator(ZkSession):
         root, self._root = self._root, Chroot("")
         await retrying(lambda: self.ensure_path(root.prefix))
         self._root = root
+        if self._sets_acl and not root.prefix:
+            await retrying(self._close_new_root)
+
+    async def _close_new_root(self) -> None:
+        """Without a chroot: "/" of a server that nobody uses yet gets the ACL that a chroot would be created with.
+
+        Otherwise others could delete what is directly below it, such as /controller. If there is more in it, it may be somebody
+        else's, or have nodes without this identity: then the check of the tree reports it.
+        """
+        if not set((await self.children("/"))[0]) - {"zookeeper"}:
+            await self.set_acls(["/"], is_open=False)
 
     def _creators_acl(self, path: str) -> bytes:
         return acl_codec.creators_acl(self._root.bare(path))

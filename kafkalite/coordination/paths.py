@@ -8,6 +8,8 @@ from urllib.parse import quote, unquote
 from kafkalite.model import BrokerId, TopicPartition
 
 CLUSTER_ID = "/cluster/id"
+#: What decoys for users that do not exist are made from; the nodes' secret.
+DECOY_KEY = "/cluster/decoy_key"
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"

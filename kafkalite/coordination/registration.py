@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
+import dataclasses
 import random
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import (
@@ -44,6 +46,7 @@ _log = get_logger(__name__)
 #: Producer ids in one block (Kafka's number).
 PRODUCER_ID_BLOCK_SIZE = 1000
 _LAST_PRODUCER_ID = 2**63 - 1
+_DECOY_KEY_BYTES = 32
 
 #: A dead owner's registration goes when its session does: within its timeout and a tick of the server. Its timeout
 #: is taken to be ours.
@@ -92,6 +95,20 @@ async def cluster_id(coordinator: Coordinator, rng: random.Random) -> str:
             await retrying(lambda: coordinator.ensure_path(paths.parent(paths.CLUSTER_ID)))
 
 
+async def decoy_key(coordinator: Coordinator, entropy: Callable[[int], bytes]) -> bytes:
+    """The cluster's secret for decoys of users, created by the first node that asks for logins."""
+    while True:
+        try:
+            data, _ = await retrying(lambda: coordinator.get(paths.DECOY_KEY))
+            if len(data) >= _DECOY_KEY_BYTES:
+                return data
+            await retrying(lambda: coordinator.set(paths.DECOY_KEY, entropy(_DECOY_KEY_BYTES)))
+        except NoNodeError:
+            await retrying(lambda: coordinator.ensure_path(paths.parent(paths.DECOY_KEY)))
+            with contextlib.suppress(NodeExistsError):
+                await retrying(lambda: coordinator.create(paths.DECOY_KEY, entropy(_DECOY_KEY_BYTES)))
+
+
 async def register_broker(
     coordinator: Coordinator,
     broker_id: BrokerId,
@@ -129,6 +146,28 @@ async def register_broker(
         raise StartupRefused(
             f"broker id {broker_id} is in use{owner}: it was still registered in ZooKeeper after {patience:.1f} s"
         ) from None
+
+
+async def change_addresses(
+    coordinator: Coordinator, broker_id: BrokerId, host: str, port: int, endpoints: Sequence[str]
+) -> bool:
+    """Give this session's registration other addresses for clients; False if it is not this session's.
+
+    Raises ZnodeError and the seam's errors.
+    """
+    path = paths.broker(broker_id)
+    while True:
+        try:
+            data, stat = await retrying(lambda: coordinator.get(path))
+            if stat.ephemeral_owner != coordinator.session_id:
+                return False
+            changed = dataclasses.replace(decode_broker(data, path), host=host, port=port, endpoints=tuple(endpoints))
+            await coordinator.set(path, encode_broker(changed), stat.version)
+        except NoNodeError:
+            return False
+        except (BadVersionError, NotSentError, OutcomeUnknownError):
+            continue
+        return True
 
 
 async def _claim(coordinator: Coordinator, path: str, data: bytes) -> Stat:

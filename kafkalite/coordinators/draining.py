@@ -78,7 +78,7 @@ class Draining:
     async def answer(self, request: CommittedOffsetsRequest) -> CommittedOffsetsResponse:
         """What the groups coordinated here have committed for these partitions."""
         wanted = {TopicPartition(topic, partition) for topic, partition in request.partitions}
-        coordinated, found = self._groups.committed(wanted)
+        coordinated, found = self._groups.offsets.committed(wanted)
         offsets = tuple(
             GroupsOffset(key.topic, key.partition, lowest, count, is_unstable)
             for key, (lowest, count, is_unstable) in sorted(found.items())

@@ -167,6 +167,13 @@ class InternalLog(Generic[State]):
         if state is not None:
             self._unloaded(state)
 
+    def reload(self, partition: int) -> None:
+        """Forget what is loaded and read it again: an append has failed, and its records may be in the log nevertheless."""
+        epoch = self._epochs.get(partition)
+        if epoch is not None:
+            self._drop(partition)
+            self._compare()
+
     async def _load(self, partition: int, epoch: LeaderEpoch) -> None:
         """Replay the partition's log from its start to its end.
 
@@ -183,6 +190,9 @@ class InternalLog(Generic[State]):
             offset = serving.local_bounds(target)[0]
             while self._epochs.get(partition) == epoch:
                 if offset < serving.local_bounds(target)[1]:
+                    await serving.load_local(target, offset, _READ_BYTES)
+                    if self._epochs.get(partition) != epoch:
+                        break
                     offset = self._replay_piece(state, target, offset)
                     await asyncio.sleep(0)  # a long log must not hold everybody up
                 elif self._when_committed and serving.local_high_watermark(target) < offset:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalite.config import BrokerConfig
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerId
+from kafkalite.model import GROUP_TOPIC, SCHEMA_TOPIC, TRANSACTION_TOPIC, BrokerId
 from kafkalite.replica.requests import MetadataResponse
 
 #: Only the controller is known, before the first metadata.
@@ -36,6 +36,8 @@ def internal_topic(name: str, config: BrokerConfig, brokers: int) -> NewTopic:
     """
     if name == GROUP_TOPIC:
         partitions, replicas = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
+    elif name == SCHEMA_TOPIC:
+        partitions, replicas = 1, config.offsets_topic_replication_factor
     else:
         assert name == TRANSACTION_TOPIC
         partitions, replicas = (

@@ -15,7 +15,12 @@ _MAX_MEMORY = 1 << 20
 
 def full_match(pattern: str) -> Callable[[str], bool]:
     """Whether a whole text matches `pattern`. Raises ApiError INVALID_REGULAR_EXPRESSION."""
-    import re2  # only who gets a pattern loads it
+    try:
+        import re2  # only who gets a pattern loads it
+    except ImportError:
+        # Python's own `re` is no substitute: a pattern of a client could keep it busy for ever.
+        text = "this broker resolves no regular expressions: google-re2 is not installed"
+        raise api_error(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from None
 
     options = re2.Options()
     options.log_errors = False

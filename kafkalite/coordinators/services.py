@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.env.loop_times import LoopTimes
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
@@ -151,6 +152,10 @@ class Partitions(Protocol):
         """Return when `led_partitions` may have changed since the last call, or after a while."""
         ...
 
+    async def load_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> None:
+        """Have what `read_local` would return in the page cache, read off the loop. Raises what it raises."""
+        ...
+
     def read_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> list[Buffer]:
         """Whole batches from the log of a partition led here, up to its log end; empty at the end.
 
@@ -218,6 +223,7 @@ class Services(Protocol):
     """Everything else of the node."""
 
     clock: Clock
+    loop_times: LoopTimes
     network: Network
     random: random.Random
     supervisor: Supervisor

@@ -65,15 +65,19 @@ class Workers:
 
 
 class DiskThreads:
-    """The threads of one disk: those that wait for fsync, and those that do what may take hours (recovery, deletion)."""
+    """The threads of one disk: those that wait for fsync, for reads, and those that do what may take hours (recovery, deletion)."""
 
-    def __init__(self, name: str, *, sync_threads: int, work_threads: int) -> None:
+    def __init__(self, name: str, *, sync_threads: int, read_threads: int, work_threads: int) -> None:
         self.syncs = Workers(sync_threads, f"disk-sync {name}")
+        self.reads = Workers(read_threads, f"disk-read {name}")
         self.works = Workers(work_threads, f"disk-work {name}")
+        #: Its file system can say what is in the page cache; found out by the first read that asks.
+        self.knows_nowait = True
         #: The disk was given up: its files are closed in its threads, since even that may never return.
         self.is_abandoned = False
 
     def close(self) -> None:
         """See Workers.close."""
         self.syncs.close()
+        self.reads.close()
         self.works.close()

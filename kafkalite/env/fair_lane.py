@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import asynccontextmanager
 from typing import TypeVar, cast
 
 from kafkalite.env.seams import Clock
@@ -37,14 +38,20 @@ class FairLane:
 
     async def run(self, owner: Hashable, function: Callable[[], _T]) -> tuple[_T, float]:
         """The function's result, and the seconds that it took. Raises what the function raises; OSError."""
-        await self._turn(owner)
-        began = self._clock.monotonic()
-        try:
+        async with self.turn(owner):
+            began = self._clock.monotonic()
             result = await self._run(function)
+            return cast("_T", result), self._clock.monotonic() - began
+
+    @asynccontextmanager
+    async def turn(self, owner: Hashable) -> AsyncIterator[None]:
+        """The owner's turn, for as long as the block takes."""
+        await self._turn(owner)
+        try:
+            yield
         finally:
             self._free += 1
             self._admit()
-        return cast("_T", result), self._clock.monotonic() - began
 
     async def _turn(self, owner: Hashable) -> None:
         if self._free and not self._waiting:

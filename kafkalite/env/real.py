@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from kafkalite.env import open_files
+from kafkalite.env import open_files, residency
 from kafkalite.env.disk_threads import DiskThreads
 from kafkalite.env.open_files import Reserve
 from kafkalite.env.seams import Clock, ConnectionHandler, Disk, Env, Listener, Network
@@ -43,6 +43,13 @@ ACCEPTED_LIMIT_BYTES = 256 * 1024
 _IOV_MAX = 1024
 #: Threads per disk that wait for fdatasync.
 _SYNC_THREADS = 8
+#: Threads per disk that read what is not in the page cache.
+_READ_THREADS = 4
+#: Such a thread copies this much at a time, to nowhere.
+_LOAD_BYTES = 256 * 1024
+#: The kernel's flag for reads that may not wait; file systems that do not know it are read as ever.
+_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+_UNKNOWN_FLAG = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 #: Threads per disk for recovery and deletion, apart from the others: hours of recovery must not delay an fsync.
 _BLOCKING_THREADS = 4
 
@@ -55,6 +62,9 @@ class RealClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def processor(self) -> float:
+        return time.thread_time()
 
     def boottime(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -179,6 +189,11 @@ class RealFile:
 
     def read_at(self, offset: int, size: int) -> bytes:
         self._assert_open()
+        if residency.is_required() and self._threads.knows_nowait:
+            found = _read_resident(self._descriptor, self.path, offset, size, self._size)
+            if found is not None:
+                return found
+            self._threads.knows_nowait = False
         data = os.pread(self._descriptor, size, offset)
         while len(data) < size:  # short only at the end of the file
             more = os.pread(self._descriptor, size - len(data), offset + len(data))
@@ -233,6 +248,46 @@ class RealFile:
             raise OSError(errno.EBADF, "file is closed", self.path)
 
 
+def _read_resident(descriptor: int, path: str, offset: int, size: int, end: int) -> bytes | None:
+    """The bytes, if all of them are in the page cache; None: the file system cannot tell. Raises NotResident, OSError."""
+    wanted = max(0, min(size, end - offset))
+    # Not copied into bytes: callers only read it.
+    data = bytearray(wanted)
+    try:
+        count = os.preadv(descriptor, [data], offset, _NOWAIT)
+    except BlockingIOError:
+        raise residency.NotResident(path, offset, wanted) from None
+    except OSError as error:
+        if error.errno in _UNKNOWN_FLAG:
+            return None
+        raise
+    if count < wanted:
+        raise residency.NotResident(path, offset + count, wanted - count)
+    return cast("bytes", data)
+
+
+def _load(path: str, offset: int, size: int, ahead: int) -> None:
+    """Read, and throw away: the page cache keeps it. In a thread of the disk."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if ahead:
+            os.posix_fadvise(descriptor, offset, size + ahead, os.POSIX_FADV_WILLNEED)
+        scratch = bytearray(min(size, _LOAD_BYTES))
+        while size > 0:
+            count = os.preadv(descriptor, [memoryview(scratch)[:size]], offset)
+            if not count:
+                return
+            offset += count
+            size -= count
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
+
+
 def _length(buffer: Buffer) -> int:
     return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
 
@@ -265,7 +320,7 @@ class RealDisk:
         self._writing_lock = threading.Lock()
 
     def _new_threads(self, name: str) -> DiskThreads:
-        return DiskThreads(name, sync_threads=_SYNC_THREADS, work_threads=_BLOCKING_THREADS)
+        return DiskThreads(name, sync_threads=_SYNC_THREADS, read_threads=_READ_THREADS, work_threads=_BLOCKING_THREADS)
 
     def separate(self, path: str) -> None:
         # Threads that hang from an earlier time stay with the lane that is replaced.
@@ -296,8 +351,15 @@ class RealDisk:
         return os.path.exists(path)
 
     def read_file(self, path: str) -> bytes:
+        is_resident_only = residency.is_required()
+
         def read() -> bytes:
             with open(path, "rb") as file:
+                if is_resident_only:
+                    size = os.fstat(file.fileno()).st_size
+                    found = _read_resident(file.fileno(), path, 0, size, size)
+                    if found is not None:
+                        return found
                 return file.read()
 
         return self._reserve.run(read)
@@ -405,6 +467,9 @@ class RealDisk:
 
     async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
         return await asyncio.wrap_future(self._threads(at).works.submit(function))
+
+    async def load(self, path: str, offset: int, size: int, ahead: int = 0) -> None:
+        await asyncio.wrap_future(self._threads(path).reads.submit(lambda: _load(path, offset, size, ahead)))
 
     def close(self) -> None:
         """End the threads when their work is done. The disk cannot be used after this."""

@@ -35,6 +35,10 @@ class Clock(Protocol):
         """Seconds; never goes back; for measuring."""
         ...
 
+    def processor(self) -> float:
+        """Seconds of processor time that the calling thread has had."""
+        ...
+
     def boottime(self) -> float:
         """Seconds since boot, counting the time this process was stopped or suspended: for leases."""
         ...
@@ -88,7 +92,7 @@ class File(Protocol):
         ...
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes from `offset`; shorter only at the end of the file."""
+        """Up to `size` bytes from `offset`; shorter only at the end of the file. Raises NotResident (env.residency)."""
         ...
 
     def write_at(self, offset: int, data: Buffer) -> None:
@@ -112,7 +116,7 @@ class Disk(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def read_file(self, path: str) -> bytes:
-        """The whole file. Raises FileNotFoundError."""
+        """The whole file. Raises FileNotFoundError; NotResident (env.residency)."""
         ...
 
     def write_file_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
@@ -158,6 +162,13 @@ class Disk(Protocol):
         """Run a function that does slow file work (recovery, deletion) off the loop; in a simulation, inline.
 
         `at`: a path on the disk that it works on; see `separate`.
+        """
+        ...
+
+    async def load(self, path: str, offset: int, size: int, ahead: int = 0) -> None:
+        """Bring bytes of a file into the page cache, off the loop, and begin to read `ahead` bytes behind them.
+
+        Errors are not raised: the read that needs the bytes meets them. The file may be gone.
         """
         ...
 

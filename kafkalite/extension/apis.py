@@ -56,6 +56,7 @@ from kafkalite.extension.messages.topics import (
     RemovePartitionsResponse,
     TopicResult,
 )
+from kafkalite.extension.messages.tracing import TraceRequest, TraceResponse
 from kafkalite.extension.messages.transactions import (
     BeginTxnGroupRequest,
     BeginTxnGroupResponse,
@@ -179,6 +180,8 @@ _ROWS = (
     ExtensionApi(HealthRequest, HealthResponse, _DESCRIBE_CLUSTER, Node.EACH),
     ExtensionApi(HistoryRequest, HistoryResponse, _DESCRIBE_CLUSTER, Node.EACH),
     ExtensionApi(StatusRequest, StatusResponse, _DESCRIBE_CLUSTER),
+    # As with Kafka's request log, which is turned on by the level of one of a broker's loggers.
+    ExtensionApi(TraceRequest, TraceResponse, (Need(_CLUSTER, Operation.ALTER_CONFIGS),), Node.EACH),
     ExtensionApi(DescribeTrafficRequest, DescribeTrafficResponse, _DESCRIBE_CLUSTER, Node.EACH),
     ExtensionApi(DescribeGroupLagRequest, DescribeGroupLagResponse, _DESCRIBE_CLUSTER, Node.EACH),
     ExtensionApi(

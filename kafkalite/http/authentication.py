@@ -20,7 +20,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.access import Access
 from kafkalite.security.attempts import Attempts
 from kafkalite.security.principal import ANONYMOUS, Principal
-from kafkalite.security.requirements import CONSOLE, HTTP, Scope
+from kafkalite.security.requirements import CONSOLE, HTTP, SCHEMAS, Scope
 
 if TYPE_CHECKING:
     from kafkalite.security.http_login import HttpLogin
@@ -102,7 +102,7 @@ class HttpAuthenticator:
             return principal
         asked = AuthenticatedRequest(principal, peer.host, query)
         must_prove = self.must_prove
-        if path in CONSOLE and must_prove and principal == ANONYMOUS:
+        if must_prove and principal == ANONYMOUS and (path in CONSOLE or path in SCHEMAS):
             return self._refusal(principal, peer)
         for need in row:
             if must_prove and principal == ANONYMOUS:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kafkalite.config import BrokerConfig
     from kafkalite.controller.controller import Controller
     from kafkalite.coordination.session import SessionKeeper
+    from kafkalite.env.loop_times import LoopTimes
     from kafkalite.env.supervisor import Supervisor
     from kafkalite.extension.messages.watching import HealthProblem
     from kafkalite.http.overview import Overview
@@ -36,6 +37,7 @@ class Counted(Sampled, Protocol):
     rpc: RpcServer
     http: HttpServer
     sampler: Sampler
+    loop_times: LoopTimes
 
     def problems(self) -> tuple[HealthProblem, ...]: ...
 

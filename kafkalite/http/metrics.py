@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from kafkalite.controller.stats import FailoverPhases
 from kafkalite.coordination.coordinator import SessionState
+from kafkalite.http.sampling import topic_counts
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.quotas import Kind
 from kafkalite.telemetry.counters import Requests, Timing
@@ -73,10 +74,22 @@ METRICS = (
     Spec(_TOPICS + "totalfetchrequests", COUNTER, "Partitions in fetch requests of consumers"),
     Spec(_TOPICS + "failedfetchrequests", COUNTER, "Fetch requests of consumers in which a partition was refused"),
     Spec("kafkalite_topic_bytes_in", COUNTER, "Bytes appended by producers to the partitions that this node leads at the moment", ("topic",)),
+    Spec("kafkalite_topic_bytes_out", COUNTER, "Bytes sent to consumers from the partitions that this node leads at the moment", ("topic",)),
+    Spec("kafkalite_topic_messages_in", COUNTER, "Records appended by producers to the partitions that this node leads at the moment", ("topic",)),
+    Spec("kafkalite_topic_messages_out", COUNTER, "Records sent to consumers from the partitions that this node leads at the moment, counted by their offsets", ("topic",)),
+    Spec("kafka_consumergroup_lag", GAUGE, "Records by which a group's committed offset is behind its partition's high watermark, measured every 10 s on the group's coordinator", ("consumergroup", "topic", "partition")),
+    Spec("kafka_consumergroup_lag_sum", GAUGE, "Records by which a group is behind in a topic, measured every 10 s on the group's coordinator", ("consumergroup", "topic")),
+    Spec("kafka_consumergroup_members", GAUGE, "Members of a group with committed offsets, on its coordinator", ("consumergroup",)),
+    Spec("kafkalite_consumergroup_lag_omitted", GAUGE, "Committed offsets on this coordinator that are not measured: it measures 500 groups and 2,000 partitions at most"),
     Spec("kafka_log_log_size", GAUGE, "Bytes of the logs on this node", ("topic",)),
     Spec("kafka_log_log_numlogsegments", GAUGE, "Segments of the logs on this node", ("topic",)),
     Spec("kafka_server_replicafetchermanager_maxlag", GAUGE, "Records by which the slowest follower replica on this node was behind its leader's high watermark"),
     Spec("kafkalite_follower_lag_max", GAUGE, "Records by which the slowest follower of a partition led by this node is behind"),
+    Spec("kafkalite_event_loop_held_ms", HISTOGRAM, "Turns of the event loop of 1 ms or more, by what took them (an API of the Kafka listener, or other)", ("cause",)),
+    Spec("kafkalite_event_loop_late_ms", HISTOGRAM, "How late a timer of the event loop was, looked at ten times a second"),
+    Spec("kafkalite_event_loop_overruns", COUNTER, "Turns of the event loop that computed for more than 20 ms"),
+    Spec("kafkalite_cold_reads", COUNTER, "Reads of records that were not in the page cache, done by the threads of the disk"),
+    Spec("kafkalite_cold_read_bytes", COUNTER, "Bytes of these reads"),
     Spec(_REQUESTS + "requests", COUNTER, "Requests answered", ("listener", "request")),
     Spec(_REQUESTS + "totaltimems", HISTOGRAM, "Time of a request from the call of the handler to the response", ("listener", "request")),
     Spec(_REQUESTS + "localtimems", HISTOGRAM, "Time of a request in the handler itself, until it returned", ("listener", "request")),
@@ -223,7 +236,6 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
 
     def _logs(self) -> Iterator[Metric]:
         node = self._node
-        bytes_in: dict[str, int] = {}
         sizes: dict[str, int] = {}
         segments: dict[str, int] = {}
         fetch_lag = follower_lag = 0
@@ -235,11 +247,12 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
             if leader is None:
                 fetch_lag = max(fetch_lag, partition.fetch_lag)
                 continue
-            bytes_in[topic] = bytes_in.get(topic, 0) + partition.appended_bytes
             for follower in leader.followers.values():
                 if follower.log_end_offset >= 0:
                     follower_lag = max(follower_lag, leader.log_end_offset - follower.log_end_offset)
-        yield labelled("kafkalite_topic_bytes_in", _by_label(bytes_in))
+        counts = sorted(topic_counts(node).items())
+        for place, name in enumerate(("bytes_in", "bytes_out", "messages_in", "messages_out")):
+            yield labelled(f"kafkalite_topic_{name}", (((topic,), each[place]) for topic, each in counts))
         yield labelled("kafka_log_log_size", _by_label(sizes))
         yield labelled("kafka_log_log_numlogsegments", _by_label(segments))
         yield single("kafka_server_replicafetchermanager_maxlag", fetch_lag)
@@ -270,6 +283,13 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield histogram(_REQUESTS + "totaltimems", ((key, t.total) for key, t in timings.items()))
         yield histogram(_REQUESTS + "localtimems", ((key, t.local) for key, t in timings.items()))
         yield histogram(_REQUESTS + "remotetimems", ((key, t.remote) for key, t in timings.items()))
+        times = node.loop_times
+        held = (((cause,), timing) for cause, timing in sorted(times.by_cause.items()))
+        yield histogram("kafkalite_event_loop_held_ms", held)
+        yield histogram("kafkalite_event_loop_late_ms", [((), times.late)])
+        yield single("kafkalite_event_loop_overruns", times.overruns)
+        yield single("kafkalite_cold_reads", node.logs.cold.loads)
+        yield single("kafkalite_cold_read_bytes", node.logs.cold.loaded_bytes)
         connections = {
             "http": node.http.connections,
             "kafka": len(node.kafka.listener.connections),
@@ -283,6 +303,25 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         groups, offsets = node.kafka.groups.count()
         yield single("kafka_coordinator_group_groupmetadatamanager_numgroups", groups)
         yield single("kafka_coordinator_group_groupmetadatamanager_numoffsets", offsets)
+        yield from self._lag()
+
+    def _lag(self) -> Iterator[Metric]:
+        """Of the last sample: names as those of the exporter that many dashboards are made for (kafka_exporter)."""
+        sampler = self._node.sampler
+        rows = [
+            (group, key.topic, str(key.partition), lag)
+            for group, by_partition in sorted(sampler.lag.items())
+            for key, lag in sorted(by_partition.items())
+        ]
+        sums: dict[tuple[str, ...], float] = {}
+        for group, topic, _, lag in rows:
+            sums[group, topic] = sums.get((group, topic), 0) + lag
+        yield labelled("kafka_consumergroup_lag", ((row[:3], row[3]) for row in rows))
+        yield labelled("kafka_consumergroup_lag_sum", sums.items())
+        yield labelled(
+            "kafka_consumergroup_members", _by_label({group: sampler.members[group] for group in sampler.lag})
+        )
+        yield single("kafkalite_consumergroup_lag_omitted", sampler.omitted)
 
     def _security(self) -> Iterator[Metric]:
         listeners = self._node.security.listeners() if self._node.security is not None else []

@@ -45,6 +45,10 @@ class Peers:
         }
         return {node: await task for node, task in tasks.items()}
 
+    async def ask(self, node: BrokerId, message: Message, timeout_s: float) -> Message | KafkaliteError:
+        """One node's response, or an error."""
+        return await self._ask(node, message, timeout_s)
+
     async def _ask(self, node: BrokerId, message: Message, timeout_s: float) -> Message | KafkaliteError:
         try:
             connection = await self._connection(node, timeout_s)

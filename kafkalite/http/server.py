@@ -15,7 +15,9 @@ from urllib.parse import parse_qsl
 
 from kafkalite.env.seams import Listener, Network
 from kafkalite.http.authentication import AuthenticatedRequest, HttpAuthenticator, HttpPeer
+from kafkalite.http.own_names import is_own_name
 from kafkalite.http.page import Page
+from kafkalite.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import h11
@@ -31,7 +33,22 @@ _MAX_PARAMETERS = 20
 #: Of a POST.
 _MAX_BODY_BYTES = 64 * 1024
 
+#: Of a request to a tree of paths.
+_MAX_TREE_BODY_BYTES = 1024 * 1024
+
 Handler = Callable[[AuthenticatedRequest], "Page | Awaitable[Page]"]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRequest:
+    """A request to a path below a tree's root: any method, any body."""
+
+    asked: AuthenticatedRequest
+    method: str
+    path: str
+
+
+TreeHandler = Callable[[TreeRequest], Awaitable[Page]]
 
 
 class HttpServer:
@@ -39,7 +56,9 @@ class HttpServer:
 
     Args:
         posts: the pages that take POST, and nothing else.
+        trees: first segment of a path -> what serves every path and method below it.
         per_ip: how many connections one address may have; None: as many as all together.
+        names: those of this node, for the Host header; None: it is not checked, because who asks is checked.
     """
 
     def __init__(
@@ -50,13 +69,17 @@ class HttpServer:
         tls: ServerTls | None = None,
         per_ip: ConnectionLimits | None = None,
         posts: Collection[str] = (),
+        names: Collection[str] | None = None,
+        trees: Mapping[str, TreeHandler] | None = None,
     ) -> None:
         self._network = network
         self._tls = tls
         self._gate = gate
         self._per_ip = per_ip
+        self._names = names
         self._pages = dict(pages)
         self._posts = frozenset(posts)
+        self._trees = dict(trees or {})
         self._listener: Listener | None = None
         #: Open connections.
         self.connections = 0
@@ -140,7 +163,7 @@ class HttpServer:
                     break
                 elif isinstance(event, h11.Data):
                     body += event.data
-                    if len(body) > (_MAX_BODY_BYTES if self._takes_body(request) else 0):
+                    if len(body) > self._most_bytes(request):
                         refusal = Page(b"this page takes no body of that size\n", status=413)
                         _write(writer, _response(connection, refusal, is_whole=True))
                         return False
@@ -153,28 +176,43 @@ class HttpServer:
             await writer.drain()
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
-    def _takes_body(self, request: h11.Request | None) -> bool:
-        return request is not None and request.method == b"POST" and _path(request) in self._posts
+    def _most_bytes(self, request: h11.Request | None) -> int:
+        """Of the body."""
+        if request is None:
+            return 0
+        if _root(_path(request)) in self._trees:
+            return _MAX_TREE_BODY_BYTES
+        return _MAX_BODY_BYTES if request.method == b"POST" and _path(request) in self._posts else 0
 
     async def _page(self, request: h11.Request, body: bytes, peer: HttpPeer) -> Page:
+        if self._names is not None:
+            host = next((value.decode("latin-1") for name, value in request.headers if name == b"host"), "")
+            if host and not is_own_name(host, self._names):
+                return Page(b"this is not the name of this node: see http.allowed.hosts\n", status=403)
         is_post = _path(request) in self._posts
-        if request.method not in ((b"POST",) if is_post else (b"GET", b"HEAD")):
+        tree = self._trees.get(_root(_path(request)))
+        if tree is None and request.method not in ((b"POST",) if is_post else (b"GET", b"HEAD")):
             allowed = (("allow", "POST" if is_post else "GET, HEAD"),)
             return Page(b"method not allowed\n", status=405, headers=allowed)
         path, _, text = request.target.decode("latin-1").partition("?")
         handler = self._pages.get(path)
-        if handler is None:
+        if handler is None and tree is None:
             return Page(b"not found\n", status=404)
         logins = [value.decode("latin-1") for name, value in request.headers if name == b"authorization"]
         if len(logins) > 1:
             return Page(b"more than one login\n", status=400)
         try:
             query = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS))
-            asked = await self._gate.admit(path, query, logins[0] if logins else None, peer)
+            place = path if tree is None else f"/{_root(path)}"
+            asked = await self._gate.admit(place, query, logins[0] if logins else None, peer)
             if isinstance(asked, Page):
                 return asked
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
-            outcome = handler(replace(asked, headers=headers, body=body))
+            asked = replace(asked, headers=headers, body=body)
+            if tree is not None:
+                return await tree(TreeRequest(asked, request.method.decode("latin-1"), path))
+            assert handler is not None
+            outcome = handler(asked)
             return outcome if isinstance(outcome, Page) else await outcome
         except ValueError as error:  # what somebody typed
             return Page(f"{error}\n".encode(), status=400)
@@ -182,6 +220,11 @@ class HttpServer:
 
 def _path(request: h11.Request) -> str:
     return str(request.target.decode("latin-1").partition("?")[0])
+
+
+def _root(path: str) -> str:
+    """The first segment."""
+    return path.lstrip("/").partition("/")[0]
 
 
 def _write(writer: asyncio.StreamWriter, data: bytes) -> None:

@@ -32,6 +32,7 @@ OFFERED = {
     "AlterUserScramCredentials": (0, 0), "AlterReplicaLogDirs": (0, 2), "ElectLeaders": (0, 2),
     "AlterPartitionReassignments": (0, 1), "ListPartitionReassignments": (0, 0), "DescribeTopicPartitions": (0, 0),
     "UpdateFeatures": (0, 2), "UnregisterBroker": (0, 0), "ListConfigResources": (0, 1),
+    "ConsumerGroupHeartbeat": (0, 1), "ConsumerGroupDescribe": (0, 1),
     "GetTelemetrySubscriptions": (0, 0), "PushTelemetry": (0, 0),
     "Extension": (0, 0),
 }  # fmt: skip

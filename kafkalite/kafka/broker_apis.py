@@ -17,6 +17,7 @@ from kafkalite.kafka.apis import OfferedApi, make_apis
 from kafkalite.kafka.client_metrics import ClientMetrics
 from kafkalite.kafka.handlers.cluster import ClusterHandlers
 from kafkalite.kafka.handlers.configs import ConfigHandlers
+from kafkalite.kafka.handlers.consumer_groups import ConsumerGroupHandlers
 from kafkalite.kafka.handlers.data import DataHandlers
 from kafkalite.kafka.handlers.extension import ExtensionHandlers
 from kafkalite.kafka.handlers.features import FeatureHandlers
@@ -63,6 +64,7 @@ class KafkaSide:
             **FeatureHandlers(services).table(),
             **SecurityHandlers(services).table(),
             **GroupHandlers(services, self.groups, self.verifier).table(),
+            **ConsumerGroupHandlers(services, self.groups).table(),
             **ExtensionHandlers(services, coordinated).table(),
             **SaslHandlers(services).table(),
             **TelemetryHandlers(services, self.client_metrics).table(),
@@ -82,11 +84,13 @@ class KafkaSide:
 
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """Offsets committed for them are purged, on the nodes that coordinate the groups."""
-        self._services.supervisor.spawn("groups.purge", self.groups.topics_deleted(topics), Policy.ISOLATED)
+        self._services.supervisor.spawn("groups.purge", self.groups.removal.topics_deleted(topics), Policy.ISOLATED)
 
     def partitions_removed(self, partitions: Iterable[TopicPartition]) -> None:
         """The same for partitions that have left their topics."""
-        self._services.supervisor.spawn("groups.purge", self.groups.partitions_removed(partitions), Policy.ISOLATED)
+        self._services.supervisor.spawn(
+            "groups.purge", self.groups.removal.partitions_removed(partitions), Policy.ISOLATED
+        )
 
     async def close(self) -> None:
         await self.listener.close()

@@ -14,14 +14,23 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, cast
 
+from kafkalite.env.loop_times import COUNTED_S
 from kafkalite.env.streams import close_when_written
 from kafkalite.kafka.answers import COUNTED_BYTES
+from kafkalite.kafka.pieces import CUTS, MOST_UNCUT
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Buffer
-from kafkalite.protocol.codec import WireError, encoder, read_varint
+from kafkalite.protocol.codec import (
+    ELEMENTS_AT_ONCE,
+    TooManyAtOnce,
+    WireError,
+    encoding,
+    read_varint,
+    small_encoder,
+)
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.telemetry.logs import get_logger
 
@@ -122,8 +131,25 @@ class Request:
         has_tags = self.version in self.api.flexible_responses
         w = bytearray(9 if has_tags else 8)
         chunks: list[Buffer] = []
-        chunks.append(encoder(self.api.response_name, self.version)(message, w, chunks))
+        try:
+            chunks.append(small_encoder(self.api.response_name, self.version)(message, w, chunks))
+        except TooManyAtOnce:
+            self.connection.listener.respond_large(self, message)
+            return
         self._finish(w, chunks)
+
+    def responding(self, message: Any) -> Generator[None, None, None]:
+        """As `respond`, in steps."""
+        assert self.api is not None
+        head = bytearray(9 if self.version in self.api.flexible_responses else 8)
+        chunks: list[Buffer] = []
+        chunks.append((yield from encoding(self.api.response_name, message, self.version, head, chunks)))
+        if not self.connection.is_closed:
+            self._finish(head, chunks)
+
+    def part(self) -> Request:
+        """A request for some of its elements. It is answered with the others."""
+        return Request(self.connection, self.api, self.version, self.correlation_id, self.client_id)
 
     def respond_encoded(self, body: bytes) -> None:
         """Answer with a body that was encoded in the request's version."""
@@ -190,6 +216,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.last_active = 0.0
         #: When the frame that is half received began to arrive; 0 if there is none.
         self.frame_began = 0.0
+        #: The request whose handler is running.
+        self._served: Request | None = None
         self.is_closed = False
         self._transport: asyncio.Transport | None = None
         self._own: bytearray | None = None
@@ -375,6 +403,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _frame(self, view: memoryview) -> None:
         """One request: header, body, handler."""
+        began = self.listener.monotonic()
+        self._served = None
         try:
             if self.authenticator is not None and not self.authenticator.admits(view):
                 return
@@ -386,6 +416,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._dispatch(view, position, api_key, version, correlation_id, client_id)
         except (WireError, struct.error, UnicodeDecodeError, IndexError) as error:
             self.refuse("request.malformed", str(error))
+        took = self.listener.monotonic() - began
+        if took > COUNTED_S and (served := self._served) is not None:
+            assert served.api is not None
+            self.listener.loop_times.held(served.api.name, took, served.client_id, str(self.principal))
+        self._served = None
 
     def _dispatch(
         self, view: memoryview, position: int, api_key: int, version: int, correlation_id: int, client_id: str
@@ -397,8 +432,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if version in api.flexible_requests:
             position = _skip_tags(view, position)
         # Bytes behind the message are let pass, as by Kafka: librdkafka's Metadata v12 for all topics has three.
-        message, _ = api.decoder(version)(view[position:])
-        request = Request(self, api, version, correlation_id, client_id)
+        is_cut = api.name in CUTS
+        body = view[position:]
+        try:
+            message, _ = api.decoder(version)(body, ELEMENTS_AT_ONCE if is_cut else MOST_UNCUT)
+        except TooManyAtOnce:
+            if not is_cut:
+                raise
+            self._dispatch_large(bytes(body), api, version, correlation_id, client_id)
+            return
+        request = self._served = Request(self, api, version, correlation_id, client_id)
         self._waiting.append(request)
         self.listener.handle(request, message)
 
@@ -412,6 +455,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """One request as a whole, without its length."""
         self._frame(frame)
         self._flush()
+
+    def _dispatch_large(self, body: bytes, api: OfferedApi, version: int, correlation_id: int, client_id: str) -> None:
+        """The request is served in slices, and those behind it wait."""
+        request = Request(self, api, version, correlation_id, client_id)
+        self._waiting.append(request)
+        self.hold(len(body))
+        self.hold_requests()
+        self.listener.handle_large(request, body)
 
     def _unsupported(
         self, api: OfferedApi | None, api_key: int, version: int, correlation_id: int, client_id: str
@@ -493,6 +544,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """A response of `size` bytes is to be sent."""
         if not self.is_closed:
             self._held += size
+            self._count_unread()
+
+    def let_go(self, size: int) -> None:
+        """This many bytes that `hold` counted are not in memory any more."""
+        if not self.is_closed:
+            self._held -= size
             self._count_unread()
 
     def _count_unread(self) -> None:

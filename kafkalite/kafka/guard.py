@@ -145,6 +145,8 @@ _NAMES: dict[tuple[str, ResourceType], Names] = {
     ("FindCoordinator", _GROUP): _coordinator_keys(_GROUP_KEY),
     ("FindCoordinator", _TRANSACTION): _coordinator_keys(_TRANSACTION_KEY),
     ("DescribeGroups", _GROUP): _listed("groups"),
+    ("ConsumerGroupDescribe", _GROUP): _listed("group_ids"),
+    ("ConsumerGroupHeartbeat", _TOPIC): lambda services, message, version: message.subscribed_topic_names or (),
     ("CreateTopics", _TOPIC): _of("topics"),
     ("DeleteTopics", _TOPIC): _deleted_topics,
     ("DeleteRecords", _TOPIC): _of("topics"),

@@ -19,12 +19,15 @@ from kafkalite.env import heap
 from kafkalite.env.fair_lane import FairLane
 from kafkalite.env.seams import Listener
 from kafkalite.env.supervisor import Policy
+from kafkalite.env.turns import Slices, Turns
 from kafkalite.errors import ApiError, AuthenticationFailed, ErrorCode
+from kafkalite.kafka import large_requests
 from kafkalite.kafka.answers import AnswerMemory
 from kafkalite.kafka.apis import OfferedApi, refusal
 from kafkalite.kafka.connection import API_VERSIONS, KafkaConnection, Request
 from kafkalite.kafka.guard import Guard
 from kafkalite.kafka.throttle_accounting import EXEMPT, ThrottleAccounting
+from kafkalite.kafka.tracing import Tracer
 from kafkalite.model import Endpoint
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode
@@ -44,6 +47,8 @@ FRAME_DEADLINE_S = 60.0
 #: The same while others wait for the memory that it holds.
 MEMORY_GRACE_S = 1.0
 _SWEEP_S = 1.0
+#: Large requests under way at once: each may take some 100 MB while it is decoded.
+_LARGE_REQUESTS = 4
 #: Threads that decompress for clients: one bomb inflates while somebody else's batch is looked at.
 _LANE_THREADS = 2
 #: The largest frame of a connection that has yet to authenticate.
@@ -70,8 +75,10 @@ class KafkaListener:
         self._per_ip = services.rights.connection_limits()
         self.connections: dict[KafkaConnection, None] = {}
         self.monotonic = services.clock.monotonic
+        self.loop_times = services.loop_times
         self._repeats = Repeats(services.clock.monotonic)
         self.requests = Requests()
+        self.tracer = Tracer(services)
         #: Bytes in buffers of half received requests.
         self.memory_bytes = 0
         self._memory_max = config.queued_max_request_bytes
@@ -84,6 +91,9 @@ class KafkaListener:
         self.answers = AnswerMemory(self._memory_max, lambda call: asyncio.get_running_loop().call_soon(call))
         #: Work that a client's request causes and that takes long: decompression, hashing of passwords.
         self.lane = FairLane(services.run_blocking, services.clock, at_once=_LANE_THREADS)
+        #: Requests and responses that take more than one turn of the loop, and how many of the requests are under way.
+        self.turns = Turns(services.clock.monotonic)
+        self.large = FairLane(services.run_blocking, services.clock, at_once=_LARGE_REQUESTS)
         self._bound: list[Listener] = []
         self._is_closing = False
 
@@ -253,10 +263,9 @@ class KafkaListener:
             request.respond(refusal(api, message, request.version, ErrorCode.UNSUPPORTED_VERSION, ""))
             return
         request.began = self.monotonic()
-        if self._quotas.is_active and api.name not in EXEMPT:
-            request.throttle = ThrottleAccounting(
-                self._quotas, self.services.clock, request.principal, request.client_id
-            )
+        if self.tracer.watchers:
+            self.tracer.began(request, message)
+        self._meter(request)
         try:
             result = self._start(api, request, message)
         except ApiError as error:
@@ -269,6 +278,57 @@ class KafkaListener:
             self.services.supervisor.spawn(f"kafka.{api.name}", self._finish(request, message, result), Policy.ISOLATED)
         else:
             request.respond(result)
+
+    def handle_large(self, request: Request, body: bytes) -> None:
+        """A request with too many elements for one turn of the loop. The connection starts no other one before it is answered."""
+        request.began = self.monotonic()
+        self._meter(request)
+        work = large_requests.serve(self, request, body)
+        assert request.api is not None
+        self.services.supervisor.spawn(f"kafka.{request.api.name}.large", work, Policy.ISOLATED)
+
+    def start_part(self, part: Request, message: Any) -> Any:
+        """A piece of a large request: its answer, or a coroutine that returns it."""
+        api = part.api
+        assert api is not None
+        try:
+            return self._start(api, part, message)
+        except ApiError as error:
+            return refusal(api, message, part.version, error.code, str(error))
+
+    async def finish_part(self, part: Request, message: Any, work: Coroutine[Any, Any, Any]) -> Any:
+        """The answer of a piece's coroutine."""
+        api = part.api
+        assert api is not None
+        try:
+            with waiting_at_most(getattr(message, "timeout_ms", None)):
+                return await work
+        except ApiError as error:
+            return refusal(api, message, part.version, error.code, str(error))
+        except CoordinatorError as error:
+            return refusal(api, message, part.version, ErrorCode.REQUEST_TIMED_OUT, str(error))
+
+    def respond_large(self, request: Request, message: Any) -> None:
+        """A response with too many elements for one turn of the loop."""
+        owner = (request.principal.name, request.client_host)
+        slices = Slices(self.turns, owner)
+
+        async def respond() -> None:
+            try:
+                await slices.run(request.responding(message))
+            finally:
+                if not request.is_answered:
+                    request.connection.abort()
+
+        self.services.supervisor.spawn("kafka.respond.large", respond(), Policy.ISOLATED)
+
+    def _meter(self, request: Request) -> None:
+        """Count what it costs, while a quota is set."""
+        assert request.api is not None
+        if self._quotas.is_active and request.api.name not in EXEMPT:
+            request.throttle = ThrottleAccounting(
+                self._quotas, self.services.clock, request.principal, request.client_id
+            )
 
     def _start(self, api: OfferedApi, request: Request, message: Any) -> Any:
         """Check what it needs, then call its handler. Raises ApiError."""
@@ -292,6 +352,8 @@ class KafkaListener:
             # Answered from within the handler: all of it was our own work.
             returned = request.returned or now
             self.requests.add(request.api.name, returned - request.began, now - request.began)
+            if self.tracer.watchers:
+                self.tracer.ended(request, now)
 
     async def _finish(self, request: Request, message: Any, work: Coroutine[Any, Any, Any]) -> None:
         api = request.api

@@ -10,6 +10,7 @@ from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import ApiError, StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.cleaner import compact
+from kafkalite.log.cold_reads import ColdReads
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.failures import FaultScope, fault_scope
 from kafkalite.log.moving import DiskMoves
@@ -44,6 +45,7 @@ class Housekeeping:
         offsets: OffsetCheckpoints,
         failures: DirFailures,
         moves: DiskMoves,
+        cold: ColdReads,
         *,
         hw_of: Callable[[TopicPartition], int],
     ) -> None:
@@ -56,6 +58,7 @@ class Housekeeping:
         self._offsets = offsets
         self._failures = failures
         self._moves = moves
+        self._cold = cold
         self._hw_of = hw_of
         self.producer_id_expiration_ms = config.producer_id_expiration_ms
         self._compacting: PartitionLog | None = None
@@ -110,8 +113,21 @@ class Housekeeping:
                 self._delete_old(log)
             log.expire_producers(now_ms, self.producer_id_expiration_ms, now_s)
 
+        for log in self._pool.all():
+            if log.needs_timestamps and self._pool.holds(log):
+                await self._load_timestamps(log)
         await self._each_log(check)
         return self._files_retired - before
+
+    async def _load_timestamps(self, log: PartitionLog) -> None:
+        """Of segments that have not been looked at since the start: from the disk, and not on the loop."""
+        try:
+            await self._pool.dirs[log.directory].unless_gone(log.load_timestamps(self._cold, "housekeeping"))
+        except StorageError as error:
+            if self._pool.holds(log):
+                self._failures.log_failed(error, is_certain=False)
+        except (ApiError, TimeoutError):
+            return  # damage is for those who need the records; or the directory went offline meanwhile
 
     def _delete_old(self, log: PartitionLog) -> None:
         """Raises StorageError."""
@@ -159,6 +175,10 @@ class Housekeeping:
         tp = log.topic_partition
         log_dir = self._pool.dirs[log.directory]
         dirty = min(log_dir.cleaned_to.get(tp, 0), log.log_end_offset)
+        if log.needs_timestamps:
+            await self._load_timestamps(log)
+            if not self._pool.holds(log):
+                return False
         self._compacting = log
         try:
             reached = await log_dir.unless_gone(

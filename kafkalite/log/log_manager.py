@@ -21,6 +21,7 @@ from kafkalite.env.seams import LEAST_LOG_FILES, Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
+from kafkalite.log.cold_reads import ColdReads
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.housekeeping import Housekeeping
 from kafkalite.log.loader import no_log
@@ -74,13 +75,15 @@ class LogManager:
         #: Told when a log has taken the place of another one; may be set later.
         self.on_exchanged: Callable[[PartitionLog, PartitionLog], None] = lambda old, new: None
         self._closed = False
+        #: Reads of what is not in the page cache.
+        self.cold = ColdReads(disk, clock, supervisor)
         own_time = self._own_time = own_time or OwnTime(clock)
         capacity = max(16, handle_capacity // len(config.log_dirs))
         self._pool = LogPool([LogDir(disk, path, capacity) for path in config.log_dirs])
         for path in config.log_dirs:
             disk.separate(path)
         #: Replicas on their way from one disk to another.
-        self.moves = DiskMoves(self, config, disk, clock, supervisor)
+        self.moves = DiskMoves(self, config, disk, clock, supervisor, self.cold)
         self._pool.on_taken = self.moves.forget
         self._pool.on_lost = self.moves.lost
         self._on_examined = on_examined
@@ -114,6 +117,7 @@ class LogManager:
         )  # fmt: skip
         self._housekeeping = Housekeeping(
             self._pool, config, disk, clock, self._removals, self._offsets, self._failures, self.moves,
+            self.cold,
             hw_of=lambda topic_partition: self.hw_of(topic_partition),
         )  # fmt: skip
         self._pool.on_put = self._housekeeping.watch_cuts

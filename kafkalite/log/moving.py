@@ -31,6 +31,7 @@ from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.log.cold_reads import ColdReads
 from kafkalite.log.failures import FaultScope, fault_scope
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import load_log, new_log
@@ -125,8 +126,11 @@ class Home(Protocol):
 class DiskMoves:
     """All moves of a node; at most as many copy at once as there are disks."""
 
-    def __init__(self, home: Home, config: BrokerConfig, disk: Disk, clock: Clock, supervisor: Supervisor) -> None:
+    def __init__(
+        self, home: Home, config: BrokerConfig, disk: Disk, clock: Clock, supervisor: Supervisor, cold: ColdReads
+    ) -> None:
         self._home = home
+        self._cold = cold
         self._config = config
         self._disk = disk
         self._clock = clock
@@ -333,6 +337,7 @@ class DiskMoves:
         unflushed = 0
         while True:
             began = self._clock.monotonic()
+            await self._load(move, future)
             copied = self._copy_some(move, future)
             unflushed += copied
             if future.log_end_offset >= source.log_end_offset or unflushed >= _FLUSH_BYTES:
@@ -353,6 +358,16 @@ class DiskMoves:
         leaving = self._leaving.pop(tp, None)
         if leaving is not None:
             self._home.discard(leaving, source.config.file_delete_delay_ms)
+
+    async def _load(self, move: LogDirMove, future: PartitionLog) -> None:
+        """Have the source's next batches in the page cache. Raises StorageError, ApiError."""
+        source = move.source
+
+        def look() -> None:
+            if source.log_start_offset <= future.log_end_offset < source.log_end_offset and not source.is_closed:
+                source.read(future.log_end_offset, CHUNK_BYTES)
+
+        await self._cold.attempt(("move", move.topic_partition), source.directory, look)
 
     def _copy_some(self, move: LogDirMove, future: PartitionLog, max_bytes: int = CHUNK_BYTES) -> int:
         """Follow the current log's cuts, then take its next batches; how many bytes. Raises StorageError, ApiError."""

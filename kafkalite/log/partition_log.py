@@ -7,14 +7,15 @@ file and the directory durable before it calls any record durable.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import partial
-from typing import cast
 
 from kafkalite.config import TopicConfig
+from kafkalite.env.residency import ResidentOnly
 from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.log.appending import AppendInfo, duplicate_of, place_for, with_new_heads
+from kafkalite.log.cold_reads import ColdReads
 from kafkalite.log.epoch_file import LeaderEpochFile
 from kafkalite.log.failures import is_shortage
 from kafkalite.log.flushing import Flusher
@@ -393,12 +394,14 @@ class PartitionLog:
         max_offset: int | None = None,
         min_one_batch: bool = True,
         verify: bool = True,
+        may_wait: bool = True,
     ) -> ReadInfo:
         """Whole batches from the one that holds `offset`, all of them below `max_offset` (exclusive: HW or LSO).
 
         Args:
             max_bytes: not more than this, but for the first batch when `min_one_batch`.
             verify: check every CRC and cut the answer before damage; a follower checks for itself.
+            may_wait: for the disk. Otherwise it raises NotResident if something is not in the page cache.
 
         Raises:
             ApiError: OFFSET_OUT_OF_RANGE (below the log start, beyond the log end); CORRUPT_MESSAGE (the batch at
@@ -413,21 +416,29 @@ class PartitionLog:
         if offset >= limit:
             return ReadInfo(offset, [], 0, offset)
         try:
-            piece = read_batches(self._local, offset, max_bytes, limit, min_one_batch=min_one_batch)
-            if piece is None:
-                return ReadInfo(offset, [], 0, offset)
-            data, end = sound_prefix(self._local, piece, offset, limit) if verify else (piece.data, limit)
+            if may_wait:
+                return self._read(offset, max_bytes, limit, min_one_batch=min_one_batch, verify=verify)
+            with ResidentOnly():
+                return self._read(offset, max_bytes, limit, min_one_batch=min_one_batch, verify=verify)
         except OSError as error:
             raise self.storage_error("read", error) from error
         except ApiError:
             self.damaged_at = offset
             raise
+
+    def _read(self, offset: int, max_bytes: int, limit: int, *, min_one_batch: bool, verify: bool) -> ReadInfo:
+        piece = read_batches(self._local, offset, max_bytes, limit, min_one_batch=min_one_batch)
+        if piece is None:
+            return ReadInfo(offset, [], 0, offset)
+        data, end = sound_prefix(self._local, piece, offset, limit) if verify else (piece.data, limit)
         return ReadInfo(offset, [data], len(data), end)
 
-    async def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, Offset, LeaderEpoch] | None:
+    async def offset_for_timestamp(
+        self, timestamp_ms: int, cold: ColdReads, owner: Hashable
+    ) -> tuple[int, Offset, LeaderEpoch] | None:
         """(timestamp, offset, leader epoch) of the first record whose timestamp is >= `timestamp_ms`; None if none.
 
-        The records of a batch are looked at off the loop. Raises ApiError CORRUPT_MESSAGE, OFFSET_NOT_AVAILABLE (the log was
+        The records of a batch are looked at off the loop, in the owner's turn. Raises ApiError CORRUPT_MESSAGE, OFFSET_NOT_AVAILABLE (the log was
         changed under each attempt); StorageError.
         """
         behind, changes = -1, 0
@@ -438,20 +449,33 @@ class PartitionLog:
                     return None
                 look = partial(first_record, self.disk, candidate, timestamp_ms, self.log_start_offset)
                 try:
-                    found = await self.disk.run_blocking(look, self.path)
+                    found, _ = await cold.lane(self.directory).run(owner, look)
                 except LogMoved:
                     changes += 1
                     continue
             if found is not None:
-                return cast("tuple[int, Offset, LeaderEpoch]", found)
+                return found
             behind = candidate.header.last_offset
         raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE, "the log was changed during the look-up")
 
-    async def max_timestamp_offset(self) -> tuple[int, Offset, LeaderEpoch] | None:
+    async def max_timestamp_offset(self, cold: ColdReads, owner: Hashable) -> tuple[int, Offset, LeaderEpoch] | None:
         """(timestamp, offset, leader epoch) of the first record with the largest timestamp; None if there is none."""
+        await self.load_timestamps(cold, owner)
         with self._local.io("look-up by timestamp"):
             largest = max((segment.largest_timestamp()[0] for segment in self._local.segments), default=-1)
-        return await self.offset_for_timestamp(largest) if largest >= 0 else None
+        return await self.offset_for_timestamp(largest, cold, owner) if largest >= 0 else None
+
+    @property
+    def needs_timestamps(self) -> bool:
+        """Whether `load_timestamps` has anything to do."""
+        return any(segment.max_timestamp is None for segment in self._local.segments)
+
+    async def load_timestamps(self, cold: ColdReads, owner: Hashable) -> None:
+        """Have the largest timestamp of each segment in memory, without waiting for the disk on the loop. Raises StorageError."""
+        with self._local.io("reading timestamps"):
+            for segment in list(self._local.segments):
+                if segment.max_timestamp is None:
+                    await cold.attempt(owner, self.directory, partial(_largest_timestamp, self._local, segment))
 
     # --- epochs -----------------------------------------------------------------------------------
 
@@ -756,6 +780,12 @@ class PartitionLog:
         """Let go of the files. What was not flushed stays in the page cache."""
         self._local.closed = True
         self._local.close_files()
+
+
+def _largest_timestamp(local: LocalLog, segment: Segment) -> None:
+    """Unless the segment has gone meanwhile."""
+    if not local.closed and segment in local.segments:
+        segment.largest_timestamp()
 
 
 __all__ = ["AppendInfo", "LogParts", "PartitionLog", "ReadInfo"]

@@ -6,6 +6,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
+from kafkalite.env.residency import NotResident
 from kafkalite.env.seams import Disk, File
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.log.handles import HandleCache
@@ -150,14 +151,21 @@ class Segment:
             return b""
 
     def _rebuild(self, interval: int = 4096) -> None:
-        """Rebuild both indexes from the headers; the files get them at the next save."""
-        self._offsets, self._times = OffsetIndex(), TimeIndex()
+        """Rebuild both indexes from the headers; the files get them at the next save. Raises NotResident, and then nothing has
+        changed."""
+        made = Segment(self._disk, self._handles, self.directory, self.base_offset)
+        made._offsets, made._times = OffsetIndex(), TimeIndex()
+        try:
+            for position, header in self.headers():
+                made._record(header, header.base_offset, header.max_timestamp, position, interval)
+        except NotResident:  # all of it at once, or each attempt would get no further than the one before
+            raise NotResident(self.log_path, 0, self.size) from None
+        self._offsets, self._times = made._offsets, made._times
         self._offsets_saved = self._times_saved = 0
-        self._forget_tail()
-        self.bytes_since_index = 0
-        self.max_timestamp, self.max_timestamp_offset, self.first_timestamp = -1, -1, None
-        for position, header in self.headers():
-            self._record(header, header.base_offset, header.max_timestamp, position, interval)
+        self._tail_last, self._tail_positions = made._tail_last, made._tail_positions
+        self.bytes_since_index = made.bytes_since_index
+        self.max_timestamp, self.max_timestamp_offset = made.max_timestamp, made.max_timestamp_offset
+        self.first_timestamp = made.first_timestamp
 
     # --- appending --------------------------------------------------------------------------------
 
@@ -370,16 +378,17 @@ class Segment:
         """Find out the largest timestamp: the time index's last entry, and the batches behind it."""
         if self.max_timestamp is not None:
             return
-        self.max_timestamp, self.max_timestamp_offset = -1, -1
         times = self._time_index()
-        start = 0
+        if self.max_timestamp is not None:
+            return  # the index had to be made again
+        largest, offset, start = -1, -1, 0
         if times.timestamps:
-            self.max_timestamp = times.timestamps[-1]
-            self.max_timestamp_offset = self.base_offset + times.offsets[-1]
+            largest, offset = times.timestamps[-1], self.base_offset + times.offsets[-1]
             start = self._offset_index().position_for(times.offsets[-1])
         for _, header in self.headers(start):
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+            if header.max_timestamp > largest:
+                largest, offset = header.max_timestamp, header.last_offset
+        self.max_timestamp, self.max_timestamp_offset = largest, offset
 
     def largest_timestamp(self) -> tuple[int, int]:
         """(timestamp, last offset of the batch that has it); (-1, -1) when there are no batches."""

@@ -25,7 +25,7 @@ Origin = Literal["client", "coordinator"]
 
 _MAX_CODEC = 4
 _FIRST = struct.Struct(">qq")
-#: Size of an uncompressed batch up to which its keys are looked at on the loop.
+#: The keys of uncompressed batches up to this size (bytes) are checked on the loop.
 CHEAP_BYTES = 16 * 1024
 #: Of a record that has none.
 NO_TIMESTAMP = -1

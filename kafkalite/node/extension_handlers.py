@@ -36,6 +36,7 @@ from kafkalite.extension.messages.topics import (
     DescribeReplicasResponse,
     RemovePartitionsRequest,
 )
+from kafkalite.extension.messages.tracing import TraceRequest
 from kafkalite.extension.messages.watching import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -49,6 +50,7 @@ from kafkalite.extension.messages.watching import (
 )
 from kafkalite.http.overview import Overview
 from kafkalite.http.sampling import Sampler
+from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
@@ -71,6 +73,7 @@ class Host(Protocol):
     controller: Controller
     overview: Overview
     sampler: Sampler
+    kafka: KafkaSide
     started_ms: int
 
     @property
@@ -111,6 +114,7 @@ class NodeExtension:
             HealthRequest: self._health,
             HistoryRequest: self._history,
             StatusRequest: host.overview.answer,
+            TraceRequest: lambda message: host.kafka.listener.tracer.watch(message),
             DescribeTrafficRequest: host.sampler.describe_traffic,
             DescribeGroupLagRequest: host.sampler.describe_group_lag,
         }

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from kafkalite.coordination.topic_configs import TopicConfigs
     from kafkalite.coordinators.producer_ids import ProducerIds
     from kafkalite.env import Env
+    from kafkalite.env.loop_times import LoopTimes
     from kafkalite.env.supervisor import Supervisor
     from kafkalite.log.log_manager import LogManager
     from kafkalite.node.zookeeper_health import ZooKeeperHealth
@@ -104,6 +105,7 @@ class Host(Protocol):
     extension: Mapping[type[Message], Callable[[Any], Awaitable[Message]]]
     broker_id: BrokerId
     cluster_id: str
+    loop_times: LoopTimes
 
     def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig: ...
 
@@ -191,6 +193,10 @@ class NodePartitions:
             raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return hosted
 
+    async def load_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> None:
+        log = self._led(partition).log
+        await self._replicas.cold.attempt("coordinators", log.directory, lambda: log.read(offset, max_bytes))
+
     def read_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> list[Buffer]:
         return list(self._led(partition).log.read(offset, max_bytes).records)
 
@@ -246,6 +252,7 @@ class NodeServices:
         self._node = node
         self._answers = MetadataAnswers(node.metadata)
         self.clock = node.env.clock
+        self.loop_times = node.loop_times
         self.network = node.env.network
         self.random = node.env.random
         self.supervisor = node.supervisor

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkalite.admin.acls import AclManager
 from kafkalite.admin.brokers import BrokerAdmin
 from kafkalite.admin.configs import ConfigAdmin, unusable_setting
+from kafkalite.admin.disk_balancing import DiskBalancing
 from kafkalite.admin.disk_healing import ReplicaSelfHealing, disk_problems
 from kafkalite.admin.log_dirs import LogDirAdmin
 from kafkalite.admin.partitions import PartitionAdmin
@@ -28,6 +29,7 @@ from kafkalite.config import (
     BrokerConfig,
     TopicConfig,
     advertised_rpc,
+    http_names,
     inter_broker_listener,
     internal_topic_config,
     is_secured,
@@ -43,10 +45,12 @@ from kafkalite.coordination.broker_states import closed_among
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.topic_configs import BROKERS, CLIENTS, TOPICS, USERS, TopicConfigs
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import DOUBTFUL_BYTES, BrokerZnode, with_room
 from kafkalite.coordinators.draining import Draining
 from kafkalite.coordinators.producer_ids import ProducerIds
 from kafkalite.env import Env
+from kafkalite.env.loop_times import SHOWN_FROM_S, LoopTimes
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageError, api_error
@@ -57,6 +61,7 @@ from kafkalite.http.console.pages import POSTS, ConsolePages
 from kafkalite.http.overview import Overview
 from kafkalite.http.peers import Peers
 from kafkalite.http.sampling import Sampler
+from kafkalite.http.schemas import SchemaPages
 from kafkalite.http.server import HttpServer
 from kafkalite.http.status import StatusPages
 from kafkalite.kafka.broker_apis import KafkaSide
@@ -70,6 +75,7 @@ from kafkalite.model import (
     BrokerEpoch,
     BrokerId,
     Endpoint,
+    ListenerAddress,
     ProducerId,
     TopicPartition,
 )
@@ -86,6 +92,8 @@ from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
 from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.schemas.coordinator import SchemaRegistry
+from kafkalite.security.posture import posture
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
@@ -143,6 +151,7 @@ class Node:
         self._introduced: Coordinator | None = None
         self._candidacy: asyncio.Task[None] | None = None
         self.started_ms = env.clock.wall_ms()
+        self._exposures = posture(config).exposures
         self._build()
 
     # --- parts -----------------------------------------------------------------
@@ -180,6 +189,7 @@ class Node:
         config, env, peer_env = self.config, self.env, self.peer_env
         self.supervisor = Supervisor(self._on_fatal)
         self._own_time = OwnTime(env.clock)
+        self.loop_times = LoopTimes(env.clock)
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         self.zookeeper = ZooKeeperHealth(self.session, env.clock)
         self.znode_acls = ZnodeAclCheck(self.session, env.clock) if config.zookeeper_set_acl else None
@@ -248,6 +258,7 @@ class Node:
             cluster_id=lambda: self.cluster_id,
             topic_configs=self.configs.topics,
         )
+        self.disk_balancing = DiskBalancing(lambda: self.config, self.logs, env.disk, self.replicas.hosted.history)
         orders = TopicAdmin(self.zookeeper.ordering, lambda: self.config, env.random)
         self.orders = TopicRequests(orders, self.metadata)
         self.partition_admin = PartitionAdmin(orders, lambda: self.config, env.random)
@@ -263,6 +274,8 @@ class Node:
     def _build_listeners(self) -> None:
         env = self.env
         self.extension = NodeExtension(self).handlers()
+        self.kafka_services = NodeServices(self)
+        self.schemas = SchemaRegistry(self.kafka_services, self.peers.ask, env.disk.run_blocking)
         self.rpc = RpcServer(
             network=env.network,
             supervisor=self.supervisor,
@@ -273,7 +286,6 @@ class Node:
             per_ip=self.rights.connection_limits(),
             monotonic=env.clock.monotonic,
         )
-        self.kafka_services = NodeServices(self)
         self.kafka = KafkaSide(self.kafka_services)
         self.forwarded = Forwarded(self.kafka.listener, inter_broker_listener(self.config).name)
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
@@ -294,6 +306,9 @@ class Node:
             http.listener.tls if http is not None else None,
             self.rights.connection_limits(),
             POSTS,
+            # A browser sends no login for a name that it has not logged in at; the names of a certificate are checked by itself.
+            names=http_names(self.config) if http is None else None,
+            trees=SchemaPages(self.schemas).trees(),
         )
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:
@@ -323,9 +338,11 @@ class Node:
         return (
             *self.zookeeper.problems(),
             *(self.znode_acls.problems() if self.znode_acls is not None else ()),
+            *(HealthProblem("listener.open", self.started_ms, each.detail, each.name) for each in self._exposures),
             *self.replicas.problems(),
             *self.controller.problems(),
             *disk_problems(self.logs),
+            *_held(self.loop_times),
             *malformed,
         )
 
@@ -389,10 +406,14 @@ class Node:
 
     async def _start(self) -> None:
         self.supervisor.spawn("own_time", self._own_time.run())
+        self.supervisor.spawn("loop_times", self.loop_times.run())
         self.supervisor.spawn("session.keeper", self.session.run())
         self.supervisor.spawn("session.watch", self.session.watch())
         await self._in_session(registration.ensure_layout)
         self.cluster_id = await self._in_session(lambda session: registration.cluster_id(session, self.env.random))
+        if (security := self.security) is not None:
+            key = await self._in_session(lambda session: registration.decoy_key(session, self.env.entropy))
+            security.use_decoy_key(key)
         await self._in_session(self.configs.load)
         await self._in_session(self.rights.load)
         await self.logs.start(self.cluster_id, self.broker_id, self.configs.topics())
@@ -405,6 +426,7 @@ class Node:
         await self._bind()
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
         self.supervisor.spawn("disks.requests", self.disk_care.run_requests())
+        self.supervisor.spawn("disks.balance", self.disk_balancing.run())
         self.supervisor.spawn("disks.care", self.disk_care.run())
         self.supervisor.spawn("disks.returns", self.disk_care.run_returns(self.disks.take_back))
         self.supervisor.spawn("partitions.draining", self.draining.run())
@@ -441,6 +463,7 @@ class Node:
         key = "listeners" if self.config.listeners else "kafka.port"
         for name, each in zip(kafka_endpoints(listeners), listeners, strict=True):
             await self._listen(name, key, partial(self.kafka.start, name=each.name), each.host, each.port)
+        self.schemas.start()
         if self.config.http_port >= 0:
             await self._listen("http", "http.port", http, host, self.config.http_port)
 
@@ -503,19 +526,35 @@ class Node:
             hello=self.hello("controller-watch"),
         )
 
-    def _description(self, missing: frozenset[TopicPartition]) -> BrokerZnode:
+    def _addresses(self) -> tuple[ListenerAddress, list[ListenerAddress]]:
+        """What clients get: one for readers that know a single address, and that of each listener."""
         listeners = kafka_listeners(self.config)
         bound = [self.endpoints[name].port for name in kafka_endpoints(listeners)]
         addresses = [each.address(port) for each, port in zip(listeners, bound, strict=True)]
-        # For readers that know a single address: Kafka's rule, the first one in plain text.
-        kafka = next(
+        # Kafka's rule: the first one in plain text.
+        one = next(
             (a for a, each in zip(addresses, listeners, strict=True) if each.protocol == "PLAINTEXT"), addresses[0]
         )
+        return one, addresses
+
+    async def _change_addresses(self, coordinator: Coordinator) -> None:
+        """advertised.listeners has changed: the controller hears of it by its watch, and informs all nodes."""
+        one, addresses = self._addresses()
+        try:
+            if await registration.change_addresses(
+                coordinator, self.broker_id, one.host, one.port, list(map(str, addresses))
+            ):
+                _log.info("node.addresses_changed", addresses=",".join(map(str, addresses)))
+        except (CoordinatorError, ZnodeError) as error:
+            _log.warning("node.addresses_not_changed", error=repr(error))
+
+    def _description(self, missing: frozenset[TopicPartition]) -> BrokerZnode:
+        kafka, addresses = self._addresses()
         return BrokerZnode(
             host=kafka.host,
             port=kafka.port,
             endpoints=tuple(map(str, addresses)),
-            protocols={each.name: each.protocol for each in listeners},
+            protocols={each.name: each.protocol for each in kafka_listeners(self.config)},
             rpc=advertised_rpc(self.config, self.endpoints["rpc"].port),
             rack=self.config.broker_rack or None,
             timestamp_ms=self.env.clock.wall_ms(),
@@ -622,6 +661,8 @@ class Node:
         self.replicas.resize_fetchers(self.config.num_replica_fetchers)
         self.replicas.limit_listed_replicas(self.config.leader_replication_throttled_rate)
         self.logs.cleaner_backoff_ms = self.config.log_cleaner_backoff_ms
+        if self.config.advertised_listeners != before.advertised_listeners and self._introduced is not None:
+            self.supervisor.spawn("registration.addresses", self._change_addresses(self._introduced), Policy.ISOLATED)
         self.logs.producer_id_expiration_ms = self.config.producer_id_expiration_ms
         if self.config.topic != before.topic:
             for topic in sorted({partition.topic_partition.topic for partition in self.replicas.hosted.all()}):
@@ -684,9 +725,19 @@ class Node:
 def _differences(before: BrokerConfig, after: BrokerConfig) -> dict[str, str]:
     """Changed keys (with underscores), as "before -> after"."""
     pairs = [(before.topic, after.topic, field.name) for field in dataclasses.fields(TopicConfig)]
-    pairs += [(before, after, field.name) for field in dataclasses.fields(BrokerConfig) if field.name != "topic"]  # type: ignore[misc]
+    pairs += [(before, after, field.name) for field in dataclasses.fields(BrokerConfig) if field.metadata]  # type: ignore[misc]
     return {
         name: f"{getattr(old, name)} -> {getattr(new, name)}"
         for old, new, name in pairs
         if getattr(old, name) != getattr(new, name)
     }
+
+
+def _held(times: LoopTimes) -> tuple[HealthProblem, ...]:
+    """Whether something has held the event loop for long in the last minutes."""
+    longest = times.longest()
+    if longest is None or longest.seconds < SHOWN_FROM_S:
+        return ()
+    who = f" of client.id {longest.client_id!r} ({longest.principal})" if longest.client_id else ""
+    detail = f"{longest.cause}{who} held the event loop for {longest.seconds * 1000:.0f} ms; everybody else waited"
+    return (HealthProblem("loop.held", longest.at_ms, detail),)

@@ -28,6 +28,8 @@ from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChanged
 from kafkalite.rpc.messages.forwarding import ForwardRequest, ForwardResponse
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest
 from kafkalite.rpc.messages.load import LoadRequest
+from kafkalite.rpc.messages.schemas import SchemaRegistryRequest
+from kafkalite.schemas.coordinator import SchemaRegistry
 from kafkalite.security.access import Access
 from kafkalite.security.requirements import REFUSALS, RPC, Need
 
@@ -50,6 +52,7 @@ class Host(Protocol):
     draining: Draining
     forwarded: Forwarded
     rights: AclManager
+    schemas: SchemaRegistry
     extension: Mapping[type[Message], ExtensionHandler]
     logs: LogManager
     env: Env
@@ -77,6 +80,7 @@ class RpcRequests:
             IsrChangedRequest: self._isr_changed,
             ControlledShutdownRequest: self._controlled_shutdown,
             CommittedOffsetsRequest: _answer(lambda request: host.draining.answer(request)),
+            SchemaRegistryRequest: _answer(host.schemas.coordinate),
             ForwardRequest: self._forward,
             HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
         }

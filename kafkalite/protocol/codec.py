@@ -10,9 +10,9 @@ What a decoder raises for bytes that are no such message: WireError, and nothing
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
-from typing import Any, ClassVar, TypeVar, overload
+from typing import Any, ClassVar, TypeVar, cast, overload
 
 from kafkalite.errors import ProtocolError
 from kafkalite.model import Buffer
@@ -24,6 +24,10 @@ CHUNK_BYTES = 4096
 MAX_ARRAY_ELEMENTS = 200_000
 #: Elements of all arrays of one request. (A response of ours may list more.)
 MAX_REQUEST_ELEMENTS = 200_000
+#: Elements that are decoded or encoded in one go; more: in pieces (`decoding`, `encoding`).
+ELEMENTS_AT_ONCE = 500
+#: In pieces: after this number of elements the generator yields.
+_ELEMENTS_PER_PIECE = 128
 #: Bytes of a string, as Kafka's own codec has it: also in flexible versions, whose length fields could say more.
 MAX_STRING_BYTES = 0x7FFF
 ZERO_UUID = bytes(16)
@@ -36,12 +40,16 @@ _FIXED = {
 #: Fields whose values no log and no traceback shows.
 _SECRETS = frozenset({"auth_bytes", "salt", "salted_password"})
 
-Decoder = Callable[[memoryview], "tuple[Any, int]"]
+Decoder = Callable[..., "tuple[Any, int]"]
 Encoder = Callable[[Any, bytearray, list[Buffer]], bytearray]
 
 
 class WireError(ProtocolError):
     """The bytes are no message of that version."""
+
+
+class TooManyAtOnce(WireError):
+    """There are more elements than may be decoded or encoded in one go."""
 
 
 _Struct = TypeVar("_Struct", bound="WireStruct")
@@ -184,12 +192,15 @@ def _records_size(records: Any) -> int:
 class _Writer:
     """Lines of one generated function, its variables and what it refers to."""
 
-    def __init__(self, schema: Schema, version: int) -> None:
+    def __init__(self, schema: Schema, version: int, *, counts: bool = False, in_pieces: bool = False) -> None:
+        """`counts`: elements take of `room`. `in_pieces`: the function is a generator."""
         self.version = version
+        self.counts = counts
+        self.in_pieces = in_pieces
         self.is_flexible = version in schema.flexible
-        self.is_request = schema.name.endswith("Request")
         self.lines: list[str] = []
         self.globals: dict[str, Any] = {
+            "TooManyAtOnce": TooManyAtOnce,
             "read_varint": read_varint, "varint": varint, "WireError": WireError, "unpack_from": struct.unpack_from,
             "pack": struct.pack, "put_records": _put_records, "records_size": _records_size,
             "MAX_ELEMENTS": MAX_ARRAY_ELEMENTS, "MAX_STRING": MAX_STRING_BYTES, "VARINTS": _VARINTS, "to_bytes": bytes, "count": len, "to_str": str,
@@ -200,6 +211,12 @@ class _Writer:
 
     def emit(self, depth: int, line: str) -> None:
         self.lines.append("    " * depth + line)
+
+    def pace(self, depth: int) -> None:
+        """In a loop over elements: let others run now and then."""
+        if self.in_pieces:
+            self.emit(depth, "pace += 1")
+            self.emit(depth, f"if not pace % {_ELEMENTS_PER_PIECE}: yield")
 
     def variable(self) -> str:
         self._variables += 1
@@ -269,9 +286,9 @@ class _DecoderWriter(_Writer):
         self.emit(depth, f"elif {n} > MAX_ELEMENTS or {n} > end - pos:")
         self.emit(depth + 1, f"raise WireError('{field.name} has too many elements')")
         self.emit(depth, "else:")
-        if self.is_request:
+        if self.counts:
             self.emit(depth + 1, f"room -= {n}")
-            self.emit(depth + 1, "if room < 0: raise WireError('the request has too many elements')")
+            self.emit(depth + 1, "if room < 0: raise TooManyAtOnce('the request has too many elements')")
         code = _FIXED.get(field.type) if field.struct is None else None
         if code is not None and code != "16s":
             self.emit(depth + 1, f"{target} = list(unpack_from('>%d{code}' % {n}, buf, pos))")
@@ -280,6 +297,7 @@ class _DecoderWriter(_Writer):
         element = self.variable()
         self.emit(depth + 1, f"{target} = []")
         self.emit(depth + 1, f"for _ in range({n}):")
+        self.pace(depth + 2)
         if field.struct is not None:
             self.struct(depth + 2, field.struct, element)
         else:
@@ -338,6 +356,7 @@ class _DecoderWriter(_Writer):
         self.emit(depth, "else:")
         self.emit(depth + 1, f"{n}, pos = read_varint(buf, pos)")
         self.emit(depth + 1, f"for _ in range({n}):")
+        self.pace(depth + 2)
         self.emit(depth + 2, f"{key}, pos = read_varint(buf, pos)")
         self.emit(depth + 2, f"{stop}, pos = read_varint(buf, pos)")
         self.emit(depth + 2, f"{stop} += pos")
@@ -385,8 +404,12 @@ class _EncoderWriter(_Writer):
         if code is not None and code != "16s":
             self.emit(depth, f"if n: w += pack('>%d{code}' % n, *{source})")
             return
+        if self.counts:
+            self.emit(depth, "room -= n")
+            self.emit(depth, "if room < 0: raise TooManyAtOnce('too many elements')")
         element = self.variable()
         self.emit(depth, f"for {element} in {source}:")
+        self.pace(depth + 1)
         if field.struct is not None:
             self.struct(depth + 1, field.struct, element)
         else:
@@ -458,39 +481,87 @@ class _EncoderWriter(_Writer):
             self.emit(depth + 1, f"w = {saved}")
 
 
-@cache
-def decoder(message: str, version: int) -> Decoder:
-    """decode(view) -> (message, bytes used). Raises WireError; KeyError here for a message or version that is not."""
+def _schema(message: str, version: int) -> Schema:
     schema = schemas()[message]
     if version not in schema.versions:
         raise KeyError(f"{message} has no version {version}")
-    writer = _DecoderWriter(schema, version)
-    writer.emit(0, f"def f(buf, pos=0, room={MAX_REQUEST_ELEMENTS}):")
+    return schema
+
+
+def _compiled_decoder(message: str, version: int, *, in_pieces: bool) -> Any:
+    schema = _schema(message, version)
+    writer = _DecoderWriter(schema, version, counts=message.endswith("Request"), in_pieces=in_pieces)
+    writer.emit(0, f"def f(buf, room={MAX_REQUEST_ELEMENTS}, pos=0, pace=0):")
+    if in_pieces:
+        writer.emit(1, "yield")
     writer.emit(1, "end = count(buf)")
     writer.struct(1, schema.root, "message")
     writer.emit(1, "return message, pos")
-    inner = writer.function(f"decode {message} v{version}")
+    return writer.function(f"decode {message} v{version}")
 
-    def decode(view: memoryview) -> tuple[Any, int]:
+
+@cache
+def decoder(message: str, version: int) -> Decoder:
+    """decode(view[, room]) -> (message, bytes used). Raises WireError; KeyError here for a message or version that is not.
+
+    A request with more than `room` elements, MAX_REQUEST_ELEMENTS by default, raises TooManyAtOnce.
+    """
+    inner = _compiled_decoder(message, version, in_pieces=False)
+
+    def decode(view: memoryview, room: int = MAX_REQUEST_ELEMENTS) -> tuple[Any, int]:
         try:
-            return inner(view)  # type: ignore[no-any-return]
+            return inner(view, room)  # type: ignore[no-any-return]
         except (struct.error, IndexError, UnicodeDecodeError) as error:
             raise WireError(f"{message} v{version}: {error}") from None
 
     return decode
 
 
+_compiled_decoding = cache(lambda message, version: _compiled_decoder(message, version, in_pieces=True))
+
+
+def decoding(
+    message: str, version: int, view: memoryview, room: int = MAX_REQUEST_ELEMENTS
+) -> Generator[None, None, Any]:
+    """As `decoder`, piece by piece; returns the message. Raises WireError."""
+    try:
+        decoded, _ = yield from _compiled_decoding(message, version)(view, room)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise WireError(f"{message} v{version}: {error}") from None
+    return decoded
+
+
+def _compiled_encoder(message: str, version: int, *, counts: bool = False, in_pieces: bool = False) -> Any:
+    schema = _schema(message, version)
+    writer = _EncoderWriter(schema, version, counts=counts, in_pieces=in_pieces)
+    writer.emit(0, f"def f(message, w, chunks, room={ELEMENTS_AT_ONCE}, pace=0):")
+    if in_pieces:
+        writer.emit(1, "yield")
+    writer.struct(1, schema.root, "message")
+    writer.emit(1, "return w")
+    return writer.function(f"encode {message} v{version}")
+
+
 @cache
 def encoder(message: str, version: int) -> Encoder:
     """encode(message, w, chunks) -> w: appends to `w`; when large records cut it, finished pieces go to `chunks`."""
-    schema = schemas()[message]
-    if version not in schema.versions:
-        raise KeyError(f"{message} has no version {version}")
-    writer = _EncoderWriter(schema, version)
-    writer.emit(0, "def f(message, w, chunks):")
-    writer.struct(1, schema.root, "message")
-    writer.emit(1, "return w")
-    return writer.function(f"encode {message} v{version}")  # type: ignore[no-any-return]
+    return _compiled_encoder(message, version)  # type: ignore[no-any-return]
+
+
+@cache
+def small_encoder(message: str, version: int) -> Encoder:
+    """As `encoder`, but a message with more than ELEMENTS_AT_ONCE elements raises TooManyAtOnce: `encoding` is for those."""
+    return _compiled_encoder(message, version, counts=True)  # type: ignore[no-any-return]
+
+
+_compiled_encoding = cache(lambda message, version: _compiled_encoder(message, version, in_pieces=True))
+
+
+def encoding(
+    name: str, message: Any, version: int, w: bytearray, chunks: list[Buffer]
+) -> Generator[None, None, bytearray]:
+    """As `encoder`, piece by piece; returns `w`."""
+    return cast("Generator[None, None, bytearray]", _compiled_encoding(name, version)(message, w, chunks))
 
 
 def encode(message: Any, version: int) -> bytes:

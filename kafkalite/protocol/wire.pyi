@@ -2028,6 +2028,179 @@ class DeleteGroupsResponse(WireStruct):
         results: Sequence[DeleteGroupsResponse.DeletableGroupResult] = ...,
     ) -> None: ...
 
+class ConsumerGroupHeartbeatRequest(WireStruct):
+    class TopicPartitions(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    subscribed_topic_names: Sequence[str] | None
+    subscribed_topic_regex: str | None
+    server_assignor: str | None
+    topic_partitions: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions] | None
+    def __init__(
+        self,
+        group_id: str = ...,
+        member_id: str = ...,
+        member_epoch: int = ...,
+        instance_id: str | None = ...,
+        rack_id: str | None = ...,
+        rebalance_timeout_ms: int = ...,
+        subscribed_topic_names: Sequence[str] | None = ...,
+        subscribed_topic_regex: str | None = ...,
+        server_assignor: str | None = ...,
+        topic_partitions: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions] | None = ...,
+    ) -> None: ...
+
+class ConsumerGroupHeartbeatResponse(WireStruct):
+    class Assignment(WireStruct):
+        topic_partitions: Sequence[ConsumerGroupHeartbeatResponse.TopicPartitions]
+        def __init__(
+            self,
+            topic_partitions: Sequence[ConsumerGroupHeartbeatResponse.TopicPartitions] = ...,
+        ) -> None: ...
+
+    class TopicPartitions(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    member_id: str | None
+    member_epoch: int
+    heartbeat_interval_ms: int
+    assignment: ConsumerGroupHeartbeatResponse.Assignment | None
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        member_id: str | None = ...,
+        member_epoch: int = ...,
+        heartbeat_interval_ms: int = ...,
+        assignment: ConsumerGroupHeartbeatResponse.Assignment | None = ...,
+    ) -> None: ...
+
+class ConsumerGroupDescribeRequest(WireStruct):
+    group_ids: Sequence[str]
+    include_authorized_operations: bool
+    def __init__(
+        self,
+        group_ids: Sequence[str] = ...,
+        include_authorized_operations: bool = ...,
+    ) -> None: ...
+
+class ConsumerGroupDescribeResponse(WireStruct):
+    class DescribedGroup(WireStruct):
+        error_code: int
+        error_message: str | None
+        group_id: str
+        group_state: str
+        group_epoch: int
+        assignment_epoch: int
+        assignor_name: str
+        members: Sequence[ConsumerGroupDescribeResponse.Member]
+        authorized_operations: int
+        def __init__(
+            self,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            group_id: str = ...,
+            group_state: str = ...,
+            group_epoch: int = ...,
+            assignment_epoch: int = ...,
+            assignor_name: str = ...,
+            members: Sequence[ConsumerGroupDescribeResponse.Member] = ...,
+            authorized_operations: int = ...,
+        ) -> None: ...
+
+    class Member(WireStruct):
+        member_id: str
+        instance_id: str | None
+        rack_id: str | None
+        member_epoch: int
+        client_id: str
+        client_host: str
+        subscribed_topic_names: Sequence[str]
+        subscribed_topic_regex: str | None
+        assignment: ConsumerGroupDescribeResponse.Assignment
+        target_assignment: ConsumerGroupDescribeResponse.TargetAssignment
+        member_type: int
+        def __init__(
+            self,
+            member_id: str = ...,
+            instance_id: str | None = ...,
+            rack_id: str | None = ...,
+            member_epoch: int = ...,
+            client_id: str = ...,
+            client_host: str = ...,
+            subscribed_topic_names: Sequence[str] = ...,
+            subscribed_topic_regex: str | None = ...,
+            assignment: ConsumerGroupDescribeResponse.Assignment | None = ...,
+            target_assignment: ConsumerGroupDescribeResponse.TargetAssignment | None = ...,
+            member_type: int = ...,
+        ) -> None: ...
+
+    class Assignment(WireStruct):
+        topic_partitions: Sequence[ConsumerGroupDescribeResponse.TopicPartitions]
+        def __init__(
+            self,
+            topic_partitions: Sequence[ConsumerGroupDescribeResponse.TopicPartitions] = ...,
+        ) -> None: ...
+
+    class TopicPartitions(WireStruct):
+        topic_id: bytes
+        topic_name: str
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            topic_name: str = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    class TargetAssignment(WireStruct):
+        topic_partitions: Sequence[ConsumerGroupDescribeResponse.TargetTopicPartitions]
+        def __init__(
+            self,
+            topic_partitions: Sequence[ConsumerGroupDescribeResponse.TargetTopicPartitions] = ...,
+        ) -> None: ...
+
+    class TargetTopicPartitions(WireStruct):
+        topic_id: bytes
+        topic_name: str
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            topic_name: str = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    groups: Sequence[ConsumerGroupDescribeResponse.DescribedGroup]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        groups: Sequence[ConsumerGroupDescribeResponse.DescribedGroup] = ...,
+    ) -> None: ...
+
 class InitProducerIdRequest(WireStruct):
     transactional_id: str | None
     transaction_timeout_ms: int
@@ -2600,6 +2773,186 @@ class GroupMetadataValue(WireStruct):
         leader: str | None = ...,
         current_state_timestamp: int = ...,
         members: Sequence[GroupMetadataValue.MemberMetadata] = ...,
+    ) -> None: ...
+
+class ConsumerGroupMetadataKey(WireStruct):
+    group_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+    ) -> None: ...
+
+class ConsumerGroupMetadataValue(WireStruct):
+    epoch: int
+    metadata_hash: int
+    def __init__(
+        self,
+        epoch: int = ...,
+        metadata_hash: int = ...,
+    ) -> None: ...
+
+class ConsumerGroupPartitionMetadataKey(WireStruct):
+    group_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+    ) -> None: ...
+
+class ConsumerGroupMemberMetadataKey(WireStruct):
+    group_id: str
+    member_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+        member_id: str = ...,
+    ) -> None: ...
+
+class ConsumerGroupMemberMetadataValue(WireStruct):
+    class ClassicMemberMetadata(WireStruct):
+        session_timeout_ms: int
+        supported_protocols: Sequence[ConsumerGroupMemberMetadataValue.ClassicProtocol]
+        def __init__(
+            self,
+            session_timeout_ms: int = ...,
+            supported_protocols: Sequence[ConsumerGroupMemberMetadataValue.ClassicProtocol] = ...,
+        ) -> None: ...
+
+    class ClassicProtocol(WireStruct):
+        name: str
+        metadata: bytes
+        def __init__(
+            self,
+            name: str = ...,
+            metadata: bytes = ...,
+        ) -> None: ...
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: Sequence[str]
+    subscribed_topic_regex: str | None
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+    classic_member_metadata: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None
+    def __init__(
+        self,
+        instance_id: str | None = ...,
+        rack_id: str | None = ...,
+        client_id: str = ...,
+        client_host: str = ...,
+        subscribed_topic_names: Sequence[str] = ...,
+        subscribed_topic_regex: str | None = ...,
+        rebalance_timeout_ms: int = ...,
+        server_assignor: str | None = ...,
+        classic_member_metadata: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None = ...,
+    ) -> None: ...
+
+class ConsumerGroupTargetAssignmentMetadataKey(WireStruct):
+    group_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+    ) -> None: ...
+
+class ConsumerGroupTargetAssignmentMetadataValue(WireStruct):
+    assignment_epoch: int
+    assignment_timestamp: int
+    def __init__(
+        self,
+        assignment_epoch: int = ...,
+        assignment_timestamp: int = ...,
+    ) -> None: ...
+
+class ConsumerGroupTargetAssignmentMemberKey(WireStruct):
+    group_id: str
+    member_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+        member_id: str = ...,
+    ) -> None: ...
+
+class ConsumerGroupTargetAssignmentMemberValue(WireStruct):
+    class TopicPartition(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    topic_partitions: Sequence[ConsumerGroupTargetAssignmentMemberValue.TopicPartition]
+    def __init__(
+        self,
+        topic_partitions: Sequence[ConsumerGroupTargetAssignmentMemberValue.TopicPartition] = ...,
+    ) -> None: ...
+
+class ConsumerGroupCurrentMemberAssignmentKey(WireStruct):
+    group_id: str
+    member_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+        member_id: str = ...,
+    ) -> None: ...
+
+class ConsumerGroupCurrentMemberAssignmentValue(WireStruct):
+    class TopicPartitions(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[int]
+        assignment_epochs: Sequence[int] | None
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[int] = ...,
+            assignment_epochs: Sequence[int] | None = ...,
+        ) -> None: ...
+
+    class PendingRevocation(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[int]
+        assignment_epochs: Sequence[int] | None
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[int] = ...,
+            assignment_epochs: Sequence[int] | None = ...,
+        ) -> None: ...
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned_partitions: Sequence[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]
+    partitions_pending_revocation: Sequence[ConsumerGroupCurrentMemberAssignmentValue.PendingRevocation]
+    def __init__(
+        self,
+        member_epoch: int = ...,
+        previous_member_epoch: int = ...,
+        state: int = ...,
+        assigned_partitions: Sequence[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions] = ...,
+        partitions_pending_revocation: Sequence[ConsumerGroupCurrentMemberAssignmentValue.PendingRevocation] = ...,
+    ) -> None: ...
+
+class ConsumerGroupRegularExpressionKey(WireStruct):
+    group_id: str
+    regular_expression: str
+    def __init__(
+        self,
+        group_id: str = ...,
+        regular_expression: str = ...,
+    ) -> None: ...
+
+class ConsumerGroupRegularExpressionValue(WireStruct):
+    topics: Sequence[str]
+    version: int
+    timestamp: int
+    def __init__(
+        self,
+        topics: Sequence[str] = ...,
+        version: int = ...,
+        timestamp: int = ...,
     ) -> None: ...
 
 class TransactionLogKey(WireStruct):

@@ -1,4 +1,4 @@
-"""Decompression in pieces: what any client has compressed is looked through without ever being in memory as a whole.
+"""Decompression in pieces: what a client has compressed is read without ever being in memory as a whole.
 
 A batch of 8 kB may stand for 250 MB. `pieces` gives them out one bounded piece after the other, and stops at a limit.
 Frames of LZ4 whose blocks depend on each other are the exception: they are decompressed at once, up to the limit. (Java's

@@ -8,7 +8,7 @@ their partitions as long as the session lasts; those of a single fetch only whil
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalite.errors import ErrorCode
@@ -27,6 +27,7 @@ from kafkalite.partition_values import AbortedTransaction
 from kafkalite.replica.purgatory import DeadlineWheel, Waiting
 
 if TYPE_CHECKING:
+    from kafkalite.env.residency import NotResident
     from kafkalite.replica.partition import Partition
 
 READ_COMMITTED = 1
@@ -38,15 +39,17 @@ class FetchTerms(NamedTuple):
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
+    #: Whose turn reads from the disk take.
+    reader: Hashable = ""
 
 
 class FetchEntry:
     """One partition: what the consumer wants of it, and the answer."""
 
     __slots__ = (
-        "aborted", "error", "fetch", "fetch_offset", "has_more", "high_watermark", "is_news", "key", "last_stable_offset",
-        "leader_epoch", "log_start_offset", "max_bytes", "partition", "preferred", "records", "records_size", "refusal",
-        "sent_high_watermark", "sent_log_start", "topic_id",
+        "aborted", "cold_reads", "directory", "error", "fetch", "fetch_offset", "has_more", "high_watermark", "is_loading",
+        "is_news", "key", "last_stable_offset", "leader_epoch", "log_start_offset", "max_bytes", "missing", "partition",
+        "preferred", "records", "records_size", "refusal", "sent_high_watermark", "sent_log_start", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +89,11 @@ class FetchEntry:
         self.aborted: tuple[AbortedTransaction, ...] = ()
         #: The replica to read from instead; then there are no records.
         self.preferred = NO_LEADER
+        #: What was not in the page cache when it was read last, and on which disk; whether that is being loaded; how often in a row.
+        self.missing: NotResident | None = None
+        self.directory = ""
+        self.is_loading = False
+        self.cold_reads = 0
 
     def refuse(self, error: int) -> None:
         """The answer is this error."""
@@ -101,6 +109,13 @@ class FetchEntry:
         self.records = ()
         self.records_size = 0
         self.aborted = ()
+
+    def on_loaded(self) -> None:
+        """What was missing has come from the disk."""
+        self.is_loading = False
+        self.missing = None
+        self.cold_reads += 1
+        self.fetch.schedule()
 
     def on_readable(self, size_bytes: int) -> None:
         """About this many more bytes of its partition can be read."""

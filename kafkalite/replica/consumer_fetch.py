@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from functools import partial
 
+from kafkalite.env.residency import NotResident, ResidentOnly
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
+from kafkalite.log.cold_reads import ATTEMPTS, ColdReads
+from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -32,6 +36,11 @@ from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest,
 
 #: A partition, bytes and records of it in a response.
 _Sent = tuple[Partition, int, int]
+#: How long a fetch waits for records that have to come from the disk (milliseconds), whatever its own patience is: a poll that does not
+#: wait would never get them.
+COLD_WAIT_MS = 5_000
+#: Partitions of one fetch that are loaded at the same time.
+_MOST_LOADS = 8
 
 
 class ConsumerFetchHandler:
@@ -47,6 +56,7 @@ class ConsumerFetchHandler:
         self,
         hosted: HostedPartitions,
         metadata: MetadataCache,
+        cold: ColdReads,
         *,
         fetch_max_bytes: int,
         selects_by_rack: bool,
@@ -54,6 +64,7 @@ class ConsumerFetchHandler:
     ) -> None:
         self._hosted = hosted
         self._metadata = metadata
+        self._cold = cold
         self._fetch_max_bytes = fetch_max_bytes
         self._selects_by_rack = selects_by_rack
         self._rack_of = rack_of
@@ -65,10 +76,6 @@ class ConsumerFetchHandler:
         """
         self._hosted.counters.fetch_requests += len(fetch.ready)
         sent: list[_Sent] = []
-        size_bytes, is_error = self._read(fetch, terms, room, sent)
-        # Who asks for more than there is room for would wait in vain for the rest.
-        needed = terms.min_bytes if room is None else min(terms.min_bytes, max(1, room() // 2))
-        wheel = self._hosted.wheel
 
         def answer(size_bytes: int, *, is_error: bool) -> None:
             counters = self._hosted.counters
@@ -85,21 +92,40 @@ class ConsumerFetchHandler:
             else:
                 fetch.drop_records()
 
-        if size_bytes >= needed or is_error or terms.max_wait_ms <= 0 or not fetch.entries or len(wheel) >= MAX_WAITING:
-            answer(size_bytes, is_error=is_error)
-            return
-        sent.clear()
-
-        def complete() -> None:
-            if not fetch.is_session:
+        def attempt(*, has_waited: bool = False) -> None:
+            if has_waited and not fetch.is_session:
                 fetch.unwatch()
-            again, failed = self._read(fetch, terms, room, sent)
-            answer(again, is_error=failed)
+            sent.clear()
+            size_bytes, is_error = self._read(fetch, terms, room, sent)
+            # Who asks for more than there is room for would wait in vain for the rest.
+            needed = terms.min_bytes if room is None else min(terms.min_bytes, max(1, room() // 2))
+            wait_ms = 0 if has_waited else terms.max_wait_ms
+            is_loading = self._load(fetch, terms.reader)
+            if is_loading and not size_bytes:
+                # There are records, but the disk has to give them first: an empty answer would say that there are none.
+                wait_ms, needed = max(wait_ms, COLD_WAIT_MS), max(needed, 1)
+            wheel = self._hosted.wheel
+            if size_bytes >= needed or is_error or wait_ms <= 0 or not fetch.entries or len(wheel) >= MAX_WAITING:
+                answer(size_bytes, is_error=is_error)
+                return
+            if not fetch.is_session:
+                for entry in fetch.entries.values():
+                    entry.watch(self._hosted.get(entry.key))
+            fetch.wait(wheel, wait_ms, needed - size_bytes, partial(attempt, has_waited=True))
 
-        if not fetch.is_session:
-            for entry in fetch.entries.values():
-                entry.watch(self._hosted.get(entry.key))
-        fetch.wait(wheel, terms.max_wait_ms, needed - size_bytes, complete)
+        attempt()
+
+    def _load(self, fetch: ClientFetch, reader: Hashable) -> bool:
+        """Begin to load what was not in the page cache, some of it; whether anything is being loaded."""
+        loading = sum(entry.is_loading for entry in fetch.ready)
+        for entry in fetch.ready:
+            missing = entry.missing
+            if missing is None or entry.is_loading or loading >= _MOST_LOADS:
+                continue
+            loading += 1
+            entry.is_loading = True
+            self._cold.then(("client", reader), entry.directory, missing, entry.on_loaded)
+        return loading > 0
 
     def _read(
         self, fetch: ClientFetch, terms: FetchTerms, room: ResponseLimit | None, sent: list[_Sent]
@@ -151,21 +177,25 @@ class ConsumerFetchHandler:
             entry.drop_records()
         entry.error = 0
         entry.preferred = self._preferred(partition, entry)
+        entry.missing = None
+        entry.directory = log.directory
         try:
             stable = min(log.last_stable_offset(high_watermark), high_watermark)
             limit = stable if isolation == READ_COMMITTED else high_watermark
             # Between the high watermark and the log's end: nothing yet, and no error (invariant 32).
             entry.has_more = offset < limit
             if offset < limit and (left > 0 or is_first) and entry.preferred == NO_LEADER:
-                info = log.read(offset, min(entry.max_bytes, max(left, 0)), max_offset=limit, min_one_batch=is_first)
-                entry.records, entry.records_size = info.records, info.size_bytes
-                if info.size_bytes:
-                    sent.append((partition, info.size_bytes, info.next_offset - offset))
-                if isolation == READ_COMMITTED and info.size_bytes:
-                    found = log.aborted_transactions(offset, info.next_offset)
-                    entry.aborted = tuple(
-                        AbortedTransaction(ProducerId(one.producer_id), Offset(one.first_offset)) for one in found
-                    )
+                max_bytes = min(entry.max_bytes, max(left, 0))
+                if entry.cold_reads >= ATTEMPTS:
+                    end = _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
+                else:
+                    with ResidentOnly():
+                        end = _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
+                entry.cold_reads = 0
+                if entry.records_size:
+                    sent.append((partition, entry.records_size, end - offset))
+        except NotResident as missing:
+            entry.missing = missing
         except StorageError as error:
             self._hosted.fail_storage(partition, error)
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
@@ -218,17 +248,19 @@ class ConsumerFetchHandler:
         listed: list[ListedOffset] = []
         for wanted in request.partitions:
             try:
-                timestamp, offset, epoch = await self._list_one(wanted, request.isolation)
+                timestamp, offset, epoch = await self._list_one(wanted, request.isolation, request.reader)
             except ApiError as error:
                 listed.append(ListedOffset(wanted.topic, wanted.partition, error.code, -1, NO_OFFSET))
                 continue
             listed.append(ListedOffset(wanted.topic, wanted.partition, ErrorCode.NONE, timestamp, offset, epoch))
         return ListOffsetsResponse(tuple(listed))
 
-    async def _list_one(self, wanted: ListOffsetsPartition, isolation: int) -> tuple[int, Offset, LeaderEpoch]:
+    async def _list_one(
+        self, wanted: ListOffsetsPartition, isolation: int, reader: Hashable
+    ) -> tuple[int, Offset, LeaderEpoch]:
         found: tuple[int, Offset, LeaderEpoch] | None = None
         if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
-            found = await self._look_up(wanted)
+            found = await self._look_up(wanted, reader)
         elif wanted.timestamp not in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP):
             raise api_error(ErrorCode.UNSUPPORTED_VERSION)
         # What holds now: a look-up by time takes a while.
@@ -251,15 +283,29 @@ class ConsumerFetchHandler:
             raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE)
         return -1, NO_OFFSET, NO_LEADER_EPOCH
 
-    async def _look_up(self, wanted: ListOffsetsPartition) -> tuple[int, Offset, LeaderEpoch] | None:
+    async def _look_up(self, wanted: ListOffsetsPartition, reader: Hashable) -> tuple[int, Offset, LeaderEpoch] | None:
         """The record with the timestamp, committed or not. Raises ApiError."""
         partition = self._led(TopicPartition(wanted.topic, wanted.partition), wanted.current_leader_epoch)
         log = partition.log
         try:
             if wanted.timestamp == MAX_TIMESTAMP:
-                return await log.max_timestamp_offset()
-            return await log.offset_for_timestamp(wanted.timestamp)
+                return await log.max_timestamp_offset(self._cold, reader)
+            return await log.offset_for_timestamp(wanted.timestamp, self._cold, reader)
         except StorageError as error:
             if partition.log is log and self._hosted.get(partition.topic_partition) is partition:
                 self._hosted.fail_storage(partition, error)
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
+
+
+def _read_records(
+    entry: FetchEntry, log: PartitionLog, max_bytes: int, limit: Offset, isolation: int, *, is_first: bool
+) -> Offset:
+    """The end of what was read. Raises ApiError, StorageError; NotResident, and then nothing was read."""
+    info = log.read(entry.fetch_offset, max_bytes, max_offset=limit, min_one_batch=is_first)
+    if isolation == READ_COMMITTED and info.size_bytes:
+        entry.aborted = tuple(
+            AbortedTransaction(ProducerId(one.producer_id), Offset(one.first_offset))
+            for one in log.aborted_transactions(entry.fetch_offset, info.next_offset)
+        )
+    entry.records, entry.records_size = info.records, info.size_bytes
+    return Offset(info.next_offset)

@@ -26,6 +26,7 @@ class SessionEntry:
     """One partition in one follower's session."""
 
     __slots__ = (
+        "cold_reads",
         "fetch_offset",
         "is_held_back",
         "is_sent",
@@ -45,8 +46,10 @@ class SessionEntry:
         self.sent_log_start: Offset = NO_OFFSET
         #: Records or a divergence were answered; the follower has not listed the partition since.
         self.is_sent = False
-        #: A throttle holds its records back for a while.
+        #: A throttle holds its records back for a while, or they are being read from the disk.
         self.is_held_back = False
+        #: How often in a row they were not in the page cache.
+        self.cold_reads = 0
 
 
 class FetchSession(Waiting):

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from kafkalite.env.residency import NotResident
 from kafkalite.errors import ApiError, ErrorCode, StorageError
+from kafkalite.log.cold_reads import ATTEMPTS, ColdReads
 from kafkalite.model import NO_BROKER_EPOCH, NO_OFFSET, NO_TOPIC_ID, BrokerId, Buffer, TopicPartition
 from kafkalite.replica.damage import give_up_damaged
 from kafkalite.replica.decisions.follower import Divergence, OutOfRange, find_divergence
@@ -46,12 +48,14 @@ class ReplicaFetchHandler:
         self,
         hosted: HostedPartitions,
         metadata: MetadataCache,
+        cold: ColdReads,
         *,
         response_max_bytes: int,
         on_caught_up: Callable[[Partition], None],
     ) -> None:
         self._hosted = hosted
         self._metadata = metadata
+        self._cold = cold
         self._response_max_bytes = response_max_bytes
         self._on_caught_up = on_caught_up
         self._sessions: dict[int, FetchSession] = {}
@@ -287,7 +291,17 @@ class ReplicaFetchHandler:
             if is_slowed:
                 limit = min(limit, self._throttle.allowance)
             is_first = is_slowed or not body
-            info = log.read(entry.fetch_offset, limit, min_one_batch=is_first, verify=is_copying)
+            info = log.read(
+                entry.fetch_offset,
+                limit,
+                min_one_batch=is_first,
+                verify=is_copying,
+                may_wait=entry.cold_reads >= ATTEMPTS,
+            )
+            entry.cold_reads = 0
+        except NotResident as missing:
+            self._load(session, entry, missing)
+            return 0
         except StorageError as failure:
             self._hosted.fail_storage(partition, failure)
             answers.extend(session.answers)
@@ -355,6 +369,14 @@ class ReplicaFetchHandler:
         session.with_records.pop(entry, None)
         entry.is_held_back = True
         asyncio.get_running_loop().call_later(wait_ms / 1000, self._let_go, entry)
+
+    def _load(self, session: FetchSession, entry: SessionEntry, missing: NotResident) -> None:
+        """Its records come from the disk first; what else the session has goes on."""
+        session.with_records.pop(entry, None)
+        entry.is_held_back = True
+        entry.cold_reads += 1
+        directory = entry.partition.log.directory
+        self._cold.then(("replica", session.replica_id), directory, missing, lambda: self._let_go(entry))
 
     def _let_go(self, entry: SessionEntry) -> None:
         entry.is_held_back = False

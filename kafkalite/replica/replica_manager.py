@@ -100,6 +100,7 @@ class ReplicaManager:
         self._config = config
         self._supervisor = supervisor
         self._logs = logs
+        self.cold = logs.cold
         self._session = session
         self._identity = identity
         self._topic_configs = topic_configs
@@ -168,6 +169,7 @@ class ReplicaManager:
         self._consuming = ConsumerFetchHandler(
             self.hosted,
             metadata,
+            logs.cold,
             fetch_max_bytes=config.fetch_max_bytes,
             selects_by_rack=config.replica_selector_class == RACK_AWARE_SELECTOR,
             rack_of=lambda broker_id: broker.rack if (broker := metadata.broker(broker_id)) is not None else None,
@@ -175,6 +177,7 @@ class ReplicaManager:
         self._serving = ReplicaFetchHandler(
             self.hosted,
             metadata,
+            logs.cold,
             response_max_bytes=config.replica_fetch_response_max_bytes,
             on_caught_up=self._isr_keeper.on_follower_fetch,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch
 from kafkalite.partition_values import (
@@ -23,8 +25,11 @@ class ListOffsetsPartition:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsRequest:
+    """`reader`: whose turn look-ups by timestamp take."""
+
     partitions: tuple[ListOffsetsPartition, ...]
     isolation: int = 0
+    reader: Hashable = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from kafkalite.security.acl import (
     Permission,
     ResourceType,
 )
+from kafkalite.security.addresses import canonical
 from kafkalite.security.principal import Principal
 
 #: Decisions kept, and bytes of their names with what each costs beside; with more, all are forgotten and made again.
@@ -45,6 +46,11 @@ _Question = tuple[Principal, str, Operation, ResourceType, str]
 def parse_super_users(text: str) -> frozenset[str]:
     """`User:a;User:CN=b,O=c` (Kafka's notation: names may hold commas). Raises ValueError."""
     return frozenset(str(Principal.parse(part.strip())) for part in text.split(";") if part.strip())
+
+
+def _is_from(entry: AclEntry, host: str) -> bool:
+    """Whether the entry is about this address, in whatever spelling. `host`: canonical."""
+    return entry.host == WILDCARD or canonical(entry.host) == host
 
 
 class Authorizer:
@@ -154,10 +160,11 @@ class Authorizer:
             return True
         allowing = IMPLIED_BY.get(operation, frozenset({operation}))
         is_allowed = is_found = False
+        host = canonical(host)
         for entries in self._covering(resource_type, name):
             is_found = True
             for entry in entries:
-                if entry.principal not in (who, EVERYBODY) or entry.host not in (host, WILDCARD):
+                if entry.principal not in (who, EVERYBODY) or not _is_from(entry, host):
                     continue
                 if entry.permission is Permission.DENY:
                     if entry.operation in (operation, Operation.ALL):
@@ -192,12 +199,13 @@ class Authorizer:
         who = str(principal)
         if who in self.super_users:
             return True
+        host = canonical(host)
 
         def holds(entry: AclEntry, permission: Permission) -> bool:
             return (
                 entry.permission is permission
                 and entry.principal in (who, EVERYBODY)
-                and entry.host in (host, WILDCARD)
+                and _is_from(entry, host)
                 and entry.operation in (operation, Operation.ALL)
             )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kafkalite.security.addresses import canonical
+
 
 def parse_overrides(text: str) -> dict[str, int]:
     """`host:count,host:count`; an IPv6 address may stand in brackets. Raises ValueError."""
@@ -11,7 +13,7 @@ def parse_overrides(text: str) -> dict[str, int]:
         host = host.removeprefix("[").removesuffix("]")
         if not colon or not host or not count.isascii() or not count.isdigit():
             raise ValueError(f"{part!r} is not HOST:COUNT")
-        limits[host] = int(count)
+        limits[canonical(host)] = int(count)
     return limits
 
 
@@ -25,6 +27,7 @@ class ConnectionLimits:
 
     def opened(self, host: str) -> bool:
         """One more from there; False: too many, and it does not count."""
+        host = canonical(host)
         count = self._counts.get(host, 0)
         if count >= self._overrides.get(host, self._per_ip):
             return False
@@ -33,6 +36,7 @@ class ConnectionLimits:
 
     def closed(self, host: str) -> None:
         """One that was counted is gone."""
+        host = canonical(host)
         count = self._counts[host] - 1
         if count:
             self._counts[host] = count

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from collections.abc import Mapping
 from pathlib import Path
 
+from kafkalite.config import BrokerConfig, for_listener
 from kafkalite.errors import ConfigError
+from kafkalite.listener_settings import PREFIX
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -21,6 +26,41 @@ def reveal(key: str, value: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{key}: {error}") from None
     return text.split("\n", 1)[0].rstrip("\r")
+
+
+def readable_by_others(paths: Mapping[str, str]) -> list[str]:
+    """Warnings for files with secrets that every user of this machine may read (key -> path, or `file:PATH`)."""
+    found = []
+    for key, value in sorted(paths.items()):
+        path = value.removeprefix(_FROM_FILE)
+        try:
+            mode = os.stat(path).st_mode
+        except (OSError, ValueError):
+            continue  # an error of its own, or not a file
+        if mode & stat.S_IROTH:
+            found.append(f"{key}: every user of this machine may read {path}: chmod 600 {path}")
+    return found
+
+
+def secret_files(config: BrokerConfig) -> dict[str, str]:
+    """Key -> file, of all configured files with secrets."""
+    found: dict[str, str] = {}
+    own = (("", config), *((name, for_listener(config, name)) for name in sorted(config.per_listener.names())))
+    for name, settings in own:
+        prefix = f"{PREFIX}{name.lower()}." if name else ""
+        for key in ("ssl.keystore.location", "sasl.plain.users.location"):
+            found[prefix + key] = getattr(settings, key.replace(".", "_"))
+        if settings.ssl_key_password.startswith(_FROM_FILE):
+            found[f"{prefix}ssl.key.password"] = settings.ssl_key_password
+    found["http.bearer.tokens.location"] = config.http_bearer_tokens_location
+    found["zookeeper.ssl.keystore.location"] = config.zookeeper_ssl_keystore_location
+    for key, value in (
+        ("inter.broker.password", config.inter_broker_password),
+        ("zookeeper.auth", config.zookeeper_auth),
+    ):
+        if value.startswith(_FROM_FILE):
+            found[key] = value
+    return {key: value for key, value in found.items() if value}
 
 
 class PasswordFile:
@@ -41,7 +81,7 @@ class PasswordFile:
     def load(self) -> dict[str, str]:
         """The present content. Raises ConfigError."""
         try:
-            stat = self._path.stat()
+            now = self._path.stat()
             text = self._path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{self._key}: {error}") from None
@@ -53,7 +93,7 @@ class PasswordFile:
             if not equals or not name.strip() or not password:
                 raise ConfigError(f"{self._key}: line {number} is not NAME=SECRET")
             found[name.strip()] = password
-        self._seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        self._seen = (now.st_mtime_ns, now.st_size, now.st_ino)
         self._passwords = found
         self._complaint = ""
         return found
@@ -61,8 +101,8 @@ class PasswordFile:
     def passwords(self) -> dict[str, str]:
         """Name -> password."""
         try:
-            stat = self._path.stat()
-            if (stat.st_mtime_ns, stat.st_size, stat.st_ino) != self._seen:
+            now = self._path.stat()
+            if (now.st_mtime_ns, now.st_size, now.st_ino) != self._seen:
                 self.load()
         except (OSError, ConfigError) as error:
             if str(error) != self._complaint:

@@ -59,7 +59,7 @@ class ListenerSecurity:
         passwords: Callable[[], Mapping[str, str]],
         node_principals: frozenset[Principal],
         entropy: Entropy,
-        decoy_key: bytes,
+        decoy_key: Callable[[], bytes],
         failed_delay_ms: int,
         max_reauth_ms: int,
         now: Callable[[], float],
@@ -97,7 +97,7 @@ class ListenerSecurity:
             passwords=self._passwords,
             credentials=self._credentials,
             entropy=self._entropy,
-            decoy_key=self._decoy_key,
+            decoy_key=self._decoy_key(),
             tokens=self._tokens,
         )
 

@@ -5,18 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kafkalite.config import BrokerConfig, http_protocol, inter_broker_listener, kafka_listeners
+from kafkalite.config import (
+    BrokerConfig,
+    for_listener,
+    http_protocol,
+    inter_broker_listener,
+    kafka_listeners,
+    rpc_protocol,
+)
 from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.listener_settings import HTTP, RPC
 from kafkalite.security.dialling import ClientSecurity, Dialling
 from kafkalite.security.files import PasswordFile, reveal
 from kafkalite.security.http_login import Logins
 from kafkalite.security.listener import ListenerSecurity
 from kafkalite.security.names import mapped_name, mapping_rules
 from kafkalite.security.principal import Principal
-from kafkalite.security.sasl import Entropy
+from kafkalite.security.sasl import OAUTHBEARER, Entropy
 from kafkalite.security.scram import ScramCredential
 from kafkalite.security.tls import ClientTls, ServerTls, TlsFiles, own_name
+from kafkalite.security.tls_policy import tls_policy
 
 if TYPE_CHECKING:
     from kafkalite.security.oauth import RemoteKeys, TokenChecker
@@ -56,27 +65,28 @@ class NodeSecurity:
         wall: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._config = config
-        #: What checks the tokens of OAUTHBEARER, and its keys if they come from a server.
-        self.tokens, self.remote_keys = _token_checker(config, wall)
+        self._wall = wall
+        #: What checks the tokens of OAUTHBEARER, and its keys if they come from a server; made with the first listener.
+        self._tokens: TokenChecker | None = None
+        self.remote_keys: RemoteKeys | None = None
         self._entropy = entropy
         self._now = now
         self._credentials = credentials
-        self._files = TlsFiles(
-            config.ssl_keystore_location,
-            config.ssl_truststore_location,
-            reveal("ssl.key.password", config.ssl_key_password),
-        )
-        self._rules = mapping_rules(config.ssl_principal_mapping_rules)
-        self._passwords = PasswordFile(config.sasl_plain_users_location)
-        #: Of this process only: a decoy's salt may change at a restart.
+        self._password_files: dict[str, PasswordFile] = {}
+        #: The cluster's, when it is known (`use_decoy_key`); before the listeners are bound.
         self._decoy_key = entropy(32)
+        self._own_key = entropy(32)
         self.principals = self._node_principals()
-        auth = config.ssl_client_auth
-        self.kafka = self._kafka_listeners(auth)
-        self.rpc = self._listener("rpc", config.rpc_security_protocol, auth)
+        self.kafka = self._kafka_listeners()
+        self.rpc = self._listener("rpc", RPC, rpc_protocol(config))
         self.http = self._http()
-        self.to_rpc = self._dialling(config.rpc_security_protocol)
-        self.to_kafka = self._dialling(inter_broker_listener(config).protocol)
+        between_nodes = inter_broker_listener(config)
+        self.to_rpc = self._dialling(RPC, rpc_protocol(config))
+        self.to_kafka = self._dialling(between_nodes.name, between_nodes.protocol)
+
+    def use_decoy_key(self, key: bytes) -> None:
+        """The cluster's secret: two nodes, or one before and after a restart, give the same answer about a user that is not there."""
+        self._decoy_key = key
 
     def listeners(self) -> list[ListenerSecurity]:
         """Of all listeners that ask for something, by name."""
@@ -87,11 +97,11 @@ class NodeSecurity:
         """For the server that has the keys of tokens: trusted as nodes are, or by the system's authorities."""
         return ClientTls(TlsFiles("", self._config.ssl_truststore_location, ""), check_hostname=True)
 
-    def _kafka_listeners(self, client_auth: str) -> dict[str, ListenerSecurity]:
+    def _kafka_listeners(self) -> dict[str, ListenerSecurity]:
         listeners = kafka_listeners(self._config)
         return {
             each.name: self._open_listener(
-                "kafka" if len(listeners) == 1 else f"kafka.{each.name}", each.protocol, client_auth
+                "kafka" if len(listeners) == 1 else f"kafka.{each.name}", each.name, each.protocol
             )
             for each in listeners
             if each.protocol != "PLAINTEXT"
@@ -105,13 +115,14 @@ class NodeSecurity:
                 found.add(Principal.parse(part))
             except ValueError as error:
                 raise ConfigError(f"broker.principals: {error}") from None
-        if config.rpc_security_protocol == "SSL" or (
-            inter_broker_listener(config).protocol == "SSL" and config.ssl_client_auth != "none"
-        ):
-            name = mapped_name(self._rules, own_name(self._files))
-            if not name:
-                raise ConfigError("ssl.principal.mapping.rules: no rule fits this node's own certificate")
-            found.add(Principal("User", name))
+        between_nodes = inter_broker_listener(config)
+        for name, protocol in ((RPC, rpc_protocol(config)), (between_nodes.name, between_nodes.protocol)):
+            own = for_listener(config, name)
+            if protocol == "SSL" and own.ssl_client_auth != "none":
+                mapped = mapped_name(mapping_rules(own.ssl_principal_mapping_rules), own_name(_files(own)))
+                if not mapped:
+                    raise ConfigError("ssl.principal.mapping.rules: no rule fits this node's own certificate")
+                found.add(Principal("User", mapped))
         if config.inter_broker_username:
             found.add(Principal("User", config.inter_broker_username))
         return frozenset(found)
@@ -125,85 +136,102 @@ class NodeSecurity:
         if config.http_bearer_tokens_location:
             tokens = PasswordFile(config.http_bearer_tokens_location, "http.bearer.tokens.location")
             tokens.load()
-        listener = self._open_listener("http", protocol, config.http_ssl_client_auth or config.ssl_client_auth)
+        listener = self._open_listener("http", HTTP, protocol)
         if tokens is None and not listener.uses_sasl:
             return HttpSecurity(listener, None)
         return HttpSecurity(
             listener,
             Logins(
                 mechanisms=listener.mechanisms,
-                passwords=self._passwords.passwords,
+                passwords=self._passwords(for_listener(config, HTTP)).passwords,
                 credentials=self._credentials,
                 tokens=tokens.passwords if tokens is not None else None,
-                key=self._decoy_key,
+                key=self._own_key,
             ),
         )
 
-    def _listener(self, name: str, protocol: str, client_auth: str) -> ListenerSecurity | None:
-        return None if protocol == "PLAINTEXT" else self._open_listener(name, protocol, client_auth)
+    def _listener(self, label: str, name: str, protocol: str) -> ListenerSecurity | None:
+        return None if protocol == "PLAINTEXT" else self._open_listener(label, name, protocol)
 
-    def _open_listener(self, name: str, protocol: str, client_auth: str) -> ListenerSecurity:
-        config = self._config
+    def _open_listener(self, label: str, name: str, protocol: str) -> ListenerSecurity:
+        """`label`: for the log and the metrics; `name`: of `listener.name.NAME.…`, in capitals."""
+        own = for_listener(self._config, name)
+        is_optional = bool(own.security_transition)
         tls = None
         if protocol.endswith("SSL"):
-            tls = ServerTls(self._files, client_auth, takes_plain=bool(config.security_transition))
+            policy = tls_policy(own.ssl_enabled_protocols, own.ssl_cipher_suites)
+            tls = ServerTls(_files(own), own.ssl_client_auth, policy=policy, takes_plain=is_optional)
             tls.context()
         uses_sasl = protocol.startswith("SASL")
         passwords: Callable[[], Mapping[str, str]] = dict
-        if uses_sasl and "PLAIN" in config.sasl_enabled_mechanisms:
-            self._passwords.load()
-            passwords = self._passwords.passwords
+        if uses_sasl and "PLAIN" in own.sasl_enabled_mechanisms:
+            self._passwords(own).load()
+            passwords = self._passwords(own).passwords
         return ListenerSecurity(
-            name,
+            label,
             tls=tls,
-            rules=self._rules,
-            mechanisms=config.sasl_enabled_mechanisms if uses_sasl else (),
+            rules=mapping_rules(own.ssl_principal_mapping_rules),
+            mechanisms=own.sasl_enabled_mechanisms if uses_sasl else (),
             credentials=self._credentials,
             passwords=passwords,
             node_principals=self.principals,
             entropy=self._entropy,
-            decoy_key=self._decoy_key,
-            failed_delay_ms=config.connection_failed_authentication_delay_ms,
-            max_reauth_ms=config.connections_max_reauth_ms,
+            decoy_key=lambda: self._decoy_key,
+            failed_delay_ms=own.connection_failed_authentication_delay_ms,
+            max_reauth_ms=own.connections_max_reauth_ms,
             now=self._now,
-            is_optional=bool(config.security_transition),
-            tokens=self.tokens if uses_sasl else None,
+            is_optional=is_optional,
+            tokens=self._token_checker() if uses_sasl and OAUTHBEARER in own.sasl_enabled_mechanisms else None,
         )
 
-    def _dialling(self, protocol: str) -> Dialling:
+    def _token_checker(self) -> TokenChecker:
+        """One for all listeners. Raises ConfigError."""
+        if self._tokens is not None:
+            return self._tokens
+        from kafkalite.security.oauth import KeyFile, RemoteKeys, TokenChecker, TokenRules
+
         config = self._config
-        if config.security_transition == "accept":
+        rules = TokenRules(
+            config.sasl_oauthbearer_expected_audience,
+            config.sasl_oauthbearer_expected_issuer,
+            config.sasl_oauthbearer_sub_claim_name,
+            config.sasl_oauthbearer_clock_skew_seconds,
+        )
+        url = config.sasl_oauthbearer_jwks_endpoint_url
+        if url.startswith("file:"):
+            path = url.removeprefix("file:").replace("//", "", 1)
+            self._tokens = TokenChecker(rules, KeyFile(path).text, self._wall)
+            self._tokens.load()
+        else:
+            self.remote_keys = RemoteKeys.parse(url, config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000)
+            self._tokens = TokenChecker(rules, self.remote_keys.text, self._wall)
+        return self._tokens
+
+    def _passwords(self, own: BrokerConfig) -> PasswordFile:
+        """One object per file, however many listeners use it."""
+        path = own.sasl_plain_users_location
+        if path not in self._password_files:
+            self._password_files[path] = PasswordFile(path)
+        return self._password_files[path]
+
+    def _dialling(self, name: str, protocol: str) -> Dialling:
+        own = for_listener(self._config, name)
+        if own.security_transition == "accept":
             return Dialling(None)
         return ClientSecurity(
             protocol,
-            config.ssl_truststore_location,
-            config.ssl_keystore_location,
-            config.ssl_key_password,
-            bool(config.ssl_endpoint_identification_algorithm),
-            config.sasl_mechanism_inter_broker_protocol,
-            config.inter_broker_username,
-            config.inter_broker_password,
+            own.ssl_truststore_location,
+            own.ssl_keystore_location,
+            own.ssl_key_password,
+            bool(own.ssl_endpoint_identification_algorithm),
+            own.sasl_mechanism_inter_broker_protocol,
+            own.inter_broker_username,
+            own.inter_broker_password,
         ).open()
 
 
-def _token_checker(config: BrokerConfig, wall: Callable[[], float]) -> tuple[TokenChecker | None, RemoteKeys | None]:
-    """None if OAUTHBEARER is not used. Raises ConfigError."""
-    protocols = [each.protocol for each in kafka_listeners(config)]
-    protocols += [config.rpc_security_protocol, http_protocol(config)]
-    if "OAUTHBEARER" not in config.sasl_enabled_mechanisms or not any(each.startswith("SASL") for each in protocols):
-        return None, None
-    from kafkalite.security.oauth import KeyFile, RemoteKeys, TokenChecker, TokenRules
-
-    rules = TokenRules(
-        config.sasl_oauthbearer_expected_audience,
-        config.sasl_oauthbearer_expected_issuer,
-        config.sasl_oauthbearer_sub_claim_name,
-        config.sasl_oauthbearer_clock_skew_seconds,
+def _files(own: BrokerConfig) -> TlsFiles:
+    """Raises ConfigError."""
+    return TlsFiles(
+        own.ssl_keystore_location, own.ssl_truststore_location, reveal("ssl.key.password", own.ssl_key_password)
     )
-    url = config.sasl_oauthbearer_jwks_endpoint_url
-    if url.startswith("file:"):
-        checker = TokenChecker(rules, KeyFile(url.removeprefix("file:").replace("//", "", 1)).text, wall)
-        checker.load()
-        return checker, None
-    remote = RemoteKeys.parse(url, config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000)
-    return TokenChecker(rules, remote.text, wall), remote

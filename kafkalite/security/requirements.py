@@ -78,6 +78,8 @@ KAFKA: Mapping[str, Row] = {
     "LeaveGroup": _READ_GROUP,
     "SyncGroup": _READ_GROUP,
     "DescribeGroups": (Need(_GROUP, _DESCRIBE, _EACH),),
+    "ConsumerGroupHeartbeat": (*_READ_GROUP, Need(_TOPIC, _DESCRIBE, _EACH)),
+    "ConsumerGroupDescribe": (Need(_GROUP, _DESCRIBE, _EACH), Need(_TOPIC, _DESCRIBE, _HIDE)),
     "ListGroups": (Need(_GROUP, _DESCRIBE, _HIDE, or_cluster=_DESCRIBE),),
     "SaslHandshake": FREE,
     "ApiVersions": FREE,
@@ -153,11 +155,16 @@ RPC: Mapping[str, Row] = {
             "DescribeTrafficRequest",
             "HealthRequest",
             "HistoryRequest",
+            # From the node that a client of the schema registry has asked.
+            "SchemaRegistryRequest",
         ),
         _NODES_ONLY,
     ),
 }
 
+#: Trees of the schema registry's REST API. Each of its operations needs the rights of the topics that it is about
+#: (kafkalite.schemas.rest); here only a login, where that is asked for.
+SCHEMAS = frozenset({"/subjects", "/schemas", "/config", "/mode", "/compatibility", "/contexts"})
 #: Pages of the console: for every user who has logged in, where a login is asked for. Their answers need the rights of the Kafka
 #: APIs and extension requests that they stand for (kafkalite.http.console.rights).
 CONSOLE = frozenset(
@@ -185,6 +192,7 @@ HTTP: Mapping[str, Row] = {
     "/metrics": _DESCRIBE_CLUSTER,
     "/healthz": (Need(_CLUSTER, _DESCRIBE, _HIDE),),
     "/readyz": FREE,
+    **dict.fromkeys(sorted(SCHEMAS), FREE),
     **dict.fromkeys(sorted(CONSOLE), FREE),
 }
 

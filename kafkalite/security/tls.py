@@ -14,12 +14,16 @@ from typing import Any
 from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.names import subject_name
+from kafkalite.security.tls_policy import TlsPolicy
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
 #: ssl.client.auth -> what a server asks of its clients.
 CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+_ANY = TlsPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +45,9 @@ class TlsFiles:
         stats = [os.stat(path) for path in (self.keystore, self.truststore) if path]
         return tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
 
-    def load_into(self, context: ssl.SSLContext) -> ssl.SSLContext:
+    def load_into(self, context: ssl.SSLContext, policy: TlsPolicy = _ANY) -> ssl.SSLContext:
         """Raises OSError (ssl.SSLError is one)."""
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        policy.apply(context)
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
         if self.keystore:
             # With a password, even an empty one, OpenSSL does not ask for it on the terminal.
@@ -91,8 +95,11 @@ class _Reloading:
 class ServerTls(_Reloading):
     """A listener's side. `client_auth`: a key of CLIENT_AUTH. `takes_plain`: who does not begin with TLS goes without."""
 
-    def __init__(self, files: TlsFiles, client_auth: str = "none", *, takes_plain: bool = False) -> None:
+    def __init__(
+        self, files: TlsFiles, client_auth: str = "none", *, policy: TlsPolicy = _ANY, takes_plain: bool = False
+    ) -> None:
         super().__init__(files)
+        self.policy = policy
         self.client_auth = client_auth
         self.takes_plain = takes_plain
         #: Handshakes that came to nothing, for the metrics; counted by the listener.
@@ -102,7 +109,7 @@ class ServerTls(_Reloading):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = CLIENT_AUTH[self.client_auth]
         context.num_tickets = 0
-        return self.files.load_into(context)
+        return self.files.load_into(context, self.policy)
 
 
 class ClientTls(_Reloading):

@@ -31,6 +31,10 @@ ADVICE = {
         "nothing: znodes keep the ACL that they were made with. A client that reaches ZooKeeper can make itself super user",
         "when every node has zookeeper.auth: `admin zookeeper secure --config FILE`, then set other passwords for the users that it lists",
     ),
+    "listener.open": Advice(
+        "nothing: the node serves every client that reaches it",
+        "secure the listener (docs/security.md), or name it in security.open.acknowledged if only the right clients can reach it",
+    ),
     "broker.unreachable": Advice(
         "if it is dead, its leaderships move within seconds and its replicas leave the ISRs",
         "check the process, and the network between the two nodes; start the broker again",
@@ -140,6 +144,10 @@ ADVICE = {
         "the missing replicas fetch from the leader and join the ISR when they have caught up",
         "if it does not go away: look at the broker that is not in sync (is it alive, its disk, its network), or move "
         "the replica elsewhere: `admin reassign`",
+    ),
+    "loop.held": Advice(
+        "requests of all other clients of this node waited for that time; shown for five minutes",
+        "if it names a client, ask its owner for smaller requests or set a quota (`request_percentage`); otherwise report it as a bug",
     ),
 }
 

@@ -16,6 +16,7 @@ from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.coordination.topic_configs import FEATURES
 from kafkalite.coordinators.services import ActiveProducer, LogDirDescription, LogDirReplica
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
+from kafkalite.env.loop_times import LoopTimes
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
@@ -34,7 +35,7 @@ from kafkalite.extension.messages.topics import (
     DeleteTopicsResponse,
     TopicResult,
 )
-from kafkalite.features import Finalized, finalized
+from kafkalite.features import Finalized, finalized, registered
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.record_checks import RecordRules, rules_of
 from kafkalite.log.verification import Verifications
@@ -330,6 +331,9 @@ class MemoryPartitions:
             raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return log
 
+    async def load_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> None:
+        """It is in memory."""
+
     def read_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> list[Buffer]:
         log = self._log(partition)
         return log.read(offset, max_bytes, log.log_end_offset)
@@ -377,6 +381,7 @@ class MemoryServices:
     def __init__(self, config: BrokerConfig, clock: Clock, network: Network, supervisor: Supervisor) -> None:
         self._config = config
         self.clock = clock
+        self.loop_times = LoopTimes(clock)
         self.network = network
         self.random = random.Random(1)
         self.entropy: Callable[[int], bytes] = random.Random(2).randbytes
@@ -435,7 +440,10 @@ class MemoryServices:
     def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
         names = sorted(self._ids) if topics is None else topics
         host, port = self.kafka_endpoint
-        broker = Broker(self.broker_id, BrokerEpoch(1), host, port, host, 1, None, TRANSACTION_VERSION, ELR_VERSION)
+        broker = Broker(
+            self.broker_id, BrokerEpoch(1), host, port, host, 1, None, TRANSACTION_VERSION, ELR_VERSION,
+            features=registered(),
+        )  # fmt: skip
         return MetadataResponse(self.cluster_id, self.broker_id, (broker,), tuple(map(self._topic, names)))
 
     def _topic(self, name: str) -> TopicMetadata:

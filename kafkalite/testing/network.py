@@ -307,6 +307,8 @@ class NetworkedCluster(ProcessCluster):
         arguments = ["serve", "--id", str(broker_id), "--zookeeper", self.zookeeper_connect]
         for name, port in (("kafka", 9092), ("rpc", 9093), ("http", 9094)):
             arguments += [f"--{name}", f"{self.network.addresses[host]}:{port}"]
+        # Nobody else reaches these hosts.
+        arguments += ["--set", "security.open.acknowledged=PLAINTEXT,RPC,HTTP"]
         for number in range(self._log_dirs):
             arguments += ["--log-dir", str(self.directory / f"node-{broker_id}" / f"disk-{number}")]
         for key, value in self.settings.items():

@@ -31,5 +31,9 @@ class SimClock:
     def monotonic(self) -> float:
         return (self._booted_ns + self._loop.now_ns) / 1e9
 
+    def processor(self) -> float:
+        """Computing takes no time here."""
+        return 0.0
+
     def boottime(self) -> float:
         return (self._booted_ns + self._loop.now_ns) / 1e9

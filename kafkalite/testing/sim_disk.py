@@ -17,18 +17,20 @@ import os
 import random
 from collections.abc import Callable, Sequence
 
+from kafkalite.env import residency
 from kafkalite.model import Buffer
 from kafkalite.testing.sim_clock import SimClock
 from kafkalite.testing.sim_lanes import Lanes
 from kafkalite.testing.sim_loop import Process, SimLoop, current_process
 
 _CAPACITY_BYTES = 1 << 34
+_COLDNESS = (0.0, 0.02, 0.2, 0.6)
 
 
 class _Node:
     """A file's content: as seen, as it is on the platter, and the writes between the two."""
 
-    __slots__ = ("cached", "durable", "modified_ms", "pending")
+    __slots__ = ("cached", "durable", "is_cold", "modified_ms", "pending")
 
     def __init__(self) -> None:
         self.cached = bytearray()
@@ -36,6 +38,8 @@ class _Node:
         #: (offset, data) of a write, (size, None) of a truncation; in order.
         self.pending: list[tuple[int, bytes | None]] = []
         self.modified_ms = 0
+        #: The page cache does not have it (any more).
+        self.is_cold = False
 
     def write(self, offset: int, data: bytes) -> None:
         _apply(self.cached, offset, data)
@@ -193,6 +197,10 @@ class SimDisk:
         #: It has failed, hung, or lost something: since then a node may have reason to complain of it.
         self.was_faulty = False
         #: The functions of `run_blocking`; they have a random source of their own, which does not change power losses.
+        #: How often a read that may not wait finds that the page cache has dropped the file (env.residency): drawn for each disk.
+        self._cold_random = random.Random(f"cold {source.getstate()[1][:3]}")
+        self.coldness = self._cold_random.choice(_COLDNESS)
+        self.cold_reads = 0
         self.lanes = Lanes(loop, random.Random(source.random()), hanging=self._hanging_at)
 
     # --- what the harness does -------------------------------------------------------------------
@@ -382,6 +390,18 @@ class SimDisk:
 
         return release
 
+    async def load(self, path: str, offset: int, size: int, ahead: int = 0) -> None:
+        try:
+            self.operation("load", path)
+            await self.pause()
+            await self.answers(path)
+            self.check(path)
+        except OSError:
+            return
+        node = self._tree.find(path)
+        if isinstance(node, _Node):
+            node.is_cold = False
+
     def separate(self, path: str) -> None:
         self.lanes.separate(path)
 
@@ -397,6 +417,17 @@ class SimDisk:
         await self.pause()
         await self.answers(at)
         return await self.lanes.run(function, at)
+
+    def check_resident(self, node: _Node, path: str, offset: int, size: int) -> None:
+        """Raises NotResident if the reader may not wait, and the page cache has dropped the file."""
+        if not residency.is_required():
+            node.is_cold = False
+            return
+        if self.coldness and self._cold_random.random() < self.coldness:
+            node.is_cold = True
+        if node.is_cold:
+            self.cold_reads += 1
+            raise residency.NotResident(path, offset, size)
 
     # --- for SimFile -----------------------------------------------------------------------------
 
@@ -485,6 +516,7 @@ class SimFile:
 
     def read_at(self, offset: int, size: int) -> bytes:
         self._operation("read_at")
+        self._disk.check_resident(self._node, self.path, offset, size)
         return bytes(memoryview(self._node.cached)[offset : offset + size])
 
     def write_at(self, offset: int, data: Buffer) -> None:

@@ -188,6 +188,8 @@ class Simulation:
             {
                 "broker.id": number,
                 "host": name,
+                # Nobody else is on the simulated network.
+                "security.open.acknowledged": "PLAINTEXT,SASL_PLAINTEXT,RPC,HTTP,ZOOKEEPER",
                 "rpc.port": _RPC_PORT,
                 "kafka.port": KAFKA_PORT,
                 "http.port": -1,

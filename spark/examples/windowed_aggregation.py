@@ -23,7 +23,6 @@ def main(argv: list[str] | None = None) -> int:
         .option("kafka.bootstrap.servers", given.bootstrap)
         .option("subscribe", given.topic)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", "200000")
         .load()
     )
     delays = (

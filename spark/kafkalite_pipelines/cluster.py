@@ -35,7 +35,7 @@ class Position:
 
 def partitions(pipeline: Pipeline, topic: str) -> list[int]:
     """The partitions of one topic. Raises PipelineError: it does not exist, or no broker answers."""
-    found = _asked(pipeline, {"subscribe": topic}, {})
+    found = connected(pipeline, {"subscribe": topic}, {})
     try:
         return sorted(tp.partition for tp in found.partitions())
     except KafkaliteError as error:
@@ -48,7 +48,7 @@ def positions(pipeline: Pipeline, offsets: Offsets | None) -> list[Position]:
     Raises:
         PipelineError: no broker answers, or a topic does not exist.
     """
-    cluster = _asked(pipeline, subscription(pipeline), start_options(pipeline.source.start))
+    cluster = connected(pipeline, subscription(pipeline), start_options(pipeline.source.start))
     try:
         found = cluster.partitions()
         begins, ends = cluster.earliest(found), cluster.latest(found)
@@ -75,7 +75,8 @@ def completed(pipeline: Pipeline, offsets: Offsets) -> Offsets:
     return found
 
 
-def _asked(pipeline: Pipeline, which: Mapping[str, str], start: Mapping[str, str]) -> Cluster:
+def connected(pipeline: Pipeline, which: Mapping[str, str], start: Mapping[str, str]) -> Cluster:
+    """The cluster, asked about the topics that `which` subscribes to, with a starting position. Raises OptionError."""
     from pyspark_kafkalite.clients import shared
     from pyspark_kafkalite.cluster import Cluster
     from pyspark_kafkalite.options import read_options

@@ -22,7 +22,7 @@ from kafkalite_pipelines.places import OWN, Checkpoint, Place
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kafkalite_pipelines.run import BatchResult
+    from kafkalite_pipelines.batches import BatchResult
 
 log = logging.getLogger("kafkalite_pipelines")
 
@@ -59,7 +59,7 @@ def supervise(pipeline: Pipeline, spark: SparkSession, on_progress: Callable[[Pr
     from kafkalite_pipelines.run import start
 
     place = own(pipeline)
-    with _only_one(pipeline):
+    with only_one(pipeline):
         place.remove(_STOP)
         results: list[BatchResult] = []
         run = {"pid": os.getpid(), "host": socket.gethostname(), "started": _now(), "state": "running"}
@@ -129,7 +129,7 @@ def _stop(query: Any) -> None:
 
 
 @contextlib.contextmanager
-def _only_one(pipeline: Pipeline) -> Iterator[None]:
+def only_one(pipeline: Pipeline) -> Iterator[None]:
     """One process per checkpoint on this host. (Between hosts the tables' commits keep two runs apart.)"""
     location = pipeline.place(pipeline.checkpoint)
     if "://" in location:

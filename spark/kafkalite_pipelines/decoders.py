@@ -50,7 +50,10 @@ class Decoding:
         if self._decoder is None:
             self._learn(records, {})
         assert self._decoder is not None
-        return decoded(records, self._pipeline.decode, self._decoder, key=self._pipeline.key)
+        pipeline = self._pipeline
+        # with steps the key may be a column of theirs
+        checked = pipeline.key if not pipeline.steps else tuple(set(pipeline.key) & {pipeline.decode.key_column})
+        return decoded(records, pipeline.decode, self._decoder, keyed=pipeline.keyed, key=checked)
 
     def observed(self, rows: DataFrame) -> list[Column]:
         """Aggregates that show whether records have fields that are no columns yet."""

@@ -29,8 +29,11 @@ class Decoder(Protocol):
         ...
 
 
-def decoded(records: DataFrame, decode: Decode, decoder: Decoder, *, key: tuple[str, ...]) -> DataFrame:
-    """All records, decoded or with an error. With the `key` of a table, a record without a value deletes its key."""
+def decoded(
+    records: DataFrame, decode: Decode, decoder: Decoder, *, keyed: bool, key: tuple[str, ...] = ()
+) -> DataFrame:
+    """All records, decoded or with an error. `keyed`: a record without a value deletes its key. `key`: columns that are the
+    key of a table, and must be there also then."""
     from pyspark.sql import functions as f
 
     headers = f.col("headers") if "headers" in records.columns else f.lit(None)
@@ -48,7 +51,7 @@ def decoded(records: DataFrame, decode: Decode, decoder: Decoder, *, key: tuple[
             "*", f.col("_key").alias("key"), f.col("_value").alias("value"), _as_headers(records), _no_error()
         )
     rows = decoder.decode(named)
-    return _flattened(rows, decode, key)
+    return _flattened(rows, decode, key, keyed=keyed)
 
 
 def _as_headers(records: DataFrame) -> Column:
@@ -63,7 +66,7 @@ def _no_error() -> Column:
     return f.lit(None).cast("string").alias(ERROR)
 
 
-def _flattened(rows: DataFrame, decode: Decode, key: tuple[str, ...]) -> DataFrame:
+def _flattened(rows: DataFrame, decode: Decode, key: tuple[str, ...], *, keyed: bool) -> DataFrame:
     """The struct's fields as columns; Debezium's envelope opened; what must not be null checked."""
     from pyspark.sql import functions as f
 
@@ -89,8 +92,8 @@ def _flattened(rows: DataFrame, decode: Decode, key: tuple[str, ...]) -> DataFra
     columns = [body[name].alias(name) for name in names]
     if decode.key_column is not None:
         columns = [column for column, name in zip(columns, names, strict=True) if name != decode.key_column]
-        columns.insert(0, f.col("_key").cast("string").alias(decode.key_column))
-    if not key:
+        columns.insert(0, _key(decode).alias(decode.key_column))
+    if not keyed:
         error = f.coalesce(error, f.when(f.col("_value").isNull(), f.lit("has no value")))
         if decode.debezium:
             error = f.coalesce(error, f.when(deleted, f.lit("deletes a row: this needs a sink with a key")))
@@ -98,10 +101,18 @@ def _flattened(rows: DataFrame, decode: Decode, key: tuple[str, ...]) -> DataFra
         missing = f.when(~deleted & body[name].isNull(), f.lit(f"column {name} is missing"))
         error = f.coalesce(error, missing)
     for name in [name for name in key if name in names or name == decode.key_column]:
-        given = f.col("_key") if name == decode.key_column else body[name]
+        given = _key(decode) if name == decode.key_column else body[name]
         error = f.coalesce(error, f.when(given.isNull(), f.lit(f"has no key: {name} is missing")))
     hidden = [f.col(name) for name in ("_topic", "_partition", "_offset", "_timestamp", *RECORD)]
     return rows.select(*columns, *hidden, f.coalesce(deleted, f.lit(False)).alias(DELETED), error.alias(ERROR))
+
+
+def _key(decode: Decode) -> Column:
+    """The record's key as text, or as the type that the schema gives its column; null if it is none."""
+    from pyspark.sql import functions as f
+
+    assert decode.key_column is not None
+    return f.col("_key").cast("string").try_cast(decode.columns.get(decode.key_column, "string"))
 
 
 class JsonDecoder:

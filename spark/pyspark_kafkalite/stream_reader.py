@@ -17,7 +17,7 @@ from pyspark_kafkalite.cluster import Cluster
 from pyspark_kafkalite.columns import Column
 from pyspark_kafkalite.fetching import RangeReader
 from pyspark_kafkalite.offsets import limit, limit_bytes, names, plan
-from pyspark_kafkalite.options import ReadOptions
+from pyspark_kafkalite.options import OptionError, ReadOptions
 from pyspark_kafkalite.reader import RangePartition
 from pyspark_kafkalite.stream_offsets import Changes, StreamOffset, changes, next_end, ranges, topic_ids, waiting
 
@@ -72,10 +72,8 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._shown: Mapping[TopicPartition, int] | None = None
         for warning in options.warnings:
             log.warning("%s", warning)
-        if ReadMaxRows is None and (
-            options.max_offsets_per_trigger or options.max_bytes_per_trigger or options.min_offsets_per_trigger
-        ):
-            log.warning("limits per trigger need Spark 4.2: each batch takes all available records")
+        if ReadMaxRows is None:
+            _refuse_limits(options)
 
     # --- what Spark calls on the driver
 
@@ -247,3 +245,17 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return False
         since = self._last_batch_at
         return since is not None and self._clock() - since < self._options.max_trigger_delay_ms / 1000
+
+
+def _refuse_limits(options: ReadOptions) -> None:
+    """Before 4.2 Spark does not say which trigger a query has: with Trigger.AvailableNow a limit would end it too early."""
+    limits = {
+        "maxOffsetsPerTrigger": options.max_offsets_per_trigger,
+        "maxBytesPerTrigger": options.max_bytes_per_trigger,
+        "minOffsetsPerTrigger": options.min_offsets_per_trigger,
+    }
+    if given := [name for name, value in limits.items() if value is not None]:
+        raise OptionError(
+            f"{given[0]} needs Spark 4.2: earlier versions give a Python source no limits per trigger. "
+            "Without the option each batch takes all records that are available"
+        )

@@ -111,7 +111,7 @@ def test_a_bad_plan(cluster: ProcessCluster, tmp_path: Path, text: str, says: st
         (("reassign", "plan", "--drain-broker", "9"), "broker 9 is not alive and has no replica"),
         (("reassign", "execute", ""), "''"),
         (("add-partitions", "no", "--count", "1"), "there is no topic 'no'"),
-        (("remove-partitions", "t", "--count", "2"), "t"),
+        (("remove-partitions", "t", "--count", "2", "--yes"), "t"),
     ],
     ids=lambda value: " ".join(value)[:50] if isinstance(value, tuple) else "",
 )

@@ -34,7 +34,7 @@ async def commit(cluster: LoopbackCluster, group: str, key: TopicPartition, offs
             done: asyncio.Future[dict[TopicPartition, ErrorCode]] = asyncio.get_running_loop().create_future()
             committed = CommittedOffset(Offset(offset), -1, "", node.env.clock.wall_ms())
             try:
-                node.kafka.groups.commit(group, "", None, -1, {key: committed}, done.set_result)
+                node.kafka.groups.offsets.commit(group, "", None, -1, {key: committed}, done.set_result)
             except ApiError:
                 continue  # not the coordinator, or not yet
             if not (await done)[key]:
@@ -45,7 +45,7 @@ async def commit(cluster: LoopbackCluster, group: str, key: TopicPartition, offs
 def offset_of(cluster: LoopbackCluster, group: str, key: TopicPartition) -> int | None:
     for node in cluster.nodes.values():
         try:
-            found = node.kafka.groups.offsets_of(group).committed.get(key)
+            found = node.kafka.groups.offsets.offsets_of(group).committed.get(key)
         except ApiError:
             continue
         return None if found is None else int(found.offset)

@@ -434,8 +434,8 @@ async def test_every_command_once(cluster: ProcessCluster) -> None:
         code, told = run("admin", "describe-cluster")
         assert (code, sorted(each["broker_id"] for each in told["brokers"])) == (0, [1, 2, 3])
         assert run("admin", "health") == (0, {"healthy": True, "brokers": [1, 2, 3], "problems": []})
-        assert run("admin", "delete-topic", "verbs") == (0, {"topic": "verbs", "deleted": True})
-        assert run("admin", "delete-topic", "nowhere")[0] == 2
+        assert run("admin", "delete-topic", "--yes", "verbs") == (0, {"topic": "verbs", "deleted": True})
+        assert run("admin", "delete-topic", "--yes", "nowhere")[0] == 2
         gone = kafkalite("admin", "list-topics", "--json", "--timeout", "1", bootstrap=["127.0.0.1:1"])
         assert gone.code == 1
         assert gone.err.count("\n") == 1

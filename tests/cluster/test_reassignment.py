@@ -196,9 +196,9 @@ async def test_every_verb(tmp_path: Path) -> None:
         assert "error" in await run("add-partitions", "chaos", "--assignment", "3,9", expect=2)
         described = await run("describe", "chaos")
         assert [p["replicas"] for p in described["topics"][0]["partitions"]][4] == [3, 4]
-        removed = await run("remove-partitions", "chaos", "--count", "2")
+        removed = await run("remove-partitions", "chaos", "--count", "2", "--yes")
         assert removed == {"topic": "chaos", "removed": [3, 4], "done": True}
-        assert "error" in await run("remove-partitions", "chaos", "--count", "3", expect=2)
+        assert "error" in await run("remove-partitions", "chaos", "--count", "3", "--yes", expect=2)
         draining = await run("remove-partitions", "chaos", "--count", "1", "--drain")
         assert draining["removed"] == [2] and not draining["done"]
         async with asyncio.timeout(150):

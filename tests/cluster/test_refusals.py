@@ -220,3 +220,26 @@ def test_an_address_in_use_ends_the_node_with_one_line(cluster: ProcessCluster, 
     assert taken.rpartition(":")[2] in line
     with eye(cluster.zookeeper_connect) as zk:
         assert zk.stat("/brokers/ids/7") is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (
+            (
+                "listener.security.protocol=SSL",
+                "ssl.keystore.location=x",
+                "ssl.client.auth=required",
+                "rpc.security.protocol=PLAINTEXT",
+            ),
+            "rpc.security.protocol is PLAINTEXT at 10.9.9.1",
+        ),
+        (("authorizer.enabled=true",), "nodes do not authenticate on listener PLAINTEXT"),
+        (("security.open.acknowledged=KAFKA",), "there is no listener KAFKA"),
+    ],
+)
+def test_a_half_secured_node_does_not_start(settings: tuple[str, ...], says: str) -> None:
+    flags = [part for setting in ("host=10.9.9.1", *settings) for part in ("--set", setting)]
+    outcome = kafkalite("serve", "--id", "1", "--zookeeper", "127.0.0.1:1", *flags)
+    assert says in complaint(outcome)
+    assert outcome.err.count("\n") == 1

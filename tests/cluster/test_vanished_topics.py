@@ -61,7 +61,7 @@ async def test_all_topics_vanish_and_one_comes_back(tmp_path: Path) -> None:
         await wait_in_sync(cluster, "flights", 3)
         await load.check_exactly_once()
         assert min(zk.state("flights", number)["leader_epoch"] for number in range(3)) > 0
-        assert kafkalite("admin", "delete-topic", "--vanished", "gone", bootstrap=cluster.bootstrap).code == 0
+        assert kafkalite("admin", "delete-topic", "--yes", "--vanished", "gone", bootstrap=cluster.bootstrap).code == 0
         await asyncio.to_thread(wait_until, lambda: not vanished(cluster), "nothing is left of it")
         await asyncio.to_thread(
             wait_until, lambda: not any("gone-" in path for path in replica_sizes(tmp_path)), "its replicas are gone"

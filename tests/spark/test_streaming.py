@@ -43,7 +43,8 @@ def pair(served):
 @pytest.mark.checklist(94)
 def test_topic_to_topic_over_restarts(spark, pair, tmp_path) -> None:
     put(pair, 0, 50)
-    df = stream(spark, pair, startingOffsets="earliest", maxOffsetsPerTrigger="20").select("key", "value")
+    limits = {"maxOffsetsPerTrigger": "20"} if ReadMaxRows is not None else {}  # refused before Spark 4.2
+    df = stream(spark, pair, startingOffsets="earliest", **limits).select("key", "value")
     query = run(df, pair, "out", tmp_path / "ck")
     assert sorted(values(pair, "out")) == list(range(50))
     batches = [p for p in query.recentProgress if p["numInputRows"]]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkalite.config import TopicConfig, topic_config
+from kafkalite.env.real import RealClock
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.log.cold_reads import ColdReads
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import load_log, new_log
 from kafkalite.log.partition_log import PartitionLog
@@ -106,3 +109,13 @@ def everything(log: PartitionLog, *, max_bytes: int = 1 << 30) -> bytes:
 
 def values(log: PartitionLog) -> list[tuple[int, bytes | None]]:
     return [(record.offset, record.value) for record in read_records(everything(log))]
+
+
+async def find_timestamp(log: PartitionLog, timestamp_ms: int) -> tuple[int, int, int] | None:
+    """The first record with such a timestamp."""
+    return await log.offset_for_timestamp(timestamp_ms, cold_reads(log), "test")
+
+
+def cold_reads(log: PartitionLog) -> ColdReads:
+    """Loads for one log."""
+    return ColdReads(log.disk, RealClock(), Supervisor(lambda error: None))

@@ -7,6 +7,8 @@ import posixpath
 import random
 from collections.abc import Callable, Sequence
 
+from kafkalite.env import residency
+
 Buffer = bytes | bytearray | memoryview
 
 
@@ -42,6 +44,7 @@ class MemoryFile:
     def read_at(self, offset: int, size: int) -> bytes:
         assert not self.closed
         self._disk.calls.append(("read", self.path, size))
+        self._disk.check_resident(self.path, offset, size)
         return bytes(self._inode.data[offset : offset + size])
 
     def write_at(self, offset: int, data: Buffer) -> None:
@@ -74,6 +77,7 @@ class MemoryDisk:
     """Implements kafkalite.env.seams.Disk."""
 
     def __init__(self) -> None:
+        self.cold: set[str] = set()
         self.entries: dict[str, Inode] = {}
         self.durable_entries: dict[str, Inode] = {}
         self.dirs: set[str] = {"/"}
@@ -108,7 +112,17 @@ class MemoryDisk:
         self._check(path)
         if path not in self.entries:
             raise FileNotFoundError(path)
+        self.check_resident(path, 0, len(self.entries[path].data))
         return bytes(self.entries[path].data)
+
+    def check_resident(self, path: str, offset: int, size: int) -> None:
+        """Files in `cold` are not in the page cache before they have been loaded."""
+        if path in self.cold and residency.is_required():
+            raise residency.NotResident(path, offset, size)
+
+    async def load(self, path: str, offset: int, size: int, ahead: int = 0) -> None:
+        self.calls.append(("load", path, size))
+        self.cold.discard(path)
 
     def write_file_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
         self._check(path)
@@ -248,6 +262,9 @@ class ManualClock:
 
     def monotonic(self) -> float:
         return self.now_ms / 1000
+
+    def processor(self) -> float:
+        return 0.0
 
     def boottime(self) -> float:
         return self.now_ms / 1000

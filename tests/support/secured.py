@@ -55,7 +55,9 @@ class SecuredCluster(ProcessCluster):
         self._secrets = directory
         for name, text in (("zookeeper", ZOOKEEPER_AUTH), ("password", PASSWORDS["node"])):
             (directory / f"{name}.secret").write_text(text + "\n")
+            (directory / f"{name}.secret").chmod(0o600)
         (directory / "plain.users").write_text(f"plain={PLAIN_PASSWORD}\n")
+        (directory / "plain.users").chmod(0o600)
         own: dict[str, object] = {
             "zookeeper.auth": f"file:{directory}/zookeeper.secret",
             "zookeeper.set.acl": "true",

@@ -35,7 +35,7 @@ def listener_security(
         "passwords": lambda: passwords,
         "node_principals": frozenset({Principal("User", "node")}),
         "entropy": source.randbytes,
-        "decoy_key": b"key",
+        "decoy_key": lambda: b"key",
         "failed_delay_ms": 1,
         "max_reauth_ms": 0,
         "now": time.monotonic,

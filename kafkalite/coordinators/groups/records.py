@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kafkalite.coordinators.groups import consumer_records
+from kafkalite.coordinators.groups.consumer_records import ConsumerRecord
 from kafkalite.coordinators.groups.group import Group, Member
 from kafkalite.coordinators.groups.offsets import CommittedOffset
+from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.protocol import wire
@@ -81,7 +84,14 @@ def group_value(group: Group, assignments: Mapping[str, bytes]) -> bytes:
     )
 
 
-def parse(key: bytes | None, value: bytes | None, record_offset: int) -> OffsetRecord | GroupRecord | None:
+def classic_record(group: Group, assignments: Mapping[str, bytes]) -> KeyValue:
+    """Key and value of a classic group."""
+    return group_key(group.group_id), group_value(group, assignments)
+
+
+def parse(
+    key: bytes | None, value: bytes | None, record_offset: int
+) -> OffsetRecord | GroupRecord | ConsumerRecord | None:
     """One record of the topic; None for a kind that is not ours (a newer Kafka's). Raises WireError."""
     if key is None or len(key) < 2:
         raise WireError("a record without a key in __consumer_offsets")
@@ -90,6 +100,8 @@ def parse(key: bytes | None, value: bytes | None, record_offset: int) -> OffsetR
         return _parse_offset(decode(wire.OffsetCommitKey, version, key[2:]), value, record_offset)
     if version == _GROUP_KEY_VERSION:
         return _parse_group(decode(wire.GroupMetadataKey, version, key[2:]).group, value)
+    if version in consumer_records.KEY_VERSIONS:
+        return consumer_records.parse(version, key[2:], value)
     return None
 
 

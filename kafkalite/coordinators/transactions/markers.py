@@ -81,7 +81,9 @@ class LocalMarkers:
             partition = TopicPartition(result.topic, result.partition)
             errors[partition] = ErrorCode(result.error)
             if not result.error and result.topic == GROUP_TOPIC:
-                self._groups.end_transaction(result.partition, marker.producer_id, is_committed=marker.is_commit)
+                self._groups.offsets.end_transaction(
+                    result.partition, marker.producer_id, is_committed=marker.is_commit
+                )
         return errors
 
 

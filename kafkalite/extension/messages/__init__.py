@@ -12,13 +12,14 @@ from kafkalite.extension.messages import (
     rates,
     reassignment,
     topics,
+    tracing,
     transactions,
     watching,
 )
 
 #: The modules that hold messages; all of them register theirs when the package is imported.
 AREAS = (
-    "balancing", "configs", "disks", "open_transactions", "rates", "reassignment", "topics", "transactions", "watching",
+    "balancing", "configs", "disks", "open_transactions", "rates", "reassignment", "topics", "tracing", "transactions", "watching",
 )  # fmt: skip
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "rates",
     "reassignment",
     "topics",
+    "tracing",
     "transactions",
     "watching",
 ]

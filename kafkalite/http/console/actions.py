@@ -16,6 +16,7 @@ from kafkalite.client.hanging_transactions import Transactions
 from kafkalite.client.offset_reset import PLACES, Reset, new_offsets
 from kafkalite.client.partitions import add_partitions, elect_leaders
 from kafkalite.client.refusals import refuse
+from kafkalite.coordination.broker_states import ACTIVE, BROKER_STATE, DRAINING, STATES
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -27,7 +28,7 @@ from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console.cluster import ClusterAccess
 from kafkalite.http.console.rights import Rights
 from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.security.acl import ResourceType
+from kafkalite.security.acl import CLUSTER_NAME, ResourceType
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ _log = get_logger("kafkalite.audit")
 #: Patience with a change, below the deadline of a page.
 _TIMEOUT_S = 8.0
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
+_CLUSTER = {ResourceType.CLUSTER: [CLUSTER_NAME]}
 _TYPES: Mapping[type, str] = {
     str: "a text",
     int: "a whole number",
@@ -57,6 +59,7 @@ class Actions:
     CLUSTER_WIDE: Mapping[str, str] = {
         "elect": "ElectLeaders",
         "move": "AlterReassignmentsRequest",
+        "brokers": "IncrementalAlterConfigs",
         "see_cluster": "StatusRequest",
     }
 
@@ -73,6 +76,7 @@ class Actions:
             "leaders.elect": self._elect,
             "partition.move": self._move,
             "move.cancel": self._cancel_move,
+            "broker.state": self._set_state,
             "transaction.abort": self._abort,
         }
 
@@ -229,6 +233,19 @@ class Actions:
         for each in answer.partitions:
             refuse(each.error, each.message)
         refuse(answer.error, answer.message)
+
+    async def _set_state(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+        """Cordon a broker, drain it (decommission), or let it take replicas again."""
+        broker, state = _value(values, "broker", int), _value(values, "state", str)
+        rights.need("IncrementalAlterConfigs", _CLUSTER)
+        if state not in STATES:
+            raise ValueError(f"state: {state!r} is not one of {', '.join(STATES)}")
+        if state == DRAINING and values.get("confirm") != str(broker):
+            raise ValueError(f"to drain broker {broker}, confirm must be its id")
+        changes, removed = ({}, [BROKER_STATE]) if state == ACTIVE else ({BROKER_STATE: state}, [])
+        resource = ConfigResource.broker(BrokerId(broker))
+        await alter_configs(client, resource, changes, removed, timeout_s=_TIMEOUT_S)
+        return {"text": f"broker {broker} is {state}"}
 
     # --- transactions ----------------------------------------------------------------------------------------
 

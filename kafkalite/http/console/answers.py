@@ -14,6 +14,7 @@ from kafkalite.http.console.messages import MessageAnswers
 from kafkalite.http.console.operators import OperatorAnswers
 from kafkalite.http.console.rights import Rights
 from kafkalite.http.console.topics import TopicAnswers
+from kafkalite.security.acl import CLUSTER_NAME, ResourceType
 
 if TYPE_CHECKING:
     from kafkalite.http.host import Host
@@ -57,5 +58,8 @@ class Answers:
             "principal": str(asked.principal),
             "broker_id": self._node.broker_id,
             "may_act": self._node.config.http_actions_enable,
-            "can": {name: rights.may(api) for name, api in self._actions.CLUSTER_WIDE.items()},
+            "can": {
+                name: rights.may(api, {ResourceType.CLUSTER: [CLUSTER_NAME]})
+                for name, api in self._actions.CLUSTER_WIDE.items()
+            },
         }

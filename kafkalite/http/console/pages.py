@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.config import kafka_listeners
+from kafkalite.config import for_listener, kafka_listeners
 from kafkalite.errors import ApiError, KafkaliteError
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.page import Page
@@ -87,7 +87,8 @@ class ConsolePages:
         config = self._node.config
         return (
             all(
-                each.protocol.startswith("SASL") or (each.protocol == "SSL" and config.ssl_client_auth == "required")
+                each.protocol.startswith("SASL")
+                or (each.protocol == "SSL" and for_listener(config, each.name).ssl_client_auth == "required")
                 for each in kafka_listeners(config)
             )
             and not config.security_transition

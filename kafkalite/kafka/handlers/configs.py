@@ -123,7 +123,7 @@ class ConfigHandlers:
                             entries.append(entry)
             entries += _limits(await self._services.broker_overrides(None), wanted, message)
             entries += _broker_state(layers[0][1], wanted, message)
-            entries += self._listeners(wanted)
+            entries += self._listeners(wanted, layers)
         elif resource.resource_type in ENTITIES:
             return await self._entities.describe(resource, message)
         else:
@@ -178,7 +178,7 @@ class ConfigHandlers:
             raise api_error(ErrorCode.INVALID_REQUEST, f"{name!r} is not a broker id")
         return None if name == "" else BrokerId(int(name))
 
-    def _listeners(self, wanted: set[str] | None) -> list[_Entry]:
+    def _listeners(self, wanted: set[str] | None, layers: list[tuple[int, dict[str, str]]]) -> list[_Entry]:
         """Where this broker listens, under the keys by which Kafka's tools look for it."""
         config = self._services.config
         listeners = kafka_listeners(config)
@@ -186,11 +186,13 @@ class ConfigHandlers:
         mine = next((broker for broker in known if broker.broker_id == self._services.broker_id), None)
         addresses = [(each.name, mine.kafka_on(each.name)) for each in listeners] if mine is not None else []
         advertised = ",".join(str(ListenerAddress(name, to.host, to.port)) for name, to in addresses if to is not None)
-        source = _SOURCE_STATIC if config.advertised_listeners else _SOURCE_DEFAULT
+        source = _SOURCE_STATIC if self._services.static_config.advertised_listeners else _SOURCE_DEFAULT
+        if ADVERTISED in layers[0][1]:
+            source = _SOURCE_DYNAMIC_BROKER
         bound = ",".join(str(ListenerAddress(each.name, each.host, each.port)) for each in listeners)
         return [
             wire.DescribeConfigsResponse.DescribeConfigsResourceResult(
-                name=key, value=value, read_only=True, config_source=source, config_type=2
+                name=key, value=value, read_only=key == LISTENERS, config_source=source, config_type=2
             )
             for key, value, source in ((ADVERTISED, advertised, source), (LISTENERS, bound, _SOURCE_STATIC))
             if wanted is None or key in wanted
@@ -270,6 +272,8 @@ class ConfigHandlers:
             raise api_error(ErrorCode.INVALID_CONFIG, f"{BROKER_STATE}: holds for one broker, not for the cluster")
         if broker_id is not None and (limits := [name for name in wanted if is_limit(name)]):
             raise api_error(ErrorCode.INVALID_CONFIG, f"{', '.join(limits)}: holds for the cluster, not for one broker")
+        if broker_id is None and ADVERTISED in wanted:
+            raise api_error(ErrorCode.INVALID_CONFIG, f"{ADVERTISED}: is for one broker, not for all of them")
         settings = await self._services.broker_overrides(broker_id)
         before = _canonical({key: value for key, value in settings.items() if _is_changeable(key)})
         # What was written by hand.
@@ -284,6 +288,8 @@ class ConfigHandlers:
                 check_dynamic(key, value)
             elif parse_limit(value) is None:
                 raise ConfigError(f"{key}: {value!r} is not an integer of at least 1")
+        if broker_id == self._services.broker_id and ADVERTISED in after:
+            kafka_listeners(dataclasses.replace(self._services.static_config, advertised_listeners=after[ADVERTISED]))
         if broker_id is not None and (state := state_of(after)) != state_of(before):
             await self._services.check_broker_state(broker_id, state)
         if not validate_only and after != before:

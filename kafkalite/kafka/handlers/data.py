@@ -300,7 +300,9 @@ class DataHandlers:
                             partition.current_leader_epoch,
                         )
                     )
-        listed = await self._partitions.list_offsets(ListOffsetsRequest(tuple(asked), message.isolation_level))
+        listed = await self._partitions.list_offsets(
+            ListOffsetsRequest(tuple(asked), message.isolation_level, (request.principal.name, request.client_host))
+        )
         by_key = {(entry.topic, entry.partition): entry for entry in listed.partitions}
         response = wire.ListOffsetsResponse
         topics = []

@@ -78,7 +78,12 @@ class FetchHandlers:
         self._await_memory(
             _Fetch(
                 request,
-                FetchTerms(max(0, message.max_wait_ms), message.min_bytes, self._most_bytes(request, message)),
+                FetchTerms(
+                    max(0, message.max_wait_ms),
+                    message.min_bytes,
+                    self._most_bytes(request, message),
+                    (request.principal.name, request.client_host),
+                ),
                 fetch,
                 session,
                 session.requests if session is not None else 0,

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.coordinators.groups.coordinator import CommitResults, GroupCoordinator
+from kafkalite.coordinators.groups.commits import CommitResults
+from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.groups.group import Group, GroupState
 from kafkalite.coordinators.groups.group_events import JoinAnswer, JoinRequest, SyncAnswer
 from kafkalite.coordinators.groups.offsets import CommittedOffset, GroupOffsets
+from kafkalite.coordinators.groups.partition import GroupEntry
+from kafkalite.coordinators.groups.subscription import CONSUMER
 from kafkalite.coordinators.internal_log import partition_of
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.questions import Asker
@@ -26,6 +29,8 @@ from kafkalite.security.requirements import KAFKA, Need, Scope
 #: Versions of TxnOffsetCommit that know TRANSACTION_ABORTABLE, and that leave it to us to add the group (KIP-890).
 _ABORTABLE_FROM = 4
 _ADDS_FROM = 5
+#: The version of OffsetCommit that knows member epochs (KIP-848).
+_EPOCHS_FROM = 9
 #: From these versions on, topics are named by id, and groups that do not exist are an error.
 _TXN_COMMIT_IDS_FROM = 6
 _COMMIT_IDS_FROM = 10
@@ -190,7 +195,7 @@ class GroupHandlers:
                 message.group_instance_id,
                 message.generation_id_or_member_epoch,
             )
-            self._groups.commit(*member, offsets, done, producer=producer, guard=guard)
+            self._groups.offsets.commit(*member, offsets, done, producer=producer, guard=guard)
 
         def verified(error: ErrorCode, guard: int) -> None:
             try:
@@ -227,7 +232,8 @@ class GroupHandlers:
         if not offsets:
             done({})
             return
-        self._groups.commit(message.group_id, message.member_id, message.group_instance_id, generation, offsets, done)
+        member = (message.group_id, message.member_id, message.group_instance_id, generation)
+        self._groups.offsets.commit(*member, offsets, done, knows_epochs=request.version >= _EPOCHS_FROM)
 
     def _sorted_out(
         self,
@@ -264,7 +270,7 @@ class GroupHandlers:
         denied = request.denied
         is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
         if request.version < 8:
-            offsets = self._groups.offsets_of(message.group_id)
+            offsets = self._groups.offsets.offsets_of(message.group_id)
             topics = _offset_topics(
                 offsets,
                 message.topics,
@@ -288,7 +294,7 @@ class GroupHandlers:
                 groups.append(response.OffsetFetchResponseGroup(group.group_id, (), code))
                 continue
             try:
-                offsets = self._groups.offsets_of(group.group_id)
+                offsets = self._groups.offsets.offsets_of(group.group_id, group.member_id, group.member_epoch)
             except ApiError as error:
                 groups.append(response.OffsetFetchResponseGroup(group.group_id, (), int(error.code)))
                 continue
@@ -335,7 +341,9 @@ class GroupHandlers:
             for topic in message.topics
             for partition in topic.partitions
         ]
-        results = await self._groups.delete_offsets(message.group_id, [key for key in wanted if key not in refused])
+        results = await self._groups.removal.delete_offsets(
+            message.group_id, [key for key in wanted if key not in refused]
+        )
         results |= refused
         return response(
             topics=[
@@ -360,13 +368,14 @@ class GroupHandlers:
         states = {state.lower() for state in message.states_filter}
         types = {kind.lower() for kind in message.types_filter}
         is_visible = self._access.visible(request, _LIST_GROUP)
-        if types and "classic" not in types:
-            return response()
+        listed = [_listed(entry) for entry in self._groups.groups()]
         return response(
             groups=[
-                response.ListedGroup(group.group_id, group.protocol_type or "", group.state.value, "classic")
-                for group in self._groups.groups()
-                if (not states or group.state.value.lower() in states) and is_visible(group.group_id)
+                group
+                for group in listed
+                if (not states or group.group_state.lower() in states)
+                and (not types or group.group_type in types)
+                and is_visible(group.group_id)
             ]
         )
 
@@ -378,7 +387,8 @@ class GroupHandlers:
                 groups.append(response(int(ErrorCode.GROUP_AUTHORIZATION_FAILED), None, group_id))
                 continue
             try:
-                group = self._groups.describe(group_id)
+                entry = self._groups.describe(group_id)
+                group = entry.group if entry is not None and entry.consumer is None else None
             except ApiError as error:
                 groups.append(response(int(error.code), str(error), group_id))
                 continue
@@ -402,7 +412,7 @@ class GroupHandlers:
             try:
                 if group_id in request.denied.keys:
                     raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-                await self._groups.delete_group(group_id)
+                await self._groups.removal.delete_group(group_id)
             except ApiError as error:
                 code, text = error.code, str(error)
             results.append(result(group_id, int(code), text))
@@ -519,6 +529,13 @@ def _offset_topics(
                 partitions.append((index, known.offset, known.leader_epoch, known.metadata, 0))
         topics.append((name, partitions))
     return topics
+
+
+def _listed(entry: GroupEntry) -> wire.ListGroupsResponse.ListedGroup:
+    listed, group = wire.ListGroupsResponse.ListedGroup, entry.group
+    if entry.consumer is not None:
+        return listed(group.group_id, CONSUMER, entry.consumer.state.value, "consumer")
+    return listed(group.group_id, group.protocol_type or "", group.state.value, "classic")
 
 
 def _described(group: Group | None, group_id: str) -> wire.DescribeGroupsResponse.DescribedGroup:

@@ -13,14 +13,12 @@ from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.kafka.handlers.cluster import is_topic_name
 from kafkalite.kafka.handlers.configs import ConfigHandlers
+from kafkalite.kafka.pieces import MAX_NEW_PARTITIONS
 from kafkalite.model import NO_LEADER, BrokerId
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import ZERO_UUID
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import Need, Scope
-
-#: Partitions that one CreateTopics may make (KRaft's MAX_PARTITIONS_PER_BATCH).
-MAX_NEW_PARTITIONS = 10_000
 
 _DESCRIBE_CONFIGS = Need(ResourceType.TOPIC, Operation.DESCRIBE_CONFIGS, Scope.HIDE)
 #: From this version on, the response has the topic's configuration.

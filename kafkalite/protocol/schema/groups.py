@@ -215,4 +215,66 @@ DeleteGroupsResponse 0-3 2+ 42
     group_id string 0+
     error_code int16 0+
     error_message string 3+ ?3+ =null
+
+ConsumerGroupHeartbeatRequest 0-1 0+ 68
+  group_id string 0+
+  member_id string 0+
+  member_epoch int32 0+
+  instance_id string 0+ ?0+ =null
+  rack_id string 0+ ?0+ =null
+  rebalance_timeout_ms int32 0+ =-1
+  subscribed_topic_names []string 0+ ?0+ =null
+  subscribed_topic_regex string 1+ ?1+ =null
+  server_assignor string 0+ ?0+ =null
+  topic_partitions []TopicPartitions 0+ ?0+ =null
+    topic_id uuid 0+
+    partitions []int32 0+
+
+ConsumerGroupHeartbeatResponse 0-1 0+ 68
+  throttle_time_ms int32 0+
+  error_code int16 0+
+  error_message string 0+ ?0+ =null
+  member_id string 0+ ?0+ =null
+  member_epoch int32 0+
+  heartbeat_interval_ms int32 0+
+  assignment Assignment 0+ ?0+ =null
+    topic_partitions []TopicPartitions 0+
+      topic_id uuid 0+
+      partitions []int32 0+
+
+ConsumerGroupDescribeRequest 0-1 0+ 69
+  group_ids []string 0+
+  include_authorized_operations bool 0+
+
+ConsumerGroupDescribeResponse 0-1 0+ 69
+  throttle_time_ms int32 0+
+  groups []DescribedGroup 0+
+    error_code int16 0+
+    error_message string 0+ ?0+ =null
+    group_id string 0+
+    group_state string 0+
+    group_epoch int32 0+
+    assignment_epoch int32 0+
+    assignor_name string 0+
+    members []Member 0+
+      member_id string 0+
+      instance_id string 0+ ?0+ =null
+      rack_id string 0+ ?0+ =null
+      member_epoch int32 0+
+      client_id string 0+
+      client_host string 0+
+      subscribed_topic_names []string 0+
+      subscribed_topic_regex string 0+ ?0+ =null
+      assignment Assignment 0+
+        topic_partitions []TopicPartitions 0+
+          topic_id uuid 0+
+          topic_name string 0+
+          partitions []int32 0+
+      target_assignment TargetAssignment 0+
+        topic_partitions []TargetTopicPartitions 0+
+          topic_id uuid 0+
+          topic_name string 0+
+          partitions []int32 0+
+      member_type int8 1+ =-1
+    authorized_operations int32 0+ =-2147483648
 """

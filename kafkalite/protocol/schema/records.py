@@ -56,6 +56,77 @@ GroupMetadataValue 0-4 4+
     subscription bytes 0+
     assignment bytes 0+
 
+ConsumerGroupMetadataKey 3 none
+  group_id string 3
+
+ConsumerGroupMetadataValue 0 0+
+  epoch int32 0+
+  metadata_hash int64 0+ =0 #0
+
+ConsumerGroupPartitionMetadataKey 4 none
+  group_id string 4
+
+ConsumerGroupMemberMetadataKey 5 none
+  group_id string 5
+  member_id string 5
+
+ConsumerGroupMemberMetadataValue 0 0+
+  instance_id string 0+ ?0+
+  rack_id string 0+ ?0+
+  client_id string 0+
+  client_host string 0+
+  subscribed_topic_names []string 0+
+  subscribed_topic_regex string 0+ ?0+
+  rebalance_timeout_ms int32 0+ =-1
+  server_assignor string 0+ ?0+
+  classic_member_metadata ClassicMemberMetadata 0+ ?0+ =null #0
+    session_timeout_ms int32 0+
+    supported_protocols []ClassicProtocol 0+
+      name string 0+
+      metadata bytes 0+
+
+ConsumerGroupTargetAssignmentMetadataKey 6 none
+  group_id string 6
+
+ConsumerGroupTargetAssignmentMetadataValue 0 0+
+  assignment_epoch int32 0+
+  assignment_timestamp int64 0+ =0 #0
+
+ConsumerGroupTargetAssignmentMemberKey 7 none
+  group_id string 7
+  member_id string 7
+
+ConsumerGroupTargetAssignmentMemberValue 0 0+
+  topic_partitions []TopicPartition 0+
+    topic_id uuid 0+
+    partitions []int32 0+
+
+ConsumerGroupCurrentMemberAssignmentKey 8 none
+  group_id string 8
+  member_id string 8
+
+ConsumerGroupCurrentMemberAssignmentValue 0 0+
+  member_epoch int32 0+
+  previous_member_epoch int32 0+
+  state int8 0+
+  assigned_partitions []TopicPartitions 0+
+    topic_id uuid 0+
+    partitions []int32 0+
+    assignment_epochs []int32 0+ ?0+ =null #0
+  partitions_pending_revocation []PendingRevocation 0+
+    topic_id uuid 0+
+    partitions []int32 0+
+    assignment_epochs []int32 0+ ?0+ =null #0
+
+ConsumerGroupRegularExpressionKey 16 none
+  group_id string 16
+  regular_expression string 16
+
+ConsumerGroupRegularExpressionValue 0 0+
+  topics []string 0+
+  version int64 0+
+  timestamp int64 0+
+
 TransactionLogKey 0 none
   transactional_id string 0
 

@@ -61,7 +61,7 @@ async def test_a_topics_life() -> None:
         assert listed.out == "TOPIC  PARTITIONS  REPLICAS\nt      2           3\n"
         described = await kafkalite("admin", "describe", "t", "--json", cluster=cluster)
         assert [p["leader"] for p in described.json["topics"][0]["partitions"]] == [1, 2]
-        deleted = await kafkalite("admin", "delete-topic", "t", cluster=cluster)
+        deleted = await kafkalite("admin", "delete-topic", "t", "--yes", cluster=cluster)
         assert (deleted.code, deleted.out) == (0, "deleted topic t\n")
         gone = await kafkalite("admin", "describe", "t", "--json", cluster=cluster)
         assert (gone.code, gone.json["error"]["code"]) == (2, "UNKNOWN_TOPIC_OR_PARTITION")

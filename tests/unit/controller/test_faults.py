@@ -132,7 +132,9 @@ async def test_watches_do_not_grow_with_partitions(cluster: Cluster) -> None:
     await running(cluster, 1)
     controller = await cluster.start_controller(2)
     await until(lambda: controller.controller_id == 1)
-    before = 10  # /controller twice, brokers, topics, the roots of five orders, restart requests
+    before = (
+        11  # /controller twice, brokers, the one that is registered, topics, the roots of five orders, restart requests
+    )
     await until(lambda: cluster.zookeeper.watch_count() == before)
     cluster.create_topic("t", dict.fromkeys(range(5000), (1,)))
     await until(lambda: len(cluster.brokers[1].metadata) == 5_000, 150)

@@ -154,6 +154,20 @@ def _reset_a_group(profile: Path, url: str, images: Path) -> None:
         _end(browser)
 
 
+def _decommission(profile: Path, url: str) -> None:
+    with _open(profile, url) as browser:
+        row = "[...document.querySelectorAll('#brokers tbody tr')].find(r => r.firstChild.textContent === '3')"
+        browser.wait(f"{row} && {row}.innerText.includes('decommission')")
+        browser.click("#brokers tbody tr:nth-child(3) button:nth-of-type(2)")
+        browser.type("#ask input[name=confirm]", "3")
+        browser.click("#ask-do")
+        browser.wait(f"{row}.innerText.includes('drained: it may be stopped')")
+        browser.click("#brokers tbody tr:nth-child(3) button")
+        browser.click("#ask-do")
+        browser.wait(f"{row}.innerText.includes('cordon')")
+        _end(browser)
+
+
 async def _look_around(running: Cluster, tmp_path: Path, url: str, images: Path) -> None:
     def phone() -> None:
         with _open(tmp_path / "phone", url + "#page=topic&name=orders", width=390, height=800) as browser:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
+import subprocess
 import urllib.request
 from pathlib import Path
 
@@ -48,6 +50,8 @@ async def test_a_working_cluster_tells_every_metric() -> None:
         for number in range(3):
             await client.fetch_raw(TopicPartition("counted", number), 0)  # type: ignore[arg-type]
         await Groups(client).commit("watchers", {TopicPartition("counted", 0): 5})
+        for node in running.nodes.values():
+            await node.sampler.sample()
         told = {node: await asyncio.to_thread(scrape, running, node) for node in running.nodes}
 
         def total(name: str, *labels: str) -> float:
@@ -74,6 +78,11 @@ async def test_a_working_cluster_tells_every_metric() -> None:
         written = total("kafkalite_topic_bytes_in_total", "counted")
         assert total("kafka_log_log_size", "counted") == 3 * written
         assert total("kafka_server_brokertopicmetrics_bytesout_total") >= written
+        assert total("kafkalite_topic_bytes_out_total", "counted") == written
+        assert total("kafkalite_topic_messages_in_total", "counted") == 300
+        assert total("kafkalite_topic_messages_out_total", "counted") == 300
+        assert total("kafka_consumergroup_lag", "watchers", "0", "counted") == 95
+        assert total("kafka_consumergroup_lag_sum", "watchers", "counted") == 95
         in_, out = (total(f"kafka_server_brokertopicmetrics_replicationbytes{way}_total") for way in ("in", "out"))
         assert in_ == out >= 2 * written
         assert total("kafka_controller_kafkacontroller_activecontrollercount") == 1
@@ -115,3 +124,28 @@ def test_the_dashboard_names_only_metrics_that_there_are() -> None:
         names = set(re.findall(r"[a-z_]+", expression)) - labels - words
         assert names and names <= known, (expression, names - known)
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
+
+
+def test_the_alerts_name_only_metrics_that_there_are() -> None:
+    known: set[str] = set().union(*(samples_of(spec.name, spec.kind) for spec in METRICS)) | {"up"}
+    labels = {label for spec in METRICS for label in spec.labels} | {"instance", "job"}
+    words = {"sum", "by", "max", "and", "deriv", "predict_linear", "m", "h", "kafkalite"}
+    text = (ROOT / "docs/prometheus/alerts.yml").read_text()
+    expressions = re.findall(r"^ {8}expr: >?\n?((?:.|\n)*?)^ {8}(?:for|labels):", text, re.MULTILINE)
+    assert len(expressions) == text.count("- alert:") >= 10
+    for expression in expressions:
+        names = set(re.findall(r"[a-z_]+", expression)) - labels - words
+        assert names and names <= known, (expression, names - known)
+    pages = re.findall(r"runbook: (\S+?)(?:#(\S+))?$", text, re.MULTILINE)
+    for page, anchor in pages:
+        heads = re.findall(r"^#+ (.*)$", (ROOT / page).read_text(), re.MULTILINE)
+        assert not anchor or anchor in {re.sub(r"[^a-z -]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+PROMTOOL = shutil.which("promtool")
+if PROMTOOL is not None:  # takes part where there is one
+
+    def test_promtool_accepts_the_alerts_and_their_tests() -> None:
+        for command in (["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]):
+            done = subprocess.run([PROMTOOL, *command], cwd=ROOT / "docs/prometheus", capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout + done.stderr

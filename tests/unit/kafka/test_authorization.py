@@ -148,8 +148,10 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
             return request("HealthRequest", b"")
         case "DescribeGroups":
             return request(["g"])
-        case "DeleteGroups":
+        case "DeleteGroups" | "ConsumerGroupDescribe":
             return request(["g"])
+        case "ConsumerGroupHeartbeat":
+            return request("g", "m", 0, None, None, 1_000, ["t"], None, None, [])
         case "CreateTopics":
             return request([request.CreatableTopic("t", 1, 1)], 100, True)
         case "DeleteTopics":

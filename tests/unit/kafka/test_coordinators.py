@@ -223,12 +223,12 @@ async def test_offsets_are_deleted_by_admins_with_topics_and_by_age(broker: Brok
     doomed = request.OffsetDeleteRequestTopic("t", [request.OffsetDeleteRequestPartition(0)])
     answer = await client.ask(request("g", [doomed]), 0)
     assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
-    await broker.side.groups.topics_deleted(["u"])
+    await broker.side.groups.removal.topics_deleted(["u"])
     assert [topic.name for topic in (await fetched(client, "g")).topics] == ["v"]
-    await broker.side.groups.expire()
+    await broker.side.groups.removal.expire()
     assert [topic.name for topic in (await fetched(client, "g")).topics] == ["v"]
     object.__setattr__(broker.services.config, "offsets_retention_minutes", -1)
-    await broker.side.groups.expire()
+    await broker.side.groups.removal.expire()
     assert not (await fetched(client, "g")).topics
     assert broker.side.groups.describe("g") is None
 
@@ -440,7 +440,7 @@ async def test_offsets_in_a_transaction(broker: Broker) -> None:
         await coordinator(client, "g")
         assert await producer.end(is_commit) == 0
         async with asyncio.timeout(5):
-            while broker.side.groups.offsets_of("g").in_transactions:
+            while broker.side.groups.offsets.offsets_of("g").in_transactions:
                 await asyncio.sleep(0.01)
         after = (await fetched(client, "g", TopicPartition("t", 0), stable=True)).topics[0].partitions[0]
         assert (after.error_code, after.committed_offset) == (0, 12 if is_commit else -1)

@@ -40,7 +40,7 @@ async def test_offsets_reach_the_group_s_coordinator_from_either_node(tmp_path: 
         for group in groups:
             for node_id, node in cluster.nodes.items():
                 try:
-                    offsets = node.kafka.groups.offsets_of(group).committed
+                    offsets = node.kafka.groups.offsets.offsets_of(group).committed
                 except ApiError as error:
                     assert error.code is ErrorCode.NOT_COORDINATOR
                     continue

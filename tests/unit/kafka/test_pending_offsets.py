@@ -147,7 +147,7 @@ async def test_a_commit_under_way_keeps_its_group(broker: Broker) -> None:
         held.release()  # in the order of the log
         await asyncio.gather(deleting, committing)
     assert await _read(client) == (0, 6)
-    await broker.side.groups.expire()
+    await broker.side.groups.removal.expire()
     assert await _read(client) == (0, 6)
 
 

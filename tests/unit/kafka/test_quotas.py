@@ -28,6 +28,9 @@ class Handwound:
     def monotonic(self) -> float:
         return self.now
 
+    def processor(self) -> float:
+        return 0.0
+
     def wall_ms(self) -> int:
         return int(self.now * 1000)
 

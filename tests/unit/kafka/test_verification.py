@@ -244,12 +244,20 @@ async def test_the_version_is_what_all_live_brokers_know(broker: Broker, monkeyp
     client = await broker.client()
     answer = await client.ask(wire.ApiVersionsRequest("test", "1.0"), 4)
     finalized = [(each.name, each.min_version_level, each.max_version_level) for each in answer.finalized_features]
-    assert finalized == [("eligible.leader.replicas.version", 1, 1), ("transaction.version", 2, 2)]
+    assert finalized == [
+        ("eligible.leader.replicas.version", 1, 1),
+        ("group.version", 1, 1),
+        ("transaction.version", 2, 2),
+    ]
     assert answer.finalized_features_epoch == 1
-    assert [(each.min_version, each.max_version) for each in answer.supported_features] == [(1, 1), (0, 2)]
+    assert {each.name: (each.min_version, each.max_version) for each in answer.supported_features} == {
+        "eligible.leader.replicas.version": (1, 1),
+        "group.version": (0, 1),
+        "transaction.version": (0, 2),
+    }
     assert (await client.ask(wire.ApiVersionsRequest("test", "1.0"), 3)).supported_features == ()
     me = broker.services.metadata([]).brokers[0]
-    old = replace(me, broker_id=BrokerId(2), broker_epoch=BrokerEpoch(9), transaction_version=0)
+    old = replace(me, broker_id=BrokerId(2), broker_epoch=BrokerEpoch(9), transaction_version=0, features=())
     elr = {"eligible.leader.replicas.version": 1}
     assert finalized_features([me, old], {}) == Finalized(9, elr)
     newer = replace(old, transaction_version=7)

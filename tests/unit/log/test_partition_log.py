@@ -11,7 +11,7 @@ from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.record.batch import HEADER_SIZE, parse_header, split_batches
 from kafkalite.record.builder import end_transaction_marker
 from kafkalite.record.reader import read_records
-from tests.support.logs import PATH, TP, batch, everything, make_log, reopen, values
+from tests.support.logs import PATH, TP, batch, cold_reads, everything, find_timestamp, make_log, reopen, values
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
 
@@ -312,8 +312,8 @@ async def test_timestamps_are_found(disk: MemoryDisk) -> None:
     for twin in (log, reopen(disk, segment_bytes=2000)):
         for wanted in range(480):
             first = next(((t, o, 2) for o, t in enumerate(expected_by_offset) if t >= wanted), None)
-            assert await twin.offset_for_timestamp(wanted) == first
-        assert await twin.max_timestamp_offset() == (460, 37, 2)
+            assert await find_timestamp(twin, wanted) == first
+        assert await twin.max_timestamp_offset(cold_reads(twin), 0) == (460, 37, 2)
 
 
 async def test_a_look_up_begins_again_if_the_log_changes_under_it(
@@ -334,8 +334,8 @@ async def test_a_look_up_begins_again_if_the_log_changes_under_it(
         return await real(function, at)
 
     monkeypatch.setattr(disk, "run_blocking", racing)
-    assert await log.offset_for_timestamp(7) == (50, 5, 2)
-    assert await log.offset_for_timestamp(7) is None
+    assert await find_timestamp(log, 7) == (50, 5, 2)
+    assert await find_timestamp(log, 7) is None
 
 
 async def test_flush_makes_durable_what_was_there_when_it_began(disk: MemoryDisk) -> None:

@@ -11,7 +11,7 @@ from kafkalite.log import checkpoints
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import split_batches
 from kafkalite.record.builder import end_transaction_marker
-from tests.support.logs import PATH, batch, everything, make_log, reopen
+from tests.support.logs import PATH, batch, everything, find_timestamp, make_log, reopen
 from tests.support.memory_disk import Inode, MemoryDisk
 
 LOG = f"{PATH}/{0:020d}.log"
@@ -180,7 +180,7 @@ async def test_damaged_indexes_are_made_anew(suffix: str) -> None:
             for offset in (0, 1, 700, 1499):
                 assert everything(again)[:100] == everything(log)[:100]
                 assert bytes(again.read(offset, 1).records[0]) == bytes(log.read(offset, 1).records[0])
-            assert await again.offset_for_timestamp(777) == (777, 777, 1)
+            assert await find_timestamp(again, 777) == (777, 777, 1)
     # After recovery and a close the files are what they were.
     twin = copy_of(disk)
     twin.write_file_atomic(name, rng.randbytes(64))

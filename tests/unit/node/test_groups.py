@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.consumer_membership import member_of
 from kafkalite.client.groups import Groups, Membership, Subscription, range_assignment
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
@@ -24,7 +25,11 @@ from kafkalite.testing.cluster import ThreadedCluster
 from tests.cluster.running import environment
 
 ROOT = Path(__file__).parents[3]
-_QUICK = {"group.min.session.timeout.ms": 1000, "group.initial.rebalance.delay.ms": 0}
+_QUICK = {
+    "group.min.session.timeout.ms": 1000,
+    "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.heartbeat.interval.ms": 200,
+}
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +123,40 @@ async def test_members_share_and_take_over(running: ThreadedCluster) -> None:
         assert (told.state, told.protocol, len(told.members)) == ("Stable", "range", 1)
         assert set(told.members[0].partitions) == {("shared", n) for n in range(4)}
         await second.leave()
+
+
+async def test_members_of_the_consumer_protocol_share_and_take_over(running: ThreadedCluster) -> None:
+    async with AsyncClient.connect(running.bootstrap) as client, AsyncClient.connect(running.bootstrap) as other:
+        await client.create_topics([NewTopic("modern", 4, 3)])
+        groups = Groups(client)
+        first = member_of(client, groups, "modern-pair", ["modern"], group_protocol="consumer")
+        await first.join()
+        assert len(first.partitions) == 4
+        second = member_of(other, Groups(other), "modern-pair", ["modern"], group_protocol="consumer")
+        await second.join()
+        while len(second.partitions) < 2:
+            if first.is_stale.is_set():
+                await first.join()
+            if second.is_stale.is_set():
+                await second.join()
+            await asyncio.sleep(0.01)
+        assert sorted([*first.partitions, *second.partitions]) == [TopicPartition("modern", n) for n in range(4)]
+        mine = first.partitions[0]
+        assert await first.commit({mine: 7})
+        assert (await second.committed())[mine] == 7
+        listed = {group.group: group for _, group in await groups.list()}
+        assert (listed["modern-pair"].group_type, listed["modern-pair"].members) == ("consumer", 2)
+        _, told = await groups.describe("modern-pair")
+        assert (told.group_type, told.protocol, len(told.members)) == ("consumer", "uniform", 2)
+        described = cli_json(running, "admin", "groups", "describe", "modern-pair")
+        assert (described["type"], described["protocol"], len(described["members"])) == ("consumer", "uniform", 2)
+        await first.leave()
+        assert not await first.commit({mine: 9})
+        while len(second.partitions) < 4:
+            await second.is_stale.wait()
+            await second.join()
+        await second.leave()
+    assert cli(running, "admin", "groups", "delete", "modern-pair")[0] == 0
 
 
 # --- verbs ------------------------------------------------------------------------------------------------

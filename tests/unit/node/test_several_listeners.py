@@ -301,3 +301,47 @@ async def test_nodes_without_the_listener_between_nodes_are_not_asked() -> None:
     assert node_address(there, "A") == ("a", 3)
     with pytest.raises(OSError, match="broker 7 has no listener B"):
         node_address(there, "B")
+
+
+async def test_advertised_addresses_change_while_nodes_run(tmp_path: Path) -> None:
+    """KIP-226: the registration changes, not the session, and every node reports the new address."""
+    request = wire.IncrementalAlterConfigsRequest
+
+    async def alter(client: Client, broker: str, value: str, operation: int = 0) -> int:
+        change = request.AlterConfigsResource(
+            4, broker, [request.AlterableConfig("advertised.listeners", operation, value)]
+        )
+        code: int = (await client.ask(request([change]), 1)).responses[0].error_code
+        return code
+
+    async def until(client: Client, host: str) -> None:
+        async with asyncio.timeout(20):
+            while True:
+                brokers = (await client.ask(wire.MetadataRequest([]), 9)).brokers
+                if {each.host for each in brokers if each.node_id == 1} == {host}:
+                    return
+                await asyncio.sleep(0.01)
+
+    async with LoopbackCluster(tmp_path, nodes=2, settings=_SETTINGS) as cluster:
+        await _until_known(cluster)
+        async with (
+            _on(cluster.nodes[1], "kafka") as own,
+            _on(cluster.nodes[2], "kafka.EXTERNAL") as outside,
+            _on(cluster.nodes[2], "kafka") as inside,
+        ):
+            before = cluster.nodes[1].broker_epoch
+            wanted = "INTERNAL://localhost:0,EXTERNAL://broker1.example:19094"
+            assert await alter(own, "1", wanted) == 0
+            await until(outside, "broker1.example")
+            await until(inside, "localhost")
+            assert cluster.nodes[1].broker_epoch == before
+            configs = wire.DescribeConfigsRequest
+            asked = configs([configs.DescribeConfigsResource(4, "1", ["advertised.listeners"])])
+            [entry] = (await own.ask(asked, 4)).results[0].configs
+            assert (entry.config_source, entry.read_only) == (2, False)
+            assert "EXTERNAL://broker1.example:19094" in entry.value
+            assert await alter(own, "1", "INTERNAL://localhost:0") == ErrorCode.INVALID_CONFIG
+            assert await alter(own, "1", "INTERNAL://0.0.0.0:1,EXTERNAL://h:1") == ErrorCode.INVALID_CONFIG
+            assert await alter(own, "", wanted) == ErrorCode.INVALID_CONFIG
+            assert await alter(own, "1", "", 1) == 0
+            await until(outside, "127.0.0.2")

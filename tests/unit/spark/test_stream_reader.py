@@ -267,13 +267,21 @@ def test_an_end_below_what_was_read_is_a_loss_only_if_it_stays_so(topic) -> None
 def test_older_spark_asks_without_a_start(topic) -> None:
     """4.0 and 4.1: latestOffset() without arguments; the start is the end that was planned last."""
     grow(topic, 0, 5)
-    query = Query(topic, startingOffsets="earliest", maxOffsetsPerTrigger="2")
+    query = Query(topic, startingOffsets="earliest")
     end = query.reader.latestOffset()
     assert query.read(end) == [(0, n) for n in range(5)]
     assert query.reader.latestOffset() == end
     grow(topic, 0, 1)
     query.start, end = end, query.reader.latestOffset()
     assert query.read(end) == [(0, 5)]
+
+
+def test_older_spark_has_no_limits_per_trigger(topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit that is not kept would be found out in production."""
+    monkeypatch.setattr("pyspark_kafkalite.stream_reader.ReadMaxRows", None)
+    with pytest.raises(OptionError, match=r"maxBytesPerTrigger needs Spark 4\.2"):
+        Query(topic, maxBytesPerTrigger="1000")
+    Query(topic)
 
 
 def test_a_pattern_finds_new_topics(topic) -> None:

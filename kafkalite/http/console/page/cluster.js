@@ -20,6 +20,25 @@ function problemRow(problem, now) {
   if (problem.do) row.append(el("p", "You: " + problem.do + "."));
   return row;
 }
+function brokerState(b, controller) {
+  const words = [b.error || "alive"];
+  if (!b.error && b.broker_id === controller) words.push("controller");
+  if (b.broker_state === "drained") words.push("drained: it may be stopped");
+  else if (b.broker_state && b.broker_state !== "active") words.push(b.broker_state);
+  return [words.join(", "), b.error ? "bad" : words.length > 1 && b.broker_state !== "active" ? "warn" : "ok"];
+}
+function brokerButtons(b) {
+  if (!me.may_act || !me.can.brokers) return "";
+  const set = state => values => act("broker.state", {broker: b.broker_id, state, ...values}).then(done => done.text);
+  const box = el("span"), name = "broker " + b.broker_id;
+  if (b.broker_state && b.broker_state !== "active") {
+    box.append(link("take replicas again", () => ask({title: "Let " + name + " take replicas again", fields: [], label: "uncordon", run: set("active")})));
+    return box;
+  }
+  box.append(link("cordon", () => ask({title: "Give " + name + " no new replicas", fields: [], label: "cordon", run: set("cordoned")})), " ",
+    link("decommission", () => ask({title: "Move all replicas away from " + name, fields: [], confirm: String(b.broker_id), label: "decommission", isDanger: true, run: set("draining")})));
+  return box;
+}
 let rates = null;
 const rate = (b, kind) => rates && rates.brokers[b.broker_id] ? perSecond(rates.brokers[b.broker_id][kind]) : "–";
 function drawCluster(s) {
@@ -49,11 +68,12 @@ function drawCluster(s) {
     ["", "n", m => me.may_act && me.can.move ? link("call off", () => callOff(m)) : ""]], s.moves, "none");
   table("brokers", [
     ["id", "n", b => String(b.broker_id)],
-    ["state", "", b => b.error ? [b.error, "bad"] : b.broker_id === s.controller_id ? ["alive, controller", "ok"] : ["alive", "ok"]],
+    ["state", "", b => brokerState(b, s.controller_id)],
     ["Kafka", "wide", b => b.kafka || "–"], ["RPC", "wide", b => b.rpc || "–"], ["rack", "wide", b => b.rack || "–"],
     ["leads", "n", b => count(b.leaders)], ["replicas", "n", b => count(b.replicas)],
     ["not in sync", "n", b => b.out_of_sync ? [count(b.out_of_sync), "warn"] : "0"],
-    ["in", "n", b => rate(b, "bytes_in")], ["out", "n", b => rate(b, "bytes_out")]], s.brokers, "no broker is known");
+    ["in", "n", b => rate(b, "bytes_in")], ["out", "n", b => rate(b, "bytes_out")],
+    ["", "", b => brokerButtons(b)]], s.brokers, "no broker is known");
   const disks = s.brokers.flatMap(b => b.disks.map(d => ({...d, broker: b.broker_id})));
   table("disks", [
     ["broker", "n", d => String(d.broker)], ["directory", "name", d => d.path],

@@ -1,0 +1,106 @@
+"""The victim and the cold reader of bench.beside: librdkafka (confluent-kafka), run by an interpreter that has it.
+
+One command per line on stdin, a list in JSON; one JSON answer per line on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+
+class Victim:
+    """One record of 1 KiB per request, acks=all, at a steady rate."""
+
+    def __init__(self, bootstrap: str, topic: str, rate: float) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
+        self._topic, self._rate = topic, rate
+        self._lock = threading.Lock()
+        self._took: list[float] = []
+        self._failed = 0
+        self.stopping = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        value, due = b"x" * 1024, time.monotonic()
+        while not self.stopping:
+            sent = time.perf_counter()
+            self._producer.produce(
+                self._topic, value, on_delivery=lambda error, _, sent=sent: self._delivered(error, sent)
+            )
+            due += 1 / self._rate
+            while (left := due - time.monotonic()) > 0:
+                self._producer.poll(left)
+        self._producer.flush(30)
+
+    def _delivered(self, error: Any, sent: float) -> None:
+        with self._lock:
+            self._failed += error is not None
+            self._took.append((time.perf_counter() - sent) * 1e3)
+
+    def take(self) -> dict[str, float]:
+        """ms from the call to the delivery report, since the last call."""
+        with self._lock:
+            took, self._took = sorted(self._took), []
+            failed, self._failed = self._failed, 0
+        if not took:
+            return {"n": 0, "p50": -1, "p99": -1, "p99.9": -1, "max": -1, "failed": failed}
+        found = {f"p{p}": took[min(len(took) - 1, int(len(took) * p / 100))] for p in (50, 99, 99.9)}
+        return {"n": len(took), **found, "max": took[-1], "failed": failed}
+
+    def stop(self) -> dict[str, float]:
+        self.stopping = True
+        self._thread.join()
+        return self.take()
+
+
+def fill(bootstrap: str, topic: str, count: int, size: int, partitions: int) -> float:
+    """Records as fast as they go; the seconds."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 2_000})
+    value, began = b"y" * size, time.monotonic()
+    for number in range(count):
+        while True:
+            try:
+                producer.produce(topic, value, partition=number % partitions)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    producer.flush(60)
+    return time.monotonic() - began
+
+
+def read_all(bootstrap: str, topic: str, partitions: int, count: int) -> float:
+    """From the beginning, `count` records; the seconds."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "cold", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+    began = time.monotonic()
+    while count > 0:
+        count -= len(consumer.consume(10_000, 0.2))
+        assert time.monotonic() - began < 120, f"{count} records did not come"
+    took = time.monotonic() - began
+    consumer.close()
+    return took
+
+
+def main() -> None:
+    victim: Victim | None = None
+    for line in sys.stdin:
+        name, *arguments = json.loads(line)
+        answer: Any = None
+        if name == "victim":
+            victim = Victim(*arguments)
+        elif name in ("take", "stop"):
+            assert victim is not None
+            answer = victim.take() if name == "take" else victim.stop()
+        else:
+            answer = fill(*arguments) if name == "fill" else read_all(*arguments)
+        print(json.dumps(answer), flush=True)
+
+
+main()

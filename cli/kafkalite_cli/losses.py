@@ -1,0 +1,54 @@
+"""What a verb that destroys records would destroy: for the question that it asks, and for --dry-run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.errors import ErrorCode, api_error, error_code
+from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from kafkalite_cli.output import Output
+
+#: Records in a partition; -1: it has no leader that could say so.
+Counts = Mapping[TopicPartition, int]
+
+
+async def record_counts(
+    client: AsyncClient, topic: str, partitions: Collection[int] | None, timeout_s: float
+) -> Counts:
+    """Of these partitions (None: all) of a topic. Raises ApiError if there is no such topic."""
+    metadata = (await client.metadata([topic], timeout_s=timeout_s)).topics[0]
+    if error_code(metadata.error) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+    keys = {
+        TopicPartition(topic, each.partition): each.leader
+        for each in metadata.partitions
+        if partitions is None or each.partition in partitions
+    }
+    led = [key for key, leader in keys.items() if leader >= 0]
+    if not led:
+        return dict.fromkeys(sorted(keys), -1)
+    begins = await client.list_offsets(dict.fromkeys(led, EARLIEST_TIMESTAMP), timeout_s=timeout_s)
+    ends = await client.list_offsets(dict.fromkeys(led, LATEST_TIMESTAMP), timeout_s=timeout_s)
+    return {key: int(ends[key].offset) - int(begins[key].offset) if key in ends else -1 for key in sorted(keys)}
+
+
+def counted(found: Counts) -> str:
+    """ "3 partitions and 1,200 records"."""
+    known = sum(count for count in found.values() if count > 0)
+    unknown = sum(count < 0 for count in found.values())
+    records = f"{known:,} record{'' if known == 1 else 's'}"
+    more = f" (not counting {unknown} without a leader)" if unknown else ""
+    return f"{len(found)} partition{'' if len(found) == 1 else 's'} and {records}{more}"
+
+
+def report_counts(found: Counts, out: Output) -> None:
+    """For --dry-run."""
+    if out.as_json:
+        rows = [{"topic": key.topic, "partition": key.partition, "records": count} for key, count in found.items()]
+        out.value({"deleted": False, "partitions": rows}, "")
+        return
+    out.table(
+        "", ("partition", "records"), [(str(key), "unknown" if count < 0 else count) for key, count in found.items()]
+    )
+    out.value(None, f"\n{counted(found)} would be deleted")

@@ -1,0 +1,86 @@
+"""Ranges and targets of `kafkalite pipeline backfill` and `replay`, as they are written on a command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from kafkalite_pipelines import Pipeline
+    from kafkalite_pipelines.definition import Sink
+
+
+def bound(text: str) -> Any:
+    """earliest, latest, a time with its zone, or offsets by topic and partition. Raises UsageError."""
+    if text in ("earliest", "latest"):
+        return text
+    if text.startswith("{"):
+        return _offsets(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(
+            f"{text!r} is not earliest, latest, a time (2026-11-22T08:00:00Z) or offsets as JSON"
+        ) from None
+    if found.tzinfo is None:
+        raise click.UsageError(f"{text}: the time has no time zone; 2026-11-22T08:00:00Z")
+    return found
+
+
+def _offsets(text: str) -> dict[str, dict[str, int]]:
+    try:
+        value = json.loads(text)
+        offsets = {
+            topic: {str(int(p)): int(offset) for p, offset in numbers.items()} for topic, numbers in value.items()
+        }
+    except (ValueError, AttributeError, TypeError):
+        raise click.UsageError(f'{text!r} is no JSON of offsets: {{"topic": {{"0": 23}}}}') from None
+    return offsets
+
+
+def targets(
+    pipeline: Pipeline, table: str | None, path: str | None, topic: str | None, *, same_sinks: bool
+) -> tuple[Sink, ...]:
+    """The sinks of a backfill: the file's, or one of them with another place. Raises UsageError."""
+    from kafkalite_pipelines import DeltaSink, IcebergSink, ParquetSink, TopicSink
+
+    chosen = [value for value in (table, path, topic) if value is not None]
+    if len(chosen) + same_sinks != 1:
+        raise click.UsageError("give one of --table, --path, --topic and --same-sinks")
+    if same_sinks:
+        if pipeline.key:
+            raise click.UsageError(
+                "--same-sinks: old records would replace newer rows of a table with a key; use another table"
+            )
+        return pipeline.sinks
+    if topic is not None:
+        if topic in pipeline.source.topics:
+            raise click.UsageError(f"--topic {topic} is the topic that is read")
+        return (
+            next(
+                (dataclasses.replace(s, topic=topic) for s in pipeline.sinks if isinstance(s, TopicSink)),
+                TopicSink(topic),
+            ),
+        )
+    if table is not None:
+        found = next((s for s in pipeline.sinks if isinstance(s, IcebergSink)), IcebergSink(table))
+        if found.table == table and found in pipeline.sinks:
+            raise click.UsageError(f"--table {table} is the file's own; --same-sinks if that is meant")
+        return (dataclasses.replace(found, table=table),)
+    assert path is not None
+    for sink in pipeline.sinks:
+        if isinstance(sink, DeltaSink | ParquetSink):
+            if sink.path == path:
+                raise click.UsageError(f"--path {path} is the file's own; --same-sinks if that is meant")
+            return (dataclasses.replace(sink, path=path),)
+    raise click.UsageError("--path needs a delta or parquet sink in the file; use --table")
+
+
+def label(verb: str, target: str) -> str:
+    """The default name of a range."""
+    return f"{verb}-{re.sub(r'[^A-Za-z0-9._-]', '-', target)[-100:]}"

@@ -1,0 +1,119 @@
+"""Where `consume` begins: --from, --last; which topics it reads; which records it shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+import click
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.consumer import EARLIEST, LATEST, ConsumedRecord
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, LATEST_TIMESTAMP, TopicPartition
+from kafkalite_cli.parameters import MAX_LONG, is_whole
+
+_AGO = re.compile(r"-(\d{1,9})(s|m|h|d)")
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """Wall time in ms; `is_ago`: before now."""
+
+    ms: int
+    is_ago: bool = False
+
+
+def parse_start(text: str) -> int | str | At:
+    """beginning, end, an offset, a time or how long ago. Raises click.BadParameter."""
+    if text in ("beginning", EARLIEST):
+        return EARLIEST
+    if text in ("end", LATEST):
+        return LATEST
+    if is_whole(text, MAX_LONG):
+        return int(text)
+    if found := _AGO.fullmatch(text):
+        return At(int(found[1]) * _UNIT_MS[found[2]], is_ago=True)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        reason = (
+            f"{text!r} is not beginning, end, an OFFSET, a time (2026-11-22T10:00:00Z) or a time ago (-15m, -2h, -1d)"
+        )
+        raise click.BadParameter(reason, param_hint="--from") from None
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=UTC)
+    return At(max(0, int(at.timestamp() * 1000)))
+
+
+async def resolve(
+    client: AsyncClient, keys: Sequence[TopicPartition], start: int | str | At, timeout_s: float
+) -> dict[TopicPartition, int | str]:
+    """The position in each partition. Of a time: the first record that is not older; else the end."""
+    if not isinstance(start, At):
+        return dict.fromkeys(keys, start)
+    at_ms = max(0, client.clock.wall_ms() - start.ms) if start.is_ago else start.ms
+    found = await client.list_offsets(dict.fromkeys(keys, at_ms), timeout_s=timeout_s)
+    return {key: LATEST if each.offset < 0 else int(each.offset) for key, each in found.items()}
+
+
+async def last_records(
+    client: AsyncClient, keys: Sequence[TopicPartition], count: int, timeout_s: float
+) -> dict[TopicPartition, int | str]:
+    """Positions before which no record can be among the last `count` of all these partitions."""
+    begins = await client.list_offsets(dict.fromkeys(keys, EARLIEST_TIMESTAMP), timeout_s=timeout_s)
+    ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=timeout_s)
+    return {key: max(int(begins[key].offset), int(ends[key].offset) - count) for key in keys}
+
+
+async def choose_topics(
+    client: AsyncClient, named: Sequence[str], pattern: str | None, timeout_s: float, *, patience_s: float
+) -> dict[str, int]:
+    """Topic -> number of partitions. A pattern matches whole names, and no internal topic. Raises ApiError."""
+    found: dict[str, int] = {}
+    if pattern is not None:
+        matches = re.compile(pattern).fullmatch
+        for topic in (await client.metadata(timeout_s=timeout_s)).topics:
+            if matches(topic.topic) and topic.topic not in INTERNAL_TOPICS:
+                found[topic.topic] = len(topic.partitions)
+        if not found:
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic matches {pattern!r}")
+    for name in named:
+        found[name] = await client.known_topic(name, timeout_s=patience_s)
+    return dict(sorted(found.items()))
+
+
+def record_filter(key: str | None, grep: str | None, headers: Sequence[str]) -> Callable[[ConsumedRecord], bool] | None:
+    """Whether a record is shown: it has this key, its value matches, it has these headers. None: all are. Raises click.BadParameter."""
+    if key is None and grep is None and not headers:
+        return None
+    value_matches = None
+    if grep is not None:
+        try:
+            value_matches = re.compile(grep.encode()).search
+        except re.error as error:
+            raise click.BadParameter(f"{grep!r} is not a regular expression: {error}", param_hint="--grep") from None
+    wanted: Mapping[str, bytes | None] = dict(map(_header, headers))
+    wanted_key = None if key is None else key.encode()
+
+    def is_shown(record: ConsumedRecord) -> bool:
+        if wanted_key is not None and record.key != wanted_key:
+            return False
+        if value_matches is not None and (record.value is None or value_matches(record.value) is None):
+            return False
+        return all(
+            any(name == has and (value is None or value == content) for has, content in record.headers)
+            for name, value in wanted.items()
+        )
+
+    return is_shown
+
+
+def _header(text: str) -> tuple[str, bytes | None]:
+    name, equals, value = text.partition("=")
+    if not name:
+        raise click.BadParameter(f"{text!r} is not NAME or NAME=VALUE", param_hint="--header")
+    return name, value.encode() if equals else None

@@ -1,0 +1,126 @@
+"""Replays a partition of `__consumer_offsets`: classic groups, consumer groups, and offsets with their transactions."""
+
+from __future__ import annotations
+
+from kafkalite.coordinators.groups import records
+from kafkalite.coordinators.groups.consumer_records import ConsumerRecord
+from kafkalite.coordinators.groups.decisions.consumer_group import ConsumerGroup
+from kafkalite.coordinators.groups.decisions.members import GroupEpoch
+from kafkalite.coordinators.groups.group import Group
+from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
+from kafkalite.coordinators.services import Services
+from kafkalite.model import ProducerId
+from kafkalite.protocol.codec import WireError
+from kafkalite.record.batch import BatchHeader
+from kafkalite.record.reader import EndTransactionMarker, Record
+from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
+
+_log = get_logger(__name__)
+
+
+class GroupReplay:
+    """See the module."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._clock = services.clock
+        self._repeats = Repeats(services.clock.monotonic)
+
+    def _now(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    def make(self, partition: GroupPartition, group_id: str) -> GroupEntry:
+        """A new group without members."""
+        group = Group(group_id, initial_rebalance_delay_ms=self._services.config.group_initial_rebalance_delay_ms)
+        group.state_since_ms = self._clock.wall_ms()
+        entry = partition.entries[group_id] = GroupEntry(group)
+        return entry
+
+    def replay(
+        self, partition: GroupPartition, header: BatchHeader, data: list[Record], marker: EndTransactionMarker | None
+    ) -> None:
+        producer_id = ProducerId(header.producer_id)
+        if marker is not None:
+            end_transaction(partition, producer_id, is_committed=marker.commit)
+            return
+        for record in data:
+            try:
+                parsed = records.parse(record.key, record.value, record.offset)
+            except WireError as error:
+                suppressed = self._repeats.admit(("group.record_skipped", partition.index))
+                if suppressed is not None:
+                    _log.error(
+                        "group.record_skipped",
+                        partition=partition.index,
+                        offset=record.offset,
+                        error=str(error),
+                        suppressed=suppressed,
+                    )
+                continue
+            match parsed:
+                case records.OffsetRecord():
+                    self._replay_offset(partition, parsed, record.offset, header, producer_id)
+                case records.GroupRecord():
+                    self._replay_group(partition, parsed)
+                case ConsumerRecord():
+                    self._replay_consumer(partition, parsed)
+
+    def _replay_offset(
+        self,
+        partition: GroupPartition,
+        parsed: records.OffsetRecord,
+        record_offset: int,
+        header: BatchHeader,
+        producer_id: ProducerId,
+    ) -> None:
+        entry = partition.entries.get(parsed.group_id) or self.make(partition, parsed.group_id)
+        if parsed.value is None:
+            entry.offsets.forget(parsed.partition, record_offset)
+        elif header.is_transactional:
+            entry.offsets.commit_in_transaction(producer_id, parsed.partition, parsed.value)
+            partition.transactions.setdefault(producer_id, {})[parsed.group_id] = None
+        else:
+            entry.offsets.commit(parsed.partition, parsed.value)
+
+    def _replay_group(self, partition: GroupPartition, parsed: records.GroupRecord) -> None:
+        if parsed.is_tombstone:
+            entry = partition.entries.get(parsed.group_id)
+            if entry is not None:
+                entry.group = Group(
+                    parsed.group_id,
+                    initial_rebalance_delay_ms=self._services.config.group_initial_rebalance_delay_ms,
+                )
+            return
+        entry = partition.entries.get(parsed.group_id) or self.make(partition, parsed.group_id)
+        entry.consumer = None
+        entry.group.restore(
+            parsed.protocol_type,
+            parsed.protocol,
+            parsed.generation,
+            parsed.leader,
+            parsed.members,
+            parsed.since_ms,
+            self._now(),
+        )
+
+    def _replay_consumer(self, partition: GroupPartition, parsed: ConsumerRecord) -> None:
+        entry = partition.entries.get(parsed.group_id)
+        if parsed.is_tombstone:
+            if entry is None or entry.consumer is None:
+                return
+        else:
+            entry = entry or self.make(partition, parsed.group_id)
+            if entry.consumer is None:
+                entry.consumer = ConsumerGroup(parsed.group_id)
+        assert entry.consumer is not None
+        entry.consumer.apply(parsed.record)
+        if parsed.record == GroupEpoch(None):
+            entry.consumer = None
+
+
+def end_transaction(partition: GroupPartition, producer_id: ProducerId, *, is_committed: bool) -> None:
+    for group_id in partition.transactions.pop(producer_id, {}):
+        entry = partition.entries.get(group_id)
+        if entry is not None:
+            entry.offsets.end_transaction(producer_id, is_committed=is_committed)

@@ -1,0 +1,90 @@
+"""The groups of one partition of `__consumer_offsets`, as a coordinator keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+
+from kafkalite.coordinators.groups.decisions.consumer_group import ConsumerGroup, ConsumerGroupState
+from kafkalite.coordinators.groups.decisions.members import Assignment, Member
+from kafkalite.coordinators.groups.group import Group, GroupState
+from kafkalite.coordinators.groups.offsets import GroupOffsets
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import LeaderEpoch, Offset, ProducerId
+
+#: Gets the member as it is in the log, or why there is none.
+MemberDone = Callable[[ApiError | None, Member | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingMember:
+    """A request whose answer needs the target assignment of `epoch`, or a later one."""
+
+    member_id: str
+    epoch: int
+    owned: Assignment | None
+    done: MemberDone
+
+
+@dataclass(slots=True)
+class ConsumerRuntime:
+    """What a coordinator keeps of a consumer group beside its state."""
+
+    waiting: list[WaitingMember] = field(default_factory=list)
+    #: Where in the log the last record of the group ends, and how many appends are under way.
+    written_to: Offset = Offset(0)
+    appending: int = 0
+    #: Called when the log is replicated up to an offset, or will not be.
+    uncommitted: list[tuple[Offset, Callable[[ErrorCode], None]]] = field(default_factory=list)
+    is_working: bool = False
+    #: The version of the topics that the group was compared with, and when (ms, monotonic).
+    topics_version: int = -1
+    compared_ms: int = 0
+    #: Regular expression -> what its members may see.
+    visible: dict[str, Callable[[str], bool]] = field(default_factory=dict)
+    #: The names that the expressions were matched with, and when.
+    matched_names: tuple[str, ...] | None = None
+    matched_ms: int = 0
+
+
+@dataclass(slots=True)
+class GroupEntry:
+    """One group and its offsets. `consumer`: it is a consumer group (KIP-848), and `group` is an empty one.
+
+    `scheduled_ms` is the earliest tick that is due for it.
+    """
+
+    group: Group
+    offsets: GroupOffsets = field(default_factory=GroupOffsets)
+    scheduled_ms: int | None = None
+    consumer: ConsumerGroup | None = None
+    runtime: ConsumerRuntime = field(default_factory=ConsumerRuntime)
+
+    @property
+    def is_empty(self) -> bool:
+        """No members, and not dead."""
+        if self.consumer is not None:
+            return self.consumer.state is ConsumerGroupState.EMPTY
+        return self.group.state is GroupState.EMPTY
+
+    @property
+    def member_count(self) -> int:
+        return len(self.group.members if self.consumer is None else self.consumer.members)
+
+    @property
+    def is_dead(self) -> bool:
+        if self.consumer is not None:
+            return self.consumer.is_dead
+        return self.group.state is GroupState.DEAD
+
+
+@dataclass(slots=True)
+class GroupPartition:
+    """The groups of one partition of `__consumer_offsets`."""
+
+    index: int
+    leader_epoch: LeaderEpoch
+    entries: dict[str, GroupEntry] = field(default_factory=dict)
+    #: Producer with an open transaction -> groups it committed offsets for.
+    transactions: dict[ProducerId, dict[str, None]] = field(default_factory=dict)

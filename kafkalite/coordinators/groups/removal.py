@@ -1,0 +1,189 @@
+"""Groups and offsets that are forgotten: deleted, of topics that are no more, or too old."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+
+from kafkalite.coordinators.groups import consumer_records, records
+from kafkalite.coordinators.groups.commits import CommitResults
+from kafkalite.coordinators.groups.decisions.consumer_group import tombstones as consumer_tombstones
+from kafkalite.coordinators.groups.group import GroupState
+from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.subscription import CONSUMER, topics_in
+from kafkalite.coordinators.internal_log import InternalLog, KeyValue
+from kafkalite.coordinators.services import Services
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.model import Offset, TopicPartition
+from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
+
+_log = get_logger(__name__)
+
+#: offsets.retention.check.interval.ms
+_EXPIRY_CHECK_S = 600.0
+_DELETE_CHUNK = 1_000
+
+
+class GroupRemoval:
+    """See the module. Methods raise ApiError."""
+
+    def __init__(
+        self,
+        services: Services,
+        log: InternalLog[GroupPartition],
+        find: Callable[[str], tuple[GroupPartition, GroupEntry | None]],
+    ) -> None:
+        self._services = services
+        self._clock = services.clock
+        self._log = log
+        self._find = find
+        self._repeats = Repeats(services.clock.monotonic)
+
+    async def delete_group(self, group_id: str) -> None:
+        """Raises ApiError NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
+        partition, entry = self._find(group_id)
+        if entry is None or entry.is_dead:
+            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND)
+        if not entry.is_empty:
+            raise api_error(ErrorCode.NON_EMPTY_GROUP)
+        await self._forget(partition, entry, sorted(entry.offsets.committed), and_group=True)
+
+    async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> CommitResults:
+        """Forget offsets of topics that no member subscribes to. Raises ApiError GROUP_ID_NOT_FOUND."""
+        partition, entry = self._find(group_id)
+        if entry is None or entry.is_dead:
+            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND)
+        group = entry.group
+        if group.members and group.protocol_type != CONSUMER:
+            raise api_error(ErrorCode.NON_EMPTY_GROUP)
+        subscribed = subscribed_topics(entry)
+        results: CommitResults = {}
+        doomed: list[TopicPartition] = []
+        for key in partitions:
+            if subscribed is None or key.topic in subscribed:
+                results[key] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            else:
+                results[key] = ErrorCode.NONE
+                if key in entry.offsets.committed:
+                    doomed.append(key)
+        await self._forget(partition, entry, doomed)
+        return results
+
+    async def topics_deleted(self, topics: Iterable[str]) -> None:
+        """Offsets of topics that are no more are purged."""
+        gone = sorted(set(topics))
+        for partition in list(self._log.states()):
+            for entry in list(partition.entries.values()):
+                if doomed := entry.offsets.of_topics(gone):
+                    await self._forget_quietly(partition, entry, doomed)
+
+    async def partitions_removed(self, keys: Iterable[TopicPartition]) -> None:
+        """Offsets of partitions that are no more are purged."""
+        gone = sorted(set(keys))
+        for partition in list(self._log.states()):
+            for entry in list(partition.entries.values()):
+                if doomed := [key for key in gone if key in entry.offsets.committed]:
+                    await self._forget_quietly(partition, entry, doomed)
+
+    async def _forget(
+        self, partition: GroupPartition, entry: GroupEntry, doomed: Sequence[TopicPartition], *, and_group: bool = False
+    ) -> None:
+        """Write tombstones, then forget what was committed before them. Raises ApiError if they could not be written."""
+        group_id = entry.group.group_id
+        for start in range(0, len(doomed) or 1, _DELETE_CHUNK):
+            chunk = doomed[start : start + _DELETE_CHUNK]
+            tombstones: list[KeyValue] = [(records.offset_key(group_id, key), None) for key in chunk]
+            is_last = start + _DELETE_CHUNK >= len(doomed)
+            if and_group and is_last and entry.is_empty:
+                tombstones += _group_tombstones(entry)
+            if not tombstones:
+                return
+            base_offset = await self._append(partition, tombstones)
+            for index, key in enumerate(chunk):
+                entry.offsets.forget(key, base_offset + index)
+        # A member or a commit that came meanwhile keeps the group.
+        is_over = and_group and entry.is_empty and entry.offsets.is_empty()
+        if is_over and partition.entries.get(group_id) is entry:
+            if entry.consumer is not None:
+                entry.consumer.is_dead = True
+            entry.group.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            del partition.entries[group_id]
+
+    async def _append(self, partition: GroupPartition, pairs: Sequence[KeyValue]) -> Offset:
+        """The offset of the first record. Raises ApiError if they could not be written."""
+        outcome: asyncio.Future[tuple[ErrorCode, Offset]] = asyncio.get_running_loop().create_future()
+
+        def done(error: ErrorCode, base_offset: Offset) -> None:
+            if not outcome.done():
+                outcome.set_result((error, base_offset))
+
+        self._log.append(partition.index, pairs, done)
+        error, base_offset = await outcome
+        if error:
+            raise api_error(error)
+        return base_offset
+
+    async def _forget_quietly(
+        self, partition: GroupPartition, entry: GroupEntry, doomed: Sequence[TopicPartition], *, and_group: bool = False
+    ) -> None:
+        try:
+            await self._forget(partition, entry, doomed, and_group=and_group)
+        except ApiError as error:
+            if (suppressed := self._repeats.admit(("group.expiry_failed", error.code))) is not None:
+                _log.warning(
+                    "group.expiry_failed", group=entry.group.group_id, error=error.code.name, suppressed=suppressed
+                )
+
+    async def run(self) -> None:
+        """Look for them now and then, for ever."""
+        while True:
+            await asyncio.sleep(_EXPIRY_CHECK_S)
+            await self.expire()
+
+    async def expire(self) -> None:
+        """Forget offsets that have outlived `offsets.retention.minutes`, and groups with nothing left."""
+        retention_ms = self._services.config.offsets_retention_minutes * 60_000
+        for partition in list(self._log.states()):
+            for entry in list(partition.entries.values()):
+                doomed = self._expired(entry, retention_ms)
+                is_over = (
+                    entry.is_empty
+                    and not entry.group.pending_members
+                    and not entry.offsets.is_pending
+                    and len(doomed) == len(entry.offsets.committed)
+                )
+                if doomed or is_over:
+                    await self._forget_quietly(partition, entry, doomed, and_group=is_over)
+
+    def _expired(self, entry: GroupEntry, retention_ms: int) -> list[TopicPartition]:
+        """The partitions whose offsets nobody needs any more (KIP-211)."""
+        now_ms, group = self._clock.wall_ms(), entry.group
+        if entry.consumer is None and entry.is_empty:
+            idle_since = group.state_since_ms if group.protocol_type else None
+            return entry.offsets.expired(now_ms, retention_ms, idle_since)
+        if entry.consumer is None and not (group.state is GroupState.STABLE and group.protocol_type == CONSUMER):
+            return []
+        subscribed = subscribed_topics(entry)
+        expired = entry.offsets.expired(now_ms, retention_ms, None)
+        return [key for key in expired if subscribed is not None and key.topic not in subscribed]
+
+
+def _group_tombstones(entry: GroupEntry) -> list[KeyValue]:
+    group_id = entry.group.group_id
+    if entry.consumer is None:
+        return [(records.group_key(group_id), None)]
+    return [consumer_records.encode_record(group_id, record) for record in consumer_tombstones(entry.consumer)]
+
+
+def subscribed_topics(entry: GroupEntry) -> frozenset[str] | None:
+    """The topics that members of a consumer group subscribe to; None if one of them does not say it in a way we know."""
+    if entry.consumer is not None:
+        return frozenset(entry.consumer.subscribed_topics())
+    topics: set[str] = set()
+    for member in entry.group.members.values():
+        subscribed = topics_in(member.metadata(entry.group.protocol))
+        if subscribed is None:
+            return None
+        topics |= subscribed
+    return frozenset(topics)

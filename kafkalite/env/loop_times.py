@@ -1,0 +1,105 @@
+"""How long the event loop is held, and by whom: everybody else waits for as long.
+
+What holds it for a millisecond or more is counted by its cause (an API). A turn over its budget is reported with the client's id. The
+processor time of the loop's thread tells computation from a host that gave us no processor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from kafkalite.env.seams import Clock
+from kafkalite.telemetry.counters import Timing
+from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
+
+_log = get_logger(__name__)
+
+#: What one turn may take (seconds).
+BUDGET_S = 0.02
+#: From here on it is counted.
+COUNTED_S = 0.001
+#: How often the ticker looks (seconds).
+TICK_S = 0.1
+#: How long a turn over its budget is shown by `problems` (milliseconds), and from what length on (seconds).
+SHOWN_MS = 300_000
+SHOWN_FROM_S = 0.1
+#: So much of a turn must have been computation.
+_COMPUTED = 0.8
+#: What no request has caused.
+OTHER = "other"
+
+
+class Overrun(NamedTuple):
+    """The longest turn of late."""
+
+    at_ms: int
+    seconds: float
+    cause: str
+    client_id: str
+    principal: str
+
+
+class LoopTimes:
+    """One per node."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._repeats = Repeats(clock.monotonic)
+        #: Cause -> turns of a millisecond and more. The causes come from our own tables.
+        self.by_cause: dict[str, Timing] = {}
+        #: How late the ticker was.
+        self.late = Timing()
+        self.overruns = 0
+        self._longest: Overrun | None = None
+        #: At the last tick: the processor time of this thread.
+        self._processor = clock.processor()
+        #: Seconds since the last tick that were accounted for by a cause.
+        self._known = 0.0
+
+    def held(self, cause: str, seconds: float, client_id: str = "", principal: str = "") -> None:
+        """One turn's work has taken `seconds`, at least COUNTED_S."""
+        timing = self.by_cause.get(cause)
+        if timing is None:
+            timing = self.by_cause[cause] = Timing()
+        timing.add(seconds * 1000)
+        self._known += seconds
+        if seconds > BUDGET_S and self._clock.processor() - self._processor >= seconds * _COMPUTED:
+            self._over(cause, seconds, client_id, principal)
+
+    def _over(self, cause: str, seconds: float, client_id: str, principal: str) -> None:
+        self.overruns += 1
+        now_ms = self._clock.wall_ms()
+        longest = self.longest()
+        if longest is None or seconds >= longest.seconds:
+            self._longest = Overrun(now_ms, seconds, cause, client_id[:256], principal[:256])
+        suppressed = self._repeats.admit(("held", cause))
+        if suppressed is not None:
+            _log.warning(
+                "loop.held",
+                cause=cause,
+                ms=round(seconds * 1000),
+                client_id=client_id[:256],
+                principal=principal[:256],
+                suppressed=suppressed,
+            )
+
+    def longest(self) -> Overrun | None:
+        """The longest turn over its budget of the last minutes."""
+        if self._longest is not None and not 0 <= self._clock.wall_ms() - self._longest.at_ms <= SHOWN_MS:
+            self._longest = None
+        return self._longest
+
+    async def run(self) -> None:
+        """Look every `TICK_S`. Until cancelled."""
+        while True:
+            self._processor, self._known = self._clock.processor(), 0.0
+            due = self._clock.monotonic() + TICK_S
+            await asyncio.sleep(TICK_S)
+            late = self._clock.monotonic() - due
+            if late > COUNTED_S:
+                self.late.add(late * 1000)
+            unknown = late - self._known
+            if unknown > COUNTED_S:
+                self.held(OTHER, unknown)

@@ -1,0 +1,43 @@
+"""The schema registry's REST API on the HTTP listener of every node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kafkalite.http.page import Page
+from kafkalite.http.server import TreeHandler, TreeRequest
+from kafkalite.rpc.messages.schemas import SchemaRegistryRequest
+from kafkalite.schemas.rest import ROOTS
+
+if TYPE_CHECKING:
+    from kafkalite.schemas.coordinator import SchemaRegistry
+
+
+class SchemaPages:
+    """Passes requests to the coordinator of the registry."""
+
+    def __init__(self, registry: SchemaRegistry) -> None:
+        self._registry = registry
+
+    def trees(self) -> Mapping[str, TreeHandler]:
+        """By first segment."""
+        return dict.fromkeys(ROOTS, self._serve)
+
+    async def _serve(self, request: TreeRequest) -> Page:
+        # A form of another site's page can send text, but no JSON without asking first (CORS).
+        asked = request.asked
+        if asked.body and "json" not in asked.headers.get("content-type", ""):
+            text = b"the body is JSON, so Content-Type has to be application/vnd.schemaregistry.v1+json\n"
+            return Page(text, status=415)
+        answer = await self._registry.serve(
+            SchemaRegistryRequest(
+                request.method,
+                request.path,
+                dict(asked.query),
+                asked.body.decode(),
+                str(asked.principal),
+                asked.client_host,
+            )
+        )
+        return Page(answer.body.encode(), answer.content_type, status=answer.status)

@@ -1,0 +1,93 @@
+"""Requests with too many elements for one turn of the loop: decoded, authorised, answered and encoded in slices.
+
+The requests behind it on its connection wait, so that a client's requests are served in its order and its memory is bounded. A few
+such requests are under way at a time, clients in turn. See `kafkalite.kafka.pieces`, `kafkalite.env.turns`.
+"""
+
+from __future__ import annotations
+
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkalite.coordinators.services import Services
+from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.turns import Slices, Turns
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.kafka.apis import refusal
+from kafkalite.kafka.pieces import MAX_NEW_PARTITIONS, Joined, pieces_of, repeated, wanted_partitions
+from kafkalite.protocol.codec import WireError, decoding
+
+if TYPE_CHECKING:
+    from kafkalite.kafka.connection import Request
+
+
+class Server(Protocol):
+    """What the listener lends. `large`: turns of such requests."""
+
+    turns: Turns
+    large: FairLane
+    services: Services
+
+    def start_part(self, part: Request, message: Any) -> Any:
+        """A piece: its answer, or a coroutine that returns it."""
+        ...
+
+    async def finish_part(self, part: Request, message: Any, work: CoroutineType[Any, Any, Any]) -> Any:
+        """What the coroutine returns."""
+        ...
+
+
+async def serve(listener: Server, request: Request, body: bytes) -> None:
+    """Answer it. `body`: the message's bytes."""
+    connection, api = request.connection, request.api
+    assert api is not None
+    owner = (request.principal.name, request.client_host)
+    slices = Slices(listener.turns, owner)
+    try:
+        async with listener.large.turn(owner):
+            message = await slices.run(decoding(api.name + "Request", request.version, memoryview(body)))
+            answer = await _answer(listener, request, message, slices)
+            if connection.is_closed:
+                return
+            if request.throttle is not None:
+                slices.end()
+                request.throttle.work_s += slices.spent
+                request.throttle.settle(answer)
+            await slices.run(request.responding(answer))
+    except WireError as error:
+        connection.refuse("request.malformed", str(error))
+    finally:
+        if not request.is_answered:  # refused, or a bug, or the node stops: the client must not wait for ever
+            connection.abort()
+        connection.let_go(len(body))
+        connection.release_requests()
+
+
+async def _answer(listener: Server, request: Request, message: Any, slices: Slices) -> Any:
+    api = request.api
+    assert api is not None
+    refused: ApiError | None = None
+    if request.version not in api.served_versions:
+        refused = api_error(ErrorCode.UNSUPPORTED_VERSION, "")
+    elif await slices.run(repeated(api.name, message)):
+        refused = api_error(ErrorCode.INVALID_REQUEST, "something is named twice in a large request")
+    elif api.name == "CreateTopics":
+        wanted = await slices.run(wanted_partitions(message, listener.services.config.num_partitions))
+        if wanted > MAX_NEW_PARTITIONS:
+            refused = api_error(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+    joined = Joined(api.name)
+    for piece in pieces_of(api.name, message):
+        if slices.is_over:
+            await slices.next()
+        if request.connection.is_closed:
+            return None
+        part = request.part()
+        if refused is not None:
+            joined.add(refusal(api, piece, request.version, refused.code, str(refused)))
+            continue
+        result = listener.start_part(part, piece)
+        if type(result) is CoroutineType:
+            slices.end()
+            result = await listener.finish_part(part, piece, result)
+        joined.add(result)
+    return joined.response

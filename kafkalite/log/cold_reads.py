@@ -1,0 +1,90 @@
+"""Reads of what is not in the page cache: the missing bytes are read in the disk's threads, readers in turn, then the read is repeated.
+
+See `kafkalite.env.residency`. Each reader (a client, a follower's session, a pass over the logs) has its turns on each disk, so
+one that reads a year of records from its beginning delays another one by a megabyte, not by a year.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.residency import NotResident, ResidentOnly
+from kafkalite.env.seams import Clock, Disk
+from kafkalite.env.supervisor import Policy, Supervisor
+
+_T = TypeVar("_T")
+
+#: The least that is read (bytes); the same amount behind it is read ahead, because readers go on where they are.
+READ_AHEAD_BYTES = 1024 * 1024
+#: After this number of loads a read may wait for the disk on the loop: memory is so short that pages go as they come.
+ATTEMPTS = 4
+#: A load that takes longer (seconds) keeps its turn no longer: the disk hangs, and goes offline because of that.
+_DEADLINE_S = 30.0
+#: Reads of one disk under way at once.
+_AT_ONCE = 4
+
+
+class ColdReads:
+    """One per node."""
+
+    def __init__(self, disk: Disk, clock: Clock, supervisor: Supervisor) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._supervisor = supervisor
+        #: By log directory.
+        self._lanes: dict[str, FairLane] = {}
+        #: For metrics: loads, their bytes, and reads that were let wait on the loop.
+        self.loads = 0
+        self.loaded_bytes = 0
+        self.gave_up = 0
+
+    @property
+    def waiting(self) -> int:
+        """Loads that wait for their turn."""
+        return sum(lane.waiting for lane in self._lanes.values())
+
+    def lane(self, directory: str) -> FairLane:
+        """The turns of readers of one log directory."""
+        lane = self._lanes.get(directory)
+        if lane is None:
+
+            async def run(function: Callable[[], object]) -> object:
+                return await self._disk.run_blocking(function, directory)
+
+            lane = self._lanes[directory] = FairLane(run, self._clock, at_once=_AT_ONCE)
+        return lane
+
+    async def load(self, owner: Hashable, directory: str, missing: NotResident) -> None:
+        """Bring what is missing into the page cache, in the owner's turn."""
+        async with self.lane(directory).turn(owner):
+            self.loads += 1
+            self.loaded_bytes += missing.size
+            size = max(missing.size, READ_AHEAD_BYTES)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_DEADLINE_S):
+                    await self._disk.load(missing.path, missing.offset, size, READ_AHEAD_BYTES)
+
+    def then(self, owner: Hashable, directory: str, missing: NotResident, proceed: Callable[[], None]) -> None:
+        """Load, then call `proceed`."""
+
+        async def work() -> None:
+            await self.load(owner, directory, missing)
+            proceed()
+
+        self._supervisor.spawn("log.cold_read", work(), Policy.ISOLATED)
+
+    async def attempt(self, owner: Hashable, directory: str, read: Callable[[], _T]) -> _T:
+        """What `read` returns; it is called again after each load. Raises what it raises, but not NotResident."""
+        for _ in range(ATTEMPTS):
+            try:
+                with ResidentOnly():
+                    return read()
+            except NotResident as error:
+                missing = error
+            await self.load(owner, directory, missing)
+        self.gave_up += 1
+        return read()

@@ -1,0 +1,114 @@
+"""Avro: parsed and compared by Apache Avro's own package."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import avro.compatibility
+import avro.errors
+import avro.name
+import avro.schema
+
+from kafkalite.schemas.schema import Import, InvalidSchema, ParsedSchema, check_depth
+
+
+class AvroSchema:
+    """A valid Avro schema."""
+
+    def __init__(self, text: str, parsed: avro.schema.Schema) -> None:
+        self.text = text
+        self.parsed = parsed
+
+    def cannot_read(self, writer: ParsedSchema) -> Sequence[str]:
+        assert isinstance(writer, AvroSchema)
+        checker = avro.compatibility.ReaderWriterCompatibilityChecker()  # type: ignore[no-untyped-call]
+        found = checker.get_compatibility(self.parsed, writer.parsed)
+        if found.compatibility is avro.compatibility.SchemaCompatibilityType.compatible:
+            return ()
+        kinds = [getattr(kind, "value", str(kind)) for kind in found.incompatibilities]
+        places = sorted(found.locations)
+        messages = sorted(found.messages)
+        return [f"{', '.join(map(str, kinds))} at {', '.join(places)}: {'; '.join(messages)}"]
+
+
+def parse(text: str, imports: Sequence[Import]) -> AvroSchema:
+    """Raises InvalidSchema."""
+    names = avro.name.Names()
+    for each in imports:
+        _made(_json(each.text, f"the reference {each.name!r}"), names)
+    value = _json(text, "the schema")
+    return AvroSchema(json.dumps(value, separators=(",", ":"), ensure_ascii=False), _made(value, names))
+
+
+def _json(text: str, what: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidSchema(f"{what} is not JSON: {error}") from None
+    check_depth(value)
+    return value
+
+
+def _made(value: Any, names: avro.name.Names) -> avro.schema.Schema:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", avro.errors.IgnoredLogicalType)  # as the specification says
+            made = avro.schema.make_avsc_object(value, names, validate_names=True)
+            _check_defaults(made, set())
+            return made
+    except (avro.errors.AvroException, TypeError, ValueError, KeyError, AttributeError) as error:
+        raise InvalidSchema(f"not an Avro schema: {error}") from None
+
+
+def _check_defaults(schema: avro.schema.Schema, seen: set[int]) -> None:
+    """The package takes any default; a reader would meet a wrong one with the first record that lacks the field."""
+    if id(schema) in seen:
+        return
+    seen.add(id(schema))
+    match schema:
+        case avro.schema.RecordSchema():
+            for field in schema.fields:
+                if field.has_default and not _fits(field.type, field.default):
+                    raise InvalidSchema(
+                        f"the default of {schema.fullname}.{field.name} does not fit its type: {field.default!r}"
+                    )
+                _check_defaults(field.type, seen)
+        case avro.schema.ArraySchema():
+            _check_defaults(schema.items, seen)
+        case avro.schema.MapSchema():
+            _check_defaults(schema.values, seen)
+        case avro.schema.UnionSchema():
+            for branch in schema.schemas:
+                _check_defaults(branch, seen)
+
+
+def _fits(schema: avro.schema.Schema, default: Any) -> bool:
+    """Whether a default in JSON is of this type; a union's is of its first branch (Avro specification, Complex Types)."""
+    match schema:
+        case avro.schema.UnionSchema():
+            return _fits(schema.schemas[0], default)
+        case avro.schema.ArraySchema():
+            return isinstance(default, list) and all(_fits(schema.items, each) for each in default)
+        case avro.schema.MapSchema():
+            return isinstance(default, dict) and all(_fits(schema.values, each) for each in default.values())
+        case avro.schema.RecordSchema():
+            return isinstance(default, dict) and all(
+                _fits(field.type, default[field.name]) if field.name in default else field.has_default
+                for field in schema.fields
+            )
+        case avro.schema.EnumSchema():
+            return default in schema.symbols
+    is_number = isinstance(default, int | float) and not isinstance(default, bool)
+    match schema.type:
+        case "null":
+            return default is None
+        case "boolean":
+            return isinstance(default, bool)
+        case "int" | "long":
+            return is_number and isinstance(default, int)
+        case "float" | "double":
+            return is_number or default in ("NaN", "INF", "-INF", "Infinity", "-Infinity")
+    return isinstance(default, str)  # string, bytes, fixed

@@ -1,0 +1,86 @@
+"""What a schema is: a type, a text, and the other schemas that it refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from kafkalite.errors import KafkaliteError
+from kafkalite.lazy_dataclass import dataclass
+
+AVRO = "AVRO"
+JSON = "JSON"
+PROTOBUF = "PROTOBUF"
+TYPES = (JSON, PROTOBUF, AVRO)
+
+#: A longer text is refused: parsing it would hold a thread for long, and the record would not fit into `_schemas`.
+MAX_TEXT_BYTES = 900_000
+#: How deep and how far references may go.
+MAX_REFERENCES = 100
+#: Nested levels of a schema: the parsers and the comparisons recurse.
+MAX_DEPTH = 100
+
+
+class InvalidSchema(KafkaliteError):
+    """The text is not a schema of its type; the message is for the person who wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """`name`: how the text names it (a full Avro name, a $ref, an import)."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """`text` is canonical: two texts that differ in white space only are one schema."""
+
+    type: str
+    text: str
+    references: tuple[Reference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """A schema that another one refers to, with the name by which it does."""
+
+    name: str
+    text: str
+
+
+class ParsedSchema(Protocol):
+    """A schema that is valid."""
+
+    @property
+    def text(self) -> str:
+        """Canonical."""
+        ...
+
+    def cannot_read(self, writer: ParsedSchema) -> Sequence[str]:
+        """Why data written with `writer` (of the same type) cannot be read with this one; empty if it can."""
+        ...
+
+
+def check_size(text: str) -> None:
+    """Raises InvalidSchema."""
+    size = len(text.encode())
+    if size > MAX_TEXT_BYTES:
+        raise InvalidSchema(f"the schema has {size:,} bytes; at most {MAX_TEXT_BYTES:,} are allowed")
+
+
+def check_depth(value: object) -> None:
+    """Of parsed JSON. Raises InvalidSchema."""
+    level, depth = [value], 0
+    while level:
+        if depth > MAX_DEPTH:
+            raise InvalidSchema(f"the schema is nested more than {MAX_DEPTH} levels deep")
+        following: list[object] = []
+        for each in level:
+            if isinstance(each, dict):
+                following += each.values()
+            elif isinstance(each, list):
+                following += each
+        level, depth = following, depth + 1

@@ -1,0 +1,201 @@
+"""What is registered: the state that the records of `_schemas` make up. Pure.
+
+The records have Confluent's keys and values, so that each registry can take over what the other one has written.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import field
+from typing import Any
+
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.schemas import errors
+from kafkalite.schemas.schema import AVRO, Reference, Schema
+
+READWRITE = "READWRITE"
+READONLY = "READONLY"
+IMPORT = "IMPORT"
+MODES = (READWRITE, READONLY, IMPORT)
+MAX_VERSION = 2**31 - 1
+
+KeyValue = tuple[bytes, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a subject. `is_deleted`: softly, so that readers still find it by its id."""
+
+    subject: str
+    version: int
+    id: int
+    schema: Schema
+    is_deleted: bool = False
+
+
+@dataclass(slots=True)
+class Subjects:
+    """Everything in memory, by subject and by id."""
+
+    versions: dict[str, dict[int, Version]] = field(default_factory=dict)
+    schemas: dict[int, Schema] = field(default_factory=dict)
+    ids: dict[Schema, int] = field(default_factory=dict)
+    #: Subject ("": all that have none of their own) -> level, mode.
+    levels: dict[str, str] = field(default_factory=dict)
+    modes: dict[str, str] = field(default_factory=dict)
+    last_id: int = 0
+
+    # --- from the log ---
+
+    def replay(self, key: bytes | None, value: bytes | None) -> None:
+        """Take one record. Raises ValueError if it is none of ours."""
+        try:
+            described = json.loads(key or b"null")
+            kind = described["keytype"]
+            subject = described.get("subject") or ""
+            content = None if value is None else json.loads(value)
+            if kind == "SCHEMA":
+                self._replay_version(subject, int(described["version"]), content)
+            elif kind in ("CONFIG", "MODE"):
+                table, name = (self.levels, "compatibilityLevel") if kind == "CONFIG" else (self.modes, "mode")
+                if content is None:
+                    table.pop(subject, None)
+                else:
+                    table[subject] = str(content[name])
+            elif kind in ("DELETE_SUBJECT", "CLEAR_SUBJECT") and content is not None:
+                for each in list(self.versions.get(subject, {}).values()):
+                    if each.version <= content.get("version", MAX_VERSION):
+                        self._put(Version(subject, each.version, each.id, each.schema, is_deleted=True))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a record of a schema registry: {error!r}") from None
+
+    def _replay_version(self, subject: str, version: int, content: Any) -> None:
+        if content is None:
+            self._remove(subject, version)
+            return
+        references = tuple(
+            Reference(each["name"], each["subject"], each["version"]) for each in content.get("references") or ()
+        )
+        schema = Schema(content.get("schemaType") or AVRO, content["schema"], references)
+        self._put(Version(subject, version, int(content["id"]), schema, bool(content.get("deleted"))))
+
+    def _put(self, version: Version) -> None:
+        self.versions.setdefault(version.subject, {})[version.version] = version
+        self.schemas.setdefault(version.id, version.schema)
+        self.ids.setdefault(version.schema, version.id)
+        self.last_id = max(self.last_id, version.id)
+
+    def _remove(self, subject: str, version: int) -> None:
+        """The schema itself stays: records that were written with its id can still be read."""
+        known = self.versions.get(subject, {})
+        known.pop(version, None)
+        if not known:
+            self.versions.pop(subject, None)
+
+    # --- questions ---
+
+    def of(self, subject: str, *, with_deleted: bool = False) -> list[Version]:
+        """The versions of a subject in order; empty if there are none."""
+        known = self.versions.get(subject, {})
+        return [known[number] for number in sorted(known) if with_deleted or not known[number].is_deleted]
+
+    def existing(self, subject: str, *, with_deleted: bool = False) -> list[Version]:
+        """The same. Raises RegistryError if there are none."""
+        found = self.of(subject, with_deleted=with_deleted)
+        if not found:
+            raise errors.subject_not_found(subject)
+        return found
+
+    def version(self, subject: str, number: int, *, with_deleted: bool = False) -> Version:
+        """`number` -1: the newest. Raises RegistryError."""
+        found = self.existing(subject, with_deleted=with_deleted)
+        if number == -1:
+            return found[-1]
+        for each in found:
+            if each.version == number:
+                return each
+        raise errors.version_not_found(number)
+
+    def names(self, *, with_deleted: bool = False) -> list[str]:
+        """Subjects that have a version."""
+        return sorted(name for name in self.versions if self.of(name, with_deleted=with_deleted))
+
+    def with_id(self, schema_id: int, *, with_deleted: bool = False) -> list[Version]:
+        """Versions that are this schema."""
+        return [
+            each
+            for name in sorted(self.versions)
+            for each in self.of(name, with_deleted=with_deleted)
+            if each.id == schema_id
+        ]
+
+    def registered(self, subject: str, schema: Schema, *, with_deleted: bool = False) -> Version | None:
+        """The newest version of the subject that is this schema."""
+        matching = [each for each in self.of(subject, with_deleted=with_deleted) if each.schema == schema]
+        return matching[-1] if matching else None
+
+    def referenced_by(self, subject: str, version: int) -> list[int]:
+        """Ids of schemas that refer to this version."""
+        return sorted(
+            {
+                each.id
+                for name in self.versions
+                for each in self.of(name)
+                if any((ref.subject, ref.version) == (subject, version) for ref in each.schema.references)
+            }
+        )
+
+    def level(self, subject: str, default: str) -> str:
+        return self.levels.get(subject) or self.levels.get("") or default
+
+    def mode(self, subject: str) -> str:
+        return self.modes.get(subject) or self.modes.get("") or READWRITE
+
+    def next_version(self, subject: str) -> int:
+        return max(self.versions.get(subject, {}), default=0) + 1
+
+
+# --- records ---
+
+
+def version_record(version: Version) -> KeyValue:
+    """The record that puts a version there, or marks it as deleted."""
+    value: dict[str, Any] = {"subject": version.subject, "version": version.version, "id": version.id}
+    if version.schema.type != AVRO:
+        value["schemaType"] = version.schema.type
+    if version.schema.references:
+        value["references"] = [reference_value(each) for each in version.schema.references]
+    value |= {"schema": version.schema.text, "deleted": version.is_deleted}
+    return _version_key(version.subject, version.version), _json(value)
+
+
+def removal_record(version: Version) -> KeyValue:
+    return _version_key(version.subject, version.version), None
+
+
+def delete_subject_record(subject: str, last_version: int) -> KeyValue:
+    key = {"keytype": "DELETE_SUBJECT", "subject": subject, "magic": 0}
+    return _json(key), _json({"subject": subject, "version": last_version})
+
+
+def level_record(subject: str, level: str | None) -> KeyValue:
+    """`level` None: the subject has none of its own any longer."""
+    value = None if level is None else _json({"subject": subject or None, "compatibilityLevel": level})
+    return _json({"keytype": "CONFIG", "subject": subject or None, "magic": 0}), value
+
+
+def mode_record(subject: str, mode: str | None) -> KeyValue:
+    value = None if mode is None else _json({"subject": subject or None, "mode": mode})
+    return _json({"keytype": "MODE", "subject": subject or None, "magic": 0}), value
+
+
+def reference_value(reference: Reference) -> dict[str, Any]:
+    return {"name": reference.name, "subject": reference.subject, "version": reference.version}
+
+
+def _version_key(subject: str, version: int) -> bytes:
+    return _json({"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1})
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,0 +1,22 @@
+"""Addresses of clients as ACLs and limits compare them: one spelling each. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from functools import lru_cache
+
+
+@lru_cache(maxsize=4096)
+def canonical(host: str) -> str:
+    """The same text for every spelling of an address; what is no address stays as it is.
+
+    0:0:0:0:0:0:0:1 is ::1, as Kafka writes it and as sockets do. An IPv4 client of a listener on `::` has an address such as
+    ::ffff:10.0.0.7, which is 10.0.0.7.
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(address)

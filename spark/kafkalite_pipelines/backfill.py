@@ -1,0 +1,198 @@
+"""A range of records once more: through a pipeline's decoding and steps into another table (backfill), or as they are into another
+topic (replay). Exactly once, at a limited rate, and resumable, while the pipeline itself runs.
+
+It reads batches of the range, one after the other, and keeps the ends of the next one in a file before it runs: a batch that runs again
+has the same records and the same number, and the tables know it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.errors import KafkaliteError
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import TopicPartition
+from kafkalite_pipelines.batches import Batches, BatchResult
+from kafkalite_pipelines.cluster import as_json, connected
+from kafkalite_pipelines.control import only_one, own
+from kafkalite_pipelines.definition import Decode, Pipeline, PipelineError, Sink, TopicSink
+from kafkalite_pipelines.places import OWN, Place
+from kafkalite_pipelines.sinks import Batch, open_sink
+from kafkalite_pipelines.source import FORMAT, kafka_options, start_options, subscription
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: Where a range begins or ends: "earliest", "latest", a time, or offsets.
+Bound = str | datetime | Mapping[str, Mapping[str, int]]
+Ends = dict[TopicPartition, int]
+
+_STATE = "backfill.json"
+#: Records of a batch if nothing else is said.
+BATCH_RECORDS = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Records from `begin` on, before `end`."""
+
+    begin: Bound
+    end: Bound
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """After each batch."""
+
+    batch: int
+    records: int
+    bad: int
+    rows: Mapping[str, int]
+    seconds: float
+    #: Offsets of the range, and those of them that are done.
+    total: int
+    done: int
+
+
+def backfill_of(pipeline: Pipeline, name: str, sinks: tuple[Sink, ...]) -> Pipeline:
+    """The pipeline's decoding and steps, into other sinks.
+
+    Raises:
+        PipelineError: the steps see the whole stream; a range has no state.
+    """
+    if pipeline.watermark is not None:
+        raise PipelineError(
+            "a pipeline with [watermark] cannot be backfilled: run it from another start, with another name"
+        )
+    return _named(pipeline, name, sinks=sinks)
+
+
+def replay_of(pipeline: Pipeline, name: str, topic: str, delivery: str) -> Pipeline:
+    """The records as they are, into a topic."""
+    if topic in pipeline.source.topics:
+        raise PipelineError(f"topic {topic} is the one that is read: a replay goes into another topic")
+    sinks = (TopicSink(topic, None, delivery),)
+    return _named(pipeline, name, sinks=sinks, steps=(), decode=Decode("raw"), dead_letters=None)
+
+
+def _named(pipeline: Pipeline, name: str, **changes: Any) -> Pipeline:
+    checkpoint = f"{pipeline.place(pipeline.checkpoint)}/{OWN}/{name}"
+    return dataclasses.replace(pipeline, name=f"{pipeline.name}.{name}", checkpoint=checkpoint, **changes)
+
+
+def run(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    wanted: Range,
+    on_batch: Callable[[Report], None] = lambda _: None,
+    *,
+    max_records: int = BATCH_RECORDS,
+    records_per_s: float | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Write the range; returns the number of batches of this run. A range that was begun is continued, with its own bounds.
+
+    Raises:
+        PipelineError: the same name was used for another range; a sink cannot be opened; records cannot be decoded.
+    """
+    place = own(pipeline)
+    with only_one(pipeline):
+        state = _opened(pipeline, place, wanted)
+        batches = Batches(pipeline, spark, [open_sink(pipeline, sink) for sink in pipeline.sinks])
+        count = 0
+        while (position := _ends(state["position"])) != (ends := _ends(state["ends"])):
+            began = time.monotonic()
+            following = _ends(state["next"]) if state["next"] else _following(position, ends, max_records)
+            state["next"] = as_json(following)
+            place.write(_STATE, json.dumps(state))
+            result = batches.process(
+                _records(pipeline, spark, position, following),
+                Batch(pipeline.name, state["query"], state["number"], as_json(following)),
+            )
+            number, state = (
+                state["number"],
+                state | {"position": as_json(following), "next": None, "number": state["number"] + 1},
+            )
+            place.write(_STATE, json.dumps(state))
+            count += 1
+            size = _size(position, following)
+            if records_per_s is not None:
+                sleep(max(size / records_per_s - (time.monotonic() - began), 0.0))
+            on_batch(_report(number, result, time.monotonic() - began, state))
+        return count
+
+
+def _opened(pipeline: Pipeline, place: Place, wanted: Range) -> dict[str, Any]:
+    """The state of a run that was begun, or a new one with the bounds as offsets."""
+    asked = [_text(wanted.begin), _text(wanted.end), *[str(sink) for sink in pipeline.sinks]]
+    state = place.read_json(_STATE)
+    if state is not None:
+        if state["asked"] != asked:
+            raise PipelineError(
+                f"{pipeline.name} is the name of another range or target: --name gives this one a name of its own"
+            )
+        return dict(state)
+    begins, ends = _bounds(pipeline, wanted)
+    return {
+        "asked": asked, "query": uuid.uuid4().hex, "number": 0,
+        "begins": as_json(begins), "position": as_json(begins), "next": None, "ends": as_json(ends),
+    }  # fmt: skip
+
+
+def _bounds(pipeline: Pipeline, wanted: Range) -> tuple[Ends, Ends]:
+    """The offsets of the range now: what is written later is not part of it."""
+    try:
+        found = []
+        for bound in (wanted.begin, wanted.end):
+            cluster = connected(pipeline, subscription(pipeline), start_options(bound))
+            partitions = cluster.partitions()
+            found.append(cluster.start_offsets(partitions, cluster.options.starting))
+        first = cluster.earliest(partitions)
+        last = cluster.latest(partitions)
+    except KafkaliteError as error:
+        raise PipelineError(str(error)) from None
+    begins = {tp: min(max(offset, first[tp]), last[tp]) for tp, offset in found[0].items()}
+    return begins, {tp: min(max(offset, begins[tp]), last[tp]) for tp, offset in found[1].items()}
+
+
+def _following(position: Ends, ends: Ends, max_records: int) -> Ends:
+    from pyspark_kafkalite.offsets import limit
+
+    return dict(limit(position, ends, max_records))
+
+
+def _records(pipeline: Pipeline, spark: SparkSession, begins: Ends, ends: Ends) -> DataFrame:
+    options = kafka_options(pipeline) | {
+        "assign": json.dumps({topic: sorted(map(int, numbers)) for topic, numbers in as_json(ends).items()}),
+        "startingOffsets": json.dumps(as_json(begins)),
+        "endingOffsets": json.dumps(as_json(ends)),
+        "failOnDataLoss": str(pipeline.source.fail_on_data_loss).lower(),
+        "includeHeaders": str(pipeline.dead_letters is not None or pipeline.decode.format == "raw").lower(),
+    }
+    return spark.read.format(FORMAT).options(**options).load()
+
+
+def _report(number: int, result: BatchResult | None, seconds: float, state: Mapping[str, Any]) -> Report:
+    total = _size(_ends(state["begins"]), _ends(state["ends"]))
+    done = _size(_ends(state["begins"]), _ends(state["position"]))
+    if result is None:
+        return Report(number, 0, 0, {}, seconds, total, done)
+    return Report(number, result.records, result.bad, result.rows, seconds, total, done)
+
+
+def _ends(value: Mapping[str, Mapping[str, int]]) -> Ends:
+    return {TopicPartition(topic, int(p)): offset for topic, numbers in value.items() for p, offset in numbers.items()}
+
+
+def _size(begins: Ends, ends: Ends) -> int:
+    return sum(ends[tp] - begins[tp] for tp in ends)
+
+
+def _text(bound: Bound) -> str:
+    return bound.isoformat() if isinstance(bound, datetime) else json.dumps(bound, sort_keys=True)

@@ -1,0 +1,71 @@
+"""Consumer groups of KIP-848 under the Java client of today, while their coordinator is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kafkalite.protocol import wire
+from kafkalite.testing.apache_kafka import newest_client_class_path, tool_command
+from kafkalite.testing.kafka_client import Client
+from kafkalite.testing.processes import ProcessCluster
+
+from .conftest import _base, install, scratch
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.cluster]
+
+CLIENTS = Path(__file__).parent / "clients"
+_QUICK = {"group.consumer.heartbeat.interval.ms": 300, "group.consumer.session.timeout.ms": 6000}
+_RECORDS = 1500
+
+
+async def _coordinator(bootstrap: str, group: str) -> int:
+    client = Client()
+    host, _, port = bootstrap.rpartition(":")
+    await client.connect(host, int(port))
+    found = await client.ask(wire.FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4)
+    client.close()
+    node: int = found.coordinators[0].node_id
+    return node
+
+
+async def test_java_while_the_coordinator_is_killed(tmp_path: Path) -> None:
+    """Members come and go, the coordinator dies: every record is read, no partition has two owners."""
+    jars = newest_client_class_path(_base())
+    sources = sorted((CLIENTS / "java-newest").glob("*.java"))
+    classes = scratch("java-newest", *sources)
+    install(classes, ["javac", "-cp", jars, "-d", str(classes), *map(str, sources)])
+    settings = _QUICK | {
+        "default.replication.factor": 3,
+        "num.partitions": 6,
+        "min.insync.replicas": 2,
+        "offsets.topic.num.partitions": 3,
+        "zookeeper.session.timeout.ms": 3000,
+    }
+    with ProcessCluster(tmp_path, nodes=3, settings=settings) as cluster:
+        command = tool_command(
+            f"{classes}{os.pathsep}{jars}", "ModernGroup", ",".join(cluster.bootstrap), "modern-j1", str(_RECORDS)
+        )
+        program = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+        assert program.stdout is not None
+        lines = []
+        killed = 0
+        while line := (await program.stdout.readline()).decode():
+            lines.append(line)
+            if line.startswith("read") and not killed:
+                killed = await _coordinator(cluster.bootstrap[0], "modern-java")
+                await asyncio.to_thread(cluster.nodes[killed].kill)
+        assert await program.wait() == 0, lines
+        assert killed
+        assert json.loads(lines[-1]) == {
+            "distinct": _RECORDS,
+            "owned twice": 0,
+            "assignor": "uniform",
+            "type": "Consumer",
+            "state": "Stable",
+        }

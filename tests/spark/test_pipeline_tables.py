@@ -1,0 +1,177 @@
+"""Tables that are changed: upserts, deletes, new and wider columns, compaction, batches that run again, a process that is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite_pipelines import PipelineError
+from kafkalite_pipelines.definition import Maintenance
+from tests.spark.test_pipelines import described, iceberg, log, numbers, put, run  # noqa: F401
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+def rows_of(directory: Path, format_: str) -> dict[int, str]:
+    if format_ == "iceberg":
+        found = iceberg(directory).scan().to_arrow()
+    else:
+        import pyarrow as pa
+        from deltalake import DeltaTable, QueryBuilder
+
+        table = DeltaTable(str(directory / "delta"))
+        found = pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all())
+    assert found.num_rows == len(set(found.column("n").to_pylist())), "a key is there twice"
+    return dict(zip(found.column("n").to_pylist(), found.column("name").to_pylist(), strict=True))
+
+
+def sink(format_: str) -> dict[str, Any]:
+    return {"format": "iceberg", "table": "t"} if format_ == "iceberg" else {"format": "delta", "path": "delta"}
+
+
+def event(op: str, n: int, before: str | None, after: str | None) -> tuple[bytes, bytes]:
+    def row(name: str | None) -> dict[str, Any] | None:
+        return None if name is None else {"n": n, "name": name}
+
+    return b"%d" % n, json.dumps({"payload": {"op": op, "before": row(before), "after": row(after)}}).encode()
+
+
+@pytest.mark.parametrize("format_", ["iceberg", "delta"])
+def test_a_compacted_topic_is_a_table_with_one_row_per_key(spark, log, format_: str, tmp_path: Path) -> None:  # noqa: F811
+    more = {"key": ["n"], "partition_by": ["even"]} if format_ == "iceberg" else {"key": ["n"]}
+    steps = [{"sql": "SELECT *, n % 2 = 0 AS even FROM input"}]
+    decode = {"schema": {"n": "long", "name": "string"}, "key_column": "n"}
+    pipeline = described(
+        log, tmp_path, sink(format_) | more, decode=decode, dead_letters={"topic": "dead"}, steps=steps
+    )
+    put(log, 0, 6)
+    log.log.put("t", 0, (b"2", b'{"n": 2, "name": "second"}'), (b"4", None))
+    run(spark, pipeline)
+    assert rows_of(tmp_path, format_) == {n: f"name {n}" for n in (0, 1, 3, 5)} | {2: "second"}
+    log.log.put("t", 0, (b"0", b'{"n": 0, "name": "new"}'), (b"2", None), (b"8", b'{"n": 8, "name": "eight"}'))
+    log.log.put("t", 1, (b"1", None), (b"1", b'{"n": 1, "name": "again"}'))
+    [second] = run(spark, pipeline)
+    assert rows_of(tmp_path, format_) == {0: "new", 1: "again", 3: "name 3", 5: "name 5", 8: "eight"}
+    assert second.bad == 0
+    log.log.put("t", 0, (b"no number", None))
+    run(spark, pipeline)
+    assert [record.key for record in log.log.records("dead", 0)] == [b"no number"]
+
+
+def test_change_events_of_a_database(spark, log, tmp_path: Path) -> None:  # noqa: F811
+    decode = {"schema": {"n": "long", "name": "string"}, "debezium": True}
+    pipeline = described(log, tmp_path, sink("iceberg") | {"key": ["n"]}, decode=decode, dead_letters={"topic": "dead"})
+    log.log.put("t", 0, event("c", 1, None, "a"), event("c", 2, None, "b"), event("r", 3, None, "c"))
+    run(spark, pipeline)
+    log.log.put("t", 0, event("u", 1, "a", "A"), event("d", 2, "b", None), (b"2", None), (b"9", b'{"op": "c"}'))
+    run(spark, pipeline)
+    assert rows_of(tmp_path, "iceberg") == {1: "A", 3: "c"}
+    [dead] = log.log.records("dead", 0)
+    assert dict(dead.headers)["kafkalite.error"].startswith(b"is a change event without the row")
+
+
+@pytest.mark.parametrize("format_", ["iceberg", "delta"])
+def test_a_batch_that_was_committed_adds_nothing(spark, log, format_: str, tmp_path: Path) -> None:  # noqa: F811
+    """What a kill between the table's commit and Spark's own leaves: the batch runs again."""
+    pipeline = described(log, tmp_path, sink(format_) | ({"key": ["n"]} if format_ == "delta" else {}))
+    put(log, 0, 10)
+    run(spark, pipeline)
+    before = [_version(tmp_path, format_)]
+    (tmp_path / "checkpoints" / "p" / "query" / "commits" / "0").unlink()
+    (tmp_path / "checkpoints" / "p" / "query" / "commits" / ".0.crc").unlink(missing_ok=True)
+    run(spark, pipeline)
+    assert sorted(rows_of(tmp_path, format_)) == list(range(10)) and _version(tmp_path, format_) == before[0]
+
+
+def _version(directory: Path, format_: str) -> object:
+    if format_ == "iceberg":
+        return iceberg(directory).metadata_location
+    from deltalake import DeltaTable
+
+    return DeltaTable(str(directory / "delta")).version()
+
+
+def test_new_and_wider_columns(spark, log, tmp_path: Path) -> None:  # noqa: F811
+    table = sink("iceberg")
+    put(log, 0, 2)
+    run(spark, described(log, tmp_path, table, decode={"schema": {"n": "int", "name": "string", "f": "float"}}))
+    put(log, 2, 4, price=2.5)
+    wider = {"n": "long", "name": "string", "f": "double", "price": "double"}
+    run(spark, described(log, tmp_path, table, decode={"schema": wider}))
+    found = {row["n"]: row["price"] for row in iceberg(tmp_path).scan().to_arrow().to_pylist()}
+    assert found == {0: None, 1: None, 2: 2.5, 3: 2.5} and str(iceberg(tmp_path).schema().find_type("n")) == "long"
+    put(log, 4, 5)
+    run(spark, described(log, tmp_path, table, decode={"schema": {"n": "int"}}))  # narrower rows go into it
+    put(log, 5, 6)
+    with pytest.raises(PipelineError, match="do not fit the table"):
+        run(spark, described(log, tmp_path, table, decode={"schema": {"n": "string", "name": "string"}}))
+    assert numbers(iceberg(tmp_path).scan().to_arrow()) == list(range(5))
+
+
+def test_small_files_are_merged_and_old_snapshots_removed(spark, log, tmp_path: Path) -> None:  # noqa: F811
+    from kafkalite_pipelines.iceberg_maintenance import compact, expire
+
+    pipeline = described(log, tmp_path, sink("iceberg"))
+    for first in (0, 4, 8):
+        put(log, first, first + 4)
+        run(spark, pipeline)
+    table = iceberg(tmp_path)
+    assert len(list(table.scan().plan_files())) == 6
+    assert compact(table, Maintenance(compact_below=1 << 20)) == (6, 1)
+    table = iceberg(tmp_path)
+    assert numbers(table.scan().to_arrow()) == list(range(12)) and len(list(table.scan().plan_files())) == 1
+    assert expire(table, datetime.now(UTC)) == (3, 6 + 3 * 2)
+    table = iceberg(tmp_path)
+    assert numbers(table.scan().to_arrow()) == list(range(12)) and len(table.snapshots()) == 1
+    assert len(list((tmp_path / "tables").rglob("*.parquet"))) == 1
+    # the number of the last batch outlives its snapshot
+    (tmp_path / "checkpoints" / "p" / "query" / "commits" / "2").unlink()
+    (tmp_path / "checkpoints" / "p" / "query" / "commits" / ".2.crc").unlink(missing_ok=True)
+    run(spark, pipeline)
+    assert numbers(iceberg(tmp_path).scan().to_arrow()) == list(range(12))
+
+
+_VICTIM = """
+import os, signal, sys
+from pathlib import Path
+from kafkalite_pipelines import load
+from kafkalite_pipelines.control import supervise
+from kafkalite_pipelines.iceberg import IcebergTable
+from kafkalite_pipelines.session import session
+when, commit = sys.argv[2], IcebergTable.commit
+def planted(self, batch, change):
+    if when == "before" and batch.number == 1: os.kill(os.getpid(), signal.SIGKILL)
+    added = commit(self, batch, change)
+    if when == "after" and batch.number == 1: os.kill(os.getpid(), signal.SIGKILL)
+    return added
+IcebergTable.commit = planted
+pipeline = load(Path(sys.argv[1]))
+supervise(pipeline, session(pipeline))
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_process_that_is_killed_around_its_commit(spark, log, when: str, tmp_path: Path) -> None:  # noqa: F811
+    file = tmp_path / "p.toml"
+    file.write_text(
+        f'name = "p"\ntrigger = "available-now"\nmaster = "local[2]"\n[kafka]\nbootstrap.servers = "{log.address}"\n'
+        '[source]\ntopics = ["t"]\nmax_records = 10\n[decode]\nschema = { n = "long", name = "string" }\n'
+        '[[sinks]]\nformat = "iceberg"\ntable = "t"\n'
+    )
+    put(log, 0, 30)
+    victim = subprocess.run([sys.executable, "-c", _VICTIM, str(file), when], env=dict(os.environ), capture_output=True)
+    assert victim.returncode == -signal.SIGKILL, victim.stderr[-2000:]
+    assert len(numbers(iceberg(tmp_path).scan().to_arrow())) == (10 if when == "before" else 20)
+    from kafkalite_pipelines import load
+
+    shown = run(spark, load(file))
+    assert numbers(iceberg(tmp_path).scan().to_arrow()) == list(range(30))
+    assert [each.batch for each in shown] == ([1, 2] if when == "before" else [2])

@@ -1,0 +1,427 @@
+"""The consumer group protocol (KIP-848) through the wire: what members see, what is stored, what survives a move."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kafkalite.coordinators.internal_log import partition_of
+from kafkalite.errors import ErrorCode
+from kafkalite.model import GROUP_TOPIC, TopicPartition
+from kafkalite.protocol import wire
+from kafkalite.protocol.topic_ids import from_wire
+from kafkalite.record.reader import read_records
+
+from .conftest import Broker, Client
+from .test_coordinators import commit, coordinator, fetched, join, move
+
+_HEARTBEAT_S = 0.01
+
+
+class Member:
+    """A member of the consumer protocol, heartbeat by heartbeat."""
+
+    def __init__(self, client: Client, name: str, *topics: str, group: str = "g", **more: Any) -> None:
+        self.client, self.name, self.group = client, name, group
+        self.topics: list[str] | None = list(topics) or None
+        self.more = more
+        self.epoch = 0
+        self.owned: dict[bytes, list[int]] = {}
+        self.error = 0
+        self.assigned: set[tuple[str, int]] = set()
+
+    async def beat(self, epoch: int | None = None, **fields: Any) -> Any:
+        request = wire.ConsumerGroupHeartbeatRequest
+        epoch = self.epoch if epoch is None else epoch
+        said: dict[str, Any] = {"member_id": self.name, "member_epoch": epoch, **self.more}
+        if epoch == 0:
+            said |= {"rebalance_timeout_ms": 10_000, "subscribed_topic_names": self.topics, "topic_partitions": []}
+        elif epoch > 0:
+            said["topic_partitions"] = [request.TopicPartitions(*each) for each in self.owned.items()]
+        answer = await self.client.ask(request(self.group, **(said | fields)), 1)
+        self.error = answer.error_code
+        if not self.error:
+            self.epoch = answer.member_epoch
+            if answer.assignment is not None:
+                self.owned = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
+        return answer
+
+    @property
+    def partitions(self) -> list[tuple[str, int]]:
+        return sorted((from_wire(topic), number) for topic, numbers in self.owned.items() for number in numbers)
+
+
+async def settled(*members: Member, count: int) -> None:
+    """Members send heartbeats until all partitions are shared out."""
+    async with asyncio.timeout(10):
+        while True:
+            for member in members:
+                await member.beat()
+                assert not member.error, member.error
+            held = [each for member in members for each in member.partitions]
+            assert len(set(held)) == len(held)
+            if len(held) == count and len({member.epoch for member in members}) == 1:
+                return
+            await asyncio.sleep(_HEARTBEAT_S)
+
+
+async def described(client: Client, group: str = "g") -> Any:
+    return (await client.ask(wire.ConsumerGroupDescribeRequest([group]), 1)).groups[0]
+
+
+async def started(broker: Broker, partitions: int = 4) -> Client:
+    await broker.create("t", partitions)
+    client = await broker.client()
+    await coordinator(client, "g")
+    return client
+
+
+async def test_a_member_gets_all_and_gives_up_half(broker: Broker) -> None:
+    client = await started(broker)
+    first, second = Member(client, "m1", "t"), Member(client, "m2", "t")
+    await first.beat()
+    assert (first.epoch, len(first.partitions)) == (1, 4)
+    await second.beat()
+    assert (second.epoch, second.partitions) == (2, [])
+    asked = await first.beat()
+    assert (asked.member_epoch, len(first.partitions)) == (1, 2)  # to be given up, said by the next heartbeat
+    await second.beat()
+    assert second.partitions == []
+    await settled(first, second, count=4)
+    group = await described(client)
+    assert (group.group_state, group.group_epoch, group.assignment_epoch, group.assignor_name) == (
+        "Stable",
+        2,
+        2,
+        "uniform",
+    )
+    assert [(m.member_id, m.member_epoch, m.member_type, m.subscribed_topic_names) for m in group.members] == [
+        ("m1", 2, 1, ["t"]),
+        ("m2", 2, 1, ["t"]),
+    ]
+    assert group.members[0].assignment.topic_partitions[0].topic_name == "t"
+    left = await second.beat(-1)
+    assert (left.member_epoch, left.error_code) == (-1, 0)
+    await settled(first, count=4)
+    listed = (await client.ask(wire.ListGroupsRequest([], ["consumer"]), 5)).groups
+    assert [(each.group_id, each.group_type, each.group_state) for each in listed] == [("g", "consumer", "Stable")]
+    assert not (await client.ask(wire.ListGroupsRequest([], ["classic"]), 5)).groups
+
+
+async def test_requests_that_make_no_sense_are_refused(broker: Broker) -> None:
+    client = await started(broker)
+    member = Member(client, "m", "t")
+    cases: list[tuple[dict[str, Any], ErrorCode]] = [
+        ({"epoch": 3}, ErrorCode.GROUP_ID_NOT_FOUND),
+        ({"epoch": -1}, ErrorCode.GROUP_ID_NOT_FOUND),
+        ({"epoch": -2}, ErrorCode.INVALID_REQUEST),
+        ({"epoch": -3}, ErrorCode.INVALID_REQUEST),
+        ({"epoch": 0, "member_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"epoch": 0, "rebalance_timeout_ms": -1}, ErrorCode.INVALID_REQUEST),
+        ({"epoch": 0, "subscribed_topic_names": None}, ErrorCode.INVALID_REQUEST),
+        ({"epoch": 0, "rack_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"epoch": 0, "server_assignor": "mine"}, ErrorCode.UNSUPPORTED_ASSIGNOR),
+        ({"epoch": 0, "subscribed_topic_regex": "("}, ErrorCode.INVALID_REGULAR_EXPRESSION),
+    ]
+    for fields, code in cases:
+        answer = await member.beat(**fields)
+        assert answer.error_code == code, (fields, answer)
+        assert answer.error_message
+    await member.beat()
+    stranger = Member(client, "x", "t")
+    assert (await stranger.beat(1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (await member.beat(5)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert (await described(client, "other")).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_a_group_has_a_largest_size(make_broker: Any) -> None:
+    broker = await make_broker(group_consumer_max_size=1)
+    client = await started(broker)
+    await Member(client, "m1", "t").beat()
+    assert (await Member(client, "m2", "t").beat()).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+async def test_a_lost_answer_is_given_again(broker: Broker) -> None:
+    client = await started(broker)
+    first = Member(client, "m1", "t")
+    await first.beat()
+    again = Member(client, "m1", "t")
+    await again.beat()
+    assert (again.epoch, again.partitions) == (first.epoch, first.partitions)
+
+
+async def test_a_regular_expression_follows_the_topics(broker: Broker) -> None:
+    client = await started(broker)
+    member = Member(client, "m", subscribed_topic_regex="[st]{1}")
+    member.topics = None
+    await member.beat()
+    assert len(member.partitions) == 4
+    await broker.create("s", 2)
+    await broker.create("not-this", 2)
+    member.more = {}
+    await settled(member, count=6)
+    assert (await described(client)).members[0].subscribed_topic_regex == "[st]{1}"
+    await member.beat(subscribed_topic_regex="", subscribed_topic_names=["s"])
+    await settled(member, count=2)
+    await move(broker, GROUP_TOPIC)
+    await coordinator(client, "g")
+    await settled(member, count=2)
+
+
+async def test_without_re2_a_regular_expression_is_refused(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "re2", None)
+    client = await started(broker)
+    answer = await Member(client, "m", subscribed_topic_regex="t.*").beat(subscribed_topic_names=[])
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION and "google-re2" in answer.error_message
+    assert not (await Member(client, "m", "t").beat()).error_code
+
+
+async def test_new_partitions_are_assigned(broker: Broker) -> None:
+    client = await started(broker)
+    member = Member(client, "m", "t", "later")
+    await member.beat()
+    await broker.create("later", 3)
+    await settled(member, count=7)
+
+
+async def test_a_static_member_keeps_its_partitions_over_a_restart(broker: Broker) -> None:
+    client = await started(broker)
+    first, second = Member(client, "m1", "t", instance_id="i1"), Member(client, "m2", "t", instance_id="i2")
+    await first.beat()
+    await second.beat()
+    await settled(first, second, count=4)
+    held, epoch = first.partitions, first.epoch
+    early = Member(client, "m3", "t", instance_id="i1")
+    assert (await early.beat()).error_code == ErrorCode.UNRELEASED_INSTANCE_ID
+    await first.beat(-2)
+    again = Member(client, "m3", "t", instance_id="i1")
+    await again.beat()
+    assert (again.partitions, again.epoch) == (held, epoch)
+    await settled(again, second, count=4)
+    assert (await first.beat(epoch)).error_code == ErrorCode.FENCED_INSTANCE_ID
+
+
+async def test_offsets_are_fenced_by_the_member_epoch(broker: Broker) -> None:
+    client = await started(broker)
+    first, second = Member(client, "m1", "t"), Member(client, "m2", "t")
+    await first.beat()
+
+    async def committed(member: Member, epoch: int, version: int = 9, partition: int = 0) -> int:
+        request = commit("g", 7, generation_id_or_member_epoch=epoch, member_id=member.name)
+        request.topics[0].partitions[0].partition_index = partition
+        code: int = (await client.ask(request, version)).topics[0].partitions[0].error_code
+        return code
+
+    assert await committed(first, 1) == 0
+    assert await committed(first, 1, version=8) == ErrorCode.UNSUPPORTED_VERSION
+    assert await committed(first, 2) == ErrorCode.STALE_MEMBER_EPOCH
+    assert await committed(first, -1) == ErrorCode.STALE_MEMBER_EPOCH
+    assert await committed(second, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    await second.beat()
+    await settled(first, second, count=4)
+    # It has had some of its partitions since epoch 1 (KIP-1251); the others have another owner by now.
+    kept = first.partitions[0][1]
+    given = second.partitions[0][1]
+    assert await committed(first, 1, partition=kept) == 0
+    assert await committed(first, 1, partition=given) == ErrorCode.STALE_MEMBER_EPOCH
+    assert await committed(first, 0, partition=kept) == ErrorCode.STALE_MEMBER_EPOCH
+
+    async def read(member: str | None, epoch: int) -> Any:
+        request = wire.OffsetFetchRequest
+        asked = request.OffsetFetchRequestGroup(
+            "g", member, epoch, [request.OffsetFetchRequestTopics("t", partition_indexes=[kept])]
+        )
+        return (await client.ask(request(groups=[asked]), 9)).groups[0]
+
+    assert (await read("m1", first.epoch)).topics[0].partitions[0].committed_offset == 7
+    assert (await read("m1", 1)).error_code == ErrorCode.STALE_MEMBER_EPOCH
+    assert (await read("x", 1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert (await read(None, -1)).error_code == 0
+
+
+async def test_a_member_that_is_silent_is_removed(make_broker: Any) -> None:
+    broker = await make_broker(group_consumer_session_timeout_ms=300)
+    client = await started(broker)
+    first, second = Member(client, "m1", "t"), Member(client, "m2", "t")
+    await second.beat()
+    await first.beat()
+    await settled(first, count=4)
+    assert (await second.beat()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_a_member_that_does_not_give_up_its_partitions_is_removed(broker: Broker) -> None:
+    client = await started(broker)
+    first, second = Member(client, "m1", "t"), Member(client, "m2", "t")
+    await first.beat(rebalance_timeout_ms=200)
+    await second.beat()
+    async with asyncio.timeout(10):
+        while len(second.partitions) < 4:
+            await first.beat(topic_partitions=None)  # it is there, but still reads all it has
+            await second.beat()
+            await asyncio.sleep(_HEARTBEAT_S)
+    assert first.error == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_a_group_survives_its_coordinator(broker: Broker) -> None:
+    client = await started(broker)
+    members = [Member(client, f"m{n}", "t", instance_id=f"i{n}" if n else None) for n in range(3)]
+    for member in members:
+        await member.beat()
+    await settled(*members, count=4)
+    before = [(member.epoch, member.partitions) for member in members]
+    shown = await described(client)
+    await move(broker, GROUP_TOPIC)
+    await coordinator(client, "g")
+    for member in members:
+        assert (await member.beat()).error_code == 0
+    assert [(member.epoch, member.partitions) for member in members] == before
+    again = await described(client)
+    assert (again.group_epoch, again.assignment_epoch) == (shown.group_epoch, shown.assignment_epoch)
+    assert again.members == shown.members
+
+
+async def test_nothing_is_said_that_could_still_be_lost(broker: Broker) -> None:
+    """A record that cannot be appended changes nothing; one that is not replicated is no basis for an answer."""
+    client = await started(broker)
+    first, second = Member(client, "m1", "t"), Member(client, "m2", "t")
+    await first.beat()
+    log = TopicPartition(GROUP_TOPIC, partition_of("g", broker.side.groups.log.partition_count()))
+    partitions = broker.services.partitions
+    end = partitions.logs[log].log_end_offset
+    partitions.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert (await second.beat()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert partitions.logs[log].log_end_offset == end
+    assert len((await described(client)).members) == 1
+    partitions.fail_appends = None
+    partitions.committed[log] = end - 1
+    assert (await first.beat()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    del partitions.committed[log]
+    assert (await first.beat()).error_code == 0
+
+
+async def test_a_coordinator_is_not_ready_before_the_end_of_its_log_is_committed(broker: Broker) -> None:
+    """A new leader acts on nothing that its log may still lose: a group's members, an offset."""
+    client = await started(broker)
+    await client.ask(commit("g", 3), 8)
+    log = TopicPartition(GROUP_TOPIC, partition_of("g", broker.side.groups.log.partition_count()))
+    partitions = broker.services.partitions
+    partitions.committed[log] = partitions.logs[log].log_end_offset - 1
+    await move(broker, GROUP_TOPIC)
+    codes = set()
+    for _ in range(5):
+        await asyncio.sleep(0.01)
+        codes.add((await fetched(client, "g")).error_code)
+    assert codes == {int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)}
+    del partitions.committed[log]
+    await coordinator(client, "g")
+    assert (await fetched(client, "g", TopicPartition("t", 0))).topics[0].partitions[0].committed_offset == 3
+
+
+async def test_an_empty_group_is_deleted_with_all_its_records(broker: Broker) -> None:
+    client = await started(broker)
+    member = Member(client, "m", "t")
+    await member.beat()
+    await client.ask(commit("g", 3, generation_id_or_member_epoch=1, member_id="m"), 9)
+    deleted = await client.ask(wire.DeleteGroupsRequest(["g"]), 2)
+    assert deleted.results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    delete = wire.OffsetDeleteRequest
+    topics = [delete.OffsetDeleteRequestTopic("t", [delete.OffsetDeleteRequestPartition(0)])]
+    kept = await client.ask(delete("g", topics), 0)
+    assert kept.topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    await member.beat(-1)
+    assert (await client.ask(wire.DeleteGroupsRequest(["g"]), 2)).results[0].error_code == 0
+    log = TopicPartition(GROUP_TOPIC, partition_of("g", broker.side.groups.log.partition_count()))
+    last: dict[bytes | None, bytes | None] = {}
+    for _, piece in broker.services.partitions.logs[log].batches:
+        last |= {record.key: record.value for record in read_records(piece)}
+    assert set(last.values()) == {None}
+    assert (await described(client)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+# --- both protocols ---
+
+
+async def classic_round(client: Client, member_id: str, group: str = "g") -> tuple[int, Any]:
+    """Join and ask for the assignment: generation, and the assignment or None."""
+    request = join(group, member_id)
+    joined = await client.ask(request, 5)
+    if joined.error_code:
+        return joined.error_code, None
+    shares = []
+    if joined.leader == joined.member_id:
+        share = (1).to_bytes(2) + b""
+        shares = [wire.SyncGroupRequest.SyncGroupRequestAssignment(each.member_id, share) for each in joined.members]
+    synced = await client.ask(
+        wire.SyncGroupRequest(group, joined.generation_id, joined.member_id, None, "consumer", "range", shares), 4
+    )
+    return joined.generation_id, synced
+
+
+async def test_a_group_goes_over_to_the_consumer_protocol_and_back(broker: Broker) -> None:
+    client, modern_client = await started(broker), await broker.client()
+    given = (await client.ask(join("g"), 5)).member_id
+    generation, synced = await classic_round(client, given)
+    assert (generation, synced.error_code) == (1, 0)
+    modern = Member(modern_client, "m", "t")
+    await modern.beat()
+    assert modern.error == 0
+    assert (await described(client)).members[0].member_type == 0
+    classic = await client.ask(wire.DescribeGroupsRequest(["g"]), 5)
+    assert classic.groups[0].group_state == "Dead"
+    beat = await client.ask(wire.HeartbeatRequest("g", generation, given), 4)
+    assert beat.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    async with asyncio.timeout(10):
+        while len(modern.partitions) < 2 or (await described(client)).group_state != "Stable":
+            generation, synced = await classic_round(client, given)
+            await modern.beat()
+    assert generation == modern.epoch
+    assert (await client.ask(wire.HeartbeatRequest("g", generation, given), 4)).error_code == 0
+    await move(broker, GROUP_TOPIC)
+    await coordinator(client, "g")
+    assert (await client.ask(wire.HeartbeatRequest("g", generation, given), 4)).error_code == 0
+    await modern.beat(-1)
+    assert (await described(client)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    code = (await client.ask(wire.HeartbeatRequest("g", generation, given), 4)).error_code
+    assert code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
+    joined, synced = await classic_round(client, given)
+    assert joined > generation and synced.error_code == 0
+    assert (await client.ask(wire.DescribeGroupsRequest(["g"]), 5)).groups[0].group_state == "Stable"
+
+
+@pytest.mark.parametrize("policy", ["disabled", "downgrade"])
+async def test_a_group_with_members_stays_as_it_is_if_the_policy_says_so(make_broker: Any, policy: str) -> None:
+    broker = await make_broker(group_consumer_migration_policy=policy)
+    client = await started(broker)
+    given = (await client.ask(join("g"), 5)).member_id
+    await classic_round(client, given)
+    member = Member(client, "m", "t")
+    assert (await member.beat()).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    leave = wire.LeaveGroupRequest
+    await client.ask(leave("g", members=[leave.MemberIdentity(given)]), 4)
+    assert (await member.beat()).error_code == 0  # an empty group is any protocol's
+
+
+async def test_an_empty_consumer_group_is_a_classic_one_when_a_classic_member_joins(broker: Broker) -> None:
+    client = await started(broker)
+    member = Member(client, "m", "t")
+    await member.beat()
+    await client.ask(commit("g", 3, generation_id_or_member_epoch=1, member_id="m"), 9)
+    await member.beat(-1)
+    given = (await client.ask(join("g"), 5)).member_id
+    assert (await classic_round(client, given))[1].error_code == 0
+    assert (await fetched(client, "g", TopicPartition("t", 0))).topics[0].partitions[0].committed_offset == 3
+    await move(broker, GROUP_TOPIC)
+    await coordinator(client, "g")
+    assert (await client.ask(wire.DescribeGroupsRequest(["g"]), 5)).groups[0].group_state == "Stable"
+
+
+async def test_groups_are_off_if_the_feature_is(broker: Broker) -> None:
+    client = await started(broker)
+    versions = await client.ask(wire.ApiVersionsRequest("test", "1"), 4)
+    assert [each.max_version_level for each in versions.finalized_features if each.name == "group.version"] == [1]
+    await broker.services.update_features({"group.version": 0})
+    assert (await Member(client, "m", "t").beat()).error_code == ErrorCode.UNSUPPORTED_VERSION

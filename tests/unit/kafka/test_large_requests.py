@@ -1,0 +1,130 @@
+"""Requests with more elements than one turn of the loop bears: the same answers, in order, and others are served meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from kafkalite.env.turns import SLICE_S, Slices, Turns
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka import pieces
+from kafkalite.protocol import wire
+
+from .conftest import Broker
+
+MANY = 3_000
+
+
+def _names(count: int = MANY) -> list[str]:
+    return [f"t{number:05d}" for number in range(count)]
+
+
+async def test_a_large_request_is_answered_like_many_small_ones_and_those_behind_it_wait(broker: Broker) -> None:
+    await broker.create("t00001", 3)
+    client, other = await broker.client(), await broker.client()
+    topic = wire.MetadataRequest.MetadataRequestTopic
+    client.send(wire.MetadataRequest([topic(name=name) for name in _names()], False), 12)
+    client.send(wire.ApiVersionsRequest("x", "1"), 3)
+    assert (await other.ask(wire.ApiVersionsRequest("x", "1"), 3)).error_code == 0
+    _, answer = await client.receive()
+    assert [each.name for each in answer.topics] == _names()
+    codes = {each.name: each.error_code for each in answer.topics}
+    assert codes["t00001"] == 0
+    assert set(codes.values()) == {0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert (await client.receive())[1].error_code == 0
+
+
+async def test_partitions_of_one_topic_are_one_topic_again(broker: Broker) -> None:
+    await broker.create("t", 2)
+    client = await broker.client()
+    request = wire.ListOffsetsRequest
+    parts = [request.ListOffsetsPartition(number, -1, -1) for number in range(MANY)]
+    asked = request(-1, topics=[request.ListOffsetsTopic("t", parts), request.ListOffsetsTopic("u", parts)])
+    answer = await client.ask(asked, 7)
+    assert [topic.name for topic in answer.topics] == ["t", "u"]
+    for topic in answer.topics:
+        assert [part.partition_index for part in topic.partitions] == list(range(MANY))
+    assert [part.error_code for part in answer.topics[0].partitions[:3]] == [0, 0, 3]
+
+
+async def test_what_is_named_twice_in_a_large_request_is_refused_as_a_whole_or_answered_once(broker: Broker) -> None:
+    client = await broker.client()
+    request = wire.ListOffsetsRequest
+    parts = [request.ListOffsetsPartition(number % 1000, -1, -1) for number in range(MANY)]
+    answer = await client.ask(request(-1, topics=[request.ListOffsetsTopic("t", parts)]), 7)
+    assert {part.error_code for part in answer.topics[0].partitions} == {ErrorCode.INVALID_REQUEST}
+    assert len(answer.topics[0].partitions) == MANY
+    described = await client.ask(wire.DescribeGroupsRequest(_names(1000) * 3, False), 5)
+    assert [group.group_id for group in described.groups] == _names(1000)
+
+
+async def test_too_many_new_partitions_are_refused_before_any_is_made(broker: Broker) -> None:
+    client = await broker.client()
+    topic = wire.CreateTopicsRequest.CreatableTopic
+    answer = await client.ask(wire.CreateTopicsRequest([topic(name, 10, 1) for name in _names()], 1000), 7)
+    assert {each.error_code for each in answer.topics} == {ErrorCode.POLICY_VIOLATION}
+    assert len(answer.topics) == MANY
+    assert not broker.services.partitions.logs
+
+
+async def test_an_api_that_cannot_be_cut_takes_only_what_one_turn_bears(broker: Broker) -> None:
+    client = await broker.client()
+    request = wire.OffsetCommitRequest
+    partition = request.OffsetCommitRequestPartition
+    parts = [partition(number, 1) for number in range(pieces.MOST_UNCUT)]
+    client.send(request("g", topics=[request.OffsetCommitRequestTopic("t", partitions=parts)]), 8)
+    assert await client.is_closed()
+
+
+async def test_a_client_that_goes_away_leaves_nothing_behind(broker: Broker) -> None:
+    client = await broker.client()
+    topic = wire.MetadataRequest.MetadataRequestTopic
+    client.send(wire.MetadataRequest([topic(name=name) for name in _names()], False), 12)
+    await client.writer.drain()
+    client.close()
+    listener = broker.side.listener
+    while listener.connections:
+        await asyncio.sleep(0.001)
+    assert (listener.answers.bytes, listener.large.waiting) == (0, 0)
+
+
+async def test_one_slice_runs_per_turn_of_the_loop_and_owners_take_turns() -> None:
+    turns = Turns(time.monotonic)
+    ran: list[str] = []
+
+    async def compute(owner: str, name: str) -> None:
+        await Slices(turns, owner).next()
+        ran.append(name)
+
+    tasks = [asyncio.create_task(compute("greedy", f"g{number}")) for number in range(3)]
+    tasks.append(asyncio.create_task(compute("modest", "m")))
+    await asyncio.gather(*tasks)
+    assert ran == ["g0", "m", "g1", "g2"]
+
+
+async def test_a_generator_gives_way_when_its_slice_is_over() -> None:
+    now = [0.0]
+    slices = Slices(Turns(lambda: now[0]), "owner")
+    others = 0
+
+    def steps() -> Any:
+        for _ in range(10):
+            now[0] += SLICE_S / 2
+            yield
+        return "done"
+
+    async def other() -> None:
+        nonlocal others
+        while True:
+            await asyncio.sleep(0)
+            others += 1
+
+    task = asyncio.create_task(other())
+    assert await slices.run(steps()) == "done"
+    slices.end()
+    task.cancel()
+    assert others >= 4
+    assert slices.spent == pytest.approx(10 * SLICE_S / 2)

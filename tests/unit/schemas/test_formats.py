@@ -1,0 +1,228 @@
+"""Which texts are schemas, and which versions can read what others have written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pool, timestamp_pb2
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+from kafkalite.schemas.compatibility import BACKWARD, FORWARD, FULL, differences
+from kafkalite.schemas.formats import parse
+from kafkalite.schemas.formats.protobuf_schemas import ProtobufSchema
+from kafkalite.schemas.schema import Import, InvalidSchema
+
+
+def record(*fields: Any) -> str:
+    return json.dumps({"type": "record", "name": "A", "fields": list(fields)})
+
+
+X_INT, X_LONG = {"name": "x", "type": "int"}, {"name": "x", "type": "long"}
+Y_REQUIRED = {"name": "y", "type": "string"}
+Y_OPTIONAL = {"name": "y", "type": ["null", "string"], "default": None}
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "reads"),
+    [
+        (record(X_INT), record(X_LONG), True),
+        (record(X_LONG), record(X_INT), False),
+        (record(X_INT), record(X_INT, Y_REQUIRED), False),
+        (record(X_INT), record(X_INT, Y_OPTIONAL), True),
+        (record(X_INT, Y_REQUIRED), record(X_INT), True),
+        ('{"type":"enum","name":"E","symbols":["a","b"]}', '{"type":"enum","name":"E","symbols":["a"]}', False),
+        ('"string"', '["null","string"]', True),
+        ('["null","string"]', '"string"', False),
+        (record({"name": "a", "type": ["null", "A"]}), record({"name": "a", "type": ["null", "A"]}), True),
+    ],
+)
+def test_avro_readers(writer: str, reader: str, *, reads: bool) -> None:
+    assert (not parse("AVRO", reader).cannot_read(parse("AVRO", writer))) == reads
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "not JSON"),
+        ('"strin"', "not an Avro schema"),
+        ('{"type":"record","name":"1a","fields":[]}', "not a valid Avro name"),
+        ('{"type":"enum","name":"E","symbols":["A","A"]}', "Duplicate symbol"),
+        (record({"name": "x", "type": "int", "default": "q"}), "default of A.x"),
+        (record({"name": "x", "type": ["null", "int"], "default": 1}), "default of A.x"),
+        (record({"name": "x", "type": "Unknown"}), "Unknown"),
+        ("[" * 200 + "]" * 200, "deep"),
+        ('{"type":"array","items":' * 150 + '"int"' + "}" * 150, "deep"),
+    ],
+)
+def test_what_is_no_avro_schema(text: str, reason: str) -> None:
+    with pytest.raises(InvalidSchema, match=reason):
+        parse("AVRO", text)
+
+
+def test_avro_references() -> None:
+    text = record({"name": "b", "type": "com.example.B"})
+    with pytest.raises(InvalidSchema):
+        parse("AVRO", text)
+    other = Import("com.example.B", '{"type":"record","namespace":"com.example","name":"B","fields":[]}')
+    assert parse("AVRO", text, [other]).text == text.replace(": ", ":").replace(", ", ",")
+
+
+CLOSED = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}
+OPEN = {"type": "object", "properties": {"a": {"type": "integer"}}}
+B = {"b": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "reads"),
+    [
+        (OPEN, {**OPEN, "properties": {**OPEN["properties"], **B}}, False),  # type: ignore[dict-item]
+        (CLOSED, {**CLOSED, "properties": {**CLOSED["properties"], **B}}, True),  # type: ignore[dict-item]
+        (CLOSED, {"type": "object", "additionalProperties": False}, False),
+        (OPEN, {"type": "object"}, True),
+        (OPEN, CLOSED, False),
+        (CLOSED, {**CLOSED, "properties": {"a": {"type": "number"}}}, True),
+        (CLOSED, {**CLOSED, "required": ["a"]}, False),
+        ({**CLOSED, "required": ["a"]}, CLOSED, True),
+        ({"enum": ["a"]}, {"enum": ["a", "b"]}, True),
+        ({"enum": ["a", "b"]}, {"enum": ["a"]}, False),
+        ({"enum": ["a", "b"]}, {"type": "string"}, True),
+        ({"const": 3}, {"type": "integer", "maximum": 2}, False),
+        ({"type": "string"}, {"oneOf": [{"type": "string"}, {"type": "null"}]}, True),
+        ({"oneOf": [{"type": "string"}, {"type": "null"}]}, {"type": "string"}, False),
+        ({"type": "integer", "maximum": 5}, {"type": "integer", "maximum": 6}, True),
+        ({"type": "integer"}, {"type": "integer", "maximum": 6}, False),
+        ({"type": "array", "items": {"type": "integer"}}, {"type": "array", "items": {"type": "number"}}, True),
+        ({"type": "array", "items": {"type": "number"}}, {"type": "array", "items": {"type": "integer"}}, False),
+        ({"type": "array"}, {"type": "array", "uniqueItems": True}, False),
+        ({"type": "string"}, {"type": "string", "pattern": "^a"}, False),
+        ({"allOf": [{"type": "object", "required": ["a"]}, OPEN]}, {"type": "object", "required": ["a"]}, True),
+        (True, False, False),
+        (False, {"type": "null"}, True),
+    ],
+)
+def test_json_schema_readers(writer: Any, reader: Any, *, reads: bool) -> None:
+    found = parse("JSON", json.dumps(reader)).cannot_read(parse("JSON", json.dumps(writer)))
+    assert (not found) == reads, found
+
+
+def test_json_schemas_that_refer_to_themselves() -> None:
+    def tree(**more: Any) -> str:
+        return json.dumps(
+            {"type": "object", "properties": {"next": {"$ref": "#"}, **more}, "additionalProperties": False}
+        )
+
+    assert not parse("JSON", tree(v={"type": "integer"})).cannot_read(parse("JSON", tree()))
+    assert parse("JSON", tree()).cannot_read(parse("JSON", tree(v={"type": "integer"})))
+
+
+def test_json_references() -> None:
+    with pytest.raises(InvalidSchema, match="no reference has this name"):
+        parse("JSON", '{"$ref": "other.json"}')
+    number = parse("JSON", '{"$ref": "other.json"}', [Import("other.json", '{"type":"number"}')])
+    integer = parse("JSON", '{"$ref": "other.json"}', [Import("other.json", '{"type":"integer"}')])
+    assert not number.cannot_read(integer)
+    assert integer.cannot_read(number)
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "3", '{"type":"nope"}', '{"properties":{"a":{"$ref":"#/definitions/b"}}}', '{"$ref":"#"}']
+)
+def test_what_is_no_json_schema(text: str) -> None:
+    with pytest.raises(InvalidSchema):
+        parse("JSON", text)
+
+
+def message(fields: str) -> str:
+    return f'syntax = "proto3"; message A {{ {fields} }}'
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "reads"),
+    [
+        ("int32 a = 1;", "int32 a = 1; string b = 2;", True),
+        ("int32 a = 1; string b = 2;", "int32 a = 1;", True),
+        ("int32 a = 1;", "int64 a = 1;", True),
+        ("string a = 1;", "bytes a = 1;", True),
+        ("int32 a = 1;", "sint32 a = 1;", False),
+        ("int32 a = 1;", "string a = 1;", False),
+        ("int32 a = 1;", "repeated int32 a = 1;", False),
+        ("string a = 1;", "repeated string a = 1;", True),
+        ("int32 a = 1;", "oneof k { int32 a = 1; }", True),
+        ("int32 a = 1; int32 b = 2;", "oneof k { int32 a = 1; int32 b = 2; }", False),
+        ("oneof k { int32 a = 1; int32 b = 2; }", "oneof k { int32 a = 1; }", False),
+        ("map<string, int32> a = 1;", "map<string, int64> a = 1;", True),
+        ("map<string, int32> a = 1;", "map<string, string> a = 1;", False),
+        ("message N { int32 x = 1; } N n = 1;", "message N { string x = 1; } N n = 1;", False),
+    ],
+)
+def test_protobuf_readers(writer: str, reader: str, *, reads: bool) -> None:
+    found = parse("PROTOBUF", message(reader)).cannot_read(parse("PROTOBUF", message(writer)))
+    assert (not found) == reads, found
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "empty"),
+        ("message A {", "line 1"),
+        ('syntax = "proto3";', "no message"),
+        ("message A { int32 a = 1; int32 b = 1; }", "same number"),
+        ("message A { B b = 1; }", "'B' is not defined"),
+        ('import "u.proto"; message A {}', "not among the references"),
+        ('syntax = "proto4"; message A {}', "syntax"),
+        ('syntax = "proto3"; message A {} enum E { A = 1; }', "must be 0"),
+        ("message A { int32 a = 19500; }", "number of a field"),
+        ("message A { reserved 3; int32 a = 3; }", "reserved"),
+        ("message A {" * 150 + "}" * 150, "deep"),
+    ],
+)
+def test_what_is_no_proto_file(text: str, reason: str) -> None:
+    with pytest.raises(InvalidSchema, match=reason):
+        parse("PROTOBUF", text)
+
+
+WHOLE = """
+syntax = "proto3"; package p.q; import "google/protobuf/timestamp.proto"; option java_package = "x";
+message M {
+  reserved 14, 16 to 18; reserved "z";
+  map<string, N> m = 5; oneof k { int32 a = 1; string b = 2 [deprecated = true]; }
+  optional .p.q.M.N n = 3; google.protobuf.Timestamp t = 9; E e = 10;
+  message N { repeated int64 x = 1 [packed = true]; }
+  enum E { A = 0; B = 1; }
+}
+service S { rpc F (M) returns (stream M); }
+"""
+
+
+def test_a_descriptor_is_complete_and_means_the_same_as_its_text() -> None:
+    parsed = parse("PROTOBUF", WHOLE)
+    assert isinstance(parsed, ProtobufSchema)
+    pool = descriptor_pool.DescriptorPool()
+    imported = FileDescriptorProto()
+    timestamp_pb2.DESCRIPTOR.CopyToProto(imported)
+    pool.Add(imported)  # type: ignore[no-untyped-call]
+    pool.Add(parsed.file)  # type: ignore[no-untyped-call]
+    fields = pool.FindMessageTypeByName("p.q.M").fields_by_name  # type: ignore[no-untyped-call]
+    assert sorted(fields) == ["a", "b", "e", "m", "n", "t"]
+    assert fields["t"].message_type.full_name == "google.protobuf.Timestamp"
+    again = parse("PROTOBUF", parsed.serialized())
+    assert not again.cannot_read(parsed) and not parsed.cannot_read(again)
+    assert parse("PROTOBUF", again.text).text.split() == again.text.split()
+
+
+def test_protobuf_references() -> None:
+    other = Import("o.proto", 'syntax = "proto3"; package o; message B { int32 x = 1; }')
+    parsed = parse("PROTOBUF", 'syntax = "proto3"; import "o.proto"; message A { o.B b = 1; }', [other])
+    assert isinstance(parsed, ProtobufSchema)
+    assert parsed.file.message_type[0].field[0].type_name == ".o.B"
+
+
+def test_levels() -> None:
+    old, new = parse("AVRO", record(X_INT)), parse("AVRO", record(X_LONG))
+    newest = parse("AVRO", record(X_LONG, Y_OPTIONAL))
+    assert not differences(BACKWARD, new, [(1, old)])
+    assert differences(FORWARD, new, [(1, old)]) and differences(FULL, new, [(1, old)])
+    assert not differences(FULL, newest, [(1, old), (2, new)]), "only the newest counts"
+    assert differences("FULL_TRANSITIVE", newest, [(1, old), (2, new)])

@@ -1,0 +1,239 @@
+"""The REST API over a log in memory: what is registered, found, deleted; errors with Confluent's codes; rights; lost appends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kafkalite.schemas import rest
+from kafkalite.schemas.compatibility import BACKWARD
+from kafkalite.schemas.errors import RegistryError
+from kafkalite.schemas.registry import Registry
+from kafkalite.schemas.subjects import KeyValue, Subjects
+from kafkalite.security.acl import Operation, ResourceType
+
+INT, LONG, STRING = ({"schema": json.dumps({"type": "record", "name": "A", "fields": [{"name": "x", "type": each}]})}
+                     for each in ("int", "long", "string"))  # fmt: skip
+
+
+class Api:
+    """One registry and its log."""
+
+    def __init__(self) -> None:
+        self.log: list[KeyValue] = []
+        self.denied: set[tuple[Operation, str]] = set()
+        self.fails = False
+
+        async def append(records: Sequence[KeyValue]) -> None:
+            await asyncio.sleep(0)
+            if self.fails:
+                raise RegistryError(50001, "the change may not be stored")
+            self.log += records
+
+        async def off_loop(work: Any) -> Any:
+            await asyncio.sleep(0)
+            return work()
+
+        self.registry = Registry(Subjects(), append, off_loop, BACKWARD)
+
+    async def __call__(self, method: str, target: str, body: object = None) -> Any:
+        """The response's value, or the code of the error."""
+        path, _, text = target.partition("?")
+        query = dict(each.split("=") for each in text.split("&") if each)
+        raw = b"" if body is None else json.dumps(body).encode()
+
+        def may(operation: Operation, resource_type: ResourceType, name: str = "", /) -> bool:
+            return (operation, name) not in self.denied
+
+        try:
+            return await rest.answer(self.registry, rest.RestRequest(method, path, query, raw), may)
+        except RegistryError as error:
+            return error.code
+
+
+@pytest.fixture
+def api() -> Api:
+    return Api()
+
+
+async def test_versions_and_ids(api: Api) -> None:
+    first = await api("POST", "/subjects/t-value/versions", INT)
+    assert (first["id"], first["version"]) == (1, 1)
+    assert (await api("POST", "/subjects/t-value/versions", LONG))["id"] == 2
+    assert await api("POST", "/subjects/t-value/versions", INT) == first, "registering again changes nothing"
+    assert (await api("POST", "/subjects/u-value/versions", LONG))["id"] == 2, "one schema, one id"
+    assert await api("GET", "/subjects") == ["t-value", "u-value"]
+    assert await api("GET", "/subjects?subjectPrefix=u") == ["u-value"]
+    assert await api("GET", "/subjects/t-value/versions") == [1, 2]
+    assert (await api("GET", "/subjects/t-value/versions/latest"))["id"] == 2
+    text = (await api("GET", "/schemas/ids/1"))["schema"]
+    assert json.loads(text) == json.loads(INT["schema"]) and " " not in text
+    assert (await api("GET", "/schemas/ids/1/schema")).text == text
+    assert await api("GET", "/schemas/ids/2/subjects") == ["t-value", "u-value"]
+    assert await api("GET", "/schemas/ids/2/versions") == [
+        {"subject": "t-value", "version": 2},
+        {"subject": "u-value", "version": 1},
+    ]
+    assert (await api("POST", "/subjects/t-value", INT))["version"] == 1
+    assert [each["id"] for each in await api("GET", "/schemas?latestOnly=true")] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "code"),
+    [
+        ("GET", "/subjects/none/versions", None, 40401),
+        ("GET", "/subjects/t-value/versions/7", None, 40402),
+        ("GET", "/subjects/t-value/versions/x", None, 42202),
+        ("GET", "/subjects/t-value/versions/0", None, 42202),
+        ("GET", "/schemas/ids/9", None, 40403),
+        ("POST", "/subjects/t-value", STRING, 40403),
+        ("POST", "/subjects/t-value/versions", {"schema": "{"}, 42201),
+        ("POST", "/subjects/t-value/versions", {}, 42201),
+        ("POST", "/subjects/t-value/versions", {"schema": '"int"', "schemaType": "XML"}, 42201),
+        ("POST", "/subjects/t-value/versions", [], 422),
+        ("POST", "/subjects/t-value/versions", STRING, 409),
+        ("POST", "/subjects/t-value/versions", {"schema": '{"type":"object"}', "schemaType": "JSON"}, 409),
+        ("POST", "/subjects/a%0ab/versions", INT, 42208),
+        ("POST", "/subjects/t-value/versions", {**INT, "id": 7}, 200),
+        ("POST", "/subjects/new/versions", {**INT, "id": 7}, 42205),
+        ("PUT", "/config", {"compatibility": "SOMETIMES"}, 42203),
+        ("GET", "/config/t-value", None, 40408),
+        ("PUT", "/mode", {"mode": "SOMETIMES"}, 42204),
+        ("GET", "/mode/t-value", None, 40409),
+        ("DELETE", "/subjects/t-value?permanent=true", None, 40405),
+        ("DELETE", "/subjects/t-value/versions/1?permanent=true", None, 40407),
+        ("PATCH", "/subjects", None, 405),
+        ("GET", "/subjects/a/b/c/d/e", None, 404),
+    ],
+)
+async def test_errors(api: Api, method: str, target: str, body: object, code: int) -> None:
+    await api("POST", "/subjects/t-value/versions", INT)
+    before = list(api.log)
+    found = await api(method, target, body)
+    if code == 200:
+        assert found == 42205, "an id of one's own needs the mode IMPORT, also for what is there"
+    else:
+        assert found == code
+    assert api.log == before
+
+
+async def test_deletion(api: Api) -> None:
+    for each in (INT, LONG):
+        await api("POST", "/subjects/t-value/versions", each)
+    assert await api("DELETE", "/subjects/t-value/versions/1") == 1
+    assert await api("DELETE", "/subjects/t-value/versions/1") == 40406
+    assert await api("GET", "/subjects/t-value/versions") == [2]
+    assert await api("GET", "/subjects/t-value/versions?deleted=true") == [1, 2]
+    assert (await api("GET", "/schemas/ids/1"))["schema"], "records with the id can still be read"
+    assert await api("DELETE", "/subjects/t-value/versions/1?permanent=true") == 1
+    assert await api("GET", "/subjects/t-value/versions?deleted=true") == [2]
+    assert await api("DELETE", "/subjects/t-value") == [2]
+    assert await api("GET", "/subjects") == [] and await api("GET", "/subjects?deleted=true") == ["t-value"]
+    assert await api("DELETE", "/subjects/t-value") == 40404
+    assert (await api("POST", "/subjects/t-value/versions", INT))["version"] == 3, "a number is not used again"
+    await api("DELETE", "/subjects/t-value")
+    assert await api("DELETE", "/subjects/t-value?permanent=true") == [2, 3]
+    assert await api("GET", "/subjects?deleted=true") == []
+
+
+async def test_references(api: Api) -> None:
+    other = {"schema": '{"type":"record","name":"B","fields":[]}'}
+    await api("POST", "/subjects/b/versions", other)
+    refers = {
+        "schema": '{"type":"record","name":"A","fields":[{"name":"b","type":"B"}]}',
+        "references": [{"name": "B", "subject": "b", "version": 1}],
+    }
+    assert await api("POST", "/subjects/a/versions", {"schema": refers["schema"]}) == 42201
+    assert await api("POST", "/subjects/a/versions", {**refers, "references": [{"name": "B"}]}) == 422
+    missing = {**refers, "references": [{"name": "B", "subject": "b", "version": 2}]}
+    assert await api("POST", "/subjects/a/versions", missing) == 42201
+    made = await api("POST", "/subjects/a/versions", refers)
+    assert (await api("GET", "/subjects/a/versions/1"))["references"] == refers["references"]
+    assert await api("GET", "/subjects/b/versions/1/referencedby") == [made["id"]]
+    assert await api("DELETE", "/subjects/b") == 42206
+    assert await api("DELETE", "/subjects/b/versions/1") == 42206
+
+
+async def test_levels_and_modes(api: Api) -> None:
+    await api("POST", "/subjects/t-value/versions", INT)
+    asked = "/compatibility/subjects/t-value/versions/latest"
+    assert await api("GET", "/config") == {"compatibilityLevel": "BACKWARD"}
+    assert await api("POST", asked, LONG) == {"is_compatible": True}
+    verbose = await api("POST", asked + "?verbose=true", STRING)
+    assert not verbose["is_compatible"] and "cannot read version 1" in verbose["messages"][0]
+    assert await api("PUT", "/config/t-value", {"compatibility": "FORWARD"}) == {"compatibility": "FORWARD"}
+    assert await api("POST", asked, LONG) == {"is_compatible": False}
+    assert await api("DELETE", "/config/t-value") == {"compatibilityLevel": "FORWARD"}
+    assert await api("GET", "/config/t-value?defaultToGlobal=true") == {"compatibilityLevel": "BACKWARD"}
+    await api("PUT", "/config", {"compatibility": "NONE"})
+    assert (await api("POST", "/subjects/t-value/versions", STRING))["version"] == 2
+    assert await api("PUT", "/mode/t-value", {"mode": "READONLY"}) == {"mode": "READONLY"}
+    assert await api("POST", "/subjects/t-value/versions", LONG) == 42205
+    assert await api("PUT", "/mode/t-value", {"mode": "IMPORT"}) == 42205, "there are versions"
+    assert await api("PUT", "/mode/new", {"mode": "IMPORT"}) == {"mode": "IMPORT"}
+    moved = await api("POST", "/subjects/new/versions", {"schema": '"long"', "id": 70, "version": 5})
+    assert (moved["id"], moved["version"]) == (70, 5)
+    assert await api("POST", "/subjects/new/versions", {"schema": '"int"', "id": 70}) == 42205
+    assert await api("DELETE", "/mode/new") == {"mode": "IMPORT"}
+    assert (await api("POST", "/subjects/newer/versions", {"schema": '"double"'}))["id"] == 71
+
+
+async def test_protobuf_as_a_descriptor(api: Api) -> None:
+    text = 'syntax = "proto3"; message A { int32 x = 1; }'
+    await api("POST", "/subjects/p/versions", {"schema": text, "schemaType": "PROTOBUF"})
+    described = await api("GET", "/schemas/ids/1?format=serialized")
+    assert described["schemaType"] == "PROTOBUF" and "message" not in described["schema"]
+    assert (await api("POST", "/compatibility/subjects/p/versions", described))["is_compatible"]
+
+
+async def test_rights_are_those_of_the_topic(api: Api) -> None:
+    await api("POST", "/subjects/t-value/versions", INT)
+    await api("POST", "/subjects/u-key/versions", LONG)
+    api.denied = {
+        (Operation.DESCRIBE, "t"),
+        (Operation.WRITE, "t"),
+        (Operation.DELETE, "u"),
+        (Operation.ALTER_CONFIGS, ""),
+    }
+    assert await api("GET", "/subjects") == ["u-key"]
+    assert [each["subject"] for each in await api("GET", "/schemas")] == ["u-key"]
+    assert await api("GET", "/schemas/ids/1") == 40403, "as if it did not exist"
+    assert await api("GET", "/subjects/t-value/versions") == 40301
+    assert await api("POST", "/subjects/t-key/versions", LONG) == 40301
+    assert await api("DELETE", "/subjects/u-key") == 40301
+    assert await api("PUT", "/config", {"compatibility": "NONE"}) == 40301
+
+
+async def test_the_log_makes_up_the_same_state(api: Api) -> None:
+    await test_levels_and_modes(api)
+    await api("PUT", "/mode/t-value", {"mode": "READWRITE"})
+    await api("DELETE", "/subjects/t-value/versions/1")
+    await api("DELETE", "/subjects/newer")
+    again = Subjects()
+    for key, value in api.log:
+        again.replay(key, value)
+    assert again == api.registry.state
+
+
+async def test_a_change_that_may_be_lost_changes_nothing_here(api: Api) -> None:
+    await api("POST", "/subjects/t-value/versions", INT)
+    api.fails = True
+    assert await api("POST", "/subjects/t-value/versions", LONG) == 50001
+    assert await api("GET", "/subjects/t-value/versions") == [1]
+
+
+async def test_simultaneous_registrations_get_one_id(api: Api) -> None:
+    made = await asyncio.gather(*(api("POST", f"/subjects/s{number % 3}/versions", INT) for number in range(12)))
+    assert {each["id"] for each in made} == {1}
+    assert len(api.log) == 3
+
+
+@pytest.mark.parametrize("key", [None, b"", b"{", b"[]", b'{"keytype":"SCHEMA","subject":"s"}', b"\xff"])
+def test_records_of_others_are_refused(key: bytes | None) -> None:
+    with pytest.raises(ValueError):
+        Subjects().replay(key, b"{}")
+    Subjects().replay(b'{"keytype":"NOOP","magic":0}', None)
