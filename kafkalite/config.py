@@ -262,6 +262,13 @@ class BrokerConfig:
         "", "limits of connections for individual addresses: HOST:COUNT,HOST:COUNT"
     )
 
+    max_connection_creation_rate_per_ip: int = _key(
+        200,
+        "new connections per second from one address, per listener, on average; those of 10 seconds may come at once; others are"
+        " refused (a client that reconnects for each request evades its quotas); 0: no limit",
+        low=0,
+    )
+
     authorizer_enabled: bool = _key(False, "whether requests are refused that no ACL in ZooKeeper allows")
     super_users: str = _key("", "users that may do everything: User:NAME;User:NAME")
     allow_everyone_if_no_acl_found: bool = _key(False, "whether every user may use a resource that has no ACL")

@@ -49,6 +49,7 @@ class AclManager:
         except ValueError as error:
             raise ConfigError(f"max.connections.per.ip.overrides: {error}") from None
         self._config = config
+        self._monotonic = clock.monotonic
         self._session = session
         self.store: AclStore | None = None
         authorizer = None
@@ -65,9 +66,10 @@ class AclManager:
 
     def connection_limits(self) -> ConnectionLimits | None:
         """For one listener; None: no limit is set."""
-        if self._config.max_connections_per_ip >= 2**31 - 1 and not self._overrides:
+        rate = self._config.max_connection_creation_rate_per_ip
+        if self._config.max_connections_per_ip >= 2**31 - 1 and not self._overrides and not rate:
             return None
-        return ConnectionLimits(self._config.max_connections_per_ip, self._overrides)
+        return ConnectionLimits(self._config.max_connections_per_ip, self._overrides, rate=rate, now=self._monotonic)
 
     @property
     def malformed(self) -> dict[str, str]:

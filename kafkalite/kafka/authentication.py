@@ -41,6 +41,10 @@ class _State(Enum):
     REFUSED = "refused"  # the answer is on its way, late; nothing is read any more
 
 
+#: A login takes five at most; others would cost the node's time for nobody.
+MAX_REQUESTS_BEFORE_LOGIN = 50
+
+
 class ConnectionAuthenticator:
     """One connection's.
 
@@ -64,6 +68,8 @@ class ConnectionAuthenticator:
         self._state = _State.START
         self._is_optional = security.is_optional
         self._exchange: SaslServer | None = None
+        #: Before the login.
+        self._requests = 0
         self._mechanism = ""
         self._login: SaslLogin | None = None
         self._deadline = connection.listener.now() + AUTHENTICATION_S
@@ -76,6 +82,11 @@ class ConnectionAuthenticator:
     def is_open(self) -> bool:
         """Whether the peer has authenticated."""
         return self._login is not None and self._state is not _State.REFUSED
+
+    @property
+    def must_log_in(self) -> bool:
+        """Whether nothing but a login is accepted from the peer."""
+        return self._login is None and not (self._is_optional and self._state is _State.START)
 
     def is_late(self, now: float) -> bool:
         """Whether the time for authenticating is over."""
@@ -93,6 +104,11 @@ class ConnectionAuthenticator:
         (api_key,) = _API_KEY(frame)
         if self._is_optional and self._state is _State.START:
             return True
+        if self._login is None:
+            self._requests += 1
+            if self._requests > MAX_REQUESTS_BEFORE_LOGIN:
+                self._illegal("too many requests before the authentication")
+                return False
         if self._login is None and api_key not in _BEFORE:
             self._illegal(f"API {api_key} before the authentication")
             return False
@@ -151,7 +167,7 @@ class ConnectionAuthenticator:
         assert exchange is not None
         answer = exchange.step(data)
         if exchange.is_complete:
-            self._opened(self._security.login(exchange, self._mechanism, self._login))
+            self._opened(self._security.login(exchange, self._mechanism, self._login, self._connection.peer_host))
         return answer
 
     def _opened(self, login: SaslLogin) -> None:

@@ -310,8 +310,7 @@ class KafkaListener:
 
     def respond_large(self, request: Request, message: Any) -> None:
         """A response with too many elements for one turn of the loop."""
-        owner = (request.principal.name, request.client_host)
-        slices = Slices(self.turns, owner)
+        slices = Slices(self.turns, request.connection.owner)
 
         async def respond() -> None:
             try:
@@ -325,7 +324,7 @@ class KafkaListener:
     def _meter(self, request: Request) -> None:
         """Count what it costs, while a quota is set."""
         assert request.api is not None
-        if self._quotas.is_active and request.api.name not in EXEMPT:
+        if self._quotas.is_active and request.api.name not in EXEMPT and not request.connection.is_unauthenticated:
             request.throttle = ThrottleAccounting(
                 self._quotas, self.services.clock, request.principal, request.client_id
             )
@@ -341,8 +340,8 @@ class KafkaListener:
                     return None
                 return refused
         result = api.handler(request, message)
-        if request.throttle is not None:
-            request.throttle.started()
+        if request.throttle is not None and (wait_ms := request.throttle.started()):
+            request.connection.mute(wait_ms)
         return result
 
     def timed(self, request: Request) -> None:

@@ -12,8 +12,9 @@ from kafkalite.env.seams import Clock
 from kafkalite.security.principal import Principal
 from kafkalite.security.quotas import Kind, Quotas
 
-#: Between nodes, or before it is known who asks: not limited by time, as by Kafka (exempt requests).
-EXEMPT = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate", "WriteTxnMarkers"})
+#: Between nodes, or a login, which has a limit of its own (KIP-368: a client that waited would lose its session): not limited
+#: by time. What comes before the login is not either, because it is not known who asks; of that there is little.
+EXEMPT = frozenset({"SaslAuthenticate", "WriteTxnMarkers"})
 
 
 class ThrottleAccounting:
@@ -63,9 +64,17 @@ class ThrottleAccounting:
     def most_at_once(self, kind: Kind) -> int | None:
         return self._quotas.most_at_once(kind, self._user, self._client_id)
 
-    def started(self) -> None:
-        """The handler has returned: what it waits for from here on costs the loop nothing."""
-        self._spent = self._clock.monotonic() - self._began
+    def started(self) -> int:
+        """The handler has returned: what it waits for from here on costs the loop nothing.
+
+        That is counted at once, or all requests that the client has sent ahead would begin before the first one is paid for.
+        Returns the ms that the client has to wait before its next request.
+        """
+        if self._is_settled:
+            return 0
+        spent = self._clock.monotonic() - self._began
+        self._spent = 0.0
+        return self.count(Kind.REQUEST, spent * 100) if self._quotas.limits_requests else 0
 
     def settle(self, answer: Any) -> None:
         """Just before the answer goes out: the longest wait of all kinds is written into it."""

@@ -78,7 +78,7 @@ class Admission:
             data = exchange.step(request.data.encode())
             if not exchange.is_complete:
                 return SaslAuthenticateResponse(0, "", data.decode())
-            self.login = self.security.login(exchange, self._mechanism, self.login)
+            self.login = self.security.login(exchange, self._mechanism, self.login, self._peer.rpartition(":")[0])
         except AuthenticationFailed as error:
             known = exchange.user if exchange.is_known else ""
             self.security.refused(self._peer, str(error), mechanism=self._mechanism, user=known)

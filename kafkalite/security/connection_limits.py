@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kafkalite.security.addresses import canonical
 
 
@@ -17,10 +19,33 @@ def parse_overrides(text: str) -> dict[str, int]:
     return limits
 
 
-class ConnectionLimits:
-    """Counts per address; as many addresses are kept as have connections."""
+#: Connections of this many seconds may come at once.
+BURST_S = 10.0
+#: Addresses whose rate is kept; all others share one.
+MAX_HOSTS = 4096
+_THE_REST = ""
 
-    def __init__(self, per_ip: int, overrides: dict[str, int]) -> None:
+
+class ConnectionLimits:
+    """Counts per address; as many addresses are kept as have connections.
+
+    Args:
+        rate: new connections per second and address (KIP-612); 0: no limit.
+        now: seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        per_ip: int,
+        overrides: dict[str, int],
+        *,
+        rate: float = 0.0,
+        now: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self._rate = rate
+        self._now = now
+        #: Address -> (new connections that count, as of when).
+        self._lately: dict[str, tuple[float, float]] = {}
         self._per_ip = per_ip
         self._overrides = overrides
         self._counts: dict[str, int] = {}
@@ -29,10 +54,26 @@ class ConnectionLimits:
         """One more from there; False: too many, and it does not count."""
         host = canonical(host)
         count = self._counts.get(host, 0)
-        if count >= self._overrides.get(host, self._per_ip):
+        if count >= self._overrides.get(host, self._per_ip) or (self._rate and not self._is_slow_enough(host)):
             return False
         self._counts[host] = count + 1
         return True
+
+    def _is_slow_enough(self, host: str) -> bool:
+        """Count a new connection; False: they come too fast."""
+        now = self._now()
+        if host not in self._lately and len(self._lately) >= MAX_HOSTS:
+            self._lately = {each: entry for each, entry in self._lately.items() if self._count(entry, now) > 0}
+        key = host if host in self._lately or len(self._lately) < MAX_HOSTS else _THE_REST
+        count = self._count(self._lately.get(key, (0.0, now)), now)
+        if count >= self._rate * BURST_S:
+            return False
+        self._lately[key] = (count + 1, now)
+        return True
+
+    def _count(self, entry: tuple[float, float], now: float) -> float:
+        count, at = entry
+        return max(0.0, count - (now - at) * self._rate)
 
     def closed(self, host: str) -> None:
         """One that was counted is gone."""

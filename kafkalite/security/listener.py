@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kafkalite.errors import AuthenticationFailed, PrincipalChanged
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.security.addresses import canonical
+from kafkalite.security.attempts import MAX_HOSTS, Attempts
 from kafkalite.security.names import MappingRule, mapped_name
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.security.sasl import Entropy, SaslServer, sasl_server
@@ -71,6 +73,9 @@ class ListenerSecurity:
         self._entropy = entropy
         self._decoy_key = decoy_key
         self._repeats = Repeats(now)
+        self._attempts = Attempts(now)
+        #: (address, user) of logins that have succeeded; the oldest first.
+        self._known: dict[tuple[str, str], None] = {}
         #: Authentications, for the metrics.
         self.succeeded = 0
         self.failed = 0
@@ -101,8 +106,11 @@ class ListenerSecurity:
             raise AuthenticationFailed("no rule of ssl.principal.mapping.rules fits the certificate")
         return Principal("User", mapped)
 
-    def login(self, exchange: SaslServer, mechanism: str, before: SaslLogin | None) -> SaslLogin:
+    def login(self, exchange: SaslServer, mechanism: str, before: SaslLogin | None, host: str) -> SaslLogin:
         """What a complete exchange has proved. Raises AuthenticationFailed.
+
+        After many failures from one address a login from there fails, too, whatever its password, so that guessing takes time
+        however many connections guess; a user that has logged in from there before is not affected.
 
         Args:
             before: the same connection's login until now: it may not become somebody else's (KIP-368).
@@ -112,6 +120,12 @@ class ListenerSecurity:
             raise PrincipalChanged("a connection logs in again as the same user only")
         if not self.holds(login):
             raise AuthenticationFailed("the credential was changed meanwhile")
+        known = (canonical(host), exchange.user)
+        if before is None and known not in self._known and self._attempts.wait_s(known[0]) > 0:
+            raise AuthenticationFailed("too many failed logins from this address")
+        if len(self._known) >= MAX_HOSTS:
+            self._known.pop(next(iter(self._known)))
+        self._known[known] = None
         return login
 
     def holds(self, login: SaslLogin) -> bool:
@@ -134,6 +148,8 @@ class ListenerSecurity:
         """
         self.failed += 1
         host = peer.rpartition(":")[0]
+        if mechanism:
+            self._attempts.begin(canonical(host))
         suppressed = self._repeats.admit((host, mechanism, user, reason))
         if suppressed is not None:
             _log.warning(

@@ -114,14 +114,18 @@ async def test_one_answer_is_never_more_than_a_whole_window_of_quota(make_broker
     assert 200 < len(answer.responses[0].partitions[0].records) <= 600
 
 
-async def test_the_loops_time_is_limited_but_not_for_what_is_exempt(make_broker: Any) -> None:
+async def test_the_loops_time_is_limited_from_the_first_request_on(make_broker: Any) -> None:
+    """ApiVersions counts, as in Kafka: a client could hold the loop with it."""
     broker, client, _ = await limited(make_broker, request_percentage=1e-9)
-    exempt = await client.ask(wire.ApiVersionsRequest("a", "1"), 3)
-    assert exempt.throttle_time_ms == 0
-    for request, version in ((wire.MetadataRequest([]), 9), (wire.ListGroupsRequest(), 4)):
+    requests = (
+        (wire.ApiVersionsRequest("a", "1"), 3),
+        (wire.MetadataRequest([]), 9),
+        (wire.ListGroupsRequest(), 4),
+    )
+    for request, version in requests:
         answer = await client.ask(request, version)
         assert 0 < answer.throttle_time_ms <= 1000  # one window at most
-    assert broker.services.rights.quotas.throttled[Kind.REQUEST] == 2
+    assert broker.services.rights.quotas.throttled[Kind.REQUEST] == 3
 
 
 async def test_without_quotas_no_request_has_a_bill(make_broker: Any) -> None:

@@ -153,3 +153,24 @@ def test_connections_per_address() -> None:
     for text in ("a", "a:", ":1", "a:-1", "a:x"):
         with pytest.raises(ValueError, match="HOST:COUNT"):
             parse_overrides(text)
+
+
+def test_connections_of_one_address_come_at_a_rate() -> None:
+    """KIP-612: so that a client that reconnects does not evade its quotas. An honest one is not affected by the others."""
+    now = [0.0]
+    limits = ConnectionLimits(2**31 - 1, {}, rate=2, now=lambda: now[0])
+
+    def connect(host: str) -> bool:
+        admitted = limits.opened(host)
+        if admitted:
+            limits.closed(host)
+        return admitted
+
+    assert [connect("10.0.0.1") for _ in range(25)].count(True) == 20
+    assert connect("::ffff:10.0.0.1") is False
+    assert connect("10.0.0.2") is True
+    now[0] += 1.0
+    assert [connect("10.0.0.1") for _ in range(5)].count(True) == 2
+    for number in range(10_000):
+        connect(f"10.1.{number // 250}.{number % 250}")
+    assert len(limits._lately) <= 4097
