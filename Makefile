@@ -106,6 +106,12 @@ dist: $(VENV)/.complete ## wheel and sdist in dist/, and a clean environment tha
 release: $(VENV)/.complete ## is this commit a release? version, CHANGELOG, generated documents, wheel (docs/releasing.md)
 	.ci/release $(PY)
 
+sbom: $(VENV)/.complete ## dist/kafkalite.cdx.json: what a release runs with, from requirements.lock (CycloneDX)
+	mkdir -p dist && $(PY) -m bench.sbom > dist/kafkalite.cdx.json
+
+lock-age: $(VENV)/.complete ## how old requirements.lock is
+	$(PY) -m bench.sbom --age
+
 binary: $(VENV)/.complete ## dist/kafkalite: one file that serves without a Python installed
 	.ci/binary $(PY)
 
