@@ -17,12 +17,17 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 class Victim:
     """One record of 1 KiB per request, acks=all, at a steady rate."""
 
-    def __init__(self, bootstrap: str, topic: str, rate: float) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0})
+    def __init__(self, bootstrap: str, topic: str, rate: float, settings: dict[str, Any] | None = None) -> None:
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "log_level": 0, **(settings or {})}
+        )
         self._topic, self._rate = topic, rate
         self._lock = threading.Lock()
         self._took: list[float] = []
         self._failed = 0
+        #: Seconds, and the longest time between two acknowledgements.
+        self._last_ack = 0.0
+        self._silence = 0.0
         self.stopping = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -42,6 +47,11 @@ class Victim:
     def _delivered(self, error: Any, sent: float) -> None:
         with self._lock:
             self._failed += error is not None
+            if error is None:
+                now = time.monotonic()
+                if self._last_ack:
+                    self._silence = max(self._silence, now - self._last_ack)
+                self._last_ack = now
             self._took.append((time.perf_counter() - sent) * 1e3)
 
     def take(self) -> dict[str, float]:
@@ -49,10 +59,11 @@ class Victim:
         with self._lock:
             took, self._took = sorted(self._took), []
             failed, self._failed = self._failed, 0
+            silence, self._silence = self._silence, 0.0
         if not took:
-            return {"n": 0, "p50": -1, "p99": -1, "p99.9": -1, "max": -1, "failed": failed}
+            return {"n": 0, "p50": -1, "p99": -1, "p99.9": -1, "max": -1, "failed": failed, "silence_s": silence}
         found = {f"p{p}": took[min(len(took) - 1, int(len(took) * p / 100))] for p in (50, 99, 99.9)}
-        return {"n": len(took), **found, "max": took[-1], "failed": failed}
+        return {"n": len(took), **found, "max": took[-1], "failed": failed, "silence_s": silence}
 
     def stop(self) -> dict[str, float]:
         self.stopping = True

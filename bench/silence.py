@@ -1,6 +1,10 @@
 """How long producers hear nothing when the node that leads their partitions is killed, or stopped.
 
     python -m bench.silence [--partitions 1 --partitions 200 --partitions 3300] [--busy 0] [--json FILE]
+    python -m bench.silence --librdkafka [--socket-timeout-ms 60000] [--stop-for 0] [--python INTERPRETER] [--json FILE]
+
+The first form is kafkalite's own client. `--librdkafka` is librdkafka (confluent-kafka), idempotent, with its defaults otherwise, one
+partition: the figure of users. `--stop-for 5` lets the stopped node go on after 5 s.
 
 An idempotent producer sends 500 records a second to partitions that the victim leads. `first`: from the last
 acknowledgement before the fault to the first one after it. `all`: until every partition has acknowledged a record
@@ -28,6 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.failover import phases
+from bench.kafka_peer import scratch_python
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.extension.messages.topics import NewTopic
@@ -132,15 +137,97 @@ async def run(directory: Path, count: int, kind: str, busy: int) -> dict[str, An
             return {"fault": kind, "led": count, **figures}
 
 
+def run_librdkafka(directory: Path, kind: str, python: Path, socket_timeout_ms: int, stop_for: float) -> dict[str, Any]:
+    """One fault under librdkafka, on a cluster of its own."""
+    with ProcessCluster(directory, nodes=4, settings=SETTINGS) as cluster, Librdkafka(python) as load:
+
+        async def prepare() -> int:
+            async with AsyncClient.connect(cluster.bootstrap) as client:
+                controller = await asyncio.to_thread(any_controller, cluster)
+                followers = [BrokerId(n) for n in sorted(cluster.nodes) if n != controller]
+                new = NewTopic("led", assignment={0: tuple(followers)}, configs={"min.insync.replicas": "2"})
+                await client.create_topics([new], timeout_s=60)
+                await wait_in_sync(cluster, "led", 3, deadline_s=60)
+                return followers[0]
+
+        leader = cluster.nodes[asyncio.run(prepare())]
+        settings = {"enable.idempotence": True, "socket.timeout.ms": socket_timeout_ms}
+        load.ask("victim", ",".join(cluster.bootstrap), "led", RATE_PER_S, settings)
+        time.sleep(3)
+        load.ask("take")
+        leader.signal(signal.SIGKILL if kind == "kill -9" else signal.SIGSTOP)
+        struck = time.monotonic()
+        is_stopped = stop_for > 0 and kind != "kill -9"
+        silence = 0.0
+        while time.monotonic() - struck < 150:
+            if is_stopped and time.monotonic() - struck > stop_for:
+                leader.signal(signal.SIGCONT)
+                is_stopped = False
+            time.sleep(0.5)
+            silence = max(silence, load.ask("take")["silence_s"])
+            if silence > 0.1 and not is_stopped and time.monotonic() - struck > silence + 3:
+                break
+        return {
+            "fault": kind, "client": "librdkafka", "socket.timeout.ms": socket_timeout_ms, "stop_for_s": stop_for,
+            "silence_s": round(silence, 2),
+        }  # fmt: skip
+
+
+class Librdkafka:
+    """The process with librdkafka (bench/beside_load.py)."""
+
+    def __init__(self, python: Path) -> None:
+        path = Path(__file__).with_name("beside_load.py")
+        command = [*DIE_WITH_PARENT, str(python), str(path)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def ask(self, *command: object) -> Any:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def __enter__(self) -> Librdkafka:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
 @click.command()
+@click.option("--librdkafka", is_flag=True, help="Measure librdkafka, not our own client.")
+@click.option("--socket-timeout-ms", multiple=True, type=int, default=(60_000,), show_default=True)
+@click.option("--stop-for", type=float, default=0.0, help="Seconds after which the stopped node goes on; 0: never.")
+@click.option(
+    "--python", type=click.Path(path_type=Path), help="An interpreter with confluent-kafka; otherwise one is made."
+)
 @click.option("--partitions", multiple=True, type=click.IntRange(1), default=(1, 200, 3_300), show_default=True)
 @click.option(
     "--busy", type=click.IntRange(0, 100), default=0, show_default=True, help="Processes that compute meanwhile."
 )
 @click.option("--json", "json_file", type=click.Path(), help="Write the figures there.")
-def main(partitions: tuple[int, ...], busy: int, json_file: str | None) -> None:
+def main(
+    librdkafka: bool,
+    socket_timeout_ms: tuple[int, ...],
+    stop_for: float,
+    python: Path | None,
+    partitions: tuple[int, ...],
+    busy: int,
+    json_file: str | None,
+) -> None:
     """Silence of producers when a leader is killed or stopped."""
     rows: list[dict[str, Any]] = []
+    if librdkafka:
+        for timeout_ms in socket_timeout_ms:
+            for kind in ("kill -9", "SIGSTOP"):
+                with tempfile.TemporaryDirectory(prefix="kafkalite-silence-") as directory:
+                    interpreter = python or scratch_python()
+                    rows.append(run_librdkafka(Path(directory), kind, interpreter, timeout_ms, stop_for))
+                    console.print(rows[-1])
+        if json_file:
+            Path(json_file).write_text(json.dumps(rows, indent=1))
+        return
     for count in partitions:
         for kind in ("kill -9", "SIGSTOP"):
             with tempfile.TemporaryDirectory(prefix="kafkalite-silence-") as directory:

@@ -157,7 +157,9 @@ async def _found(client: AsyncClient, topics: Sequence[str], pattern: str | None
 
 
 def formatter(template: str) -> Callable[[ConsumedRecord], bytes]:
-    """A function that writes a record as `template` says."""
+    """A function that writes a record as `template` says. Raises click.BadParameter: a field that no record has."""
+    if unknown := re.search(r"\{(?!(?:topic|partition|offset|timestamp|key|value|headers)\})[a-z_]+\}", template):
+        raise click.BadParameter(f"{unknown.group()} is not a field of a record", param_hint="--format")
     text = re.sub(r"\\[nt0\\]", lambda match: _ESCAPES[match.group()], template)
     parts = _FIELD.split(text)
     if parts == ["", "value", "\n"]:

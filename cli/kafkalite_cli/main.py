@@ -6,6 +6,7 @@ Exit codes: 0 success, 1 failure (also if the reader of our output is gone), 2 b
 from __future__ import annotations
 
 import contextlib
+import difflib
 import importlib
 import importlib.util
 import json
@@ -31,6 +32,7 @@ COMMANDS = {
     "admin": ("kafkalite_cli.admin", "Show and change the cluster."),
     "produce": ("kafkalite_cli.produce", "Send lines from stdin to a topic."),
     "consume": ("kafkalite_cli.consume", "Print a topic's records."),
+    "perf": ("kafkalite_cli.perf", "Measure how fast the cluster is."),
     "pipeline": ("kafkalite_cli.pipeline", "Run data pipelines on Spark, from topics to tables."),
     "completion": ("kafkalite_cli.completion", "Print a script that completes verbs in a shell."),
 }
@@ -79,6 +81,17 @@ class LazyGroup(click.Group):
             command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            close = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
+            if not close or "Did you mean" in error.format_message():
+                raise
+            raise click.UsageError(f"{error.format_message()} Did you mean {close[0]!r}?", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -7,11 +7,11 @@ function, not by a thousand. How many functions wait is bounded by their callers
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar, cast
 
+from kafkalite.env.fair_queue import FairQueue, Owner
 from kafkalite.env.seams import Clock
 
 _T = TypeVar("_T")
@@ -28,15 +28,14 @@ class FairLane:
         self._run = run
         self._clock = clock
         self._free = at_once
-        #: Owner -> those of its functions that wait; the owners in the order of their turns.
-        self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
+        self._waiting: FairQueue[asyncio.Future[None]] = FairQueue()
 
     @property
     def waiting(self) -> int:
         """Functions that have not begun."""
-        return sum(map(len, self._waiting.values()))
+        return len(self._waiting)
 
-    async def run(self, owner: Hashable, function: Callable[[], _T]) -> tuple[_T, float]:
+    async def run(self, owner: Owner, function: Callable[[], _T]) -> tuple[_T, float]:
         """The function's result, and the seconds that it took. Raises what the function raises; OSError."""
         async with self.turn(owner):
             began = self._clock.monotonic()
@@ -44,7 +43,7 @@ class FairLane:
             return cast("_T", result), self._clock.monotonic() - began
 
     @asynccontextmanager
-    async def turn(self, owner: Hashable) -> AsyncIterator[None]:
+    async def turn(self, owner: Owner) -> AsyncIterator[None]:
         """The owner's turn, for as long as the block takes."""
         await self._turn(owner)
         try:
@@ -53,12 +52,12 @@ class FairLane:
             self._free += 1
             self._admit()
 
-    async def _turn(self, owner: Hashable) -> None:
+    async def _turn(self, owner: Owner) -> None:
         if self._free and not self._waiting:
             self._free -= 1
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(owner, deque()).append(turn)
+        self._waiting.put(owner, turn)
         self._admit()
         try:
             await turn
@@ -70,11 +69,7 @@ class FairLane:
 
     def _admit(self) -> None:
         while self._free and self._waiting:
-            owner, turns = next(iter(self._waiting.items()))
-            del self._waiting[owner]
-            turn = turns.popleft()
-            if turns:
-                self._waiting[owner] = turns  # behind the others
+            turn = self._waiting.pop()
             if not turn.cancelled():
                 self._free -= 1
                 turn.set_result(None)

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-from collections.abc import Callable
+import gc
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 #: So many come and go before it is worth looking.
 CROWD = 256
 #: By then most of them have gone: a little more than a handshake may take (seconds).
 DELAY_S = 15.0
+#: The collector of cycles rests at most for this time (seconds).
+LONGEST_S = 10.0
 
 
 def give_back() -> None:
@@ -22,6 +26,35 @@ def give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+#: Holders of `uncollected`, and whether the collector was on before the first of them.
+_holders = 0
+_was_enabled = True
+
+
+@asynccontextmanager
+async def uncollected() -> AsyncIterator[None]:
+    """The collector of cycles does not run within: it would look at hundreds of thousands of new objects, none of them garbage,
+    again and again, a tenth of a second each time. At most LONGEST_S; somebody else's garbage waits for that time."""
+    global _holders, _was_enabled
+    if not _holders:
+        _was_enabled = gc.isenabled()
+    _holders += 1
+    gc.disable()
+    timer = asyncio.get_running_loop().call_later(LONGEST_S, _collect_again)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        _holders -= 1
+        if not _holders:
+            _collect_again()
+
+
+def _collect_again() -> None:
+    if _was_enabled:
+        gc.enable()
 
 
 class Crowds:

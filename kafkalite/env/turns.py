@@ -7,9 +7,10 @@ loop, whatever the number of those who wait: everybody else's work waits for one
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator
 from typing import TypeVar
+
+from kafkalite.env.fair_queue import FairQueue, Owner
 
 _T = TypeVar("_T")
 
@@ -25,32 +26,34 @@ class Turns:
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self.monotonic = monotonic
-        #: Owner -> those who wait; the owners in the order of their turns.
-        self._waiting: dict[Hashable, deque[asyncio.Future[None]]] = {}
+        self._waiting: FairQueue[Callable[[], bool]] = FairQueue()
         self._is_due = False
 
-    async def take(self, owner: Hashable) -> None:
-        """Wait for a turn."""
-        loop = asyncio.get_running_loop()
-        turn: asyncio.Future[None] = loop.create_future()
-        self._waiting.setdefault(owner, deque()).append(turn)
+    def call(self, owner: Owner, begin: Callable[[], bool]) -> None:
+        """Call `begin` when the owner's turn has come. False: it has nothing to do (any more), the next one may begin."""
+        self._waiting.put(owner, begin)
         if not self._is_due:
             self._is_due = True
-            loop.call_soon(self._next)
+            asyncio.get_running_loop().call_soon(self._next)
+
+    async def take(self, owner: Owner) -> None:
+        """Wait for a turn."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def begin() -> bool:
+            if turn.done():
+                return False
+            turn.set_result(None)
+            return True
+
+        self.call(owner, begin)
         await turn
 
     def _next(self) -> None:
         self._is_due = False
-        while self._waiting:
-            owner, turns = next(iter(self._waiting.items()))
-            del self._waiting[owner]
-            turn = turns.popleft()
-            if turns:
-                self._waiting[owner] = turns  # behind the others
-            if not turn.done():
-                turn.set_result(None)
-                break
-        if self._waiting:
+        while self._waiting and not self._waiting.pop()():
+            pass
+        if self._waiting and not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._next)
 
@@ -58,7 +61,7 @@ class Turns:
 class Slices:
     """One computation's slices. `spent`: the seconds of the loop that it has had, up to the last turn."""
 
-    def __init__(self, turns: Turns, owner: Hashable) -> None:
+    def __init__(self, turns: Turns, owner: Owner) -> None:
         self._turns = turns
         self._owner = owner
         self._began: float | None = None

@@ -36,8 +36,8 @@ class Counted(Sampled, Protocol):
     rights: AclManager
     rpc: RpcServer
     http: HttpServer
-    sampler: Sampler
     loop_times: LoopTimes
+    sampler: Sampler
 
     def problems(self) -> tuple[HealthProblem, ...]: ...
 

@@ -17,8 +17,10 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, cast
 
+from kafkalite.env.fair_queue import Owner
 from kafkalite.env.loop_times import COUNTED_S
 from kafkalite.env.streams import close_when_written
+from kafkalite.env.turns import SLICE_S
 from kafkalite.kafka.answers import COUNTED_BYTES
 from kafkalite.kafka.pieces import CUTS, MOST_UNCUT
 from kafkalite.lazy_dataclass import dataclass
@@ -242,6 +244,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_starved = False
         self._is_muted = False
         self._is_held = False
+        self._is_yielding = False
         self._is_retiring = False
         self._unmute_at = 0.0
 
@@ -364,12 +367,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Start the requests in view[start:stop]; return where the first one that was not started begins."""
         self._is_parsing = True
         limit = self.listener.max_in_flight
+        spent = 0.0
         try:
             while stop - start >= 4:
                 if len(self._waiting) >= limit or self._is_write_paused or self._is_muted or self._is_retiring:
                     self._pause_reading()
                     break
-                if self._is_held:
+                if self._is_held or self._is_yielding:
                     self._pause_reading()
                     break
                 size = _LENGTH(view, start)[0]
@@ -379,8 +383,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 if end > stop:
                     break
                 self.frame_began = 0.0
-                self._frame(view[start + 4 : end])
+                spent += self._frame(view[start + 4 : end])
                 start = end
+                if spent > SLICE_S:
+                    self._yield()
                 if self.is_closed:
                     return stop
                 if self._out_bytes > _FLUSH_BYTES:
@@ -401,13 +407,26 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return False
         return True
 
-    def _frame(self, view: memoryview) -> None:
-        """One request: header, body, handler."""
+    def _yield(self) -> None:
+        """Its requests have taken a slice of the loop's time: the next ones are started in its turn."""
+        if not self._is_yielding and not self.is_closed:
+            self._is_yielding = True
+            self.listener.turns.call(self.owner, self._proceed)
+
+    def _proceed(self) -> bool:
+        self._is_yielding = False
+        if self.is_closed or not self._is_reading_paused:
+            return False
+        self._resume()
+        return True
+
+    def _frame(self, view: memoryview) -> float:
+        """One request: header, body, handler. The seconds that it took."""
         began = self.listener.monotonic()
         self._served = None
         try:
             if self.authenticator is not None and not self.authenticator.admits(view):
-                return
+                return 0.0
             api_key, version, correlation_id, id_bytes = _HEAD(view, 0)
             position = _HEAD_BYTES + max(0, id_bytes)
             if position > len(view):
@@ -421,6 +440,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             assert served.api is not None
             self.listener.loop_times.held(served.api.name, took, served.client_id, str(self.principal))
         self._served = None
+        return took
 
     def _dispatch(
         self, view: memoryview, position: int, api_key: int, version: int, correlation_id: int, client_id: str
@@ -445,6 +465,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._waiting.append(request)
         self.listener.handle(request, message)
 
+    def _dispatch_large(self, body: bytes, api: OfferedApi, version: int, correlation_id: int, client_id: str) -> None:
+        """The request is served in slices, and those behind it wait."""
+        request = Request(self, api, version, correlation_id, client_id)
+        self._waiting.append(request)
+        self.hold(len(body))
+        self.hold_requests()
+        self.listener.handle_large(request, body)
+
     def stand_for(self, principal: Principal, host: str, transport: asyncio.Transport) -> None:
         """No peer is connected: one request comes from another node, for this user at this host."""
         self._transport = transport
@@ -455,14 +483,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """One request as a whole, without its length."""
         self._frame(frame)
         self._flush()
-
-    def _dispatch_large(self, body: bytes, api: OfferedApi, version: int, correlation_id: int, client_id: str) -> None:
-        """The request is served in slices, and those behind it wait."""
-        request = Request(self, api, version, correlation_id, client_id)
-        self._waiting.append(request)
-        self.hold(len(body))
-        self.hold_requests()
-        self.listener.handle_large(request, body)
 
     def _unsupported(
         self, api: OfferedApi | None, api_key: int, version: int, correlation_id: int, client_id: str
@@ -616,7 +636,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Start what was read ahead, then read on, if nothing forbids it any more."""
         if not self._is_reading_paused or self.is_closed or self._is_write_paused or self._is_starved or self._is_muted:
             return
-        if self._is_retiring or self._is_held:
+        if self._is_retiring or self._is_held or self._is_yielding:
             return
         if len(self._waiting) >= self.listener.max_in_flight:
             return
@@ -627,6 +647,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._is_reading_paused and not self.is_closed:
             assert self._transport is not None
             self._transport.resume_reading()
+
+    @property
+    def owner(self) -> Owner:
+        """Whose turns it takes: a user's at a host, and within these its own."""
+        return (self.principal.name, self.peer_host), id(self)
 
     @property
     def is_unauthenticated(self) -> bool:

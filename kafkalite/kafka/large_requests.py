@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.coordinators.services import Services
 from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.heap import uncollected
 from kafkalite.env.turns import Slices, Turns
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import refusal
-from kafkalite.kafka.pieces import MAX_NEW_PARTITIONS, Joined, pieces_of, repeated, wanted_partitions
+from kafkalite.kafka.pieces import MAX_NEW_PARTITIONS, Joined, pieces_of, released, repeated, wanted_partitions
 from kafkalite.protocol.codec import WireError, decoding
 
 if TYPE_CHECKING:
@@ -41,12 +42,13 @@ async def serve(listener: Server, request: Request, body: bytes) -> None:
     """Answer it. `body`: the message's bytes."""
     connection, api = request.connection, request.api
     assert api is not None
-    owner = (request.principal.name, request.client_host)
+    owner = request.connection.owner
     slices = Slices(listener.turns, owner)
     try:
-        async with listener.large.turn(owner):
+        async with listener.large.turn(owner), uncollected():
             message = await slices.run(decoding(api.name + "Request", request.version, memoryview(body)))
             answer = await _answer(listener, request, message, slices)
+            await slices.run(released(message))
             if connection.is_closed:
                 return
             if request.throttle is not None:
@@ -54,6 +56,7 @@ async def serve(listener: Server, request: Request, body: bytes) -> None:
                 request.throttle.work_s += slices.spent
                 request.throttle.settle(answer)
             await slices.run(request.responding(answer))
+            await slices.run(released(answer))
     except WireError as error:
         connection.refuse("request.malformed", str(error))
     finally:

@@ -310,8 +310,7 @@ class KafkaListener:
 
     def respond_large(self, request: Request, message: Any) -> None:
         """A response with too many elements for one turn of the loop."""
-        owner = (request.principal.name, request.client_host)
-        slices = Slices(self.turns, owner)
+        slices = Slices(self.turns, request.connection.owner)
 
         async def respond() -> None:
             try:

@@ -183,6 +183,27 @@ def repeated(api: str, message: Any) -> Generator[None, None, bool]:
     return False
 
 
+def released(message: Any) -> Generator[None, None, None]:
+    """Take a message apart, some elements per step: to free hundreds of thousands of objects at once takes long."""
+    for name in message._names:
+        elements = getattr(message, name, None)
+        if not isinstance(elements, list):
+            continue
+        while elements:
+            last = elements[-1]
+            if hasattr(last, "_names") and any(_is_long(getattr(last, inner, None)) for inner in last._names):
+                yield from released(last)
+                elements.pop()
+            else:
+                del last
+                del elements[-PIECE_ELEMENTS:]
+            yield
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > PIECE_ELEMENTS
+
+
 def wanted_partitions(message: Any, default: int) -> Generator[None, None, int]:
     """How many partitions a CreateTopics asks for."""
     wanted = 0

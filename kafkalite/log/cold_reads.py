@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import TypeVar
 
 from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.fair_queue import Owner
 from kafkalite.env.residency import NotResident, ResidentOnly
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
@@ -58,7 +59,7 @@ class ColdReads:
             lane = self._lanes[directory] = FairLane(run, self._clock, at_once=_AT_ONCE)
         return lane
 
-    async def load(self, owner: Hashable, directory: str, missing: NotResident) -> None:
+    async def load(self, owner: Owner, directory: str, missing: NotResident) -> None:
         """Bring what is missing into the page cache, in the owner's turn."""
         async with self.lane(directory).turn(owner):
             self.loads += 1
@@ -68,7 +69,7 @@ class ColdReads:
                 async with asyncio.timeout(_DEADLINE_S):
                     await self._disk.load(missing.path, missing.offset, size, READ_AHEAD_BYTES)
 
-    def then(self, owner: Hashable, directory: str, missing: NotResident, proceed: Callable[[], None]) -> None:
+    def then(self, owner: Owner, directory: str, missing: NotResident, proceed: Callable[[], None]) -> None:
         """Load, then call `proceed`."""
 
         async def work() -> None:
@@ -77,7 +78,7 @@ class ColdReads:
 
         self._supervisor.spawn("log.cold_read", work(), Policy.ISOLATED)
 
-    async def attempt(self, owner: Hashable, directory: str, read: Callable[[], _T]) -> _T:
+    async def attempt(self, owner: Owner, directory: str, read: Callable[[], _T]) -> _T:
         """What `read` returns; it is called again after each load. Raises what it raises, but not NotResident."""
         for _ in range(ATTEMPTS):
             try:

@@ -122,7 +122,7 @@ class Housekeeping:
     async def _load_timestamps(self, log: PartitionLog) -> None:
         """Of segments that have not been looked at since the start: from the disk, and not on the loop."""
         try:
-            await self._pool.dirs[log.directory].unless_gone(log.load_timestamps(self._cold, "housekeeping"))
+            await self._pool.dirs[log.directory].unless_gone(log.load_timestamps(self._cold, ("node", "housekeeping")))
         except StorageError as error:
             if self._pool.holds(log):
                 self._failures.log_failed(error, is_certain=False)

@@ -7,10 +7,11 @@ file and the directory durable before it calls any record durable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import partial
 
 from kafkalite.config import TopicConfig
+from kafkalite.env.fair_queue import Owner
 from kafkalite.env.residency import ResidentOnly
 from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
@@ -434,7 +435,7 @@ class PartitionLog:
         return ReadInfo(offset, [data], len(data), end)
 
     async def offset_for_timestamp(
-        self, timestamp_ms: int, cold: ColdReads, owner: Hashable
+        self, timestamp_ms: int, cold: ColdReads, owner: Owner
     ) -> tuple[int, Offset, LeaderEpoch] | None:
         """(timestamp, offset, leader epoch) of the first record whose timestamp is >= `timestamp_ms`; None if none.
 
@@ -458,7 +459,7 @@ class PartitionLog:
             behind = candidate.header.last_offset
         raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE, "the log was changed during the look-up")
 
-    async def max_timestamp_offset(self, cold: ColdReads, owner: Hashable) -> tuple[int, Offset, LeaderEpoch] | None:
+    async def max_timestamp_offset(self, cold: ColdReads, owner: Owner) -> tuple[int, Offset, LeaderEpoch] | None:
         """(timestamp, offset, leader epoch) of the first record with the largest timestamp; None if there is none."""
         await self.load_timestamps(cold, owner)
         with self._local.io("look-up by timestamp"):
@@ -470,7 +471,7 @@ class PartitionLog:
         """Whether `load_timestamps` has anything to do."""
         return any(segment.max_timestamp is None for segment in self._local.segments)
 
-    async def load_timestamps(self, cold: ColdReads, owner: Hashable) -> None:
+    async def load_timestamps(self, cold: ColdReads, owner: Owner) -> None:
         """Have the largest timestamp of each segment in memory, without waiting for the disk on the loop. Raises StorageError."""
         with self._local.io("reading timestamps"):
             for segment in list(self._local.segments):

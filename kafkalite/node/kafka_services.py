@@ -195,7 +195,7 @@ class NodePartitions:
 
     async def load_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> None:
         log = self._led(partition).log
-        await self._replicas.cold.attempt("coordinators", log.directory, lambda: log.read(offset, max_bytes))
+        await self._replicas.cold.attempt(("node", "coordinators"), log.directory, lambda: log.read(offset, max_bytes))
 
     def read_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> list[Buffer]:
         return list(self._led(partition).log.read(offset, max_bytes).records)

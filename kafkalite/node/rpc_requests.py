@@ -21,7 +21,7 @@ from kafkalite.model import BrokerEpoch, BrokerId
 from kafkalite.node.load import load_of
 from kafkalite.replica import rpc_handlers
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.rpc.handling import Handler, Reply, RpcRequest
+from kafkalite.rpc.handling import Handler, LateReply, Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
@@ -119,7 +119,7 @@ def guarded(access: Access, handlers: Mapping[type[Message], Handler]) -> dict[t
 
 
 def _guarded(access: Access, row: tuple[Need, ...] | None, handler: Handler) -> Handler:
-    def handle(request: RpcRequest) -> Reply | Awaitable[Reply | None] | None:
+    def handle(request: RpcRequest) -> Reply | LateReply | Awaitable[Reply | None] | None:
         if row is None:
             raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no rule for this request")
         for need in row:

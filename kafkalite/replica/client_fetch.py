@@ -8,9 +8,10 @@ their partitions as long as the session lasts; those of a single fetch only whil
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalite.env.fair_queue import Owner
 from kafkalite.errors import ErrorCode
 from kafkalite.model import (
     NO_LEADER,
@@ -40,16 +41,16 @@ class FetchTerms(NamedTuple):
     min_bytes: int
     max_bytes: int
     #: Whose turn reads from the disk take.
-    reader: Hashable = ""
+    reader: Owner = ("", "")
 
 
 class FetchEntry:
     """One partition: what the consumer wants of it, and the answer."""
 
     __slots__ = (
-        "aborted", "cold_reads", "directory", "error", "fetch", "fetch_offset", "has_more", "high_watermark", "is_loading",
-        "is_news", "key", "last_stable_offset", "leader_epoch", "log_start_offset", "max_bytes", "missing", "partition",
-        "preferred", "records", "records_size", "refusal", "sent_high_watermark", "sent_log_start", "topic_id",
+        "aborted", "cold_reads", "directory", "error", "fetch", "fetch_offset", "has_more", "high_watermark", "is_loading", "is_news", "key",
+        "last_stable_offset", "leader_epoch", "log_start_offset", "max_bytes", "missing", "partition", "preferred", "records",
+        "records_size", "refusal", "sent_high_watermark", "sent_log_start", "topic_id",
     )  # fmt: skip
 
     def __init__(
@@ -87,13 +88,13 @@ class FetchEntry:
         self.records: Sequence[Buffer] = ()
         self.records_size = 0
         self.aborted: tuple[AbortedTransaction, ...] = ()
-        #: The replica to read from instead; then there are no records.
-        self.preferred = NO_LEADER
         #: What was not in the page cache when it was read last, and on which disk; whether that is being loaded; how often in a row.
         self.missing: NotResident | None = None
         self.directory = ""
         self.is_loading = False
         self.cold_reads = 0
+        #: The replica to read from instead; then there are no records.
+        self.preferred = NO_LEADER
 
     def refuse(self, error: int) -> None:
         """The answer is this error."""
@@ -149,7 +150,7 @@ class ClientFetch(Waiting):
     """One consumer's entries, and its long poll if it waits."""
 
     __slots__ = (
-        "_complete", "_wheel", "awaited_bytes", "entries", "is_scheduled", "is_session", "is_waiting", "isolation",
+        "_complete", "_wheel", "awaited_bytes", "entries", "has_missed", "is_scheduled", "is_session", "is_waiting", "isolation",
         "rack", "readable_bytes", "reads_followers", "ready",
     )  # fmt: skip
 
@@ -166,6 +167,8 @@ class ClientFetch(Waiting):
         self.ready: dict[FetchEntry, None] = {}
         #: Answers contain only what is new, and the entries go on to watch.
         self.is_session = False
+        #: Something was not in the page cache when it was read last.
+        self.has_missed = False
         self.is_waiting = False
         self.is_scheduled = False
         self.awaited_bytes = 0

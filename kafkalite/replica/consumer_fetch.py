@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from functools import partial
 
+from kafkalite.env.fair_queue import Owner
 from kafkalite.env.residency import NotResident, ResidentOnly
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.log.cold_reads import ATTEMPTS, ColdReads
@@ -34,13 +35,13 @@ from kafkalite.replica.produce import MAX_WAITING, missing
 from kafkalite.replica.purgatory import FetchDone, ResponseLimit
 from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
 
-#: A partition, bytes and records of it in a response.
-_Sent = tuple[Partition, int, int]
 #: How long a fetch waits for records that have to come from the disk (milliseconds), whatever its own patience is: a poll that does not
 #: wait would never get them.
 COLD_WAIT_MS = 5_000
 #: Partitions of one fetch that are loaded at the same time.
 _MOST_LOADS = 8
+#: A partition, bytes and records of it in a response.
+_Sent = tuple[Partition, int, int]
 
 
 class ConsumerFetchHandler:
@@ -93,9 +94,10 @@ class ConsumerFetchHandler:
                 fetch.drop_records()
 
         def attempt(*, has_waited: bool = False) -> None:
+            sent.clear()
+            fetch.has_missed = False
             if has_waited and not fetch.is_session:
                 fetch.unwatch()
-            sent.clear()
             size_bytes, is_error = self._read(fetch, terms, room, sent)
             # Who asks for more than there is room for would wait in vain for the rest.
             needed = terms.min_bytes if room is None else min(terms.min_bytes, max(1, room() // 2))
@@ -108,6 +110,7 @@ class ConsumerFetchHandler:
             if size_bytes >= needed or is_error or wait_ms <= 0 or not fetch.entries or len(wheel) >= MAX_WAITING:
                 answer(size_bytes, is_error=is_error)
                 return
+            sent.clear()
             if not fetch.is_session:
                 for entry in fetch.entries.values():
                     entry.watch(self._hosted.get(entry.key))
@@ -115,8 +118,10 @@ class ConsumerFetchHandler:
 
         attempt()
 
-    def _load(self, fetch: ClientFetch, reader: Hashable) -> bool:
+    def _load(self, fetch: ClientFetch, reader: Owner) -> bool:
         """Begin to load what was not in the page cache, some of it; whether anything is being loaded."""
+        if not fetch.has_missed:
+            return False
         loading = sum(entry.is_loading for entry in fetch.ready)
         for entry in fetch.ready:
             missing = entry.missing
@@ -124,7 +129,7 @@ class ConsumerFetchHandler:
                 continue
             loading += 1
             entry.is_loading = True
-            self._cold.then(("client", reader), entry.directory, missing, entry.on_loaded)
+            self._cold.then(reader, entry.directory, missing, entry.on_loaded)
         return loading > 0
 
     def _read(
@@ -176,9 +181,9 @@ class ConsumerFetchHandler:
         if entry.records_size:
             entry.drop_records()
         entry.error = 0
-        entry.preferred = self._preferred(partition, entry)
         entry.missing = None
         entry.directory = log.directory
+        entry.preferred = self._preferred(partition, entry)
         try:
             stable = min(log.last_stable_offset(high_watermark), high_watermark)
             limit = stable if isolation == READ_COMMITTED else high_watermark
@@ -187,15 +192,16 @@ class ConsumerFetchHandler:
             if offset < limit and (left > 0 or is_first) and entry.preferred == NO_LEADER:
                 max_bytes = min(entry.max_bytes, max(left, 0))
                 if entry.cold_reads >= ATTEMPTS:
-                    end = _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
+                    reached = _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
                 else:
                     with ResidentOnly():
-                        end = _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
+                        reached = _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
                 entry.cold_reads = 0
                 if entry.records_size:
-                    sent.append((partition, entry.records_size, end - offset))
+                    sent.append((partition, entry.records_size, reached - offset))
         except NotResident as missing:
             entry.missing = missing
+            entry.fetch.has_missed = True
         except StorageError as error:
             self._hosted.fail_storage(partition, error)
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
@@ -256,7 +262,7 @@ class ConsumerFetchHandler:
         return ListOffsetsResponse(tuple(listed))
 
     async def _list_one(
-        self, wanted: ListOffsetsPartition, isolation: int, reader: Hashable
+        self, wanted: ListOffsetsPartition, isolation: int, reader: Owner
     ) -> tuple[int, Offset, LeaderEpoch]:
         found: tuple[int, Offset, LeaderEpoch] | None = None
         if wanted.timestamp >= 0 or wanted.timestamp == MAX_TIMESTAMP:
@@ -283,7 +289,7 @@ class ConsumerFetchHandler:
             raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE)
         return -1, NO_OFFSET, NO_LEADER_EPOCH
 
-    async def _look_up(self, wanted: ListOffsetsPartition, reader: Hashable) -> tuple[int, Offset, LeaderEpoch] | None:
+    async def _look_up(self, wanted: ListOffsetsPartition, reader: Owner) -> tuple[int, Offset, LeaderEpoch] | None:
         """The record with the timestamp, committed or not. Raises ApiError."""
         partition = self._led(TopicPartition(wanted.topic, wanted.partition), wanted.current_leader_epoch)
         log = partition.log
@@ -299,8 +305,8 @@ class ConsumerFetchHandler:
 
 def _read_records(
     entry: FetchEntry, log: PartitionLog, max_bytes: int, limit: Offset, isolation: int, *, is_first: bool
-) -> Offset:
-    """The end of what was read. Raises ApiError, StorageError; NotResident, and then nothing was read."""
+) -> int:
+    """The offset behind what was read. Raises ApiError, StorageError; NotResident, and then nothing was read."""
     info = log.read(entry.fetch_offset, max_bytes, max_offset=limit, min_one_batch=is_first)
     if isolation == READ_COMMITTED and info.size_bytes:
         entry.aborted = tuple(
@@ -308,4 +314,4 @@ def _read_records(
             for one in log.aborted_transactions(entry.fetch_offset, info.next_offset)
         )
     entry.records, entry.records_size = info.records, info.size_bytes
-    return Offset(info.next_offset)
+    return info.next_offset

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from kafkalite.env.residency import NotResident
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.log.cold_reads import ATTEMPTS, ColdReads
-from kafkalite.model import NO_BROKER_EPOCH, NO_OFFSET, NO_TOPIC_ID, BrokerId, Buffer, TopicPartition
+from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.reading import ReadInfo
+from kafkalite.model import NO_BROKER_EPOCH, NO_OFFSET, NO_TOPIC_ID, BrokerId, Buffer, Offset, TopicPartition
 from kafkalite.replica.damage import give_up_damaged
 from kafkalite.replica.decisions.follower import Divergence, OutOfRange, find_divergence
 from kafkalite.replica.decisions.leader import on_follower_fetch
@@ -35,6 +37,8 @@ _log = get_logger(__name__)
 
 #: Sessions at once; the longest silent one makes room.
 MAX_SESSIONS = 1_000
+#: Reads up to this size are kept for the next follower.
+_KEPT_BYTES = 64 * 1024
 
 
 class ReplicaFetchHandler:
@@ -61,6 +65,8 @@ class ReplicaFetchHandler:
         self._sessions: dict[int, FetchSession] = {}
         self._next_session_id = 1
         self._throttle = Throttle()
+        self._last_question: tuple[object, ...] = ()
+        self._last_read: ReadInfo | None = None
         #: leader.replication.throttled.rate: bytes/s of replicas that topics list.
         self.throttled_rate = NO_RATE
 
@@ -291,10 +297,11 @@ class ReplicaFetchHandler:
             if is_slowed:
                 limit = min(limit, self._throttle.allowance)
             is_first = is_slowed or not body
-            info = log.read(
+            info = self._read_once(
+                log,
                 entry.fetch_offset,
                 limit,
-                min_one_batch=is_first,
+                is_first=is_first,
                 verify=is_copying,
                 may_wait=entry.cold_reads >= ATTEMPTS,
             )
@@ -336,6 +343,18 @@ class ReplicaFetchHandler:
         answers.append(_fetched_partition(entry, info.size_bytes))
         self._hosted.counters.replication_bytes_out += info.size_bytes
         return info.size_bytes
+
+    def _read_once(
+        self, log: PartitionLog, offset: Offset, limit: int, *, is_first: bool, verify: bool, may_wait: bool
+    ) -> ReadInfo:
+        """What the other follower has just got is not read a second time: most answers to two followers are the same."""
+        question = (log, offset, log.log_end_offset, log.cuts, limit, is_first, verify)
+        if self._last_question == question and self._last_read is not None:
+            return self._last_read
+        info = log.read(offset, limit, min_one_batch=is_first, verify=verify, may_wait=may_wait)
+        if info.size_bytes <= _KEPT_BYTES:
+            self._last_question, self._last_read = question, info
+        return info
 
     # --- throttled replicas --------------------------------------------------------------------
 

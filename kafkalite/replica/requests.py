@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
+from kafkalite.env.fair_queue import Owner
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch
 from kafkalite.partition_values import (
@@ -29,7 +28,7 @@ class ListOffsetsRequest:
 
     partitions: tuple[ListOffsetsPartition, ...]
     isolation: int = 0
-    reader: Hashable = ""
+    reader: Owner = ("", "")
 
 
 @dataclass(frozen=True, slots=True)

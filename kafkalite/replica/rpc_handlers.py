@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import Buffer
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.rpc.handling import Handler, Reply, RpcRequest
+from kafkalite.rpc.handling import Handler, LateReply, Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from kafkalite.rpc.messages.replication import (
@@ -40,20 +39,20 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
         assert isinstance(request.message, UpdateMetadataRequest)
         return Reply(manager.update_metadata(request.message))
 
-    def replica_fetch(request: RpcRequest) -> Reply | Awaitable[Reply]:
+    def replica_fetch(request: RpcRequest) -> LateReply:
         only_nodes(request)
         assert isinstance(request.message, ReplicaFetchRequest)
         if request.message.replica_id != request.peer.node_id:
             raise api_error(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a replica fetch that names another broker as its sender"
             )
-        reply, done = _promise()
+        late = LateReply()
 
         def fetched(response: ReplicaFetchResponse, body: list[Buffer]) -> None:
-            done(Reply(response, body))
+            late.give(Reply(response, body))
 
         manager.replica_fetch(request.message, fetched)
-        return reply()
+        return late
 
     def notify_replica_fetch(request: RpcRequest) -> None:
         only_nodes(request)
@@ -79,24 +78,3 @@ def only_nodes(request: RpcRequest) -> None:
     """Raises ApiError CLUSTER_AUTHORIZATION_FAILED. (With security on, the hello was taken from a node only: rpc.admission.)"""
     if request.peer.node_id < 0:
         raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only a node of the cluster may command")
-
-
-def _promise() -> tuple[Callable[[], Reply | asyncio.Future[Reply]], Callable[[Reply], None]]:
-    """(what to return to the server, what to call with the answer): no future if the answer is there at once."""
-    ready: list[Reply] = []
-    waiting: list[asyncio.Future[Reply]] = []
-
-    def done(reply: Reply) -> None:
-        if not waiting:
-            ready.append(reply)
-        elif not waiting[0].done():  # cancelled: the connection is gone
-            waiting[0].set_result(reply)
-
-    def result() -> Reply | asyncio.Future[Reply]:
-        if ready:
-            return ready.pop()
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        waiting.append(future)
-        return future
-
-    return result, done

@@ -76,6 +76,10 @@ class RpcConnection:
         self._max_header_bytes = max_header_bytes
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, tuple[type[Message], asyncio.Future[Answer]]] = {}
+        #: Calls that wait: until when, for how long, and with what.
+        self._deadlines: dict[asyncio.Future[Answer], tuple[float, float, Message]] = {}
+        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._armed_until = 0.0
         self._next_id = 0
         self._unsent: list[Buffer] = []
         self._task: asyncio.Task[None] | None = None
@@ -155,18 +159,42 @@ class RpcConnection:
             RpcDisconnected, RpcTimeout: not known. After a timeout the connection still stands.
             ApiError: the peer refused.
         """
-        future: asyncio.Future[Answer] | None = None
+        due = self._loop.time() + timeout_s
         try:
-            async with asyncio.timeout(timeout_s):
-                if self._writer.transport.get_write_buffer_size() > WRITE_HIGH_BYTES:
+            if self._writer.transport.get_write_buffer_size() > WRITE_HIGH_BYTES:
+                async with asyncio.timeout_at(due):
                     await self._drain()
-                future = self.send_nowait(message, body)
-                return await future
+            future = self.send_nowait(message, body)
         except _Unsendable as error:
             raise api_error(ErrorCode.INVALID_REQUEST, str(error)) from None
         except TimeoutError:
-            kind = RpcNotSent if future is None else RpcTimeout
-            raise kind(f"{self.endpoint}: {type(message).__name__} not answered within {timeout_s:g} s") from None
+            text = f"{self.endpoint}: {type(message).__name__} not answered within {timeout_s:g} s"
+            raise RpcNotSent(text) from None
+        self._deadlines[future] = (due, timeout_s, message)
+        if self._deadline_timer is None or due < self._armed_until:
+            self._arm(due)
+        try:
+            return await future
+        finally:
+            self._deadlines.pop(future, None)
+
+    def _arm(self, due: float) -> None:
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+        self._armed_until = due
+        self._deadline_timer = self._loop.call_at(due, self._expire)
+
+    def _expire(self) -> None:
+        """One timer for all calls: one for each would cost a fetch loop a tenth of its time."""
+        self._deadline_timer = None
+        now = self._loop.time()
+        for future, (due, timeout_s, message) in list(self._deadlines.items()):
+            if due <= now and not future.done():
+                text = f"{self.endpoint}: {type(message).__name__} not answered within {timeout_s:g} s"
+                future.set_exception(RpcTimeout(text))
+        left = [due for future, (due, _, _) in self._deadlines.items() if not future.done()]
+        if left:
+            self._arm(min(left))
 
     async def drain(self) -> None:
         """Wait until the peer has taken most of what was sent. Raises RpcNotSent when the connection is over."""
@@ -267,6 +295,9 @@ class RpcConnection:
         self.closed = True
         if self._keeper is not None:
             self._keeper.cancel()
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+            self._deadline_timer = None
         if abort:
             self._writer.transport.abort()
         else:

@@ -43,6 +43,29 @@ class Reply:
     body: Sequence[Buffer] = ()
 
 
+class LateReply:
+    """A reply that its handler gives later, from the event loop, with one call and no task or future in between."""
+
+    __slots__ = ("_is_given", "_on_given", "reply")
+
+    def __init__(self) -> None:
+        self.reply: Reply | None = None
+        self._is_given = False
+        self._on_given: Callable[[], None] | None = None
+
+    def give(self, reply: Reply) -> None:
+        """Once."""
+        assert not self._is_given, "a request was answered twice"
+        self.reply, self._is_given = reply, True
+        if self._on_given is not None:
+            self._on_given()
+
+    def then(self, on_given: Callable[[], None]) -> bool:
+        """Call `on_given` when it is given; True: it is already."""
+        self._on_given = on_given
+        return self._is_given
+
+
 #: Called in arrival order; None is no answer. A future may be cancelled when its connection is gone (check
 #: `done()` before setting it); a coroutine runs to its end, its answer is dropped then.
-Handler = Callable[[RpcRequest], Reply | Awaitable[Reply | None] | None]
+Handler = Callable[[RpcRequest], Reply | LateReply | Awaitable[Reply | None] | None]

@@ -21,7 +21,7 @@ from kafkalite.rpc.framing import (
     FrameReader,
     encode_frame,
 )
-from kafkalite.rpc.handling import Peer, Reply, RpcRequest
+from kafkalite.rpc.handling import LateReply, Peer, Reply, RpcRequest
 from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, Message, by_kind
 from kafkalite.rpc.messages.connection import ErrorResponse, HelloRequest, HelloResponse, SaslAuthenticateRequest
 from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
@@ -62,6 +62,8 @@ class _PendingResponse:
     done: bool = False
     reply: Reply | None = None
     waiting: asyncio.Future[Reply | None] | None = None
+    #: Its handler has returned, and answers later with a LateReply.
+    is_late: bool = False
     #: For the metrics: the API, when its handler was called, and when it returned (monotonic seconds).
     api: str = ""
     began: float = 0.0
@@ -88,6 +90,7 @@ class ServerConnection:
         #: Why nothing is taken any more: the connection closes as soon as what was asked before is answered.
         self._ending = ""
         self._flush_due = False
+        self._is_dispatching = False
         #: Set whenever a request is answered: a reader that waits for room looks again.
         self._progress: asyncio.Future[None] | None = None
         self._charged = 0
@@ -157,7 +160,11 @@ class ServerConnection:
                 await self._wait_until_may_dispatch(is_fetch=is_fetch)
                 if self._closed or self._ending:
                     break
-            self._handle(frame, cls, is_fetch=is_fetch)
+            self._is_dispatching = True
+            try:
+                self._handle(frame, cls, is_fetch=is_fetch)
+            finally:
+                self._is_dispatching = False
             count += 1
             if count % DISPATCH_SLICE == 0:
                 self._flush()
@@ -308,6 +315,12 @@ class ServerConnection:
             response.done, response.reply = True, outcome
             self._timed(response)
             return
+        if type(outcome) is LateReply:
+            response.is_late = True
+            if outcome.then(lambda: self._given(response, outcome)):
+                response.done, response.reply, response.is_late = True, outcome.reply, False
+                self._timed(response)
+            return
         if inspect.iscoroutine(outcome):
             name = f"rpc.{cls.__name__}[{self.peer.address}]"
             response.waiting = self.server.supervisor.spawn(name, outcome, Policy.ISOLATED)
@@ -315,6 +328,13 @@ class ServerConnection:
             assert isinstance(outcome, asyncio.Future), f"{cls.__name__}: {type(outcome)} is not a response"
             response.waiting = outcome
         response.waiting.add_done_callback(lambda future: self._answered(response, future))
+
+    def _given(self, response: _PendingResponse, late: LateReply) -> None:
+        response.reply, response.done = late.reply, True
+        self._timed(response)
+        # It is given at the end of a turn, for all that this turn has brought: it goes out now.
+        if not self._closed and not self._is_dispatching:
+            self._flush()
 
     def _answered(self, response: _PendingResponse, future: asyncio.Future[Reply | None]) -> None:
         if future.cancelled():
@@ -336,7 +356,8 @@ class ServerConnection:
     def _timed(self, response: _PendingResponse) -> None:
         """The answer is there."""
         if self.server.monotonic is not None and response.api:
-            ended = response.returned if response.waiting is None else self.server.monotonic()
+            is_ready = response.waiting is None and not response.is_late
+            ended = response.returned if is_ready else self.server.monotonic()
             self.server.requests.add(
                 response.api.removesuffix("Request"), response.returned - response.began, ended - response.began
             )

@@ -48,6 +48,24 @@ async def test_confluent_kafka(python_clients: Path, boot: str) -> None:
     assert seen == CONFLUENT_SEES
 
 
+async def test_confluent_schema_registry(python_clients: Path, tmp_path: Path) -> None:
+    """Its registry client and its serializers of Avro, JSON Schema and Protobuf; the nodes are asked in turn."""
+    async with LoopbackCluster(tmp_path, nodes=3, settings=CLUSTER_SETTINGS | {"http.port": 0}) as cluster:
+        urls = [f"http://{node.endpoints['http']}" for node in cluster.nodes.values()]
+        command = [str(python_clients), str(CLIENTS / "schema_client.py"), cluster.bootstrap, *urls]
+        assert await seen_by(command) == {
+            "same id elsewhere": True,
+            "second": 1,
+            "versions": [1, 2],
+            "incompatible": 409,
+            "test": False,  # the newest version is wider
+            "level": ["FULL", "FULL"],
+            "lookup": 1,
+            "read": {"avro": 1, "json": 2, "proto": 3},
+            "subjects": ["avro-value", "json-value", "proto-value", "t-value"],
+        }
+
+
 async def test_confluent_kafka_outside(python_clients: Path, tmp_path: Path) -> None:
     """A client that reaches the nodes at 127.0.0.2 only; nodes write their markers on the listener inside."""
     settings = CLUSTER_SETTINGS | {

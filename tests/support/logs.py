@@ -113,7 +113,7 @@ def values(log: PartitionLog) -> list[tuple[int, bytes | None]]:
 
 async def find_timestamp(log: PartitionLog, timestamp_ms: int) -> tuple[int, int, int] | None:
     """The first record with such a timestamp."""
-    return await log.offset_for_timestamp(timestamp_ms, cold_reads(log), "test")
+    return await log.offset_for_timestamp(timestamp_ms, cold_reads(log), ("test", 0))
 
 
 def cold_reads(log: PartitionLog) -> ColdReads:

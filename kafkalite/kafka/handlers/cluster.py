@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Coroutine, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from kafkalite.coordinators.internal_topics import broker_count, internal_topic
 from kafkalite.coordinators.services import Services
+from kafkalite.env.turns import Slices
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, NewTopic
 from kafkalite.features import SUPPORTED
@@ -24,6 +25,7 @@ from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import ZERO_UUID
 from kafkalite.protocol.schema import schemas
+from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA
@@ -40,6 +42,8 @@ _ZERO_MIN_FROM = 4
 #: From this version of Metadata on, a leader without the client's listener is an error of its own (as in Kafka).
 _LISTENER_NOT_FOUND_FROM = 6
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+#: Metadata of more partitions is put together in slices.
+_PARTITIONS_AT_ONCE = 500
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -184,7 +188,8 @@ class ClusterHandlers:
             for result in created.topics
             if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
         }
-        return self._metadata(request, message, names, unknown_ids, refused, errors, set(missing) - errors.keys())
+        answer = self._metadata(request, message, names, unknown_ids, refused, errors, set(missing) - errors.keys())
+        return await answer if isinstance(answer, Coroutine) else answer
 
     def _metadata(
         self,
@@ -195,9 +200,31 @@ class ClusterHandlers:
         refused: Iterable[wire.MetadataResponse.MetadataResponseTopic] = (),
         errors: dict[str, int] | None = None,
         created: set[str] | None = None,
-    ) -> wire.MetadataResponse:
-        response = wire.MetadataResponse
+    ) -> _MetadataAnswer:
         known = self._services.metadata(names)
+        steps = self._described(request, message, known, names, unknown_ids, refused, errors, created)
+        if sum(len(topic.partitions) for topic in known.topics) > _PARTITIONS_AT_ONCE:
+            listener = request.connection.listener
+            return Slices(listener.turns, request.connection.owner).run(steps)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                return cast("wire.MetadataResponse", stop.value)
+
+    def _described(
+        self,
+        request: Request,
+        message: wire.MetadataRequest,
+        known: MetadataResponse,
+        names: list[str] | None,
+        unknown_ids: list[bytes],
+        refused: Iterable[wire.MetadataResponse.MetadataResponseTopic],
+        errors: dict[str, int] | None,
+        created: set[str] | None,
+    ) -> Generator[None, None, wire.MetadataResponse]:
+        """The response, a step per topic."""
+        response = wire.MetadataResponse
         reachable = _reachable(request, known.brokers)
         not_here = (
             ErrorCode.LISTENER_NOT_FOUND
@@ -222,6 +249,7 @@ class ClusterHandlers:
                 # It exists, but nobody has told us its leader yet: the client asks again.
                 entry.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
             topics.append(entry)
+            yield
         for topic_id in unknown_ids:
             topics.append(response.MetadataResponseTopic(int(ErrorCode.UNKNOWN_TOPIC_ID), None, topic_id))
         topics += refused

@@ -163,7 +163,7 @@ class DataHandlers:
     ) -> None:
         """Look into batches and recompress them off the loop, then append. The time counts as the client's."""
         connection = request.connection
-        owner = (request.principal.name, request.client_host)
+        owner = request.connection.owner
         passed: list[tuple[TopicPartition, Buffer]] = []
         try:
             for key, records in accepted:
@@ -301,7 +301,7 @@ class DataHandlers:
                         )
                     )
         listed = await self._partitions.list_offsets(
-            ListOffsetsRequest(tuple(asked), message.isolation_level, (request.principal.name, request.client_host))
+            ListOffsetsRequest(tuple(asked), message.isolation_level, request.connection.owner)
         )
         by_key = {(entry.topic, entry.partition): entry for entry in listed.partitions}
         response = wire.ListOffsetsResponse

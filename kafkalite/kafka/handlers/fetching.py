@@ -82,7 +82,7 @@ class FetchHandlers:
                     max(0, message.max_wait_ms),
                     message.min_bytes,
                     self._most_bytes(request, message),
-                    (request.principal.name, request.client_host),
+                    request.connection.owner,
                 ),
                 fetch,
                 session,

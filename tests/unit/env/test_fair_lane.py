@@ -35,7 +35,7 @@ async def test_owners_take_turns_whatever_they_have_queued() -> None:
     threads = Threads()
     lane = FairLane(threads.run, RealClock(), at_once=1)
     wanted = [("greedy", f"g{number}") for number in range(5)] + [("modest", "m0")]
-    tasks = [asyncio.create_task(lane.run(owner, lambda name=name: name)) for owner, name in wanted]  # type: ignore[misc]
+    tasks = [asyncio.create_task(lane.run((owner, 0), lambda name=name: name)) for owner, name in wanted]  # type: ignore[misc]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert lane.waiting == 5
@@ -49,7 +49,7 @@ async def test_owners_take_turns_whatever_they_have_queued() -> None:
 async def test_who_gives_up_makes_room_and_errors_are_the_callers() -> None:
     threads = Threads()
     lane = FairLane(threads.run, RealClock(), at_once=2)
-    tasks = [asyncio.create_task(lane.run("a", lambda number=number: number)) for number in range(4)]  # type: ignore[misc]
+    tasks = [asyncio.create_task(lane.run(("a", 0), lambda number=number: number)) for number in range(4)]  # type: ignore[misc]
     for _ in range(3):
         await asyncio.sleep(0)
     assert threads.begun == ["0", "1"]
@@ -68,4 +68,4 @@ async def test_who_gives_up_makes_room_and_errors_are_the_callers() -> None:
     lane = FairLane(fail, RealClock(), at_once=1)
     for _ in range(3):
         with pytest.raises(OSError, match="no"):
-            await lane.run("a", lambda: 1)
+            await lane.run(("a", 0), lambda: 1)

@@ -96,7 +96,7 @@ async def test_one_slice_runs_per_turn_of_the_loop_and_owners_take_turns() -> No
     ran: list[str] = []
 
     async def compute(owner: str, name: str) -> None:
-        await Slices(turns, owner).next()
+        await Slices(turns, (owner, 0)).next()
         ran.append(name)
 
     tasks = [asyncio.create_task(compute("greedy", f"g{number}")) for number in range(3)]
@@ -107,7 +107,7 @@ async def test_one_slice_runs_per_turn_of_the_loop_and_owners_take_turns() -> No
 
 async def test_a_generator_gives_way_when_its_slice_is_over() -> None:
     now = [0.0]
-    slices = Slices(Turns(lambda: now[0]), "owner")
+    slices = Slices(Turns(lambda: now[0]), ("owner", 0))
     others = 0
 
     def steps() -> Any:
@@ -128,3 +128,31 @@ async def test_a_generator_gives_way_when_its_slice_is_over() -> None:
     task.cancel()
     assert others >= 4
     assert slices.spent == pytest.approx(10 * SLICE_S / 2)
+
+
+async def test_pipelined_requests_that_take_long_leave_turns_to_others(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.create("t")
+    greedy, other = await broker.client(), await broker.client()
+    served: list[str] = []
+    known = broker.services.metadata
+
+    def slow(topics: Any) -> Any:
+        until = time.monotonic() + 2 * SLICE_S
+        while time.monotonic() < until:
+            pass
+        served.append("slow")
+        return known(topics)
+
+    monkeypatch.setattr(broker.services, "metadata", slow)
+    frames = b"".join(greedy.frame(wire.MetadataRequest(None, False), 12) for _ in range(30))
+    greedy.writer.write(frames)
+    while not served:
+        await asyncio.sleep(0)
+    monkeypatch.setattr(broker.services, "metadata", lambda topics: slow(topics))
+    begun = len(served)
+    await other.ask(wire.ListGroupsRequest(), 4)
+    assert begun < len(served) < 30, "it had its turn before the others' were over"
+    for _ in range(30):
+        assert (await greedy.receive())[1].topics[0].name == "t"

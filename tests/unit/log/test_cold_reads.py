@@ -32,7 +32,7 @@ async def test_a_read_that_may_not_wait_says_what_is_missing_and_is_repeated_aft
         log.read(7, 10, may_wait=False)
     cold = cold_reads(log)
     for offset in (7, 33, 49):
-        info = await cold.attempt("reader", log.directory, lambda offset=offset: log.read(offset, 1))  # type: ignore[misc]
+        info = await cold.attempt(("reader", 0), log.directory, lambda offset=offset: log.read(offset, 1))  # type: ignore[misc]
         assert bytes(info.records[0]) == bytes(log.read(offset, 1).records[0])
     assert cold.loads and not cold.gave_up
     assert not is_required()

@@ -313,7 +313,7 @@ async def test_timestamps_are_found(disk: MemoryDisk) -> None:
         for wanted in range(480):
             first = next(((t, o, 2) for o, t in enumerate(expected_by_offset) if t >= wanted), None)
             assert await find_timestamp(twin, wanted) == first
-        assert await twin.max_timestamp_offset(cold_reads(twin), 0) == (460, 37, 2)
+        assert await twin.max_timestamp_offset(cold_reads(twin), (0, 0)) == (460, 37, 2)
 
 
 async def test_a_look_up_begins_again_if_the_log_changes_under_it(
