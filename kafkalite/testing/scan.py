@@ -1,4 +1,4 @@
-"""What strangers find on a running cluster: a client that does not log in, a user without rights, a ZooKeeper client without
+"""What outsiders find on a running cluster: a client that does not log in, a user without rights, a ZooKeeper client without
 credentials. `python -m kafkalite.testing.scan --help`; exit 1 if there is anything.
 
 For a cluster that is meant to be closed: docs/security.md, followed literally, gives one on which nothing is found.

@@ -1,4 +1,4 @@
-"""docs/security.md, followed literally, gives a cluster on which strangers find nothing; on an open one they find a lot."""
+"""docs/security.md, followed literally, gives a cluster on which outsiders find nothing; on an open one they find a lot."""
 
 from __future__ import annotations
 
