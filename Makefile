@@ -16,7 +16,7 @@ COVERED := tests/unit tests/property tests/datadriven tests/contract
 
 export PYTHONHASHSEED := 0
 
-.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks pipelines chaos schedules soak rolling bench dist binary peer rewrite docs checklist clean
+.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks pipelines chaos schedules soak rolling bench dist binary peer rewrite docs checklist clean sbom lockage
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -108,6 +108,12 @@ dist: $(VENV)/.complete ## wheel and sdist in dist/, and a clean environment tha
 
 release: $(VENV)/.complete ## is this commit a release? version, CHANGELOG, generated documents, wheel (docs/releasing.md)
 	.ci/release $(PY)
+
+sbom: $(VENV)/.complete ## dist/kafkalite.cdx.json: what a release runs with, from requirements.lock (CycloneDX)
+	mkdir -p dist && $(PY) -m bench.sbom > dist/kafkalite.cdx.json
+
+lockage: $(VENV)/.complete ## how old requirements.lock is
+	$(PY) -m bench.sbom --age
 
 binary: $(VENV)/.complete ## dist/kafkalite: one file that serves without a Python installed
 	.ci/binary $(PY)
