@@ -1,7 +1,7 @@
 """Confluent's REST API of a schema registry: which operation a request asks for, who may, and what the response says.
 
 Rights are those of topics: the subjects T, T-key and T-value belong to the topic T. What a reader or a writer of the topic
-needs is allowed to whoever may describe it; to register a schema is to write to it.
+needs is allowed to every client that may describe it; to register a schema is to write to it.
 """
 
 from __future__ import annotations
