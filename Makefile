@@ -16,7 +16,7 @@ COVERED := tests/unit tests/property tests/datadriven tests/contract
 
 export PYTHONHASHSEED := 0
 
-.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks chaos schedules soak rolling bench dist binary peer rewrite docs checklist clean
+.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks pipelines chaos schedules soak rolling bench dist binary peer rewrite docs checklist clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -80,6 +80,9 @@ protocol: $(VENV)/.complete ## what a kafka-clients jar has that we do not offer
 
 sparks: $(VENV)/.complete ## the Spark tests on the oldest and the newest Spark, Spark Connect, executors with the wheel alone
 	@.ci/sparks
+
+pipelines: $(VENV)/.complete ## the pipelines' tests, and their tables read by DuckDB and by Spark with Iceberg's jar
+	@.ci/pipelines
 
 chaos: $(VENV)/.complete ## real processes, two minutes of kill -9, SIGSTOP, restarts, a ZooKeeper restart
 	$(PY) -m kafkalite.testing.chaos --seconds 120

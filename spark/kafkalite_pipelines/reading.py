@@ -441,6 +441,11 @@ def _check_whole(pipeline: Pipeline, top: Section) -> None:
     if len(set(tables)) < len(tables):
         top.problem("sinks", "two sinks write to the same place")
     columns = pipeline.decode.columns
+    if pipeline.watermark is not None and pipeline.decode.on_error != "skip" and pipeline.decode.format != "raw":
+        top.problem(
+            "watermark",
+            'with it records that cannot be decoded are left out; decode.on_error = "skip" says that this is meant',
+        )
     for number, sink in enumerate(pipeline.sinks, 1):
         if isinstance(sink, TopicSink):
             continue

@@ -1,12 +1,8 @@
-"""Tables that are changed: upserts, deletes, new and wider columns, compaction, batches that run again, a process that is killed."""
+"""Tables that are changed: upserts, deletes, new and wider columns, compaction, batches that run again."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -137,41 +133,3 @@ def test_small_files_are_merged_and_old_snapshots_removed(spark, log, tmp_path: 
     (tmp_path / "checkpoints" / "p" / "query" / "commits" / ".2.crc").unlink(missing_ok=True)
     run(spark, pipeline)
     assert numbers(iceberg(tmp_path).scan().to_arrow()) == list(range(12))
-
-
-_VICTIM = """
-import os, signal, sys
-from pathlib import Path
-from kafkalite_pipelines import load
-from kafkalite_pipelines.control import supervise
-from kafkalite_pipelines.iceberg import IcebergTable
-from kafkalite_pipelines.session import session
-when, commit = sys.argv[2], IcebergTable.commit
-def planted(self, batch, change):
-    if when == "before" and batch.number == 1: os.kill(os.getpid(), signal.SIGKILL)
-    added = commit(self, batch, change)
-    if when == "after" and batch.number == 1: os.kill(os.getpid(), signal.SIGKILL)
-    return added
-IcebergTable.commit = planted
-pipeline = load(Path(sys.argv[1]))
-supervise(pipeline, session(pipeline))
-"""
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_process_that_is_killed_around_its_commit(spark, log, when: str, tmp_path: Path) -> None:  # noqa: F811
-    file = tmp_path / "p.toml"
-    file.write_text(
-        f'name = "p"\ntrigger = "available-now"\nmaster = "local[2]"\n[kafka]\nbootstrap.servers = "{log.address}"\n'
-        '[source]\ntopics = ["t"]\nmax_records = 10\n[decode]\nschema = { n = "long", name = "string" }\n'
-        '[[sinks]]\nformat = "iceberg"\ntable = "t"\n'
-    )
-    put(log, 0, 30)
-    victim = subprocess.run([sys.executable, "-c", _VICTIM, str(file), when], env=dict(os.environ), capture_output=True)
-    assert victim.returncode == -signal.SIGKILL, victim.stderr[-2000:]
-    assert len(numbers(iceberg(tmp_path).scan().to_arrow())) == (10 if when == "before" else 20)
-    from kafkalite_pipelines import load
-
-    shown = run(spark, load(file))
-    assert numbers(iceberg(tmp_path).scan().to_arrow()) == list(range(30))
-    assert [each.batch for each in shown] == ([1, 2] if when == "before" else [2])

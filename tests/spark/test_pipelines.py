@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import threading
+from datetime import UTC, datetime
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -171,9 +176,80 @@ def test_an_aggregation_over_the_whole_stream(spark, log, tmp_path: Path) -> Non
         log.log.put("t", 0, (b"", json.dumps(value).encode()))
     pipeline = described(
         log, tmp_path, {"format": "iceberg", "table": "hourly"},
-        decode={"schema": {"n": "long", "at": "timestamp"}}, watermark={"column": "at", "delay": "1m"},
+        decode={"schema": {"n": "long", "at": "timestamp"}, "on_error": "skip"}, watermark={"column": "at", "delay": "1m"},
         steps=[{"sql": "SELECT window.start AS at, count(*) AS n FROM input GROUP BY window(at, '20 minutes')"}],
     )  # fmt: skip
     run(spark, pipeline)
     rows = iceberg(tmp_path, "hourly").scan().to_arrow().to_pylist()
     assert [row["n"] for row in rows] == [2, 2]
+
+
+class _Registry(BaseHTTPRequestHandler):
+    """The two requests of a schema registry that decoding makes."""
+
+    schemas: ClassVar[list[dict[str, Any]]] = []
+
+    def do_GET(self) -> None:
+        parts = self.path.strip("/").split("/")
+        number = len(self.schemas) if parts[-1] == "latest" else int(parts[-1])
+        found = {"id": number, "schema": json.dumps(self.schemas[number - 1])}
+        body = json.dumps(found).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+
+def test_avro_with_a_schema_registry(spark, log, tmp_path: Path) -> None:
+    from fastavro import schemaless_writer
+
+    def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
+        return {"name": name, "type": kind} | more
+
+    at = {"type": "long", "logicalType": "timestamp-millis"}
+    price = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+    fields = [
+        field("n", "int"),
+        field("at", at),
+        field("price", ["null", price]),
+        field("tags", {"type": "map", "values": "long"}),
+    ]
+    first = {"type": "record", "name": "R", "fields": fields}
+    second = first | {"fields": [*fields, field("more", {"type": "array", "items": "string"}, default=[])]}
+    moment = datetime(2026, 11, 22, 8, tzinfo=UTC)
+
+    def value(schema: dict[str, Any], number: int, **fields: Any) -> bytes:
+        out = io.BytesIO()
+        schemaless_writer(out, schema, {"at": moment, "price": Decimal("1.25"), "tags": {"a": 1}} | fields)
+        return b"\0" + number.to_bytes(4) + out.getvalue()
+
+    _Registry.schemas = [first]
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Registry)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        decode = {"format": "avro", "registry": f"http://127.0.0.1:{server.server_port}"}
+        pipeline = described(
+            log, tmp_path, {"format": "iceberg", "table": "t"}, decode=decode, dead_letters={"topic": "dead"}
+        )
+        log.log.put("t", 0, (b"", value(first, 1, n=1)), (b"", value(first, 1, n=2, price=None)), (b"", b"{}"))
+        run(spark, pipeline)
+        _Registry.schemas = [first, second]
+        log.log.put(
+            "t",
+            0,
+            (b"", value(second, 2, n=3, more=["x"])),
+            (b"", value(first, 1, n=4)),
+            (b"", value(first, 1, n=5)[:-3]),
+        )
+        run(spark, pipeline)
+    finally:
+        server.shutdown()
+        server.server_close()
+    rows = {row["n"]: row for row in iceberg(tmp_path).scan().to_arrow().to_pylist()}
+    assert sorted(rows) == [1, 2, 3, 4] and rows[1]["at"] == moment and rows[1]["tags"] == [("a", 1)]
+    assert (rows[1]["price"], rows[2]["price"], rows[3]["more"], rows[4]["more"]) == (Decimal("1.25"), None, ["x"], [])
+    errors = [dict(record.headers)["kafkalite.error"] for record in log.log.records("dead", 0)]
+    assert errors[0].startswith(b"has no schema id in front") and errors[1].startswith(b"is not Avro of schema 1")

@@ -74,6 +74,7 @@ schema = { id = "int", tags = "array<string>", price = "decimal(10, 2)", at = "s
 required = ["id"]
 key_column = "id"
 debezium = true
+on_error = "skip"
 [dead_letters]
 topic = "dead"
 delivery = "at-least-once"
@@ -108,7 +109,7 @@ spark.sql.shuffle.partitions = 4
     pipeline = load(file)
     assert pipeline.every_s == 120 and pipeline.source.start == datetime(2026, 11, 22, 8, tzinfo=UTC)
     assert pipeline.source.max_bytes == 64_000_000 and pipeline.watermark == ("_timestamp", "600000 milliseconds")
-    assert pipeline.decode.columns["tags"] == "array<string>" and pipeline.decode.on_error == "dead-letters"
+    assert pipeline.decode.columns["tags"] == "array<string>" and pipeline.decode.on_error == "skip"
     assert [type(step) for step in pipeline.steps] == [SqlStep, PythonStep]
     assert [type(sink) for sink in pipeline.sinks] == [IcebergSink, DeltaSink, ParquetSink, TopicSink]
     iceberg = pipeline.sinks[0]
@@ -155,7 +156,8 @@ WRONG = [
     ("[[sinks]]", "[[steps]]\n[[sinks]]", "steps[1].sql: is missing: a step has sql or python"),
     ("[[sinks]]", '[[steps]]\nsql = "SELECT 1"\n[[sinks]]', "steps[1].sql: reads from input, the rows of the step before: SELECT … FROM input"),
     ("[[sinks]]", '[[steps]]\npython = "clean"\n[[sinks]]', "steps[1].python: must be module:function, not 'clean'"),
-    ("[[sinks]]", '[watermark]\ncolumn = "at"\n[[sinks]]', 'watermark.delay: is missing: how late rows may be, such as "10m"'),
+    ("[[sinks]]", '[watermark]\ncolumn = "delay"\ndelay = "1m"\n[[sinks]]', 'watermark: with it records that cannot be decoded are left out; decode.on_error = "skip" says that this is meant'),
+    ("[decode]", '[watermark]\ncolumn = "at"\n[decode]\non_error = "skip"', 'watermark.delay: is missing: how late rows may be, such as "10m"'),
     ("[[sinks]]", "[dead_letters]\n[[sinks]]", "dead_letters.topic: is missing: the topic for records that cannot be decoded"),
 ]  # fmt: skip
 
