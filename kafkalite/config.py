@@ -29,7 +29,7 @@ from kafkalite.listeners import (
     parse_advertised,
     several_listeners,
 )
-from kafkalite.model import PROTOCOLS, SASL_MECHANISMS, Endpoint
+from kafkalite.model import LISTENER_MECHANISMS, PROTOCOLS, SASL_MECHANISMS, Endpoint
 
 #: The largest number that Kafka's clients have for a setting (a long).
 _MAX = 2**63 - 1
@@ -181,6 +181,12 @@ class BrokerConfig:
     auto_create_topics_enable: bool = _key(True, "whether a topic is created when a client first requests it")
     num_partitions: int = _key(1, "default number of partitions of a new topic", low=1)
     default_replication_factor: int = _key(1, "default number of replicas of a new topic", low=1)
+    auto_create_topics_replication_factor: int = _key(
+        0,
+        "number of replicas of a topic that is created because a client uses it; 0: one on each of up to three live brokers, and at least"
+        " default.replication.factor",
+        low=0,
+    )
     delete_topic_enable: bool = _key(True, "whether topics may be deleted")
     max_partitions_per_topic: int = _key(100_000, "maximum number of partitions of a topic", low=1)
 
@@ -454,7 +460,22 @@ class BrokerConfig:
     )
     sasl_enabled_mechanisms: tuple[str, ...] = _key(
         ("SCRAM-SHA-256", "SCRAM-SHA-512"),
-        "mechanisms with which clients may authenticate: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+        "mechanisms with which clients may authenticate: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str = _key(
+        "",
+        "where the keys of OAUTHBEARER's tokens are (a JWK set): file:///PATH, read again on change, or https://HOST/…",
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = _key(
+        3_600_000, "interval at which the keys are fetched again from an https address", low=1_000
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = _key(
+        (), "audiences (aud) of which a token must name one; empty: any"
+    )
+    sasl_oauthbearer_expected_issuer: str = _key("", "issuer (iss) that a token must name; empty: any")
+    sasl_oauthbearer_sub_claim_name: str = _key("sub", "claim of a token that is the user's name")
+    sasl_oauthbearer_clock_skew_seconds: int = _key(
+        30, "time by which the clocks of the tokens' issuer and of this node may differ", low=0
     )
     sasl_plain_users_location: str = _key(
         "", "file of NAME=PASSWORD lines: the users of SASL PLAIN; read again on change"
@@ -822,9 +843,11 @@ def _check_protocol(config: BrokerConfig, name: str, key: str, protocol: str, *,
         raise ConfigError(f"{key} is {protocol}: ssl.keystore.location is missing")
     if not protocol.startswith("SASL"):
         return
-    unknown = [each for each in own.sasl_enabled_mechanisms if each not in SASL_MECHANISMS]
+    unknown = [each for each in own.sasl_enabled_mechanisms if each not in LISTENER_MECHANISMS]
     if unknown:
-        raise ConfigError(f"sasl.enabled.mechanisms: {unknown[0]!r} is not one of {', '.join(SASL_MECHANISMS)}")
+        raise ConfigError(f"sasl.enabled.mechanisms: {unknown[0]!r} is not one of {', '.join(LISTENER_MECHANISMS)}")
+    if "OAUTHBEARER" in own.sasl_enabled_mechanisms and not config.sasl_oauthbearer_jwks_endpoint_url:
+        raise ConfigError("sasl.enabled.mechanisms: OAUTHBEARER needs sasl.oauthbearer.jwks.endpoint.url")
     if "PLAIN" in own.sasl_enabled_mechanisms and not own.sasl_plain_users_location:
         raise ConfigError("sasl.enabled.mechanisms: PLAIN needs sasl.plain.users.location")
     if not is_for_nodes:

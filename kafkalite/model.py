@@ -72,6 +72,8 @@ ELR_VERSION = 1
 #: Kafka's names: TLS or not, SASL or not. (Here because clients need them without the configuration of a broker.)
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+#: Those that a listener can offer: nodes and our own client have no tokens.
+LISTENER_MECHANISMS = (*SASL_MECHANISMS, "OAUTHBEARER")
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,7 +169,8 @@ async def _create_topic(topic: NewTopic, bootstrap: str, timeout_s: float, out: 
             "replication_factor": result.replication_factor,
             "ready": spread,
         }
-        counts = f"{result.partitions} partitions, {result.replication_factor} replicas each"
+        count, factor = result.partitions, result.replication_factor
+        counts = f"{count} partition{'' if count == 1 else 's'}, {factor} replica{'' if factor == 1 else 's'} each"
         late = "" if spread else "; not every node knows its leaders yet"
         out.value(reported, f"created topic {result.topic}: {counts}{late}")
 

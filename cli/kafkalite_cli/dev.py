@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sys
 import time
 from pathlib import Path
 
 import click
 import uvloop
 
+from kafkalite.errors import CannotListen
 from kafkalite.telemetry import logs
 from kafkalite_cli.imports import uncollected
 
@@ -47,7 +49,7 @@ def dev(
       kafkalite dev
       kafkalite dev --nodes 1 --dir data --set auto.create.topics.enable=false
     """
-    logs.configure(level=log_level)
+    logs.configure(level=log_level, form="auto")
     extra = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -55,7 +57,12 @@ def dev(
             raise click.UsageError(f"--set: {setting!r} is not key=value")
         extra[key.strip()] = value.strip()
     path = Path(directory).resolve() if directory else None
-    uvloop.run(_run(nodes, path, kafka_port, extra, as_json=as_json))
+    try:
+        uvloop.run(_run(nodes, path, kafka_port, extra, as_json=as_json))
+    except CannotListen as error:
+        text = f"kafkalite: {error}; --kafka-port chooses other ports (0: any that are free)"
+        click.echo(text, err=True)
+        sys.exit(1)
 
 
 async def _run(nodes: int, directory: Path | None, kafka_port: int, settings: dict[str, str], *, as_json: bool) -> None:

@@ -74,6 +74,7 @@ async def show(client: AsyncClient, out: Output, *, timeout_s: float) -> None:
                 "partition": part.partition.partition,
                 "replicas": list(part.replicas),
                 "target": list(part.target),
+                "origin": list(part.origin),
                 "under_way": part.is_under_way,
                 "bytes_total": part.total_bytes,
                 "bytes_done": part.done_bytes,
@@ -88,6 +89,7 @@ async def show(client: AsyncClient, out: Output, *, timeout_s: float) -> None:
     rows = [
         (
             str(part.partition),
+            ",".join(map(str, part.origin)),
             ",".join(map(str, part.replicas)),
             ",".join(map(str, part.target)),
             "under way" if part.is_under_way else "waits",
@@ -95,7 +97,7 @@ async def show(client: AsyncClient, out: Output, *, timeout_s: float) -> None:
         )
         for part in tracker.parts
     ]
-    out.table("", ("partition", "now", "in the end", "state", "copied"), rows)
+    out.table("", ("partition", "before", "now", "in the end", "state", "copied"), rows)
     click.echo(line(tracker))
 
 
@@ -144,7 +146,7 @@ def _view(tracker: Tracker) -> Any:
         total = max(part.total_bytes, 1)
         table.add_row(
             Text(str(part.partition)),
-            Text(f"{','.join(map(str, part.replicas))} → {','.join(map(str, part.target))}"),
+            Text(f"{','.join(map(str, part.origin))} → {','.join(map(str, part.target))}"),
             ProgressBar(total=total, completed=part.done_bytes if part.total_bytes else 0, width=24),
             Text(f"{size_text(part.done_bytes)} of {size_text(part.total_bytes)}"),
         )

@@ -16,7 +16,7 @@ import uvloop
 
 from kafkalite import config as configuration
 from kafkalite.coordination.verbs import split_connect_string
-from kafkalite.errors import ConfigError, KafkaliteError, StartupRefused
+from kafkalite.errors import CannotListen, ConfigError, KafkaliteError, StartupRefused
 from kafkalite.security.files import readable_by_others, secret_files
 from kafkalite.security.posture import Posture, posture
 from kafkalite.telemetry import logs
@@ -86,6 +86,13 @@ def _read(config_file: str | None) -> str | None:
 @click.option("--log-dir", multiple=True, metavar="DIR", help="A log directory; repeat it for each disk.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any configuration key.")
 @click.option("--log-level", type=click.Choice(sorted(logs.LEVELS)), default="info", show_default=True)
+@click.option(
+    "--log-format",
+    type=click.Choice(logs.FORMATS),
+    default="auto",
+    show_default=True,
+    help="auto: text on a terminal, JSON elsewhere.",
+)
 def serve(
     broker_id: int | None,
     config_file: str | None,
@@ -96,6 +103,7 @@ def serve(
     log_dir: tuple[str, ...],
     settings: tuple[str, ...],
     log_level: str,
+    log_format: str,
 ) -> None:
     """Run one node until SIGTERM (a controlled shutdown; a second SIGTERM stops at once).
 
@@ -121,7 +129,7 @@ def serve(
     except ConfigError as error:
         click.echo(f"kafkalite: {error}", err=True)
         sys.exit(2)
-    logs.configure(level=log_level, node=config.broker_id)
+    logs.configure(level=log_level, form=log_format, node=config.broker_id)
     for warning in warnings:
         click.echo(f"kafkalite: {warning}", err=True)
     _warn(config, found, settings)
@@ -130,6 +138,10 @@ def serve(
     except (ConfigError, StartupRefused) as error:
         click.echo(f"kafkalite: {error}", err=True)
         sys.exit(2)
+    except CannotListen as error:
+        option = next((name for key, name in _PORT_OPTIONS.items() if f"({key})" in str(error)), "--set listeners=…")
+        click.echo(f"kafkalite: {error}; {option} chooses another address", err=True)
+        sys.exit(1)
     except (KafkaliteError, OSError) as error:
         click.echo(f"kafkalite: {error}", err=True)
         sys.exit(1)
@@ -151,6 +163,12 @@ def _warn(config: configuration.BrokerConfig, found: Posture, settings: tuple[st
     for warning in warnings:
         log.warning("security.weak", detail=warning)
 
+
+_log = logs.get_logger(__name__)
+#: A node that has no session with ZooKeeper by then says that it waits for one.
+_ZOOKEEPER_NOTE_S = 1.5
+#: Key of a port -> the option that sets it.
+_PORT_OPTIONS = {"kafka.port": "--kafka", "rpc.port": "--rpc", "http.port": "--http"}
 
 #: Objects more than have gone before the collector looks at the young ones (Python's own: 700); and how many of those
 #: looks make one at the middle ones, and at all. Almost everything here is freed by counting references, and with
@@ -185,7 +203,14 @@ async def _run(config: configuration.BrokerConfig) -> None:
         print(json.dumps({"event": "node.ready", "id": config.broker_id, **addresses}), flush=True)
 
     announcer = Supervisor(on_fatal=lambda error: node.stop())
+
+    async def note_zookeeper() -> None:
+        await asyncio.sleep(_ZOOKEEPER_NOTE_S)
+        if node.session.current is None:
+            _log.warning("zookeeper.waits", zookeeper=config.zookeeper_connect, reason="no session with ZooKeeper yet")
+
     announcer.spawn("announce", announce(), Policy.FATAL)
+    announcer.spawn("zookeeper.note", note_zookeeper(), Policy.ISOLATED)
     try:
         await node.run()
     finally:

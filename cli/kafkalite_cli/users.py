@@ -204,7 +204,7 @@ def delete(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Take a user's credentials away. Connections that are open stay so.
+    """Take a user's credentials away. Connections that were opened with them end at once.
 
     Example:
 

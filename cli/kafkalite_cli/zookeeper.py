@@ -32,7 +32,7 @@ class _Stop(BaseException):
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--json", "as_json", is_flag=True, help="No effect: the ready line is JSON always.")
 def zookeeper(directory: Path, port: int, host: str, *, as_json: bool) -> None:
-    """Run a real ZooKeeper server (the jars that pyspark ships) until SIGTERM or Ctrl-C.
+    """Run a real ZooKeeper server (jars: KAFKALITE_ZOOKEEPER_JARS, pyspark's, or Debian's libzookeeper-java) until SIGTERM or Ctrl-C.
 
     Example:
 

@@ -16,7 +16,7 @@ RATE_WINDOW_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One partition: bytes that its new replicas will have, and have."""
+    """One partition: bytes that its new replicas will have, and have. `origin`: its replicas before the move."""
 
     partition: TopicPartition
     total_bytes: int
@@ -24,6 +24,7 @@ class Part:
     is_under_way: bool
     replicas: tuple[int, ...]
     target: tuple[int, ...]
+    origin: tuple[int, ...] = ()
 
 
 def part_of(move: Reassignment, held: Mapping[tuple[TopicPartition, BrokerId], int]) -> Part:
@@ -33,7 +34,9 @@ def part_of(move: Reassignment, held: Mapping[tuple[TopicPartition, BrokerId], i
     new = [broker for broker in move.target if broker not in move.origin]
     done = sum(full if broker in move.isr else min(held.get((partition, broker), 0), full) for broker in new)
     under_way = bool(move.step or move.dropping)
-    return Part(partition, full * len(new), done, under_way, tuple(move.replicas), tuple(move.target))
+    return Part(
+        partition, full * len(new), done, under_way, tuple(move.replicas), tuple(move.target), tuple(move.origin)
+    )
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""A real ZooKeeper server from the jars that the pyspark wheel ships: for laptops, CI and small clusters.
+"""A real ZooKeeper server from jars that are there already (Debian's, or those in the pyspark wheel): for laptops, CI and small clusters.
 
 Five jars suffice; with the flags below the first session is open after a third of a second. What is committed is
 on the disk (forceSync stays on): killing the server with -9 loses nothing.
@@ -25,6 +25,8 @@ from kafkalite.errors import KafkaliteError
 
 #: What the server cannot run without (no netty, no jetty, no logging).
 _JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java")
+#: Where Debian's libzookeeper-java puts them.
+_SYSTEM_JARS = Path("/usr/share/java")
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _OLDEST_JAVA = 17
 #: A dynamic class archive can be made on top of the JDK's own since this version.
@@ -51,20 +53,41 @@ class ZooKeeperUnavailable(KafkaliteError):
     """The embedded server cannot run; the message is one line that says why and what helps."""
 
 
-def find_jars() -> list[Path]:
-    """The server's jars in the pyspark that is installed. Raises ZooKeeperUnavailable."""
+def find_jars(environ: Mapping[str, str] = os.environ, system: Path = _SYSTEM_JARS) -> list[Path]:
+    """The server's jars: in KAFKALITE_ZOOKEEPER_JARS, in the pyspark that is installed, or in the system's directory of jars.
+
+    Raises ZooKeeperUnavailable.
+    """
+    if named := environ.get("KAFKALITE_ZOOKEEPER_JARS"):
+        found, missing = _jars_in(Path(named))
+        if missing:
+            raise ZooKeeperUnavailable(f"KAFKALITE_ZOOKEEPER_JARS={named}: there is no {missing} in it")
+        return found
     spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise ZooKeeperUnavailable("the embedded ZooKeeper needs pyspark's jars: pip install 'kafkalite[spark]'")
-    directory = Path(spec.origin).parent / "jars"
+    if spec is not None and spec.origin is not None:
+        found, missing = _jars_in(Path(spec.origin).parent / "jars")
+        if missing:
+            raise ZooKeeperUnavailable(f"pyspark's jars do not hold {missing}: this pyspark cannot serve as ZooKeeper")
+        return found
+    found, missing = _jars_in(system)
+    if missing:
+        raise ZooKeeperUnavailable(
+            "the embedded ZooKeeper needs ZooKeeper's jars: apt-get install libzookeeper-java, or unpack a ZooKeeper and set "
+            "KAFKALITE_ZOOKEEPER_JARS to its lib directory, or the extra kafkalite[spark]"
+        )
+    return found
+
+
+def _jars_in(directory: Path) -> tuple[list[Path], str]:
+    """(the jars, the first that is not there or ""). A version may be in their names, or not (Debian's)."""
     found: list[Path] = []
     for name in _JARS:
-        pattern = re.compile(re.escape(name) + r"-\d[\w.]*\.jar")
-        matches = sorted(path for path in directory.glob(f"{name}-*.jar") if pattern.fullmatch(path.name))
+        pattern = re.compile(re.escape(name) + r"(-\d[\w.]*)?\.jar")
+        matches = sorted(path for path in directory.glob(f"{name}*.jar") if pattern.fullmatch(path.name))
         if not matches:
-            raise ZooKeeperUnavailable(f"pyspark's jars do not hold {name}: this pyspark cannot serve as ZooKeeper")
+            return [], name
         found.append(matches[-1])
-    return found
+    return found, ""
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> tuple[Path, int]:
@@ -88,7 +111,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> tuple[Path, int]:
         refused.append(f"{candidate} is {f'version {version}' if version else 'not usable'}")
     reason = "; ".join(refused) or "none was found"
     raise ZooKeeperUnavailable(
-        f"the embedded ZooKeeper needs Java {_OLDEST_JAVA} or later ({reason}): pip install 'kafkalite[java]'"
+        f"the embedded ZooKeeper needs Java {_OLDEST_JAVA} or later ({reason}): apt-get install default-jre-headless, or the extra kafkalite[java]"
     )
 
 

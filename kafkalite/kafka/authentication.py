@@ -176,10 +176,14 @@ class ConnectionAuthenticator:
         self._login = login
         self._exchange = None
         limit_ms = self._security.max_reauth_ms
+        now = self._connection.listener.now()
+        self._expires = None
         if limit_ms:
             low, high = _LIFETIME_SHARE
-            self._expires = self._connection.listener.now() + limit_ms / 1000 * (low + (high - low) * self._share)
-        self._connection.admitted(login, authenticator=self if limit_ms else None)
+            self._expires = now + limit_ms / 1000 * (low + (high - low) * self._share)
+        if login.lifetime_s is not None:  # a token ends when it says so
+            self._expires = min(self._expires or now + login.lifetime_s, now + login.lifetime_s)
+        self._connection.admitted(login, authenticator=self if self._expires is not None else None)
 
     def _lifetime_ms(self) -> int:
         if self._expires is None or self._state is not _State.OPEN:

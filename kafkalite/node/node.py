@@ -168,6 +168,7 @@ class Node:
             entropy=env.entropy,
             now=env.clock.monotonic,
             credentials=lambda mechanism, user: credential(self.configs.user(user), mechanism),
+            wall=lambda: env.clock.wall_ms() / 1000,
         )
 
     def _peer_env(self, env: Env) -> Env:
@@ -417,6 +418,8 @@ class Node:
         await self._in_session(self.rights.load)
         await self.logs.start(self.cluster_id, self.broker_id, self.configs.topics())
         self._dead_sessions = self._read_sessions()
+        if self.security is not None and self.security.remote_keys is not None:
+            self.supervisor.spawn("oauth.keys", self.security.remote_keys.run(self._dial_issuer), Policy.ISOLATED)
         self.supervisor.spawn("history.file", self.history_file.run(), Policy.ISOLATED)
         self.replicas.hosted.history.record(str(self.broker_id), "node.started")
         self.replicas.start()
@@ -628,6 +631,16 @@ class Node:
         else:
             self.controller.settings_changed()
             self._take_dynamic_config()
+
+    async def _dial_issuer(
+        self,
+        host: str,
+        port: int,
+        is_secure: bool,  # noqa: FBT001 - as `oauth.Dial` has it
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to the server that has the keys of tokens. Raises OSError."""
+        assert self.security is not None
+        return await self.env.network.dial(host, port, self.security.issuer_tls() if is_secure else None)
 
     def _user_changed(self, name: str) -> None:
         """Who is logged in with a credential that does not count any more is sent away."""

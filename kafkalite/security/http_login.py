@@ -16,7 +16,7 @@ from dataclasses import field
 
 from kafkalite.errors import AuthenticationFailed
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.security.sasl import PLAIN
+from kafkalite.security.sasl import OAUTHBEARER, PLAIN
 from kafkalite.security.scram import ScramCredential, credential_of, decoy, salted_password
 
 BASIC, BEARER = "Basic", "Bearer"
@@ -105,10 +105,11 @@ class Logins:
         tokens: Callable[[], Mapping[str, str]] | None,
         key: bytes,
     ) -> None:
-        self.schemes = (*((BASIC,) if mechanisms else ()), *((BEARER,) if tokens is not None else ()))
+        has_passwords = any(name != OAUTHBEARER for name in mechanisms)
+        self.schemes = (*((BASIC,) if has_passwords else ()), *((BEARER,) if tokens is not None else ()))
         self._has_plain = PLAIN in mechanisms
         #: The strongest first: it is what a user without any is tried against.
-        self._scram = sorted((name for name in mechanisms if name != PLAIN), reverse=True)
+        self._scram = sorted((name for name in mechanisms if name not in (PLAIN, OAUTHBEARER)), reverse=True)
         self._passwords = passwords
         self._credentials = credentials
         self._tokens = tokens

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kafkalite.errors import AuthenticationFailed, PrincipalChanged
 from kafkalite.lazy_dataclass import dataclass
@@ -17,6 +18,9 @@ from kafkalite.security.tls import ServerTls, peer_name
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 
+if TYPE_CHECKING:
+    from kafkalite.security.oauth import TokenChecker
+
 _log = get_logger(__name__)
 
 
@@ -27,6 +31,8 @@ class SaslLogin:
     principal: Principal
     mechanism: str
     credential: ScramCredential | None
+    #: Time in seconds after which it ends, counted from the login; None: it does not.
+    lifetime_s: float | None = None
 
 
 class ListenerSecurity:
@@ -40,6 +46,7 @@ class ListenerSecurity:
         node_principals: who may say hello as a node.
         failed_delay_ms: delay of the response to a failure.
         max_reauth_ms: KIP-368; 0 never.
+        tokens: what checks those of OAUTHBEARER.
         is_optional: who proves nothing is let in as ANONYMOUS, and as a node (`security.transition`).
     """
 
@@ -59,6 +66,7 @@ class ListenerSecurity:
         max_reauth_ms: int,
         now: Callable[[], float],
         is_optional: bool = False,
+        tokens: TokenChecker | None = None,
     ) -> None:
         self.name = name
         self.is_optional = is_optional
@@ -72,6 +80,7 @@ class ListenerSecurity:
         self._node_principals = node_principals
         self._entropy = entropy
         self._decoy_key = decoy_key
+        self._tokens = tokens
         self._repeats = Repeats(now)
         self._attempts = Attempts(now)
         #: (address, user) of logins that have succeeded; the oldest first.
@@ -94,6 +103,7 @@ class ListenerSecurity:
             credentials=self._credentials,
             entropy=self._entropy,
             decoy_key=self._decoy_key(),
+            tokens=self._tokens,
         )
 
     def certified(self, connection: ssl.SSLObject | None) -> Principal:
@@ -115,7 +125,7 @@ class ListenerSecurity:
         Args:
             before: the same connection's login until now: it may not become somebody else's (KIP-368).
         """
-        login = SaslLogin(Principal("User", exchange.user), mechanism, exchange.credential)
+        login = SaslLogin(Principal("User", exchange.user), mechanism, exchange.credential, exchange.lifetime_s)
         if before is not None and before.principal != login.principal:
             raise PrincipalChanged("a connection logs in again as the same user only")
         if not self.holds(login):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from kafkalite.config import (
     BrokerConfig,
@@ -21,10 +22,13 @@ from kafkalite.security.http_login import Logins
 from kafkalite.security.listener import ListenerSecurity
 from kafkalite.security.names import mapped_name, mapping_rules
 from kafkalite.security.principal import Principal
-from kafkalite.security.sasl import Entropy
+from kafkalite.security.sasl import OAUTHBEARER, Entropy
 from kafkalite.security.scram import ScramCredential
-from kafkalite.security.tls import ServerTls, TlsFiles, own_name
+from kafkalite.security.tls import ClientTls, ServerTls, TlsFiles, own_name
 from kafkalite.security.tls_policy import tls_policy
+
+if TYPE_CHECKING:
+    from kafkalite.security.oauth import RemoteKeys, TokenChecker
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +62,13 @@ class NodeSecurity:
         entropy: Entropy,
         now: Callable[[], float],
         credentials: Callable[[str, str], ScramCredential | None],
+        wall: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._config = config
+        self._wall = wall
+        #: What checks the tokens of OAUTHBEARER, and its keys if they come from a server; made with the first listener.
+        self._tokens: TokenChecker | None = None
+        self.remote_keys: RemoteKeys | None = None
         self._entropy = entropy
         self._now = now
         self._credentials = credentials
@@ -83,6 +92,10 @@ class NodeSecurity:
         """Of all listeners that ask for something, by name."""
         http = self.http.listener if self.http is not None else None
         return [each for each in (http, *self.kafka.values(), self.rpc) if each is not None]
+
+    def issuer_tls(self) -> ClientTls:
+        """For the server that has the keys of tokens: trusted as nodes are, or by the system's authorities."""
+        return ClientTls(TlsFiles("", self._config.ssl_truststore_location, ""), check_hostname=True)
 
     def _kafka_listeners(self) -> dict[str, ListenerSecurity]:
         listeners = kafka_listeners(self._config)
@@ -168,7 +181,31 @@ class NodeSecurity:
             max_reauth_ms=own.connections_max_reauth_ms,
             now=self._now,
             is_optional=is_optional,
+            tokens=self._token_checker() if uses_sasl and OAUTHBEARER in own.sasl_enabled_mechanisms else None,
         )
+
+    def _token_checker(self) -> TokenChecker:
+        """One for all listeners. Raises ConfigError."""
+        if self._tokens is not None:
+            return self._tokens
+        from kafkalite.security.oauth import KeyFile, RemoteKeys, TokenChecker, TokenRules
+
+        config = self._config
+        rules = TokenRules(
+            config.sasl_oauthbearer_expected_audience,
+            config.sasl_oauthbearer_expected_issuer,
+            config.sasl_oauthbearer_sub_claim_name,
+            config.sasl_oauthbearer_clock_skew_seconds,
+        )
+        url = config.sasl_oauthbearer_jwks_endpoint_url
+        if url.startswith("file:"):
+            path = url.removeprefix("file:").replace("//", "", 1)
+            self._tokens = TokenChecker(rules, KeyFile(path).text, self._wall)
+            self._tokens.load()
+        else:
+            self.remote_keys = RemoteKeys.parse(url, config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000)
+            self._tokens = TokenChecker(rules, self.remote_keys.text, self._wall)
+        return self._tokens
 
     def _passwords(self, own: BrokerConfig) -> PasswordFile:
         """One object per file, however many listeners use it."""

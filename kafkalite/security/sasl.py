@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.errors import AuthenticationFailed
 from kafkalite.security.scram import (
@@ -19,7 +19,11 @@ from kafkalite.security.scram import (
     salted_password,
 )
 
+if TYPE_CHECKING:
+    from kafkalite.security.oauth import TokenChecker
+
 PLAIN = "PLAIN"
+OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
 #: Salted passwords that a client remembers: one per server that it meets, as a rule one in all.
 _REMEMBERED = 16
@@ -37,6 +41,8 @@ class SaslServer(Protocol):
     is_complete: bool
     #: What the user was measured against; None: nothing that can be compared later (PLAIN).
     credential: ScramCredential | None
+    #: Time in seconds after which the proof ends (a token's); None: it does not.
+    lifetime_s: float | None
 
     def step(self, data: bytes) -> bytes:
         """The answer to the client's next message. Raises AuthenticationFailed; the exchange is over then."""
@@ -63,6 +69,7 @@ class PlainServer:
         self.is_known = False
         self.is_complete = False
         self.credential: ScramCredential | None = None
+        self.lifetime_s: float | None = None
         self._passwords = passwords
 
     def step(self, data: bytes) -> bytes:
@@ -104,14 +111,19 @@ def sasl_server(
     credentials: Callable[[str, str], ScramCredential | None],
     entropy: Entropy,
     decoy_key: bytes,
+    tokens: TokenChecker | None = None,
 ) -> SaslServer:
-    """One exchange of `mechanism`, which is one of MECHANISMS.
+    """One exchange of `mechanism`, which is one of MECHANISMS, or OAUTHBEARER if there are `tokens`.
 
     Args:
         passwords: of PLAIN's users. `credentials`: (mechanism, user) -> what is kept for SCRAM.
     """
     if mechanism == PLAIN:
         return PlainServer(passwords())
+    if mechanism not in SCRAM_MECHANISMS and tokens is not None:
+        from kafkalite.security.oauth import OAuthServer  # only who uses OAUTHBEARER loads it
+
+        return OAuthServer(tokens)
     nonce = nonce_text(entropy(NONCE_BYTES))
     return ScramServer(mechanism, lambda user: credentials(mechanism, user), nonce, decoy_key)
 

@@ -142,6 +142,7 @@ class ScramServer:
         self.user = ""
         self.is_known = False
         self.is_complete = False
+        self.lifetime_s: float | None = None
         self._hash = MECHANISMS[mechanism]
         self._lookup = lookup
         self._own_nonce = nonce

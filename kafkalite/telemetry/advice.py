@@ -41,13 +41,13 @@ ADVICE = {
     ),
     "disk.offline": Advice(
         "its replicas leave their ISRs and are recreated on the node's other disks, if any has room",
-        "replace or repair the disk, then `admin disk online DIR`; no restart is needed. If `replica.last_copy` names a "
+        "replace or repair the disk, then `admin disk online DIR --broker N`; no restart is needed. If `replica.last_copy` names a "
         "partition on it, the disk must come back with its data",
     ),
     "replica.last_copy": Advice(
         "nothing is removed: no other in-sync replica has these records. If the disk is healthy, the node checks the files "
         "periodically, and the replica leads again when all of them are there",
-        "do not remove its files and do not replace the disk. Make the files readable again, then `admin disk online DIR` "
+        "do not remove its files and do not replace the disk. Make the files readable again, then `admin disk online DIR --broker N` "
         "(or a restart) opens them",
     ),
     "partition.offline": Advice(
@@ -82,7 +82,7 @@ ADVICE = {
     "replica.offline": Advice(
         "the node asks the controller to take the replica out of the ISR, then opens its log again if it is sound, or makes "
         "it again from the leader",
-        "see `admin disk list`; if a disk is dead: replace it and run `admin disk online DIR`",
+        "see `admin disk list`; if a disk is dead: replace it and run `admin disk online DIR --broker N`",
     ),
     "replica.damaged": Advice(
         "this replica does not serve the records after the damage; another replica is in sync",

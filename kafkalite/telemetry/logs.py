@@ -1,7 +1,7 @@
 """Structured logs; `event` is a constant noun.verb.
 
-A process that calls `configure`, as every node's does, writes one JSON object a line on stderr, by itself: structlog, which
-imports rich, would cost it 40 ms of processor at each start. In any other process, an application with our client for
+A process that calls `configure`, as every node's does, writes its lines on stderr, by itself: structlog, which imports rich, would
+cost it 40 ms of processor at each start. One JSON object a line, or on a terminal a text that people read. In any other process, an application with our client for
 example, the lines go through structlog as the application has configured it.
 """
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+#: auto: text on a terminal, else JSON.
+FORMATS = ("auto", "json", "text")
+_EVENT_WIDTH = 28
 _NUMBERS = {**LEVELS, "critical": logging.CRITICAL}
 
 
@@ -57,10 +60,11 @@ class Logger:
 
 
 class _Lines:
-    """JSON on a stream, a line at a time."""
+    """JSON or text on a stream, a line at a time."""
 
-    def __init__(self, lowest: int, stream: TextIO, bound: dict[str, Any]) -> None:
+    def __init__(self, lowest: int, stream: TextIO, bound: dict[str, Any], *, is_text: bool) -> None:
         self._lowest = lowest
+        self._is_text = is_text
         self._stream = stream
         self._bound = bound
         self._lock = threading.Lock()
@@ -69,14 +73,14 @@ class _Lines:
         if _NUMBERS[level] < self._lowest:
             return
         error = fields.pop("exc_info", None)
-        line = {**fields, "event": event}
-        for name, value in self._bound.items():
-            line.setdefault(name, value)
-        line["level"] = level
-        line["at"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-        if error is not None:
-            line["exception"] = "".join(traceback.format_exception(error)).rstrip("\n")
-        text = json.dumps(line, default=str) + "\n"
+        now = datetime.now(UTC)
+        exception = "" if error is None else "".join(traceback.format_exception(error)).rstrip("\n")
+        fields = {**fields, **{name: value for name, value in self._bound.items() if name not in fields}}
+        if self._is_text:
+            text = _text(now, level, event, fields, exception)
+        else:
+            line = {"at": now.isoformat().replace("+00:00", "Z"), "level": level, "event": event, **fields}
+            text = json.dumps({**line, "exception": exception} if exception else line, default=str) + "\n"
         with self._lock:
             self._stream.write(text)
             self._stream.flush()
@@ -90,10 +94,24 @@ def get_logger(name: str) -> Logger:
     return Logger(name)
 
 
-def configure(*, level: str = "info", stream: TextIO | None = None, **bound: Any) -> None:
-    """From now on this process writes its own lines; `bound` (node=…) goes into every one."""
+def _text(now: datetime, level: str, event: str, fields: dict[str, Any], exception: str) -> str:
+    """Time of day (local), level and event first, then the fields; control characters of a value cannot end the line."""
+    said = " ".join(f"{name}={_value(value)}" for name, value in fields.items())
+    head = f"{now.astimezone():%H:%M:%S.%f}"[:-3] + f" {level.upper():7} {event:{_EVENT_WIDTH}} {said}"
+    return head.rstrip() + "\n" + (exception + "\n" if exception else "")
+
+
+def _value(value: Any) -> str:
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if " " in text or not text.isprintable() or not text else text
+
+
+def configure(*, level: str = "info", stream: TextIO | None = None, form: str = "json", **bound: Any) -> None:
+    """From now on this process writes its own lines; `bound` (node=…) goes into every one. `form`: one of FORMATS."""
     global _lines
-    _lines = _Lines(_NUMBERS[level], stream if stream is not None else sys.stderr, bound)
+    out = stream if stream is not None else sys.stderr
+    is_text = form == "text" or (form == "auto" and out.isatty())
+    _lines = _Lines(_NUMBERS[level], out, bound, is_text=is_text)
 
 
 def is_configured() -> bool:

@@ -103,6 +103,8 @@ class Plan:
     reauth_ms: int | None = None
     #: Whether there is the topic TRIMMED.
     trims: bool = False
+    #: Members of a consumer group (group_workload).
+    members: int = 0
     #: Nodes and consumers have racks: consumers read from followers (KIP-392).
     racks: bool = False
     #: Whether the operator cordons and drains nodes (and the balancer moves replicas on its own).
@@ -145,6 +147,7 @@ class Plan:
                 + (f"; orders within {self.move_limits}" if self.orders else "")
                 + ("; nodes are cordoned and drained" if self.drains else "")
                 + (f"; {self.transactions} with transactions" if self.transactions else "")
+                + (f"; {self.members} members of a group" if self.members else "")
                 + (f"; {KEYED} has {self.keyed}" if self.keyed else "")
                 + (f"; records of {TRIMMED} are deleted" if self.trims else "")
                 + (f"; given up after {self.patience_ms} ms" if self.patience_ms < 600_000 else "")
@@ -256,6 +259,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
         patience_ms=patience_ms,
         reauth_ms=reauth_ms,
         trims=random.Random(f"{seed}/trims").random() < 0.5,
+        members=random.Random(f"{seed}/members").choice((0, 0, 2, 3)),
         racks=random.Random(f"{seed}/racks").random() < 0.4,
         drains=is_drained,
     )

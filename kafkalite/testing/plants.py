@@ -17,6 +17,7 @@ from kafkalite.controller.decisions import commands, eligible, partition_changes
 from kafkalite.controller.event_loop import ControllerEventLoop
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
+from kafkalite.coordinators.groups.decisions.consumer_group import ConsumerGroup
 from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.errors import ErrorCode
 from kafkalite.log import checkpoints, loader, partition_log, producer_state, retention
@@ -294,6 +295,11 @@ def vanished_is_deleted(patch: Patch) -> None:
     patch(topic_changes, "keep_replicas", planted)
 
 
+def given_before_given_up(patch: Patch) -> None:
+    """A member of a consumer group gets partitions that their owner has not given up yet (KIP-848)."""
+    patch(ConsumerGroup, "is_free", lambda self, topic_id, partition, mine: True)
+
+
 #: Errors that drawn seeds find with `--plant`, but no directed plan of the tests brings out in a few runs.
 RARE = frozenset({"unregistered"})
 
@@ -319,4 +325,5 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "unregistered": takes_commands_of_its_earlier_life,
     "notice": notices_to_nobody,
     "unverified": unverified_transactions,
+    "owners": given_before_given_up,
 }

@@ -31,6 +31,8 @@ from kafkalite.testing import sim_security
 from kafkalite.testing.checkers import History, ReplicaChecker, ReplicaView, Violation, ZkChecker
 from kafkalite.testing.copies import Copies
 from kafkalite.testing.faults import FaultInjector
+from kafkalite.testing.group_workload import SETTINGS as GROUP_SETTINGS
+from kafkalite.testing.group_workload import GroupMembers
 from kafkalite.testing.index_checker import check_aborted, check_indexes
 from kafkalite.testing.log_view import BatchView, read_batches
 from kafkalite.testing.operator_workload import CHURN, REPLICAS, THROTTLE, OperatorWorkload, OrdersChecker
@@ -160,6 +162,7 @@ class Simulation:
         self._operator: OperatorWorkload | None = None
         self._producers: list[ProducerWorkload] = []
         self.transactions = TransactionalClients(self)
+        self.members = GroupMembers(self)
         self._trimming = Trimming(plan)
         self.copies = Copies(
             lambda: ((name, self.world.host(name).disk) for name in self.nodes),
@@ -197,6 +200,7 @@ class Simulation:
                 "zookeeper.connect": "zookeeper:2181",
                 "auto.create.topics.enable": False,
                 **(sim_security.settings(self.plan.reauth_ms) if self.plan.reauth_ms is not None else {}),
+                **(GROUP_SETTINGS if self.plan.members else {}),
                 **self.plan.settings,
                 **self._rack_of(number),
             }
@@ -389,6 +393,7 @@ class Simulation:
         await self.until(self._not_converged, CONVERGE_S, "new topics come up")
         self._start_clients()
         self.transactions.start()
+        self.members.start()
         self._trimming.start(self)
         faults = self.faults.start()
         end = self.world.loop.time() + self.plan.fault_time_s
@@ -399,6 +404,7 @@ class Simulation:
         for producer in self._producers:
             producer.stopping.set()
         self.transactions.stop()
+        self.members.stop()
         self._trimming.stopping.set()
         if self._operator is not None:
             self._operator.stopping.set()
@@ -408,6 +414,7 @@ class Simulation:
             await self.until(self._not_ordered, patience_s, "every order ends when the faults are over")
         await self.until(self._not_delivered, CONVERGE_S, "everything sent is delivered when the faults are over")
         await self.until(self.transactions.not_done, CONVERGE_S, "every transaction ends when the faults are over")
+        await self.until(self.members.not_shared, CONVERGE_S, "a group shares its partitions when the faults are over")
         await self.until(self._not_converged, CONVERGE_S, "the cluster converges when the faults are over")
         await self.until(self._not_retained, _RETENTION_S, "retention removes what is due")
         await self.transactions.judge()
@@ -634,6 +641,7 @@ class Simulation:
                 "faults": self.faults.applied,
                 "orders": self._operator.orders if self._operator is not None else 0,
                 **self.transactions.stats(),
+                **self.members.stats(),
                 **({"deletions": self._trimming.answers} if self.plan.trims else {}),
                 "lives": sum(node.lives for node in self.nodes.values()),
                 "state_changes": self.zk.changes,

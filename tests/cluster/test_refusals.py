@@ -88,7 +88,10 @@ def test_an_address_in_use_is_refused(cluster: ProcessCluster, tmp_path: Path) -
     """With 1, not 2: it may be free in a moment, so that systemd tries again."""
     address = cluster.nodes[1].ready["rpc"]
     outcome = serve(cluster.zookeeper_connect, tmp_path / "log", "--rpc", address, broker_id=2)
-    assert complaint(outcome, code=1) == f"kafkalite: cannot listen on {address} (rpc.port): Address already in use"
+    assert (
+        complaint(outcome, code=1)
+        == f"kafkalite: cannot listen on {address} (rpc.port): Address already in use; --rpc chooses another address"
+    )
 
 
 def test_a_directory_in_use_is_refused(cluster: ProcessCluster) -> None:

@@ -38,6 +38,7 @@ def plan(seed: int, flush_before_ack: bool, *faults: Fault) -> Plan:
         consumers=1,
         transactions=0,
         keyed="",
+        members=0,
         trims=False,
         patience_ms=600_000,
         faults=faults,
@@ -152,6 +153,8 @@ BUGS: dict[str, Plan] = {
         *(Fault(5.0, FaultKind.CRASH, node, 9.0) for node in NODES[:2]),
         Fault(8.0, FaultKind.POWER, NODES[2], 0.3),
     ),
+    # Members of a group come and go.
+    "owners": dataclasses.replace(plan(1, False), members=3, orders=False),
     # One dies while two are left, which go on and commit; they die, and it is back before them.
     "ELR-min": plan(
         1,

@@ -69,6 +69,31 @@ def test_a_line_is_what_structlog_makes_of_it(level, fields) -> None:
     assert (len(at), at[-1]) == (len(at_too), "Z")
 
 
+def test_people_read_a_text_with_time_level_and_event_first() -> None:
+    stream = io.StringIO()
+    logs.configure(level="info", stream=stream, form="text", node=3)
+    logs.get_logger("x").warning("noun.verb", partition="t-0", reason="two words", evil="a\nb", count=2)
+    [line] = stream.getvalue().splitlines()
+    assert (
+        line[12:]
+        == ' WARNING noun.verb                    partition=t-0 reason="two words" evil="a\\nb" count=2 node=3'
+    )
+    assert line[2] == line[5] == ":"
+
+
+def test_auto_is_json_for_pipes_and_text_on_a_terminal() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for stream, is_json in ((io.StringIO(), True), (Terminal(), False)):
+        logs.configure(stream=stream, form="auto")
+        logs.get_logger("x").info("noun.verb")
+        assert stream.getvalue().startswith("{") == is_json
+        if is_json:
+            assert list(json.loads(stream.getvalue())) == ["at", "level", "event"]
+
+
 def test_what_is_below_the_level_is_not_written() -> None:
     stream = io.StringIO()
     logs.configure(level="warning", stream=stream)

@@ -129,14 +129,13 @@ class Balancer:
     def _targets(self, partition: TopicPartition, replicas: Replicas, gone: BrokerId) -> list[BrokerId]:
         """Brokers that may take the replica of `gone`: as many racks as now, or as many as can be if it has to go."""
         rest = [each for each in replicas if each != gone]
-        free = [each for each in self.able if each not in replicas and self._has_room(each, partition)]
-        if not free:
+        racks = {each: self._rack_count([*rest, each]) for each in self.able if each not in replicas}
+        if not racks:
             return []
-        racks = {each: self._rack_count([*rest, each]) for each in free}
         least = self._rack_count(replicas)
         if gone in self._view.leaving:
             least = min(least, max(racks.values()))
-        return [each for each in free if racks[each] >= least]
+        return [each for each, count in racks.items() if count >= least and self._has_room(each, partition)]
 
     def _orders(self, replicas: Replicas, gone: BrokerId, new: BrokerId) -> list[Replicas]:
         """`new` in the place of `gone`; where that was the preferred leader, also each of the others in front."""
@@ -210,6 +209,8 @@ class Balancer:
 
     def _why_stuck(self, partition: TopicPartition, replicas: Replicas) -> str:
         free = [each for each in self.able if each not in replicas]
+        if any(self._has_room(each, partition) for each in free):
+            return "the brokers whose disks have room for it are on a rack that has a replica already"
         if free:
             return f"no broker's disks have room for it: {', '.join(map(str, free))}"
         return f"every broker that takes new replicas ({', '.join(map(str, self.able))}) has one already"

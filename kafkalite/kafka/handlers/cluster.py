@@ -11,7 +11,7 @@ from kafkalite.coordinators.internal_topics import broker_count, internal_topic
 from kafkalite.coordinators.services import Services
 from kafkalite.env.turns import Slices
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.extension.messages.topics import CreateTopicsRequest, NewTopic
+from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from kafkalite.features import SUPPORTED
 from kafkalite.kafka.apis import OFFERED, Handler
 from kafkalite.kafka.connection import Request
@@ -177,12 +177,24 @@ class ClusterHandlers:
     ) -> wire.MetadataResponse:
         config = self._services.config
         brokers = broker_count(self._services.metadata(None)) if INTERNAL_TOPICS.intersection(missing) else 0
+        replicas = auto_replicas(
+            config.auto_create_topics_replication_factor,
+            config.default_replication_factor,
+            len(self._services.metadata(()).brokers),
+        )
         wanted = tuple(
-            internal_topic(name, config, brokers) if name in INTERNAL_TOPICS else NewTopic(name)
+            internal_topic(name, config, brokers)
+            if name in INTERNAL_TOPICS
+            else NewTopic(name, replication_factor=replicas)
             for name in missing
             if brokers or name not in INTERNAL_TOPICS
         )
         created = await self._services.create_topics(CreateTopicsRequest(wanted))
+        # Brokers that are cordoned or draining take no replicas: then there may be fewer than are alive.
+        few = [each.topic for each in created.topics if each.error == ErrorCode.INVALID_REPLICATION_FACTOR]
+        if few and config.auto_create_topics_replication_factor == 0:
+            again = await self._services.create_topics(CreateTopicsRequest(tuple(NewTopic(name) for name in few)))
+            created = CreateTopicsResponse((*(each for each in created.topics if each.topic not in few), *again.topics))
         errors = {
             result.topic: result.error
             for result in created.topics
@@ -404,3 +416,12 @@ def topic_page(
 
 
 assert OFFERED.keys() <= {name.removesuffix("Request") for name in schemas()}
+
+
+def auto_replicas(wanted: int, default: int, brokers: int) -> int:
+    """How many replicas a topic gets that is created because a client asked for it. Pure.
+
+    Args:
+        wanted: auto.create.topics.replication.factor, 0: at least the default, and a replica on each of up to three brokers.
+    """
+    return wanted or max(default, min(3, brokers))

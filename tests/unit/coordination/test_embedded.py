@@ -30,6 +30,22 @@ def test_the_five_jars_are_pysparks() -> None:
     assert names == ["zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java"]
 
 
+def test_the_jars_may_be_debians_or_in_a_directory_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java", "zookeeper-it"):
+        (tmp_path / f"{name}.jar").touch()
+    names = ["zookeeper.jar", "zookeeper-jute.jar", "slf4j-api.jar", "metrics-core.jar", "snappy-java.jar"]
+    assert [path.name for path in find_jars({"KAFKALITE_ZOOKEEPER_JARS": str(tmp_path)})] == names
+    monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda name: None)
+    assert [path.name for path in find_jars({}, tmp_path)] == names
+    (tmp_path / "slf4j-api.jar").unlink()
+    with pytest.raises(ZooKeeperUnavailable, match="there is no slf4j-api in it"):
+        find_jars({"KAFKALITE_ZOOKEEPER_JARS": str(tmp_path)})
+    with pytest.raises(ZooKeeperUnavailable, match="libzookeeper-java"):
+        find_jars({}, tmp_path)
+
+
 def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     home = fake_java(tmp_path / "home", "21.0.2")
     other = fake_java(tmp_path / "other", "17.0.1")
@@ -51,7 +67,7 @@ def test_an_old_java_is_passed_over_for_the_wheels(tmp_path: Path, monkeypatch: 
     with pytest.raises(ZooKeeperUnavailable, match=r"none was found.*kafkalite\[java\]"):
         find_java({"PATH": str(tmp_path)})
     with pytest.raises(ZooKeeperUnavailable, match=r"kafkalite\[spark\]"):
-        find_jars()
+        find_jars({}, tmp_path)
 
 
 def test_the_cache_is_where_caches_are() -> None:

@@ -192,7 +192,7 @@ async def test_every_node_shows_and_changes_everything() -> None:
         assert (await do(running, "group.reset", group="g", to="latest", execute=True))[0] == 200
         assert (await do(running, "topic.partitions", topic="t", count=4))[0] == 200
         assert (await do(running, "group.delete", group="g", confirm="g"))[0] == 200
-        assert await ask(running, "group?group=g") == (409, "group 'g': there is no such group")
+        assert await ask(running, "group?group=g") == (409, "there is no group 'g'")
         # What is wrong is said, and nothing is deleted without its name.
         assert await do(running, "topic.delete", topic="t") == (400, "to delete t, confirm must be its name\n")
         assert (await do(running, "topic.create", topic="t"))[0] == 409

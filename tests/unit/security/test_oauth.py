@@ -1,0 +1,160 @@
+"""SASL OAUTHBEARER: which tokens are taken, how a refusal is told, and where the keys come from."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite.config import broker_config
+from kafkalite.errors import AuthenticationFailed, ConfigError
+from kafkalite.security.oauth import KeyFile, OAuthServer, RemoteKeys, TokenChecker, TokenRules
+
+jwk = pytest.importorskip("joserfc.jwk")
+jwt = pytest.importorskip("joserfc.jwt")
+
+NOW = 1_800_000_000
+KEY = jwk.ECKey.generate_key("P-256", {"kid": "one"})
+OTHER = jwk.ECKey.generate_key("P-256", {"kid": "one"})
+KEYS = json.dumps({"keys": [KEY.as_dict(private=False)]})
+RULES = TokenRules(("kafka",), "https://issuer")
+GOOD = {"sub": "alice", "exp": NOW + 60, "aud": ["kafka", "web"], "iss": "https://issuer"}
+
+
+def token(key: Any = KEY, algorithm: str = "ES256", **claims: Any) -> str:
+    values = {name: value for name, value in (GOOD | claims).items() if value is not None}
+    return str(jwt.encode({"alg": algorithm, "kid": "one"}, values, key))
+
+
+def server(rules: TokenRules = RULES) -> OAuthServer:
+    return OAuthServer(TokenChecker(rules, lambda: KEYS, lambda: float(NOW)))
+
+
+def first(value: str, name: str = "") -> bytes:
+    return f"n,{'a=' + name if name else ''},\x01auth=Bearer {value}\x01\x01".encode()
+
+
+def test_a_token_is_a_user_until_it_ends() -> None:
+    exchange = server()
+    assert exchange.step(first(token())) == b""
+    assert (exchange.user, exchange.is_complete, exchange.lifetime_s) == ("alice", True, 60.0)
+    named = server(TokenRules(name_claim="email"))
+    assert named.step(first(token(email="a@b", aud="x", iss=None), "a@b")) == b"" and named.user == "a@b"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(token(OTHER), id="another key"),
+        pytest.param(token(exp=NOW - 31), id="it has ended"),
+        pytest.param(token(exp=None), id="it never ends"),
+        pytest.param(token(nbf=NOW + 100), id="it is not valid yet"),
+        pytest.param(token(aud="web"), id="for another audience"),
+        pytest.param(token(aud=None), id="for nobody"),
+        pytest.param(token(iss="https://evil"), id="of another issuer"),
+        pytest.param(token(sub=None), id="nobody's"),
+        pytest.param(token(sub="  "), id="of an empty name"),
+        pytest.param(token(sub=["alice"]), id="of a list of names"),
+        pytest.param(token(jwk.OctKey.import_key(KEYS), "HS256"), id="signed with the public keys as a secret"),
+        pytest.param("eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSIsImV4cCI6MTkwMDAwMDAwMH0.", id="without a signature"),
+        pytest.param("x", id="no token"),
+        pytest.param(token()[:-6] + "AAAAAA", id="a signature that is not its own"),
+    ],
+)
+def test_a_refused_token_is_answered_and_the_exchange_ends(value: str) -> None:
+    exchange = server()
+    assert json.loads(exchange.step(first(value))) == {"status": "invalid_token"}
+    assert not exchange.is_complete
+    with pytest.raises(AuthenticationFailed) as refused:
+        exchange.step(b"\x01")
+    assert value not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x01",
+        b"n,,\x01\x01",
+        b"n,,auth=Bearer x",
+        b"y,,\x01auth=Bearer x\x01\x01",
+        b"n,,\x01auth=Basic x\x01\x01",
+        b"n,,\x01auth=Bearer \xff\x01\x01",
+        b"n,,\x01auth=Bearer " + b"x" * 20_000 + b"\x01\x01",
+    ],
+)
+def test_malformed_messages_are_refused(data: bytes) -> None:
+    with pytest.raises(AuthenticationFailed, match="malformed message"):
+        server().step(data)
+
+
+def test_acting_for_another_user_is_refused() -> None:
+    exchange = server()
+    exchange.step(first(token(), "bob"))
+    with pytest.raises(AuthenticationFailed, match="acting for another user"):
+        exchange.step(b"\x01")
+
+
+def test_keys_are_read_again_and_bad_ones_leave_those_before(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text(KEYS)
+    checker = TokenChecker(RULES, KeyFile(str(path)).text, lambda: float(NOW))
+    assert checker.check(token()).user == "alice"
+    path.write_text("{")
+    assert checker.check(token()).user == "alice"
+    path.unlink()
+    assert checker.check(token()).user == "alice"
+    path.write_text(json.dumps({"keys": [OTHER.as_dict(private=False)]}))
+    assert checker.check(token(OTHER)).user == "alice"
+    with pytest.raises(AuthenticationFailed):
+        checker.check(token())
+
+
+def test_without_keys_nobody_comes_in() -> None:
+    with pytest.raises(AuthenticationFailed):
+        TokenChecker(RULES, lambda: "", lambda: float(NOW)).check(token())
+    with pytest.raises(ConfigError):
+        TokenChecker(RULES, lambda: "{}", lambda: float(NOW)).load()
+
+
+@pytest.mark.parametrize("url", ["", "http://issuer/keys", "ftp://x/", "https:///keys", "https://h:99999999/k"])
+def test_addresses_of_keys(url: str) -> None:
+    with pytest.raises(ConfigError):
+        RemoteKeys.parse(url, 60)
+
+
+async def test_keys_are_fetched_again_after_a_failure() -> None:
+    answers = [
+        b"HTTP/1.1 500 no\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n" + KEYS.encode(),
+    ]
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(answers[min(len(asked), 2) - 1])
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    remote = RemoteKeys.parse(f"http://127.0.0.1:{port}/keys?a=b", 0.01)
+
+    async def dial(host: str, port: int, is_secure: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        assert not is_secure
+        return await asyncio.open_connection(host, port)
+
+    fetching = asyncio.ensure_future(remote.run(dial))
+    while remote.fetched < 2:
+        await asyncio.sleep(0.01)
+    fetching.cancel()
+    listening.close()
+    assert remote.text() == KEYS and len(asked) >= 3
+    assert asked[0].startswith(b"GET /keys?a=b HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+
+
+def test_the_settings() -> None:
+    with pytest.raises(ConfigError, match=r"needs sasl\.oauthbearer\.jwks\.endpoint\.url"):
+        broker_config({"listener.security.protocol": "SASL_PLAINTEXT", "sasl.enabled.mechanisms": ["OAUTHBEARER"]})
