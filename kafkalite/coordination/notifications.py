@@ -64,17 +64,13 @@ class Notifications:
     async def news(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> News:
         """Those since `begin` and the last `seen`; `watch` is armed for the next."""
         changes, last = await self._listed(coordinator, watch), self._last
-        found = await retrying(lambda: coordinator.get_many([path for _, path in changes]))
-        news = News([], [], max([last, *(number for number, _ in changes)]))
-        for (number, path), change in zip(changes, found, strict=True):
-            if change is None:
-                continue
-            data, _ = change
-            if self._monotonic() - self._seen_at[path] > _LIFE_S:
-                news.expired.append(path)
-            if number > last:
-                news.fresh.append((path, data))
-        return news
+        # Not those that were read before: there may be thousands, and each new one would cost them all.
+        unread = [path for number, path in changes if number > last]
+        found = await retrying(lambda: coordinator.get_many(unread)) if unread else []
+        fresh = [(path, change[0]) for path, change in zip(unread, found, strict=True) if change is not None]
+        now = self._monotonic()
+        expired = [path for _, path in changes if now - self._seen_at[path] > _LIFE_S]
+        return News(fresh, expired, max([last, *(number for number, _ in changes)]))
 
     async def seen(self, coordinator: Coordinator, news: News) -> None:
         """All that they name has been read again. Removes the expired ones."""

@@ -133,8 +133,11 @@ class TopicConfigs:
                 entities[decode_config_change(data, path)] = None
             except ZnodeError as error:
                 self._report(path, error.reason)
+        by_type: dict[str, list[str]] = {}
         for entity_type, name in entities:
-            await self._read(coordinator, entity_type, [name])
+            by_type.setdefault(entity_type, []).append(name)
+        for entity_type, names in by_type.items():
+            await self._read(coordinator, entity_type, names)
         for path in news.expired:
             self.malformed.pop(path, None)
         await self._notifications.seen(coordinator, news)

@@ -166,3 +166,26 @@ def test_who_has_just_come_leaves_old_notifications_to_those_that_it_does_not_kn
         assert world.zk.tree.children(paths.CONFIG_CHANGES) == ["config_change_0000000002"]
 
     world.run(main())
+
+
+def test_a_notification_is_read_once(world: World) -> None:
+    """Each new one used to cost a read of all that were left: the settings of a thousand topics, half a million reads."""
+
+    async def main() -> None:
+        _, changes, session, _ = await following(world, "a")
+        asked: list[str] = []
+        get_many = session.get_many
+
+        async def counted(wanted: list[str]) -> object:
+            asked.extend(path for path in wanted if path.startswith(paths.CONFIG_CHANGES))
+            return await get_many(wanted)
+
+        session.get_many = counted  # type: ignore[method-assign, assignment]
+        writer = await world.connect("b")
+        for number in range(20):
+            await write_config(writer, "topics", f"t{number}", {"flush.ms": "1"})
+            await asyncio.sleep(0.1)
+        assert len(changes) == 20
+        assert len(asked) == len(set(asked)) == 20
+
+    world.run(main())
