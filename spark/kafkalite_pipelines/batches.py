@@ -141,12 +141,13 @@ class Batches:
         policy = self._pipeline.decode.on_error
         first = bad.select("_topic", "_partition", "_offset", ERROR).first()
         where = f"{first[0]}-{first[1]} at offset {first[2]} {first[3]}" if first is not None else ""
+        counted = "1 record" if count == 1 else f"{count} records"
         if policy == "stop":
             raise PipelineError(
-                f"{count} records cannot be decoded, the first: {where}. "
+                f"{counted} cannot be decoded, the first: {where}. "
                 '[dead_letters] with a topic puts such records aside; decode.on_error = "skip" skips them'
             )
-        log.warning("batch %d: %d records cannot be decoded, the first: %s", batch.number, count, where)
+        log.warning("batch %d: %s cannot be decoded, the first: %s", batch.number, counted, where)
         dead = self._pipeline.dead_letters
         if policy == "dead-letters" and dead is not None:
             topics.write(self._pipeline, dead.topic, dead.delivery, topics.dead_letters(self._pipeline, bad), batch)

@@ -102,3 +102,28 @@ def test_an_aggregation_in_complete_mode(spark, pair, tmp_path) -> None:
     query = writer.option("topic", "out").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
     assert query.awaitTermination(300)
     assert sorted((r.key, r.value) for p in (0, 1) for r in pair.log.records("out", p)) == [(b"0", b"5"), (b"1", b"5")]
+
+
+def test_update_mode_through_foreach_batch(spark, pair, tmp_path) -> None:
+    """The recipe of docs/spark.md: Spark does not let a Python sink have this mode."""
+    counts = (
+        stream(spark, pair, startingOffsets="earliest")
+        .selectExpr("CAST(CAST(key AS STRING) AS INT) % 3 AS third")
+        .groupBy("third")
+        .count()
+    )
+
+    def put_counts(rows, batch: int) -> None:
+        to_topic = rows.selectExpr("CAST(third AS STRING) AS key", "CAST(count AS STRING) AS value").write.format(
+            "kafkalite"
+        )
+        to_topic = to_topic.options(**{"kafka.bootstrap.servers": pair.address, "topic": "out"})
+        to_topic.options(deliveryGuarantee="exactly-once", txnAppId="counts", txnVersion=batch).mode("append").save()
+
+    for first, last in ((0, 6), (6, 7)):
+        put(pair, first, last)
+        writer = counts.writeStream.outputMode("update").foreachBatch(put_counts)
+        query = writer.option("checkpointLocation", str(tmp_path / "ck")).trigger(availableNow=True).start()
+        assert query.awaitTermination(300)
+    written = [(int(r.key), int(r.value)) for p in (0, 1) for r in pair.log.records("out", p)]
+    assert sorted(written) == [(0, 2), (0, 3), (1, 2), (2, 2)]
