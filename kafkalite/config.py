@@ -269,7 +269,7 @@ class BrokerConfig:
     )
 
     max_connection_creation_rate_per_ip: int = _key(
-        200,
+        1_000,
         "new connections per second from one address, per listener, on average; those of 10 seconds may come at once; others are"
         " refused (a client that reconnects for each request evades its quotas); 0: no limit",
         low=0,
