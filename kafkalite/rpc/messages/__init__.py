@@ -18,6 +18,7 @@ from kafkalite.rpc.messages import (
     groups,
     load,
     replication,
+    schemas,
 )
 from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, Message, by_kind, response_kind
 
@@ -29,6 +30,7 @@ AREAS = (
     "groups",
     "load",
     "replication",
+    "schemas",
 )
 
 __all__ = [
@@ -44,4 +46,5 @@ __all__ = [
     "load",
     "replication",
     "response_kind",
+    "schemas",
 ]
