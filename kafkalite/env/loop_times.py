@@ -22,9 +22,10 @@ BUDGET_S = 0.02
 COUNTED_S = 0.001
 #: How often the ticker looks (seconds).
 TICK_S = 0.1
-#: How long a turn over its budget is shown by `problems` (milliseconds), and from what length on (seconds).
+#: How long a turn over its budget is shown by `problems` (milliseconds), and from what length on (seconds): a request that a client may
+#: send again. What is imported with the first request of a kind, on a slow machine, is nobody's problem.
 SHOWN_MS = 300_000
-SHOWN_FROM_S = 0.1
+SHOWN_FROM_S = 0.5
 #: So much of a turn must have been computation.
 _COMPUTED = 0.8
 #: What no request has caused.
@@ -72,7 +73,7 @@ class LoopTimes:
         self.overruns += 1
         now_ms = self._clock.wall_ms()
         longest = self.longest()
-        if longest is None or seconds >= longest.seconds:
+        if cause != OTHER and (longest is None or seconds >= longest.seconds):
             self._longest = Overrun(now_ms, seconds, cause, client_id[:256], principal[:256])
         suppressed = self._repeats.admit(("held", cause))
         if suppressed is not None:
@@ -86,7 +87,7 @@ class LoopTimes:
             )
 
     def longest(self) -> Overrun | None:
-        """The longest turn over its budget of the last minutes."""
+        """The longest turn over its budget of the last minutes that a request has caused."""
         if self._longest is not None and not 0 <= self._clock.wall_ms() - self._longest.at_ms <= SHOWN_MS:
             self._longest = None
         return self._longest

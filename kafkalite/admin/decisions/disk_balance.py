@@ -76,7 +76,8 @@ def choose_disk_moves(
     if not any(map(is_out, disks)):
         return []
     added = dict.fromkeys(disks, 0)
-    chosen: list[DiskChoice] = []
+    origin = {key: path for key, (path, _) in here.items()}
+    chosen: dict[TopicPartition, DiskChoice] = {}
     movable = sorted(here.keys() - set(fixed))
     while len(chosen) < limit:
         best: tuple[float, TopicPartition, str] | None = None
@@ -91,15 +92,17 @@ def choose_disk_moves(
                 if gain > _EPSILON and (best is None or gain > best[0] + _EPSILON):
                     best = gain, key, target
         if best is None:
-            return chosen
+            break
         _, key, target = best
         source, size = here[key]
         reason = f"{source} has {count[source]:.0f} replicas and {held[source] / 1e6:.1f} MB, {target} {count[target]:.0f} and {held[target] / 1e6:.1f} MB"
-        chosen.append(DiskChoice(key, source, target, reason))
-        movable.remove(key)
+        # A replica may be chosen again when others have moved: it goes to the last place at once, or stays.
+        chosen.pop(key, None)
+        if target != origin[key]:
+            chosen[key] = DiskChoice(key, origin[key], target, reason)
         here[key] = target, size
         added[target] += size
         for path, sign in ((source, -1), (target, 1)):
             count[path] += sign
             held[path] += sign * size
-    return chosen
+    return list(chosen.values())
