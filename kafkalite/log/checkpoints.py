@@ -83,8 +83,17 @@ def decode_epochs(data: bytes) -> list[tuple[int, int]]:
         raise MalformedCheckpoint(str(error)) from None
 
 
-def encode_partition_metadata(topic_id: TopicId) -> bytes:
-    return f"version: 0\ntopic_id: {topic_id}".encode()
+_RECORDED = b"\ncompactions: recorded"
+
+
+def encode_partition_metadata(topic_id: TopicId, *, records_compactions: bool) -> bytes:
+    """`records_compactions`: since the log's beginning, every compaction has been recorded (COMPACTED)."""
+    return f"version: 0\ntopic_id: {topic_id}".encode() + (_RECORDED if records_compactions else b"")
+
+
+def records_compactions(partition_metadata: bytes) -> bool:
+    """What the file says of the log; False for one that an older version has made."""
+    return _RECORDED in partition_metadata
 
 
 def decode_partition_metadata(data: bytes) -> TopicId:

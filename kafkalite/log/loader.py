@@ -60,6 +60,9 @@ def load_log(
     compacted_to: int | None = None
     if checkpoints.COMPACTED in names:
         compacted_to = checkpoints.decode_compacted(disk.read_file(f"{path}/{checkpoints.COMPACTED}"))
+    topic_id, is_recorded = _read_metadata(disk, path, names)
+    if compacted_to is None and is_recorded:
+        compacted_to = -1
     bases = [int(name[: -len(LOG)]) for name in names if name.endswith(LOG)]
     snapshots = [int(name[: -len(SNAPSHOT)]) for name in names if name.endswith(SNAPSHOT)]
     segments = [
@@ -110,10 +113,11 @@ def load_log(
         snapshots=snapshots,
         log_start_offset=max(log_start_offset, segments[0].base_offset),
         recovery_point=end if clean else min(recovery_point, end),
-        topic_id=_read_topic_id(disk, path, names),
+        topic_id=topic_id,
         clean=clean,
         recovery_point_lowered=lowered,
         compacted_to=-1 if compacted_to in (None, EVERYWHERE) else compacted_to,
+        records_compactions=is_recorded,
         was_cut=was_cut,
     )
     return PartitionLog(
@@ -138,8 +142,9 @@ def new_log(
     """
     disk.makedirs(path)
     parts = LogParts(
-        [Segment(disk, handles, path, 0)], LeaderEpochCache(), ProducerStates(), [], 0, 0, topic_id, clean=True
-    )
+        [Segment(disk, handles, path, 0)], LeaderEpochCache(), ProducerStates(), [], 0, 0, topic_id, clean=True,
+        records_compactions=True,
+    )  # fmt: skip
     log = PartitionLog(
         topic_partition, config, disk=disk, handles=handles, directory=directory, path=path, parts=parts,
         now_ms=now_ms, is_new=True,
@@ -277,11 +282,13 @@ def _producers(
     return states
 
 
-def _read_topic_id(disk: Disk, path: str, names: list[str]) -> TopicId:
+def _read_metadata(disk: Disk, path: str, names: list[str]) -> tuple[TopicId, bool]:
+    """The topic's id, and whether every compaction of the log has been recorded."""
     if checkpoints.PARTITION_METADATA not in names:
-        return NO_TOPIC_ID
+        return NO_TOPIC_ID, False
     try:
-        return checkpoints.decode_partition_metadata(disk.read_file(f"{path}/{checkpoints.PARTITION_METADATA}"))
+        data = disk.read_file(f"{path}/{checkpoints.PARTITION_METADATA}")
+        return checkpoints.decode_partition_metadata(data), checkpoints.records_compactions(data)
     except checkpoints.MalformedCheckpoint as error:
         _log.warning("log.metadata_damaged", path=path, error=str(error))
-        return NO_TOPIC_ID
+        return NO_TOPIC_ID, False

@@ -26,7 +26,7 @@ class LocalLog:
     """
 
     __slots__ = (
-        "_unmarked_to", "closed", "compacted_to", "cuts", "dir_dirty", "directory", "disk", "failed", "handles",
+        "_records_compactions", "_unmarked_to", "closed", "compacted_to", "cuts", "dir_dirty", "directory", "disk", "failed", "handles",
         "metadata_dirty", "next_offset", "path", "segments", "sync_failed",
         "topic_id", "topic_partition",
     )  # fmt: skip
@@ -44,6 +44,7 @@ class LocalLog:
         metadata_dirty: bool,
         dir_dirty: bool,
         compacted_to: int = -1,
+        records_compactions: bool = False,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -70,7 +71,8 @@ class LocalLog:
         #: else compactions were here, below this offset.
         self.compacted_to = compacted_to
         #: Below this offset an older version, which does not record it, may have compacted.
-        self._unmarked_to = self.next_offset if compacted_to < 0 else 0
+        self._unmarked_to = self.next_offset if compacted_to < 0 and not records_compactions else 0
+        self._records_compactions = records_compactions
 
     # --- errors -----------------------------------------------------------------------------------
 
@@ -170,7 +172,7 @@ class LocalLog:
         """Put partition.metadata into the page cache."""
         self.disk.write_file_atomic(
             f"{self.path}/{checkpoints.PARTITION_METADATA}",
-            checkpoints.encode_partition_metadata(self.topic_id),
+            checkpoints.encode_partition_metadata(self.topic_id, records_compactions=self._records_compactions),
             durable=False,
         )
 

@@ -95,7 +95,7 @@ class PartitionLog:
         self._local = LocalLog(
             topic_partition, parts.topic_id, parts.segments, disk=disk, handles=handles, directory=directory, path=path,
             metadata_dirty=is_new or unclean, dir_dirty=unclean,
-            compacted_to=parts.compacted_to,
+            compacted_to=parts.compacted_to, records_compactions=parts.records_compactions,
         )  # fmt: skip
         self._epochs = LeaderEpochFile(self._local, parts.epochs, dirty=unclean)
         self._producers = parts.producers

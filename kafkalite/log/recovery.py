@@ -46,6 +46,8 @@ class LogParts:
     recovery_point_lowered: bool = False
     #: See `LocalLog.compacted_to`.
     compacted_to: int = -1
+    #: Every compaction of the log has been recorded there.
+    records_compactions: bool = False
     #: Recovery found bytes that are not records, and cut them off.
     was_cut: bool = False
 

@@ -226,13 +226,24 @@ class MemoryDisk:
         self.open_files = 0
 
     def power_loss(self, rng: random.Random) -> None:
-        """Each entry and each byte that was not synced may have made it or not."""
+        """Each entry and each byte that was not synced may have made it or not.
+
+        A directory's journal has its creations in their order: if one is lost, those after it are. Renames and removals are not
+        kept in order here.
+        """
         self.process_crash()
         self.boot += "+"
         survivors: dict[str, Inode] = {}
+        created = [path for path in self.entries if path not in self.durable_entries and path.endswith(".log")]
+        lost: set[str] = set()
+        for directory in sorted({path.rpartition("/")[0] for path in created}):
+            here = [path for path in created if path.rpartition("/")[0] == directory]
+            lost.update(here[rng.randint(0, len(here)) :])
         for path in sorted({*self.entries, *self.durable_entries}):
             now, then = self.entries.get(path), self.durable_entries.get(path)
             inode = now if now is then or rng.random() < 0.5 else then
+            if path in created:
+                inode = None if path in lost else now
             if inode is None:
                 continue
             data, durable = bytes(inode.data), inode.durable

@@ -254,3 +254,21 @@ def test_a_producer_goes_on_after_compaction_and_a_loss_of_power(seed: int) -> N
     state.transaction(also=[], deletes=False, end="commit", keys=["a"], producer_id=1)
     state.readers_see_what_was_committed()
     state.teardown()
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=50, deadline=None)
+def test_a_log_that_was_never_compacted_has_no_hole_after_a_loss_of_power(seed: int) -> None:
+    """The first segment's records were lost, the next segment's file was there: its base offset became the end of an empty log."""
+    state = Compacted()
+    state.flush_at_first()
+    state.transaction(also=[], deletes=False, end="commit", keys=["a", "a"], producer_id=1)
+    state.write(deletes=False, keys=["a"])
+    state.write(deletes=False, keys=["a", "a"])
+    state.write(deletes=False, keys=["a"])
+    state.transaction(also=[], deletes=False, end="commit", keys=["a"], producer_id=1)
+    state.write(deletes=False, keys=["a"])
+    state.lose_power(seed=seed)
+    state.readers_see_what_was_committed()
+    state.copy()
+    state.teardown()

@@ -40,7 +40,12 @@ def test_leader_epoch_checkpoint() -> None:
 @pytest.mark.checklist("F18")
 def test_partition_metadata() -> None:
     topic_id = TopicId("lb2mHQLCRYiRvHvSqjQfAg")
-    assert checkpoints.encode_partition_metadata(topic_id) == b"version: 0\ntopic_id: lb2mHQLCRYiRvHvSqjQfAg"
+    plain = b"version: 0\ntopic_id: lb2mHQLCRYiRvHvSqjQfAg"
+    assert checkpoints.encode_partition_metadata(topic_id, records_compactions=False) == plain
+    recorded = checkpoints.encode_partition_metadata(topic_id, records_compactions=True)
+    assert recorded == plain + b"\ncompactions: recorded"
+    assert checkpoints.decode_partition_metadata(recorded) == topic_id
+    assert [checkpoints.records_compactions(each) for each in (plain, recorded)] == [False, True]
     assert checkpoints.decode_partition_metadata(b"version: 0\ntopic_id: lb2mHQLCRYiRvHvSqjQfAg\n") == topic_id
     for bad in (b"version: 9\ntopic_id: lb2mHQLCRYiRvHvSqjQfAg", b"version: 0\ntopic_id: lb2mHQLCRYiRv", b"version: 0"):
         with pytest.raises(checkpoints.MalformedCheckpoint):

@@ -9,6 +9,7 @@ import pytest
 from kafkalite.config import BrokerConfig
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.log.checkpoints import encode_partition_metadata
 from kafkalite.log.cleaner import compact
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
@@ -76,6 +77,7 @@ async def test_a_log_that_an_older_version_compacted_is_recovered_under_the_poli
     log = await compacted(disk)
     before = offsets(log)
     disk.remove(f"{PATH}/.kafkalite-compacted")
+    disk.write_file_atomic(f"{PATH}/partition.metadata", encode_partition_metadata(TOPIC_ID, records_compactions=False))
     disk.process_crash()
     assert offsets(reopen(disk, recovery_point=0, **DELETE)) == before
 
