@@ -54,6 +54,8 @@ class OperatorWorkload:
     def __init__(self, plan: Plan) -> None:
         self.name = "boss"
         self._plan = plan
+        #: A node can only be drained if the others can take its replicas.
+        self._drains = plan.drains and plan.nodes > REPLICAS
         self.stopping = asyncio.Event()
         self.done = False
         self.orders = 0
@@ -72,7 +74,7 @@ class OperatorWorkload:
                 except KafkaliteError:
                     pass  # refused, or nobody has answered: an operator goes on
                 await asyncio.sleep(source.uniform(0.2, 2.0))
-            if self._plan.drains:
+            if self._drains:
                 await self._settle(client, source)
         self.done = True
 
@@ -95,7 +97,7 @@ class OperatorWorkload:
         await alter_configs(client, resource, changes, deletions, timeout_s=_TIMEOUT_S)
 
     async def _order(self, client: AsyncClient, source: random.Random) -> None:
-        if self._plan.drains and source.random() < 0.25:
+        if self._drains and source.random() < 0.25:
             await self._set_state(client, source.randint(1, self._plan.nodes), source.choice(_STATES))
             return
         kind = source.choice(_ORDERS)
