@@ -135,7 +135,11 @@ class RpcConnection:
     @property
     def write_backlog(self) -> int:
         """Bytes that the peer has not taken yet."""
-        return 0 if self.closed else int(self._writer.transport.get_write_buffer_size())
+        transport = self._writer.transport
+        # asyncio's transport over TLS that has ended cannot say how much it holds.
+        if self.closed or transport.is_closing():
+            return 0
+        return int(transport.get_write_buffer_size())
 
     def send_nowait(self, message: Message, body: Sequence[Buffer] = ()) -> asyncio.Future[Answer]:
         """Send in the order of calls; the future fails as `call` does. Raises RpcNotSent at once.
@@ -161,7 +165,7 @@ class RpcConnection:
         """
         due = self._loop.time() + timeout_s
         try:
-            if self._writer.transport.get_write_buffer_size() > WRITE_HIGH_BYTES:
+            if self.write_backlog > WRITE_HIGH_BYTES:
                 async with asyncio.timeout_at(due):
                     await self._drain()
             future = self.send_nowait(message, body)
@@ -198,7 +202,7 @@ class RpcConnection:
 
     async def drain(self) -> None:
         """Wait until the peer has taken most of what was sent. Raises RpcNotSent when the connection is over."""
-        if self._writer.transport.get_write_buffer_size() > WRITE_HIGH_BYTES:
+        if self.write_backlog > WRITE_HIGH_BYTES:
             await self._drain()
 
     async def _drain(self) -> None:

@@ -166,8 +166,8 @@ _WEIGHTS = {
 }  # fmt: skip
 
 
-def draw(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
-    """The plan of this seed; with `only`, the faults are of these kinds."""
+def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool = True) -> Plan:
+    """The plan of this seed; with `only`, the faults are of these kinds. `may_drain`: the balancer may be on, nodes are drained."""
     source = random.Random(f"{seed}/plan")
     nodes = source.choice((3, 3, 3, 4, 5))
     flush = source.random() < 0.4
@@ -226,7 +226,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
     security = random.Random(f"{seed}/security")
     reauth_ms = security.choice((0, 3_000, 10_000)) if security.random() < 0.1 else None
     drains = random.Random(f"{seed}/drains")
-    is_drained = drains.random() < 0.5 and nodes > 3
+    is_drained = drains.random() < 0.5 and nodes > 3 and may_drain
     if is_drained:
         orders = True
         settings.update(_balancer_settings(drains))

@@ -417,7 +417,7 @@ async def test_every_command_once(cluster: ProcessCluster) -> None:
         assert run("admin", "create-topic", "wide", "--replication-factor", "9")[0] == 2
         code, told = run("produce", "verbs", "--key-separator", ":", stdin=b"a:1\nb:2\nc:3\n")
         assert (code, told["acked"], told["failed"]) == (0, 3, 0)
-        assert run("produce", "nowhere", stdin=b"x\n")[0] == 2
+        assert run("produce", "no where", stdin=b"x\n")[0] == 2
         code, told = run("consume", "verbs", "--from", "beginning", "--max", "3")
         assert code == 0
         assert sorted((each["key"], each["value"]) for each in told) == [("a", "1"), ("b", "2"), ("c", "3")]
@@ -433,7 +433,10 @@ async def test_every_command_once(cluster: ProcessCluster) -> None:
         assert run("admin", "describe", "nowhere")[0] == 2
         code, told = run("admin", "describe-cluster")
         assert (code, sorted(each["broker_id"] for each in told["brokers"])) == (0, [1, 2, 3])
-        assert run("admin", "health") == (0, {"healthy": True, "brokers": [1, 2, 3], "problems": []})
+        assert run("admin", "health") == (
+            0,
+            {"healthy": True, "brokers": [1, 2, 3], "problems": [], "broker_states": {}},
+        )
         assert run("admin", "delete-topic", "--yes", "verbs") == (0, {"topic": "verbs", "deleted": True})
         assert run("admin", "delete-topic", "--yes", "nowhere")[0] == 2
         gone = kafkalite("admin", "list-topics", "--json", "--timeout", "1", bootstrap=["127.0.0.1:1"])

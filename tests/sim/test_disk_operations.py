@@ -13,7 +13,7 @@ from kafkalite.testing.plants import PLANTS
 #: Every kind of operation that SimDisk counts.
 KINDS = (
     "append", "free_bytes", "listdir", "lock", "makedirs", "open", "read_at", "remove", "remove_tree", "rename", "sync",
-    "sync_dir", "thread", "truncate", "write_at",
+    "sync_dir", "thread", "total_bytes", "truncate", "write_at",
 )  # fmt: skip
 
 

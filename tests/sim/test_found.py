@@ -14,7 +14,14 @@ from kafkalite.testing.simulation import Simulation
 def plan(*faults: Fault, **changes: object) -> Plan:
     """Three nodes, three partitions, a fast network, and these faults."""
     drawn = dataclasses.replace(
-        draw(1), nodes=3, topics={"topic1": 3}, fault_time_s=12.0, link=Link(), producers=2, consumers=1, faults=faults
+        draw(1, may_drain=False),
+        nodes=3,
+        topics={"topic1": 3},
+        fault_time_s=12.0,
+        link=Link(),
+        producers=2,
+        consumers=1,
+        faults=faults,
     )
     return dataclasses.replace(drawn, **changes)  # type: ignore[arg-type]
 

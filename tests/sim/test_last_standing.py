@@ -13,7 +13,7 @@ from kafkalite.testing.simulation import Simulation
 
 def plan(seed: int, *faults: Fault) -> Plan:
     """Three nodes, three partitions, no flush before an acknowledgement, and these faults."""
-    drawn = draw(1)
+    drawn = draw(1, may_drain=False)
     return dataclasses.replace(
         drawn,
         seed=seed,

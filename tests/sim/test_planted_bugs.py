@@ -21,7 +21,7 @@ Patch = pytest.MonkeyPatch
 
 def plan(seed: int, flush_before_ack: bool, *faults: Fault) -> Plan:
     """Three nodes, three partitions, a fast network, and these faults."""
-    drawn = draw(1)
+    drawn = draw(1, may_drain=False)
     return dataclasses.replace(
         drawn,
         seed=seed,

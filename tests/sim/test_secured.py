@@ -15,7 +15,7 @@ from kafkalite.testing.simulation import Simulation
 def test_nodes_and_clients_log_in_again_while_nodes_die(reauth_ms: int) -> None:
     faults = [Fault(3.0 + 3.0 * number, FaultKind.CRASH, f"node{1 + number % 3}", 1.0) for number in range(3)]
     drawn = dataclasses.replace(
-        draw(1),
+        draw(1, may_drain=False),
         nodes=3,
         topics={"topic1": 2},
         fault_time_s=12.0,

@@ -32,7 +32,7 @@ ENDING = (FaultKind.CRASH, FaultKind.RESTART, FaultKind.POWER, FaultKind.DISK, F
 
 def plan(seed: int, time_s: float, *faults: Fault, batches_per_s: float = 0.5, flush: bool = False) -> Plan:
     """Three nodes, three partitions, a fast network, and these faults."""
-    drawn = draw(1)
+    drawn = draw(1, may_drain=False)
     return dataclasses.replace(
         drawn,
         seed=seed,
