@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -330,7 +331,7 @@ def _run(bench: Bench, directory: Path, wanted: re.Pattern[str], results: list[d
     row("bombs", lambda: bombs(bench, 10))
     row("bombs by timestamp", lambda: look_up(bench))
     for name, (message, version) in huge().items():
-        row(name, lambda message=message, version=version: once(bench, message, version))  # type: ignore[misc]
+        row(name, partial(once, bench, message, version))
     if wanted.search("all metadata"):
         for number in range(10):
             bench.create(f"many-{number}", 300, 1)

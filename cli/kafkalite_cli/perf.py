@@ -6,6 +6,7 @@ import asyncio
 import os
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import click
@@ -75,7 +76,7 @@ class _Load:
             now = self._client.now()
             value = self._padding if mark is None else _STAMP.pack(mark, now) + self._padding[_STAMP.size :]
             future = await producer.send(self._topic, None, value)
-            future.add_done_callback(lambda done, sent=now: self._count(done, sent))  # type: ignore[misc]
+            future.add_done_callback(partial(self._count, sent=now))
             if number % 100 == 99 and self._rate is None:
                 await asyncio.sleep(0)  # also a producer that is never full lets responses be read
         await producer.flush()

@@ -52,7 +52,7 @@ def open_acl(_path: str) -> bytes:
 
 
 def creators_acl(path: str) -> bytes:
-    """Only who has the identity of the connection that creates it may change it (zookeeper.set.acl)."""
+    """Only the identity that creates the znode may change it (zookeeper.set.acl)."""
     return _PRIVATE_ACL if is_private(path) else _READABLE_ACL
 
 

@@ -116,7 +116,7 @@ class _Findings:
 
 
 async def examine(zookeeper: ZnodeAcls, limit: int) -> AclReport:
-    """What of the tree is open, of at most `limit` znodes; credentials and rules first. Raises CoordinatorError."""
+    """The open znodes among at most `limit`; credentials and rules come first. Raises CoordinatorError."""
     findings = _Findings()
     async for batch in _batches(zookeeper, findings):
         allowed = batch[: limit - findings.seen]

@@ -86,7 +86,7 @@ class HttpAuthenticator:
 
     @property
     def must_prove(self) -> bool:
-        """Whether nobody is served who has not said who they are."""
+        """Whether a client must authenticate before it is served."""
         security = self._security
         return security is not None and bool(security.schemes) and not security.listener.is_optional
 

@@ -40,7 +40,7 @@ class RestRequest:
     body: bytes
 
 
-Operation_ = Callable[["_Call"], Awaitable[Any]]
+RouteAnswer = Callable[["_Call"], Awaitable[Any]]
 
 
 async def answer(registry: Registry, request: RestRequest, may: May) -> Any:
@@ -368,7 +368,7 @@ async def _delete_mode(call: _Call) -> Any:
     return {"mode": await call.registry.set_mode(subject, None, force=True)}
 
 
-_ROUTES: tuple[tuple[str, tuple[str, ...], Operation_], ...] = tuple(
+_ROUTES: tuple[tuple[str, tuple[str, ...], RouteAnswer], ...] = tuple(
     (method, tuple(path.split("/")), operation)
     for method, path, operation in (
         ("GET", "schemas/types", _types),

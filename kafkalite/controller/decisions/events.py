@@ -320,7 +320,7 @@ class BalancerDue:
     """It is time to look at the balance, and at brokers that are being drained.
 
     `closed`: brokers that take no new replicas, with their `broker.state`. `gone`: brokers that have replicas and have not been alive for
-    `balancer.broker.timeout.ms`. `loads`, `room`: as the brokers reported last; who has not answered is missing.
+    `balancer.broker.timeout.ms`. `loads`, `room`: as the brokers reported last; a broker that has not answered is missing.
     """
 
     settings: BalancerSettings

@@ -172,7 +172,7 @@ class Actions:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"{group} has committed nothing for {topic or 'any topic'}")
         rights.need("OffsetCommit", {_GROUP: [group], _TOPIC: sorted({key.topic for key in before})})
         after = await new_offsets(client, before, before, reset, _TIMEOUT_S)
-        is_executed = _value(values, "execute", bool, False)  # noqa: FBT003
+        is_executed = _value(values, "execute", bool, default=False)
         if is_executed:
             if told.members:
                 text = f"{group} has {len(told.members)} members: stop them first"

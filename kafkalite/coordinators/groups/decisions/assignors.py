@@ -67,7 +67,7 @@ ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform, "range": range_}
 
 
 def _kept(given: AssignmentInput) -> Generator[None, None, _Owners]:
-    """Who has which partition now, of those that there are and that the member still subscribes to."""
+    """The present owner of each partition, if the partition exists and the owner still subscribes to its topic."""
     owners = {topic.topic_id: [NOBODY] * topic.partitions for topic in given.topics.values()}
     for index, member in enumerate(given.members):
         for topic_id, partitions in member.target.items():
