@@ -9,8 +9,9 @@ import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.groups import GroupDescription, Groups
+from kafkalite.client.offset_reset import EARLIEST, OFFSET, SHIFT, TIME, Reset, ends_of, new_offsets
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
 from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition
 from kafkalite_cli.visible import visible
@@ -73,7 +74,7 @@ def describe(group: str, bootstrap: str, timeout_s: float, as_json: bool) -> Non
         async with connect(bootstrap, timeout_s) as client:
             node, reported = await _existing(Groups(client, timeout_s=timeout_s), group)
             keys = [TopicPartition(each.topic, each.partition) for each in reported.offsets]
-            ends = await _ends(client, keys, LATEST_TIMESTAMP, timeout_s)
+            ends = await ends_of(client, keys, LATEST_TIMESTAMP, timeout_s)
         owners = {partition: member for member in reported.members for partition in member.partitions}
         rows: list[dict[str, object]] = []
         for each in reported.offsets:
@@ -111,20 +112,6 @@ async def _existing(admin: Groups, group: str) -> tuple[int, GroupDescription]:
     if reported.state == _NOBODY:
         raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
     return node, reported
-
-
-async def _ends(
-    client: AsyncClient, keys: list[TopicPartition], timestamp: int, timeout_s: float
-) -> dict[TopicPartition, int]:
-    """Offsets for a timestamp; a topic that does not exist any more is left out."""
-    if not keys:
-        return {}
-    answer = await client.metadata({key.topic for key in keys}, timeout_s=timeout_s)
-    there = {TopicPartition(t.topic, p.partition) for t in answer.topics if not t.error for p in t.partitions}
-    wanted = {key: timestamp for key in keys if key in there}
-    if not wanted:
-        return {}
-    return {key: int(each.offset) for key, each in (await client.list_offsets(wanted, timeout_s=timeout_s)).items()}
 
 
 @groups.command("delete")
@@ -186,12 +173,7 @@ def reset_offsets(
     """
     if sum(each is not None for each in (place, moment, to_offset, shift_by)) != 1:
         raise click.UsageError("give one of --to-earliest, --to-latest, --to-datetime, --to-offset and --shift-by")
-    stamp = LATEST_TIMESTAMP if place == "latest" else EARLIEST_TIMESTAMP
-    if moment is not None:
-        try:
-            stamp = int(datetime.fromisoformat(moment).timestamp() * 1000)
-        except ValueError:
-            raise click.BadParameter(f"{moment!r} is not an ISO date and time", param_hint="--to-datetime") from None
+    reset = _reset(place, moment, to_offset, shift_by)
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -204,19 +186,7 @@ def reset_offsets(
                 )
             before = {TopicPartition(each.topic, each.partition): int(each.offset) for each in reported.offsets}
             keys = await _chosen(client, topics, before, timeout_s)
-            first = await _ends(client, keys, EARLIEST_TIMESTAMP, timeout_s)
-            last = await _ends(client, keys, LATEST_TIMESTAMP, timeout_s)
-            target = await _ends(client, keys, stamp, timeout_s) if place or moment else {}
-            after: dict[TopicPartition, int] = {}
-            for key in sorted(last):
-                wanted = target.get(key, -1)
-                if to_offset is not None:
-                    wanted = to_offset
-                elif shift_by is not None:
-                    wanted = before.get(key, first[key]) + shift_by
-                elif wanted < 0:  # no record is as young as that
-                    wanted = last[key]
-                after[key] = min(max(wanted, first[key]), last[key])
+            after = await new_offsets(client, keys, before, reset, timeout_s)
             if execute:
                 await admin.commit(group, after)
         out = Output(as_json)
@@ -232,12 +202,26 @@ def reset_offsets(
     run_async(work())
 
 
+def _reset(place: str | None, moment: str | None, to_offset: int | None, shift_by: int | None) -> Reset:
+    """Of the options, one of which is given. Raises click.BadParameter."""
+    if to_offset is not None:
+        return Reset(OFFSET, to_offset)
+    if shift_by is not None:
+        return Reset(SHIFT, shift_by)
+    if moment is None:
+        return Reset(place or EARLIEST)
+    try:
+        return Reset(TIME, int(datetime.fromisoformat(moment).timestamp() * 1000))
+    except ValueError:
+        raise click.BadParameter(f"{moment!r} is not an ISO date and time", param_hint="--to-datetime") from None
+
+
 async def _chosen(
     client: AsyncClient, topics: tuple[str, ...], committed: dict[TopicPartition, int], timeout_s: float
 ) -> list[TopicPartition]:
+    """Raises ApiError: no such topic, no such partition."""
     if not topics:
         return sorted(committed)
-    """Raises ApiError: no such topic, no such partition."""
     counts = {topic.topic: len(topic.partitions) for topic in (await client.metadata(timeout_s=timeout_s)).topics}
     keys: list[TopicPartition] = []
     for text in topics:
