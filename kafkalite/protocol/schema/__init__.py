@@ -29,6 +29,7 @@ from kafkalite.protocol.schema import (
     records,
     sasl,
     security,
+    share_records,
     telemetry,
     transactions,
 )  # fmt: skip
@@ -41,6 +42,7 @@ TABLES = (
     transactions.TABLE,
     records.TABLE,
     security.TABLE,
+    share_records.TABLE,
     features.TABLE,
     telemetry.TABLE,
     sasl.TABLE,
