@@ -101,7 +101,11 @@ def _log(shape: list[tuple[int, int, bool]]) -> list[LogBatch]:
     return batches
 
 
-_logs = st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 3]), st.integers(1, 4), st.sampled_from([True, True, True, False])), min_size=1, max_size=10)
+_logs = st.lists(
+    st.tuples(st.sampled_from([0, 0, 0, 1, 3]), st.integers(1, 4), st.sampled_from([True, True, True, False])),
+    min_size=1,
+    max_size=10,
+)
 _steps = st.lists(
     st.one_of(
         st.tuples(st.just("acquire"), st.sampled_from(_MEMBERS), st.integers(1, 6), st.booleans()),
@@ -141,7 +145,9 @@ class Run:
         read = [batch for batch in self.log if batch.last >= offset]
         got = partition.acquire(member, offset, read, Wanted(count, 3, is_exact=is_exact), twin.now)
         taken = [number for each in got for number in range(each.first, each.last + 1)]
-        delivered = {number for batch in self.log if batch.is_delivered for number in range(batch.first, batch.last + 1)}
+        delivered = {
+            number for batch in self.log if batch.is_delivered for number in range(batch.first, batch.last + 1)
+        }
         assert set(taken) <= delivered
         assert len(set(taken)) == len(taken)
         assert not is_exact or len(taken) <= count
@@ -263,7 +269,9 @@ class Run:
     def check(self) -> None:
         partition, twin = self.partition, self.twin
         assert partition.start_offset == twin.start
-        held = {member: {n for low, high in partition.held(member) for n in range(low, high + 1)} for member in _MEMBERS}
+        held = {
+            member: {n for low, high in partition.held(member) for n in range(low, high + 1)} for member in _MEMBERS
+        }
         for member in _MEMBERS:
             assert held[member] == {n for n, one in twin.records.items() if one.holder == member and n >= twin.start}
         listed = {n: batch for batch in partition.batches() for n in range(batch.first, batch.last + 1)}
@@ -292,7 +300,9 @@ def test_like_one_that_keeps_each_offset(shape: list[tuple[int, int, bool]], ste
 
 @settings(max_examples=100, deadline=None)
 @given(_logs, st.integers(1, 6), st.booleans())
-def test_everything_is_delivered_and_done_in_the_end(shape: list[tuple[int, int, bool]], count: int, is_exact: bool) -> None:
+def test_everything_is_delivered_and_done_in_the_end(
+    shape: list[tuple[int, int, bool]], count: int, is_exact: bool
+) -> None:
     log = _log(shape)
     partition = SharedPartition(Offset(0), (), _LIMITS)
     delivered: list[int] = []
@@ -301,7 +311,9 @@ def test_everything_is_delivered_and_done_in_the_end(shape: list[tuple[int, int,
         if partition.next_offset >= end:
             break
         offset = partition.next_offset
-        got = partition.acquire("a", offset, [one for one in log if one.last >= offset], Wanted(count, 2, is_exact=is_exact), 0)
+        got = partition.acquire(
+            "a", offset, [one for one in log if one.last >= offset], Wanted(count, 2, is_exact=is_exact), 0
+        )
         for each in got:
             delivered += range(each.first, each.last + 1)
             partition.acknowledge("a", [Acknowledgement(each.first, each.last, [AcknowledgeType.ACCEPT])], 0)

@@ -156,7 +156,9 @@ class SharedPartition:
 
     def next_deadline(self) -> int | None:
         """When the next lock ends; None: nobody has one."""
-        return min((run.deadline_ms for run in self._runs if run.holder is not None and run.target is None), default=None)
+        return min(
+            (run.deadline_ms for run in self._runs if run.holder is not None and run.target is None), default=None
+        )
 
     # --- delivery ---
 
@@ -225,10 +227,10 @@ class SharedPartition:
                 new = min(last, self._runs.end + min(most - taken, room) - 1)
             if new >= self._runs.end:
                 taken += new - self._runs.end + 1
-                run = self._append(new, _AVAILABLE, 0)
-                assert run is not None
-                self._hold(run, member, deadline_ms)
-                got.append((run.first, run.last, run.delivery_count))
+                added = self._append(new, _AVAILABLE, 0)
+                assert added is not None
+                self._hold(added, member, deadline_ms)
+                got.append((added.first, added.last, added.delivery_count))
             if new < last:
                 return None
         return taken
@@ -284,7 +286,9 @@ class SharedPartition:
         for run in self._runs.peek(first, last):
             if run.holder != member or run.target is not None:
                 offset = max(first, run.first)
-                raise api_error(ErrorCode.INVALID_RECORD_STATE, f"the member does not hold the record at offset {offset}")
+                raise api_error(
+                    ErrorCode.INVALID_RECORD_STATE, f"the member does not hold the record at offset {offset}"
+                )
 
     def _target(self, run: Run, kind: AcknowledgeType) -> DeliveryState:
         if kind is AcknowledgeType.ACCEPT:
@@ -329,7 +333,9 @@ class SharedPartition:
         if offset <= self._runs.start:
             return False
         self._open -= sum(
-            min(run.last, offset - 1) - run.first + 1 for run in self._runs.peek(self._runs.start, offset - 1) if run.is_open
+            min(run.last, offset - 1) - run.first + 1
+            for run in self._runs.peek(self._runs.start, offset - 1)
+            if run.is_open
         )
         self._runs.drop_before(offset)
         self._next = None
@@ -340,7 +346,9 @@ class SharedPartition:
         """The log ends before what was delivered: a leader without all committed records was elected. Whether that is news."""
         if offset >= self._runs.end:
             return False
-        self._open -= sum(run.last - max(run.first, offset) + 1 for run in self._runs.peek(offset, self._runs.end) if run.is_open)
+        self._open -= sum(
+            run.last - max(run.first, offset) + 1 for run in self._runs.peek(offset, self._runs.end) if run.is_open
+        )
         self._runs.drop_from(offset)
         if self._runs.end > offset:  # the start offset lies behind it
             self._runs.start = self._runs.end = offset
