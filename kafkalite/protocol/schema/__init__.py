@@ -30,6 +30,7 @@ from kafkalite.protocol.schema import (
     sasl,
     security,
     share_records,
+    shares,
     telemetry,
     transactions,
 )  # fmt: skip
@@ -45,6 +46,7 @@ TABLES = (
     share_records.TABLE,
     features.TABLE,
     telemetry.TABLE,
+    shares.TABLE,
     sasl.TABLE,
     extension.TABLE,
 )
