@@ -168,11 +168,16 @@ class ShareFetch:
         """Look up the shared partitions again; errors by partition."""
         session = self._session
         errors: dict[Listed, ErrorCode] = {}
+        # What could not be loaded is loaded again for the next request, not for this one.
+        failed = {listed: led.failure for listed, led in self._led.items() if led.failure}
         self._led = {}
         for listed in session.partitions:
             topic_id, number = listed
             if listed in self._refused:
                 errors[listed] = self._refused[listed]
+                continue
+            if listed in failed:
+                errors[listed] = failed[listed]
                 continue
             try:
                 led = self._shares.find(session.group_id, topic_id, number, session.member)
@@ -182,8 +187,6 @@ class ShareFetch:
                 errors[listed] = error.code
                 continue
             self._led[listed] = led
-            if led.failure:
-                errors[listed] = led.failure
         return errors
 
     def _read(self, errors: dict[Listed, ErrorCode]) -> dict[Listed, FetchEntry]:
