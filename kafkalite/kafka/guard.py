@@ -153,6 +153,8 @@ _NAMES: dict[tuple[str, ResourceType], Names] = {
     ("DescribeGroups", _GROUP): _listed("groups"),
     ("ConsumerGroupDescribe", _GROUP): _listed("group_ids"),
     ("ConsumerGroupHeartbeat", _TOPIC): lambda services, message, version: message.subscribed_topic_names or (),
+    ("ShareFetch", _GROUP): lambda services, message, version: (message.group_id or "",),
+    ("ShareAcknowledge", _GROUP): lambda services, message, version: (message.group_id or "",),
     ("ShareFetch", _TOPIC): lambda services, message, version: _names_of_ids(services, message.topics),
     ("ShareAcknowledge", _TOPIC): lambda services, message, version: _names_of_ids(services, message.topics),
     ("CreateTopics", _TOPIC): _of("topics"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from kafkalite.coordinators.shares.persistence import DeliveryState
+from kafkalite.coordinators.shares.delivery_states import DeliveryState
 from kafkalite.model import Offset
 
 

@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kafkalite.coordinators.shares.decisions.runs import Run, Runs
-from kafkalite.coordinators.shares.persistence import DeliveryState, StateBatch
+from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import Offset
 
