@@ -15,6 +15,7 @@ import struct
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgpack
 import pytest
@@ -113,7 +114,7 @@ def pour(connections: list[socket.socket], beginning: bytes) -> None:
                 connection.send(data)
 
 
-def lines_about(node: Process, connection_name: str) -> list[dict[str, object]]:
+def lines_about(node: Process, connection_name: str) -> list[dict[str, Any]]:
     found = []
     for line in node.log_path.read_text().splitlines():
         if connection_name in line:

@@ -9,6 +9,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -129,7 +130,7 @@ async def test_each_election_counts_one_and_the_dead_controllers_znodes_go(clust
 async def test_a_node_can_be_reached_before_it_is_registered(cluster: ProcessCluster, zk: Eye) -> None:
     cluster.nodes[3].kill()
     await asyncio.to_thread(wait_until, lambda: zk.stat("/brokers/ids/3") is None, "the dead node's session ends")
-    seen: list[dict[str, object]] = []
+    seen: list[dict[str, Any]] = []
     cluster.restart(3, wait=False)  # at its old addresses: later tests' clients may have no other to begin with
 
     def registered() -> bool:

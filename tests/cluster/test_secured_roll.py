@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ async def test_three_rounds_of_restarts(tmp_path: Path) -> None:
         "inter.broker.password": "of the cluster",
     }
     alice = ClientSecurity("SASL_SSL", authority.truststore, "", "", True, "PLAIN", "alice", "in wonderland")
-    settings: dict[str, object] = {"controlled.shutdown.max.wait.ms": 3_000}
+    settings: dict[str, Any] = {"controlled.shutdown.max.wait.ms": 3_000}
     cluster = LoopbackCluster(tmp_path / "cluster", nodes=3, settings=settings)
     sent = 0
     async with cluster:

@@ -10,6 +10,7 @@ import asyncio
 import json
 import sys
 import time
+from typing import Any
 
 import structlog
 
@@ -17,7 +18,7 @@ from kafkalite.coordination.coordinator import SessionState
 from kafkalite.env.real import real_env
 
 
-def tell(**fields: object) -> None:
+def tell(**fields: Any) -> None:
     print(json.dumps(fields), flush=True)
 
 

@@ -159,7 +159,7 @@ async def test_files_go_through_while_workers_are_killed(service_classes: str, t
         topic_of = {"topic.creation.default.replication.factor": -1, "topic.creation.default.partitions": 1}
         policy = {"topic.creation.default.cleanup.policy": "delete", "topic.creation.default.retention.ms": "7200000"}
         sink_of = {"connector.class": f"{_FILE}.FileStreamSinkConnector", "tasks.max": 1, "topics": "lines"}
-        connectors: dict[str, dict[str, object]] = {
+        connectors: dict[str, dict[str, Any]] = {
             **{
                 each.path.stem: {**source_of, **exactly_once, **topic_of, **policy, "file": str(each.path)}
                 for each in lines

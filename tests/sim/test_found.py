@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from kafkalite.testing.sim_network import Link
 from kafkalite.testing.simulation import Simulation
 
 
-def plan(*faults: Fault, **changes: object) -> Plan:
+def plan(*faults: Fault, **changes: Any) -> Plan:
     """Three nodes, three partitions, a fast network, and these faults."""
     drawn = dataclasses.replace(
         draw(1, may_drain=False),

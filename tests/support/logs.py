@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from kafkalite.config import TopicConfig, topic_config
 from kafkalite.env.real import RealClock
@@ -51,11 +52,11 @@ def batch(
     return builder.build()
 
 
-def config(**overrides: object) -> TopicConfig:
+def config(**overrides: Any) -> TopicConfig:
     return topic_config(TopicConfig(), {key.replace("_", "."): str(value) for key, value in overrides.items()})
 
 
-def make_log(disk: MemoryDisk, clock: ManualClock | None = None, **overrides: object) -> PartitionLog:
+def make_log(disk: MemoryDisk, clock: ManualClock | None = None, **overrides: Any) -> PartitionLog:
     disk.makedirs(DIRECTORY)
     return new_log(
         TP,
@@ -76,7 +77,7 @@ def reopen(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     handle_capacity: int = 64,
-    **overrides: object,
+    **overrides: Any,
 ) -> PartitionLog:
     return load_log(
         TP,

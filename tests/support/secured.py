@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from kafkalite.security.dialling import ClientSecurity
 from kafkalite.testing.certificates import Authority
@@ -58,7 +59,7 @@ class SecuredCluster(ProcessCluster):
             (directory / f"{name}.secret").chmod(0o600)
         (directory / "plain.users").write_text(f"plain={PLAIN_PASSWORD}\n")
         (directory / "plain.users").chmod(0o600)
-        own: dict[str, object] = {
+        own: dict[str, Any] = {
             "zookeeper.auth": f"file:{directory}/zookeeper.secret",
             "zookeeper.set.acl": "true",
             "listener.security.protocol": protocol,

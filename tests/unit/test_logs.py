@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -26,7 +27,7 @@ def nobody_has_configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         structlog.configure(**before)
 
 
-def structlogs_line(level: str, event: str, **fields: object) -> dict[str, object]:
+def structlogs_line(level: str, event: str, **fields: Any) -> dict[str, Any]:
     stream = io.StringIO()
     processors = [
         structlog.processors.add_log_level,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ from tests.support.committed import committed_state
 from tests.support.logs import PATH, config, make_log, reopen
 from tests.support.memory_disk import MemoryDisk
 
-SETTINGS: dict[str, object] = {
+SETTINGS: dict[str, Any] = {
     "cleanup_policy": "compact",
     "segment_bytes": 1024,
     "index_interval_bytes": 200,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
@@ -283,7 +284,7 @@ async def test_closing_without_flush_fails_what_waits() -> None:
 
 
 @pytest.mark.parametrize("settings", [{"acks": 1, "idempotent": True}, {"max_in_flight": 6}, {"acks": 2}])
-async def test_impossible_settings_are_refused(settings: dict[str, object]) -> None:
+async def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
     async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         with pytest.raises(ValueError):
             Producer(client, **settings)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
+from typing import Any
 
 from kafkalite.config import BrokerConfig, TopicConfig, broker_config
 from kafkalite.controller.controller import Controller
@@ -72,7 +73,7 @@ class FakeBroker:
 class Cluster:
     """Everything runs on the test's loop."""
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.failures: list[BaseException] = []
         self.supervisor = Supervisor(self.failures.append)
         self.zookeeper = SimZooKeeper(random.Random(1), min_latency_s=0, max_latency_s=0)

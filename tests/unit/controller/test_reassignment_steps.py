@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -41,7 +42,7 @@ def brokers(ids: list[int]) -> tuple[BrokerId, ...]:
 @pytest.mark.checklist("C14")
 @pytest.mark.checklist("C15")
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
-def test_vectors(vector: dict[str, object]) -> None:
+def test_vectors(vector: dict[str, Any]) -> None:
     final, current = brokers(vector["final_target_replicas"]), brokers(vector["current_replicas"])  # type: ignore[arg-type]
     isr = brokers(vector["isr"])  # type: ignore[arg-type]
     steps = [list(current)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,7 @@ def test_it_is_void_for_any_other_version() -> None:
 @pytest.mark.parametrize(
     "spoilt", [{"elr": "1"}, {"elr": [1, "2"]}, {"elr": [True]}, {"elr": [-1]}, {"last_known_elr": 5}, {"elr_at": None}]
 )
-def test_what_cannot_be_used_is_void_and_the_rest_counts(spoilt: dict[str, object]) -> None:
+def test_what_cannot_be_used_is_void_and_the_rest_counts(spoilt: dict[str, Any]) -> None:
     value = {**json.loads(znodes.encode_partition_state(STATE)), **spoilt}
     read = znodes.decode_partition_state(json.dumps(value).encode(), 8)
     assert (read.leader, read.elr, read.last_known_elr) == (3, (), ())

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ from kafkalite.record.builder import RecordBatchBuilder
 from tests.support.committed import committed_state
 from tests.support.logs import TOPIC_ID, TP, config
 
-SETTINGS: dict[str, object] = {
+SETTINGS: dict[str, Any] = {
     "cleanup_policy": "compact,delete",
     "segment_bytes": 1024,
     "min_cleanable_dirty_ratio": 0.01,

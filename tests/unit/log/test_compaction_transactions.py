@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafkalite.log.cleaner import compact
@@ -12,7 +14,7 @@ from tests.support.committed import committed_state
 from tests.support.logs import make_log
 from tests.support.memory_disk import MemoryDisk
 
-SETTINGS: dict[str, object] = {
+SETTINGS: dict[str, Any] = {
     "cleanup_policy": "compact",
     "segment_bytes": 1024,
     "min_cleanable_dirty_ratio": 0.01,

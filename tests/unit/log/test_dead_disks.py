@@ -213,7 +213,7 @@ async def test_a_probe_that_was_not_made_for_want_of_something_reproaches_no_dis
 
 
 def _fails_with(code: int) -> Any:
-    def fail(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: Any) -> None:
         raise OSError(code, os.strerror(code))
 
     return fail

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -28,7 +29,7 @@ T0 = TopicPartition("t", 0)
 class Host:
     """A node's storage on two disks."""
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.disk, self.clock = MemoryDisk(), ManualClock()
         self.settings = settings
         self.dead: list[str] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.support.memory_disk import Inode, MemoryDisk
 LOG = f"{PATH}/{0:020d}.log"
 
 
-def small_log(disk: MemoryDisk, **overrides: object) -> PartitionLog:
+def small_log(disk: MemoryDisk, **overrides: Any) -> PartitionLog:
     """Eight batches under three leader epochs, of idempotent producers and of others."""
     log = make_log(disk, **overrides)
     log.append_as_leader(batch(["a"], producer_id=4, producer_epoch=0, base_sequence=0), 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.support.committed import committed_state
 from tests.support.logs import PATH, TOPIC_ID, TP, batch, config, everything, make_log, reopen
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
-COMPACT: dict[str, object] = {"cleanup_policy": "compact", "segment_bytes": 1024, "min_cleanable_dirty_ratio": 0.01}
+COMPACT: dict[str, Any] = {"cleanup_policy": "compact", "segment_bytes": 1024, "min_cleanable_dirty_ratio": 0.01}
 DELETE = COMPACT | {"cleanup_policy": "delete"}
 
 

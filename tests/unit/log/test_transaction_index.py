@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -112,7 +113,7 @@ async def test_a_clean_stop_and_then_a_loss_of_power(seed: int) -> None:
     assert again.active_producers()[7].last_sequence == 1
 
 
-COMPACTED: dict[str, object] = {"cleanup_policy": "compact", "segment_bytes": 1024, "min_cleanable_dirty_ratio": 0.01}
+COMPACTED: dict[str, Any] = {"cleanup_policy": "compact", "segment_bytes": 1024, "min_cleanable_dirty_ratio": 0.01}
 
 
 async def compacted_log(disk: MemoryDisk) -> PartitionLog:

@@ -74,7 +74,7 @@ class TestNode:
     changes: list[IsrChange] = field(default_factory=list)
     storage_errors: list[StorageError] = field(default_factory=list)
     fatal: list[BaseException] = field(default_factory=list)
-    topic_overrides: dict[str, object] = field(default_factory=dict)
+    topic_overrides: dict[str, Any] = field(default_factory=dict)
 
     async def start(self) -> None:
         network = RealNetwork(self.fatal.append)
@@ -168,7 +168,7 @@ class TestCluster:
 
     __test__ = False
 
-    def __init__(self, directory: Path, count: int, **overrides: object) -> None:
+    def __init__(self, directory: Path, count: int, **overrides: Any) -> None:
         self.directory = directory
         self.zookeeper = SimZooKeeper(random.Random(1))
         settings = {
@@ -253,7 +253,7 @@ class TestCluster:
         )
 
     async def command(
-        self, number: int, *states: PartitionState, is_init: bool = False, **changes: object
+        self, number: int, *states: PartitionState, is_init: bool = False, **changes: Any
     ) -> LeaderAndIsrResponse:
         node = self.nodes[number]
         request = LeaderAndIsrRequest(
@@ -267,7 +267,7 @@ class TestCluster:
             assert answer.error == 0 and not answer.partitions, answer
 
     async def stop_replica(
-        self, number: int, tp: TopicPartition, *, epoch: int, delete: bool, **changes: object
+        self, number: int, tp: TopicPartition, *, epoch: int, delete: bool, **changes: Any
     ) -> StopReplicaResponse:
         node = self.nodes[number]
         stop = StopPartition(tp.topic, tp.partition, TOPIC_ID, LeaderEpoch(epoch), delete)
@@ -286,7 +286,7 @@ async def until(condition: Callable[[], bool], what: str = "", *, timeout_s: flo
 async def make_cluster(tmp_path: Path) -> AsyncIterator[Callable[..., Awaitable[TestCluster]]]:
     clusters: list[TestCluster] = []
 
-    async def make(count: int = 3, **overrides: object) -> TestCluster:
+    async def make(count: int = 3, **overrides: Any) -> TestCluster:
         cluster = TestCluster(tmp_path / f"cluster{len(clusters)}", count, **overrides)
         clusters.append(cluster)
         await cluster.start()

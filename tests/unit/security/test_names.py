@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafkalite.errors import ConfigError
 from kafkalite.security.names import mapped_name, mapping_rules, subject_name
 
 
-def subject(*parts: tuple[str, str]) -> dict[str, object]:
+def subject(*parts: tuple[str, str]) -> dict[str, Any]:
     return {"subject": tuple((part,) for part in parts)}
 
 

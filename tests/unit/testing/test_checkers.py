@@ -70,7 +70,7 @@ def test_a_broken_state_is_caught(then: SetData, promise: str) -> None:
 def moved(after: list[int], isr: tuple[int, ...]) -> None:
     """One step of 1,2,3 -> 2,3,4: 4 joins the AR, the ISR becomes `isr`, then the AR `after`."""
     move = {"target": [2, 3, 4], "origin": [1, 2, 3]}
-    topic: dict[str, object] = {"topic_id": "x", "partitions": {"0": [1, 2, 3]}}
+    topic: dict[str, Any] = {"topic_id": "x", "partitions": {"0": [1, 2, 3]}}
     checker = ZkChecker(lambda path: json.dumps(topic).encode())
 
     def assign(replicas: list[int]) -> SetData:
