@@ -286,10 +286,10 @@ async def test_every_need_of_a_row_alone_is_not_enough_and_all_together_are(brok
             else:
                 assert refused == {CODES[missing.resource_type]}, (api, version, missing, answer)
         forget_all(broker)
-        await _restore(broker)
+        await restore(broker)
 
 
-async def _restore(broker: Broker) -> None:
+async def restore(broker: Broker) -> None:
     """What DeleteTopics, DeleteGroups and their like have really done."""
     if broker.services.metadata(["t"]).topics[0].error:
         root = await client_of(broker, "root")
