@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+import time
 from typing import Any
 
 import confluent_kafka as c
@@ -72,7 +73,14 @@ def _commit(bootstrap: str, group: str, positions: dict[str, tuple[int, ...]]) -
     offsets = [
         c.TopicPartition(topic, number, offset, f"{topic}/{number}") for topic, each in positions.items() for number, offset in enumerate(each)
     ]  # fmt: skip
-    for each in consumer.commit(offsets=offsets, asynchronous=False):
+    for tries_left in reversed(range(60)):
+        try:
+            found = consumer.commit(offsets=offsets, asynchronous=False)
+            break
+        except c.KafkaException as error:  # Apache Kafka is still loading the coordinator
+            assert error.args[0].retriable() and tries_left, error
+            time.sleep(0.5)
+    for each in found:
         assert each.error is None, each.error
     consumer.close()
 
