@@ -174,6 +174,16 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
         case "WriteTxnMarkers":
             topics = [request.WritableTxnMarkerTopic("t", [0])]
             return request([request.WritableTxnMarker(0, 0, False, topics, 0)])
+        case "InitializeShareGroupState":
+            return request("g", [request.InitializeStateData(topic_id, [request.PartitionData(0, 1, -1)])])
+        case "ReadShareGroupState":
+            return request("g", [request.ReadStateData(topic_id, [request.PartitionData(0, 1)])])
+        case "WriteShareGroupState":
+            return request("g", [request.WriteStateData(topic_id, [request.PartitionData(0, 1, 1, 0)])])
+        case "DeleteShareGroupState":
+            return request("g", [request.DeleteStateData(topic_id, [request.PartitionData(0)])])
+        case "ReadShareGroupStateSummary":
+            return request("g", [request.ReadStateSummaryData(topic_id, [request.PartitionData(0, 1)])])
         case "DescribeTransactions":
             return request(["x"])
         case "DescribeConfigs":
