@@ -16,7 +16,7 @@ COVERED := tests/unit tests/property tests/datadriven tests/contract
 
 export PYTHONHASHSEED := 0
 
-.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks pipelines chaos schedules soak rolling bench dist binary peer rewrite docs checklist clean sbom lockage
+.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks pipelines chaos schedules soak rolling bench dist binary peer rewrite docs site checklist clean sbom lockage
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -131,5 +131,8 @@ docs: $(VENV)/.complete ## regenerate the tables under docs/ that come from code
 	$(PY) -m kafkalite_cli.docs
 	$(PY) -m tests.invariants
 
+site: ## docs/ as a site in .site/html, searchable without a server; fails on a broken link
+	@.ci/site python3
+
 clean: ## remove what the targets made
-	rm -rf $(VENV) .sparks demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .sparks .site demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis
