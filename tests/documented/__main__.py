@@ -11,11 +11,11 @@ from tests.documented.pages import ROOT, executed, pages
 from tests.documented.session import Failed, Session
 
 
-def run_page(path: Path) -> int:
-    """How many fences were run. Raises Failed."""
+def run_page(path: Path, directory: Path) -> int:
+    """How many fences were run, in a directory that is made for them. Raises Failed."""
     found = executed(path)
     if found:
-        with Session(Path(tempfile.mkdtemp(prefix="documented-"))) as session:
+        with Session(directory) as session:
             for fence in found:
                 try:
                     session.run(fence)
@@ -31,7 +31,8 @@ def main() -> None:
     for path in named or pages():
         began = time.monotonic()
         try:
-            count = run_page(path)
+            with tempfile.TemporaryDirectory(prefix="documented-") as directory:
+                count = run_page(path, Path(directory) / "page")
         except Failed as error:
             has_failed = True
             print(error, flush=True)

@@ -94,4 +94,8 @@ def pages() -> list[Path]:
 
 def executed(path: Path) -> list[Fence]:
     """The fences of a page that are run."""
-    return [each for each in fences(path.read_text(encoding="utf-8")) if each.language in SHELL and "not run" not in each.words]
+    return [
+        each
+        for each in fences(path.read_text(encoding="utf-8"))
+        if each.language in SHELL and "not run" not in each.words
+    ]

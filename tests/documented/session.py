@@ -23,9 +23,11 @@ from tests.documented.pages import ROOT, Fence
 COMMAND_S = 120.0
 READY_S = 60.0
 #: Ports in the pages are the defaults: a node's Kafka listener (9092 and the following), RPC 100 above, HTTP 200 above, ZooKeeper.
-_PORT = re.compile(r"(?<=:)(?:9[012]9\d|218\d)\b")
+_PORT = re.compile(r"(?:(?<=:)|(?<=port ))(?:9[012]9\d|218\d)\b")
 _BACKGROUND = re.compile(r"(?<=\s)&[ \t]*(?=#|$)", re.MULTILINE)
 _NODES = 9
+#: Directories of the pages that lie below the session's own.
+_ROOTS = re.compile(r"(?<![\w./])/(?=(?:mnt|etc/kafkalite|var/lib/kafkalite|disk)[\w/]*)")
 
 
 class Failed(AssertionError):
@@ -90,7 +92,9 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
         self._stop_cluster()
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
@@ -112,10 +116,11 @@ class Session:
             number = int(port[0])
             return str(self._base + (300 + number - 2181 if number < 9000 else number - 9092))
 
-        return _PORT.sub(replaced, text)
+        return _PORT.sub(replaced, _ROOTS.sub(f"{self._directory}/", text))
 
     def _theirs(self, text: str) -> str:
         """The text with the page's ports instead of this session's."""
+        text = text.replace(f"{self._directory}/", "/")
         for kind, first in enumerate((9092, 9192, 9292, 2181)):
             for node in range(_NODES):
                 text = re.sub(rf"(?<=:){self._base + kind * 100 + node}\b", str(first + node), text)
@@ -165,7 +170,8 @@ class Session:
         for line in fence.body.splitlines():
             command = line.split("  #")[0].strip()
             if command:
-                self._shell_out(f"{command} >ready.log 2>>background.log </dev/null &")
+                (self._directory / "ready.log").write_text("")
+                self._shell_out(f"{command} >ready.log 2>&1 &", is_plain=True)
                 self._until(lambda: (self._directory / "ready.log").read_text().strip() != "", command)
 
     def _run_session(self, fence: Fence) -> None:
@@ -192,10 +198,12 @@ class Session:
         if code:
             raise Failed(f"{text}\nfailed with {code}:\n{out}{self._background()}")
 
-    def _shell_out(self, command: str) -> tuple[int, str]:
+    def _shell_out(self, command: str, *, is_plain: bool = False) -> tuple[int, str]:
         """Exit code and output of a command, or of several lines, in the page's shell."""
         assert self._shell.stdin is not None and self._shell.stdout is not None
-        text = _BACKGROUND.sub(">>background.log 2>&1 </dev/null &  ", self._ours(command))
+        text = self._ours(command)
+        if not is_plain:  # what runs beside the page would print between its lines
+            text = _BACKGROUND.sub(">>background.log 2>&1 & ", text)
         self._shell.stdin.write(f"{{\n{text}\n}} </dev/null\nprintf '\\n\\001%d\\002' $?\n".encode())
         self._shell.stdin.flush()
         deadline = time.monotonic() + COMMAND_S
@@ -203,7 +211,9 @@ class Session:
             selector.register(self._shell.stdout, selectors.EVENT_READ)
             while not (end := re.search(rb"\n\x01(\d+)\x02", self._buffer)):
                 if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise Failed(f"{command}\ndoes not end; so far:\n{self._buffer.decode(errors='replace')}{self._background()}")
+                    raise Failed(
+                        f"{command}\ndoes not end; so far:\n{self._buffer.decode(errors='replace')}{self._background()}"
+                    )
                 data = os.read(self._shell.stdout.fileno(), 65536)
                 if not data:
                     out, self._buffer = self._buffer, b""
