@@ -29,6 +29,7 @@ from kafkalite.protocol.schema import (
     records,
     sasl,
     security,
+    shares,
     telemetry,
     transactions,
 )  # fmt: skip
@@ -43,6 +44,7 @@ TABLES = (
     security.TABLE,
     features.TABLE,
     telemetry.TABLE,
+    shares.TABLE,
     sasl.TABLE,
     extension.TABLE,
 )

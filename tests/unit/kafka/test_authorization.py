@@ -174,6 +174,16 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
         case "WriteTxnMarkers":
             topics = [request.WritableTxnMarkerTopic("t", [0])]
             return request([request.WritableTxnMarker(0, 0, False, topics, 0)])
+        case "InitializeShareGroupState":
+            return request("g", [request.InitializeStateData(topic_id, [request.PartitionData(0, 1, -1)])])
+        case "ReadShareGroupState":
+            return request("g", [request.ReadStateData(topic_id, [request.PartitionData(0, 1)])])
+        case "WriteShareGroupState":
+            return request("g", [request.WriteStateData(topic_id, [request.PartitionData(0, 1, 1, 0)])])
+        case "DeleteShareGroupState":
+            return request("g", [request.DeleteStateData(topic_id, [request.PartitionData(0)])])
+        case "ReadShareGroupStateSummary":
+            return request("g", [request.ReadStateSummaryData(topic_id, [request.PartitionData(0, 1)])])
         case "DescribeTransactions":
             return request(["x"])
         case "DescribeConfigs":
@@ -286,10 +296,10 @@ async def test_every_need_of_a_row_alone_is_not_enough_and_all_together_are(brok
             else:
                 assert refused == {CODES[missing.resource_type]}, (api, version, missing, answer)
         forget_all(broker)
-        await _restore(broker)
+        await restore(broker)
 
 
-async def _restore(broker: Broker) -> None:
+async def restore(broker: Broker) -> None:
     """What DeleteTopics, DeleteGroups and their like have really done."""
     if broker.services.metadata(["t"]).topics[0].error:
         root = await client_of(broker, "root")
