@@ -69,7 +69,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 #: Ends a command's own arguments.
-_SHELL = ("|", ">", "&")
+_SHELL = ("|", "||", "&&", ";", ">", "&")
 
 
 def commands(page: str) -> Iterator[list[str]]:
