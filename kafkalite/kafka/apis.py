@@ -34,6 +34,8 @@ OFFERED = {
     "UpdateFeatures": (0, 2), "UnregisterBroker": (0, 0), "ListConfigResources": (0, 1),
     "ConsumerGroupHeartbeat": (0, 1), "ConsumerGroupDescribe": (0, 1),
     "GetTelemetrySubscriptions": (0, 0), "PushTelemetry": (0, 0),
+    "CreateDelegationToken": (1, 3), "RenewDelegationToken": (1, 2), "ExpireDelegationToken": (1, 2),
+    "DescribeDelegationToken": (1, 3),
     "Extension": (0, 0),
 }  # fmt: skip
 

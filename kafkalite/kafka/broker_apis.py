@@ -28,6 +28,7 @@ from kafkalite.kafka.handlers.partitions import PartitionHandlers
 from kafkalite.kafka.handlers.sasl import SaslHandlers
 from kafkalite.kafka.handlers.security import SecurityHandlers
 from kafkalite.kafka.handlers.telemetry import TelemetryHandlers
+from kafkalite.kafka.handlers.tokens import TokenHandlers
 from kafkalite.kafka.handlers.topics import TopicHandlers
 from kafkalite.kafka.handlers.transactions import TransactionHandlers
 from kafkalite.kafka.listener import KafkaListener
@@ -67,6 +68,7 @@ class KafkaSide:
             **ConsumerGroupHandlers(services, self.groups).table(),
             **ExtensionHandlers(services, coordinated).table(),
             **SaslHandlers(services).table(),
+            **TokenHandlers(services).table(),
             **TelemetryHandlers(services, self.client_metrics).table(),
             **TransactionHandlers(services, self.groups, self.transactions, self.markers).table(),
         }

@@ -282,7 +282,8 @@ class TransactionHandlers:
         security = self._services.security.get(self._inter_broker)
         if security is None:
             return request.listener_name == self._inter_broker
-        return security.may_be_node(request.principal)
+        login = request.connection.login
+        return security.may_be_node(request.principal) and not (login is not None and login.token_id)
 
     def _may_alter(self, request: Request) -> bool:
         """Whether this is an operator that ends a hanging transaction. Without an authorizer no user counts as one."""

@@ -30,6 +30,7 @@ from kafkalite.protocol.schema import (
     sasl,
     security,
     telemetry,
+    tokens,
     transactions,
 )  # fmt: skip
 
@@ -43,6 +44,7 @@ TABLES = (
     security.TABLE,
     features.TABLE,
     telemetry.TABLE,
+    tokens.TABLE,
     sasl.TABLE,
     extension.TABLE,
 )
