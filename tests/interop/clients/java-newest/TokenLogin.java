@@ -61,13 +61,11 @@ public class TokenLogin {
                 }
             }
             Properties login = config(bootstrap, "SCRAM-SHA-256", token.tokenInfo().tokenId(), token.hmacAsBase64String(), true);
-            login.put("delivery.timeout.ms", 20_000);
-            login.put("request.timeout.ms", 5_000);
-            try (KafkaProducer<String, String> producer = new KafkaProducer<>(login, new StringSerializer(), new StringSerializer())) {
-                producer.send(new ProducerRecord<>("t", 0, "k", "v")).get();
+            try (Admin by = Admin.create(login)) {
+                by.describeCluster().nodes().get();
                 alice.expireDelegationToken(token.hmac(), new ExpireDelegationTokenOptions().expiryTimePeriodMs(-1)).expiryTimestamp().get();
                 try {
-                    while (true) producer.send(new ProducerRecord<>("t", 0, "k", "v")).get(30, TimeUnit.SECONDS);
+                    while (true) by.describeCluster().nodes().get(30, TimeUnit.SECONDS);
                 } catch (Exception error) {
                     System.out.println("after its end: " + cause(error));
                 }
