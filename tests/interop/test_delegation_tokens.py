@@ -78,7 +78,7 @@ def test_java_and_kafkas_tool(tmp_path: Path) -> None:
         other = tool("bob", "--create", "--max-life-time-period", "-1", "--owner-principal", "User:alice")
         assert other.returncode and "DelegationTokenAuthorizationException" in other.stderr
         cluster.command(
-            "admin", "acls", "add", "--allow-principal", "User:bob", "--token-of", "User:alice", "--operation", "CREATE_TOKENS",
+            "admin", "acls", "add", "--allow-principal", "User:bob", "--token-of", "User:alice", "--operation", "create-tokens",
             client_config=admin,
         )  # fmt: skip
         for_alice = tool("bob", "--create", "--max-life-time-period", "-1", "--owner-principal", "User:alice")
