@@ -33,6 +33,7 @@ from kafkalite.kafka.handlers.security import SecurityHandlers
 from kafkalite.kafka.handlers.share_fetching import ShareHandlers
 from kafkalite.kafka.handlers.share_states import ShareStateHandlers
 from kafkalite.kafka.handlers.telemetry import TelemetryHandlers
+from kafkalite.kafka.handlers.tokens import TokenHandlers
 from kafkalite.kafka.handlers.topics import TopicHandlers
 from kafkalite.kafka.handlers.transactions import TransactionHandlers
 from kafkalite.kafka.listener import KafkaListener
@@ -79,6 +80,7 @@ class KafkaSide:
             **ExtensionHandlers(services, coordinated).table(),
             **SaslHandlers(services).table(),
             **ShareStateHandlers(services, self.shares).table(),
+            **TokenHandlers(services).table(),
             **TelemetryHandlers(services, self.client_metrics).table(),
             **TransactionHandlers(services, self.groups, self.transactions, self.markers, self.shares).table(),
         }
