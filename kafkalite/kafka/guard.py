@@ -147,6 +147,16 @@ _NAMES: dict[tuple[str, ResourceType], Names] = {
     ("DescribeGroups", _GROUP): _listed("groups"),
     ("ConsumerGroupDescribe", _GROUP): _listed("group_ids"),
     ("ConsumerGroupHeartbeat", _TOPIC): lambda services, message, version: message.subscribed_topic_names or (),
+    ("ShareGroupDescribe", _GROUP): _listed("group_ids"),
+    ("ShareGroupHeartbeat", _TOPIC): lambda services, message, version: message.subscribed_topic_names or (),
+    ("DescribeShareGroupOffsets", _GROUP): lambda services, message, version: [
+        group.group_id for group in message.groups
+    ],
+    ("DescribeShareGroupOffsets", _TOPIC): lambda services, message, version: [
+        topic.topic_name for group in message.groups for topic in group.topics or ()
+    ],
+    ("AlterShareGroupOffsets", _TOPIC): _of("topics", "topic_name"),
+    ("DeleteShareGroupOffsets", _TOPIC): _of("topics", "topic_name"),
     ("CreateTopics", _TOPIC): _of("topics"),
     ("DeleteTopics", _TOPIC): _deleted_topics,
     ("DeleteRecords", _TOPIC): _of("topics"),
