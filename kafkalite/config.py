@@ -421,6 +421,21 @@ class BrokerConfig:
     group_consumer_session_timeout_ms: int = _key(
         45_000, "time without a heartbeat after which a member of a consumer group is removed", low=1
     )
+    group_share_delivery_count_limit: int = _key(
+        5, "number of deliveries after which a record of a share group is given up", low=2, high=25
+    )
+    group_share_max_share_sessions: int = _key(
+        2_000, "maximum number of share sessions (members of share groups that fetch from this node)", low=1
+    )
+    group_share_partition_max_record_locks: int = _key(
+        2_000, "number of open records of a partition at which a share group gets no new ones", low=100, high=10_000
+    )
+    group_share_record_lock_duration_ms: int = _key(
+        30_000,
+        "time for which a record that was delivered belongs to the member of a share group",
+        low=1_000,
+        high=3_600_000,
+    )
 
     group_share_heartbeat_interval_ms: int = _key(
         5_000, "interval at which members of share groups send heartbeats", low=1

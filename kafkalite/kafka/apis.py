@@ -37,6 +37,7 @@ OFFERED = {
     "AlterShareGroupOffsets": (0, 0), "DeleteShareGroupOffsets": (0, 0),
     "InitializeShareGroupState": (0, 0), "ReadShareGroupState": (0, 0), "WriteShareGroupState": (0, 1),
     "DeleteShareGroupState": (0, 0), "ReadShareGroupStateSummary": (0, 1),
+    "ShareFetch": (1, 2), "ShareAcknowledge": (1, 2),
     "GetTelemetrySubscriptions": (0, 0), "PushTelemetry": (0, 0),
     "Extension": (0, 0),
 }  # fmt: skip

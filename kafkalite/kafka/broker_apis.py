@@ -8,6 +8,7 @@ from kafkalite.coordination.topic_configs import CLIENT_METRICS
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares.coordinator import ShareCoordinator
+from kafkalite.coordinators.shares.leading import SharedPartitions
 from kafkalite.coordinators.shares.persister import ClusterSharePersister
 from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
 from kafkalite.coordinators.transactions.extension import TransactionExtension
@@ -29,6 +30,7 @@ from kafkalite.kafka.handlers.log_dirs import LogDirHandlers
 from kafkalite.kafka.handlers.partitions import PartitionHandlers
 from kafkalite.kafka.handlers.sasl import SaslHandlers
 from kafkalite.kafka.handlers.security import SecurityHandlers
+from kafkalite.kafka.handlers.share_fetching import ShareHandlers
 from kafkalite.kafka.handlers.share_groups import ShareGroupHandlers
 from kafkalite.kafka.handlers.share_states import ShareStateHandlers
 from kafkalite.kafka.handlers.telemetry import TelemetryHandlers
@@ -48,6 +50,8 @@ class KafkaSide:
         #: Reaches the state of share groups, wherever it is coordinated (KIP-932).
         self.share_persister = ClusterSharePersister(services, self.shares)
         self.groups.shares.persister = self.share_persister
+        self.shared_partitions = SharedPartitions(services, self.share_persister)
+        self.share_fetching = ShareHandlers(services, self.shared_partitions)
         self.markers = LocalMarkers(services, self.groups)
         self._channels = MarkerChannels(services, self.markers)
         self.transactions = TransactionCoordinator(services, self._channels)
@@ -65,6 +69,7 @@ class KafkaSide:
             **ClusterHandlers(services).table(),
             **DataHandlers(services, self.verifier).table(),
             **self.fetching.table(),
+            **self.share_fetching.table(),
             **TopicHandlers(services).table(),
             **PartitionHandlers(services).table(),
             **LogDirHandlers(services).table(),
@@ -82,6 +87,7 @@ class KafkaSide:
         }
         self.apis: dict[int, OfferedApi] = make_apis(handlers)
         self.listener = KafkaListener(services, self.apis)
+        self.listener.on_closed.append(self.share_fetching.connection_closed)
 
     async def start(self, host: str, port: int, name: str = "PLAINTEXT") -> Endpoint:
         """Bind the listener of this name, serve, and coordinate what this node leads. Raises OSError."""
@@ -90,6 +96,7 @@ class KafkaSide:
             self.groups.start()
             self.transactions.start()
             self.shares.start()
+            self.shared_partitions.start()
             self.is_coordinating = True
         return endpoint
 

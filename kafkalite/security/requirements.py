@@ -95,6 +95,8 @@ KAFKA: Mapping[str, Row] = {
         ),
         _NODES_ONLY,
     ),
+    "ShareFetch": (*_READ_GROUP, Need(_TOPIC, _READ, _EACH)),
+    "ShareAcknowledge": (*_READ_GROUP, Need(_TOPIC, _READ, _EACH)),
     "ListGroups": (Need(_GROUP, _DESCRIBE, _HIDE, or_cluster=_DESCRIBE),),
     "SaslHandshake": FREE,
     "ApiVersions": FREE,
