@@ -437,6 +437,14 @@ class BrokerConfig:
         high=3_600_000,
     )
 
+    group_share_heartbeat_interval_ms: int = _key(
+        5_000, "interval at which members of share groups send heartbeats", low=1
+    )
+    group_share_max_size: int = _key(200, "maximum number of members of a share group", low=1, high=1_000)
+    group_share_session_timeout_ms: int = _key(
+        45_000, "time without a heartbeat after which a member of a share group is removed", low=1
+    )
+
     listener_security_protocol: str = _key(
         "PLAINTEXT",
         "security protocol of all listeners: of the Kafka listener, and of the others unless they have a setting of their own",

@@ -153,6 +153,16 @@ _NAMES: dict[tuple[str, ResourceType], Names] = {
     ("DescribeGroups", _GROUP): _listed("groups"),
     ("ConsumerGroupDescribe", _GROUP): _listed("group_ids"),
     ("ConsumerGroupHeartbeat", _TOPIC): lambda services, message, version: message.subscribed_topic_names or (),
+    ("ShareGroupDescribe", _GROUP): _listed("group_ids"),
+    ("ShareGroupHeartbeat", _TOPIC): lambda services, message, version: message.subscribed_topic_names or (),
+    ("DescribeShareGroupOffsets", _GROUP): lambda services, message, version: [
+        group.group_id for group in message.groups
+    ],
+    ("DescribeShareGroupOffsets", _TOPIC): lambda services, message, version: [
+        topic.topic_name for group in message.groups for topic in group.topics or ()
+    ],
+    ("AlterShareGroupOffsets", _TOPIC): _of("topics", "topic_name"),
+    ("DeleteShareGroupOffsets", _TOPIC): _of("topics", "topic_name"),
     ("ShareFetch", _GROUP): lambda services, message, version: (message.group_id or "",),
     ("ShareAcknowledge", _GROUP): lambda services, message, version: (message.group_id or "",),
     ("ShareFetch", _TOPIC): lambda services, message, version: _names_of_ids(services, message.topics),

@@ -80,6 +80,11 @@ KAFKA: Mapping[str, Row] = {
     "DescribeGroups": (Need(_GROUP, _DESCRIBE, _EACH),),
     "ConsumerGroupHeartbeat": (*_READ_GROUP, Need(_TOPIC, _DESCRIBE, _EACH)),
     "ConsumerGroupDescribe": (Need(_GROUP, _DESCRIBE, _EACH), Need(_TOPIC, _DESCRIBE, _HIDE)),
+    "ShareGroupHeartbeat": (*_READ_GROUP, Need(_TOPIC, _DESCRIBE, _EACH)),
+    "ShareGroupDescribe": (Need(_GROUP, _DESCRIBE, _EACH), Need(_TOPIC, _DESCRIBE, _HIDE)),
+    "DescribeShareGroupOffsets": (Need(_GROUP, _DESCRIBE, _EACH), Need(_TOPIC, _DESCRIBE, _EACH)),
+    "AlterShareGroupOffsets": (*_READ_GROUP, Need(_TOPIC, _READ, _EACH)),
+    "DeleteShareGroupOffsets": (Need(_GROUP, _DELETE), Need(_TOPIC, _READ, _EACH)),
     **dict.fromkeys(
         (
             "InitializeShareGroupState",

@@ -175,6 +175,18 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
         case "WriteTxnMarkers":
             topics = [request.WritableTxnMarkerTopic("t", [0])]
             return request([request.WritableTxnMarker(0, 0, False, topics, 0)])
+        case "ShareGroupHeartbeat":
+            return request("g", "m", 0, None, ["t"])
+        case "ShareGroupDescribe":
+            return request(["g"])
+        case "DescribeShareGroupOffsets":
+            topics = [request.DescribeShareGroupOffsetsRequestTopic("t", [0])]
+            return request([request.DescribeShareGroupOffsetsRequestGroup("g", topics)])
+        case "AlterShareGroupOffsets":
+            part = request.AlterShareGroupOffsetsRequestPartition(0, 3)
+            return request("g", [request.AlterShareGroupOffsetsRequestTopic("t", [part])])
+        case "DeleteShareGroupOffsets":
+            return request("g", [request.DeleteShareGroupOffsetsRequestTopic("t")])
         case "InitializeShareGroupState":
             return request("g", [request.InitializeStateData(topic_id, [request.PartitionData(0, 1, -1)])])
         case "ReadShareGroupState":
