@@ -183,7 +183,7 @@ public final class ShareGroup {
             members.add(member);
         }
         int told = 0;
-        long until = System.currentTimeMillis() + 150_000;
+        long until = System.currentTimeMillis() + 60_000;
         while (ACCEPTED.size() + REJECTED.size() < count && System.currentTimeMillis() < until) {
             if (ACCEPTED.size() - told > 200) {
                 told = ACCEPTED.size();
