@@ -149,9 +149,14 @@ class ShareGroupHandlers:
         try:
             if asked.group_id in request.denied.keys:
                 raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            group = self._share_group(asked.group_id)
+            denied = request.denied.topics
+            if not asked.topics or any(each.topic_name not in denied for each in asked.topics):
+                group: ShareGroup | None = self._share_group(asked.group_id)
+            else:
+                group = None
             wanted: dict[str, tuple[TopicId | None, list[int]]] = {}
             if asked.topics is None:
+                assert group is not None
                 is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
                 for known_id, topic in sorted(group.shared.initialized.items(), key=lambda item: item[1].name):
                     if is_visible(topic.name):
@@ -159,7 +164,6 @@ class ShareGroupHandlers:
             else:
                 for each in asked.topics:
                     wanted[each.topic_name] = (self._groups.topics.topic_id(each.topic_name), list(each.partitions))
-            denied = request.denied.topics
             known = {
                 TopicPartition(name, number): await self._summary(asked.group_id, topic_id, number)
                 for name, (topic_id, numbers) in wanted.items()
@@ -212,7 +216,9 @@ class ShareGroupHandlers:
                     if 0 <= each.partition_index < count
                 },
             )
-        results = await self._groups.shares.alter_offsets(partition, entry, wanted)
+        results: Mapping[tuple[TopicId, int], ApiError | None] = {}
+        if wanted or not request.denied.topics:
+            results = await self._groups.shares.alter_offsets(partition, entry, wanted)
         responses = []
         for topic in message.topics:
             topic_id = self._groups.topics.topic_id(topic.topic_name)
@@ -241,18 +247,18 @@ class ShareGroupHandlers:
     ) -> wire.DeleteShareGroupOffsetsResponse:
         self._check_feature()
         response = wire.DeleteShareGroupOffsetsResponse
-        group = self._share_group(message.group_id)
-        if group.members:
-            raise api_error(ErrorCode.NON_EMPTY_GROUP, "the group has members")
-        partition, entry = self._groups.find(message.group_id)
-        assert entry is not None
-        ids = {topic.name: topic_id for topic_id, topic in rules.begun(group).items()}
-        allowed = [
-            ids[topic.topic_name]
-            for topic in message.topics
-            if topic.topic_name in ids and topic.topic_name not in request.denied.topics
-        ]
-        results = await self._groups.shares.delete_states(partition, entry, allowed)
+        ids: dict[str, TopicId] = {}
+        results: Mapping[TopicId, ApiError | None] = {}
+        asked = [topic.topic_name for topic in message.topics if topic.topic_name not in request.denied.topics]
+        if asked or not message.topics:
+            group = self._share_group(message.group_id)
+            if group.members:
+                raise api_error(ErrorCode.NON_EMPTY_GROUP, "the group has members")
+            partition, entry = self._groups.find(message.group_id)
+            assert entry is not None
+            ids = {topic.name: topic_id for topic_id, topic in rules.begun(group).items()}
+            doomed = [ids[name] for name in asked if name in ids]
+            results = await self._groups.shares.delete_states(partition, entry, doomed)
         responses = []
         for topic in message.topics:
             topic_id = ids.get(topic.topic_name)
