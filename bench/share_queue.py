@@ -11,6 +11,7 @@ import logging
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -26,6 +27,11 @@ from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 _GROUP, _TOPIC = "queue", "queue"
 _ACCEPT = 1
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    while not holds():  # noqa: ASYNC110 - a cache of the node
+        await asyncio.sleep(0.01)
 
 
 async def _connect(cluster: LoopbackCluster) -> Client:
@@ -74,7 +80,7 @@ async def _member(cluster: LoopbackCluster, topic_id: bytes, partitions: int, qu
         assert answer.error_code == 0, answer
         queue.requests += 1
         epoch += 1
-        for number, batches in said.items():
+        for batches in said.values():
             count = sum(last - first + 1 for first, last in batches)
             queue.left -= count
             queue.accepted += count
@@ -101,13 +107,11 @@ async def run(records: int, members: int, partitions: int, most: int, batch: int
             assert answer.topics[0].error_code == 0, answer
             topic_id = answer.topics[0].topic_id
             await node.kafka_services.set_entity_overrides(GROUPS, _GROUP, {"share.auto.offset.reset": "earliest"})
-            while "share.auto.offset.reset" not in node.kafka_services.settings_of(GROUPS).get(_GROUP, {}):
-                await asyncio.sleep(0.01)
+            await _until(lambda: _GROUP in node.kafka_services.settings_of(GROUPS))
             for number in range(partitions):
                 key = ShareKey(_GROUP, UUID(bytes=topic_id), number)
                 await node.kafka.share_persister.initialize(key, 1, Offset(-1))
-            while node.kafka_services.topic_name(topic_ids.from_wire(topic_id)) is None:
-                await asyncio.sleep(0.01)
+            await _until(lambda: node.kafka_services.topic_name(topic_ids.from_wire(topic_id)) is not None)
             await _fill(client, partitions, records, batch)
             queue = _Queue(records)
             began, cpu = time.monotonic(), time.process_time()

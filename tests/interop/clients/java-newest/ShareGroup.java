@@ -183,8 +183,14 @@ public final class ShareGroup {
             members.add(member);
         }
         int told = 0;
-        long until = System.currentTimeMillis() + 60_000;
-        while (ACCEPTED.size() + REJECTED.size() < count && System.currentTimeMillis() < until) {
+        int deliveries = 0;
+        long quietSince = System.currentTimeMillis();
+        // An acknowledgement may be stored although its response was lost: then its records are never confirmed.
+        while (ACCEPTED.size() + REJECTED.size() < count && System.currentTimeMillis() - quietSince < 20_000) {
+            if (DELIVERIES.get() != deliveries) {
+                deliveries = DELIVERIES.get();
+                quietSince = System.currentTimeMillis();
+            }
             if (ACCEPTED.size() - told > 200) {
                 told = ACCEPTED.size();
                 System.out.println("read " + told);
