@@ -32,6 +32,7 @@ from kafkalite.protocol.schema import (
     share_records,
     shares,
     telemetry,
+    tokens,
     transactions,
 )  # fmt: skip
 
@@ -46,6 +47,7 @@ TABLES = (
     share_records.TABLE,
     features.TABLE,
     telemetry.TABLE,
+    tokens.TABLE,
     shares.TABLE,
     sasl.TABLE,
     extension.TABLE,
