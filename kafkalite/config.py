@@ -524,6 +524,20 @@ class BrokerConfig:
     sasl_oauthbearer_clock_skew_seconds: int = _key(
         30, "time by which the clocks of the tokens' issuer and of this node may differ", low=0
     )
+    delegation_token_secret_key: str = _key(
+        "",
+        "secret from which delegation tokens are made (KIP-48), the same on all nodes; file:PATH reads it from a file; empty: no tokens",
+        secret=True,
+    )
+    delegation_token_max_lifetime_ms: int = _key(
+        604_800_000, "time after which a delegation token cannot be renewed any more", low=1
+    )
+    delegation_token_expiry_time_ms: int = _key(
+        86_400_000, "time after which a delegation token ends unless it is renewed", low=1
+    )
+    delegation_token_expiry_check_interval_ms: int = _key(
+        3_600_000, "interval at which the controller removes expired delegation tokens", low=1
+    )
     sasl_plain_users_location: str = _key(
         "", "file of NAME=PASSWORD lines: the users of SASL PLAIN; read again on change"
     )

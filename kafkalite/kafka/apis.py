@@ -39,6 +39,8 @@ OFFERED = {
     "DeleteShareGroupState": (0, 0), "ReadShareGroupStateSummary": (0, 1),
     "ShareFetch": (1, 2), "ShareAcknowledge": (1, 2),
     "GetTelemetrySubscriptions": (0, 0), "PushTelemetry": (0, 0),
+    "CreateDelegationToken": (1, 3), "RenewDelegationToken": (1, 2), "ExpireDelegationToken": (1, 2),
+    "DescribeDelegationToken": (1, 3),
     "Extension": (0, 0),
 }  # fmt: skip
 

@@ -34,6 +34,7 @@ from kafkalite.kafka.handlers.share_fetching import ShareHandlers
 from kafkalite.kafka.handlers.share_groups import ShareGroupHandlers
 from kafkalite.kafka.handlers.share_states import ShareStateHandlers
 from kafkalite.kafka.handlers.telemetry import TelemetryHandlers
+from kafkalite.kafka.handlers.tokens import TokenHandlers
 from kafkalite.kafka.handlers.topics import TopicHandlers
 from kafkalite.kafka.handlers.transactions import TransactionHandlers
 from kafkalite.kafka.listener import KafkaListener
@@ -82,6 +83,7 @@ class KafkaSide:
             **SaslHandlers(services).table(),
             **ShareGroupHandlers(services, self.groups, self.share_persister).table(),
             **ShareStateHandlers(services, self.shares).table(),
+            **TokenHandlers(services).table(),
             **TelemetryHandlers(services, self.client_metrics).table(),
             **TransactionHandlers(services, self.groups, self.transactions, self.markers, self.shares).table(),
         }

@@ -205,14 +205,14 @@ class _Check:
 
 
 def _checks(api: str) -> tuple[_Check, ...] | None:
-    """A row with its names; None: there is no row. Silent needs, and topics to be created, are the handlers'."""
+    """A row with its names; None: there is no row. Silent needs, other users' tokens, and topics to be created are the handlers'."""
     row = KAFKA.get(api)
     if row is None:
         return None
     found: list[_Check] = []
     for need in row:
         is_first_of_type = all(check.need.resource_type is not need.resource_type for check in found)
-        if need.scope is Scope.HIDE or (api == "Metadata" and not is_first_of_type):
+        if need.scope in (Scope.HIDE, Scope.OTHERS) or (api == "Metadata" and not is_first_of_type):
             continue
         names = _NAMES.get((api, need.resource_type)) or _DEFAULT_NAMES[need.resource_type]
         found.append(_Check(need, names))
