@@ -22,6 +22,7 @@ _EXAMPLES = re.compile(r"Examples?:")
 _ENVIRONMENT = (
     ("KAFKALITE_BOOTSTRAP", "Kafka addresses of some nodes, HOST:PORT,…; default localhost:9092."),
     ("KAFKALITE_CLIENT_CONFIG", "TOML file of TLS and SASL settings; see --client-config."),
+    ("KAFKALITE_PROFILE", "Name of a profile; see kafkalite profile."),
     ("KAFKALITE_KEY_WITH_UNDERSCORES", "For serve: any key of the configuration (KAFKALITE_MIN_INSYNC_REPLICAS=2)."),
 )
 _EXITS = (

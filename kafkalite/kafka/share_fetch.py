@@ -52,7 +52,7 @@ class ShareFetch:
     Args:
         refused: listed partitions that the member may not read, with why.
         room: how many bytes the answer may have; 0: none.
-        may_send: whether an answer with so many bytes of records is sent now; otherwise nothing is acquired.
+        may_send: whether an answer with this number of bytes of records is sent now; otherwise nothing is acquired.
         is_over: nobody waits for the answer any more.
         is_outdated: the session has had another request: the answer has no records.
     """
