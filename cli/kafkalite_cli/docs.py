@@ -25,6 +25,7 @@ from kafkalite_cli.docs_commands import commands_page
 from kafkalite_cli.docs_configuration import configuration_page
 from kafkalite_cli.docs_man import man_names, man_page
 from kafkalite_cli.docs_metrics import grafana_dashboard, metrics_page
+from kafkalite_cli.docs_troubleshooting import troubleshooting_page
 from kafkalite_cli.docs_wire import wire_stub
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -248,6 +249,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/commands.md": commands_page,
     "docs/configuration.md": configuration_page,
     "docs/metrics.md": metrics_page,
+    "docs/troubleshooting.md": troubleshooting_page,
     "docs/grafana/kafkalite.json": grafana_dashboard,
     "kafkalite/protocol/wire.pyi": wire_stub,
     **{f"docs/man/{name}": partial(man_page, name) for name in man_names()},
