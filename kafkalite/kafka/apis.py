@@ -33,6 +33,7 @@ OFFERED = {
     "AlterPartitionReassignments": (0, 1), "ListPartitionReassignments": (0, 0), "DescribeTopicPartitions": (0, 0),
     "UpdateFeatures": (0, 2), "UnregisterBroker": (0, 0), "ListConfigResources": (0, 1),
     "ConsumerGroupHeartbeat": (0, 1), "ConsumerGroupDescribe": (0, 1),
+    "StreamsGroupHeartbeat": (0, 1), "StreamsGroupDescribe": (0, 1), "StreamsGroupTopologyDescriptionUpdate": (0, 0),
     "GetTelemetrySubscriptions": (0, 0), "PushTelemetry": (0, 0),
     "Extension": (0, 0),
 }  # fmt: skip

@@ -27,6 +27,7 @@ from kafkalite.kafka.handlers.log_dirs import LogDirHandlers
 from kafkalite.kafka.handlers.partitions import PartitionHandlers
 from kafkalite.kafka.handlers.sasl import SaslHandlers
 from kafkalite.kafka.handlers.security import SecurityHandlers
+from kafkalite.kafka.handlers.streams_groups import StreamsGroupHandlers
 from kafkalite.kafka.handlers.telemetry import TelemetryHandlers
 from kafkalite.kafka.handlers.topics import TopicHandlers
 from kafkalite.kafka.handlers.transactions import TransactionHandlers
@@ -65,6 +66,7 @@ class KafkaSide:
             **SecurityHandlers(services).table(),
             **GroupHandlers(services, self.groups, self.verifier).table(),
             **ConsumerGroupHandlers(services, self.groups).table(),
+            **StreamsGroupHandlers(services, self.groups).table(),
             **ExtensionHandlers(services, coordinated).table(),
             **SaslHandlers(services).table(),
             **TelemetryHandlers(services, self.client_metrics).table(),

@@ -7,6 +7,9 @@ from dataclasses import field
 
 from kafkalite.coordinators.groups.decisions.consumer_group import ConsumerGroup, ConsumerGroupState
 from kafkalite.coordinators.groups.decisions.members import Assignment, Member
+from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup, StreamsGroupState
+from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsOutcome
+from kafkalite.coordinators.groups.decisions.streams.members import TaskSets
 from kafkalite.coordinators.groups.group import Group, GroupState
 from kafkalite.coordinators.groups.offsets import GroupOffsets
 from kafkalite.errors import ApiError, ErrorCode
@@ -48,9 +51,40 @@ class ConsumerRuntime:
     matched_ms: int = 0
 
 
+#: The same for a streams group: it gets what became of the request.
+StreamsMemberDone = Callable[[ApiError | None, StreamsOutcome | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingStreamsMember:
+    """A request whose answer needs the target assignment of `epoch`, or a later one."""
+
+    member_id: str
+    epoch: int
+    owned: TaskSets | None
+    done: StreamsMemberDone
+
+
+@dataclass(slots=True)
+class StreamsRuntime:
+    """What a coordinator keeps of a streams group beside its state."""
+
+    waiting: list[WaitingStreamsMember] = field(default_factory=list)
+    #: See `ConsumerRuntime`.
+    written_to: Offset = Offset(0)
+    appending: int = 0
+    uncommitted: list[tuple[Offset, Callable[[ErrorCode], None]]] = field(default_factory=list)
+    is_working: bool = False
+    topics_version: int = -1
+    compared_ms: int = 0
+    #: Why internal topics could not be created.
+    creation: str = ""
+
+
 @dataclass(slots=True)
 class GroupEntry:
-    """One group and its offsets. `consumer`: it is a consumer group (KIP-848), and `group` is an empty one.
+    """One group and its offsets. `consumer`: it is a consumer group (KIP-848), and `group` is an empty one; `streams`: the
+    same for a streams group (KIP-1071).
 
     `scheduled_ms` is the earliest tick that is due for it.
     """
@@ -60,20 +94,28 @@ class GroupEntry:
     scheduled_ms: int | None = None
     consumer: ConsumerGroup | None = None
     runtime: ConsumerRuntime = field(default_factory=ConsumerRuntime)
+    streams: StreamsGroup | None = None
+    streams_runtime: StreamsRuntime = field(default_factory=StreamsRuntime)
 
     @property
     def is_empty(self) -> bool:
         """No members, and not dead."""
+        if self.streams is not None:
+            return self.streams.state is StreamsGroupState.EMPTY
         if self.consumer is not None:
             return self.consumer.state is ConsumerGroupState.EMPTY
         return self.group.state is GroupState.EMPTY
 
     @property
     def member_count(self) -> int:
+        if self.streams is not None:
+            return len(self.streams.members)
         return len(self.group.members if self.consumer is None else self.consumer.members)
 
     @property
     def is_dead(self) -> bool:
+        if self.streams is not None:
+            return self.streams.is_dead
         if self.consumer is not None:
             return self.consumer.is_dead
         return self.group.state is GroupState.DEAD

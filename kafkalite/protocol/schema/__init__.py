@@ -29,6 +29,7 @@ from kafkalite.protocol.schema import (
     records,
     sasl,
     security,
+    streams,
     telemetry,
     transactions,
 )  # fmt: skip
@@ -42,6 +43,7 @@ TABLES = (
     records.TABLE,
     security.TABLE,
     features.TABLE,
+    streams.TABLE,
     telemetry.TABLE,
     sasl.TABLE,
     extension.TABLE,
