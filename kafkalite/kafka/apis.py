@@ -34,6 +34,9 @@ OFFERED = {
     "UpdateFeatures": (0, 2), "UnregisterBroker": (0, 0), "ListConfigResources": (0, 1),
     "ConsumerGroupHeartbeat": (0, 1), "ConsumerGroupDescribe": (0, 1),
     "StreamsGroupHeartbeat": (0, 1), "StreamsGroupDescribe": (0, 1), "StreamsGroupTopologyDescriptionUpdate": (0, 0),
+    "InitializeShareGroupState": (0, 0), "ReadShareGroupState": (0, 0), "WriteShareGroupState": (0, 1),
+    "DeleteShareGroupState": (0, 0), "ReadShareGroupStateSummary": (0, 1),
+    "ShareFetch": (1, 2), "ShareAcknowledge": (1, 2),
     "GetTelemetrySubscriptions": (0, 0), "PushTelemetry": (0, 0),
     "Extension": (0, 0),
 }  # fmt: skip

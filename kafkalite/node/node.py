@@ -259,7 +259,7 @@ class Node:
             topic_configs=self.configs.topics,
         )
         self.disk_balancing = DiskBalancing(lambda: self.config, self.logs, env.disk, self.replicas.hosted.history)
-        orders = TopicAdmin(self.zookeeper.ordering, lambda: self.config, env.random)
+        orders = TopicAdmin(self.zookeeper.ordering, lambda: self.config, env.random, self.configs.topic)
         self.orders = TopicRequests(orders, self.metadata)
         self.partition_admin = PartitionAdmin(orders, lambda: self.config, env.random)
         self.reassignment_admin = ReassignmentAdmin(orders)

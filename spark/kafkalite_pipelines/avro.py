@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkalite_pipelines.definition import PipelineError
-from kafkalite_pipelines.registry import HEADER_BYTES, Registry, Schema, schema_id
+from kafkalite_pipelines.registry import HEADER_BYTES, Registry, RegistryAway, Schema, schema_id
 
+#: Schemas that a reader keeps.
+_KEPT = 200
 #: Avro's type (or logical type) -> Spark's.
 _PRIMITIVE = {
     "boolean": "boolean", "int": "int", "long": "bigint", "float": "float", "double": "double", "bytes": "binary",
@@ -19,8 +22,9 @@ _PRIMITIVE = {
 }  # fmt: skip
 
 
+@functools.lru_cache(maxsize=200)
 def parsed(schema: Schema) -> Any:
-    """What fastavro reads with. Raises PipelineError: it is not Avro."""
+    """What fastavro reads with; once in each process. Raises PipelineError: it is not Avro."""
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
     if schema.kind != "AVRO":
@@ -119,13 +123,26 @@ class AvroReader:
             self._ready = (schema, converter(schema))
         reader, convert = self._ready
         number = schema_id(value)
-        if number not in self._writers:
-            self._writers[number] = parsed(self._registry.schema(number))
+        writer = self._written(number)
         try:
-            return convert(
-                schemaless_reader(io.BytesIO(memoryview(value)[HEADER_BYTES:]), self._writers[number], reader)
-            )
-        except (SchemaParseException, PipelineError):
+            return convert(schemaless_reader(io.BytesIO(memoryview(value)[HEADER_BYTES:]), writer, reader))
+        except SchemaParseException:
             raise
         except Exception as error:  # noqa: BLE001 - any bytes from outside: fastavro raises what Python raises
             raise ValueError(f"is not Avro of schema {number}: {type(error).__name__} {error}"[:300]) from None
+
+    def _written(self, number: int) -> Any:
+        """The schema that a value was written with. Raises ValueError: there is none that can be used."""
+        found = self._writers.get(number)
+        if found is None:
+            try:
+                found = parsed(self._registry.schema(number))
+            except RegistryAway:
+                raise
+            except PipelineError as error:
+                found = ValueError(f"has a schema that cannot be used: {error}")
+            if len(self._writers) < _KEPT:
+                self._writers[number] = found
+        if isinstance(found, ValueError):
+            raise ValueError(*found.args)
+        return found

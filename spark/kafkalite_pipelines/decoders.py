@@ -27,11 +27,11 @@ class Decoding:
         self._spark = spark
         self._place = Place(f"{pipeline.place(pipeline.checkpoint)}/{OWN}")
         decode = pipeline.decode
-        self._infers = decode.format == "json" and not decode.columns
+        self._infers = decode.format == "json" and not decode.columns and decode.registry is None
         self._decoder: Decoder | None = None
         if decode.format == "raw":
             self._decoder = RawDecoder()
-        elif decode.format == "json":
+        elif decode.format == "json" and decode.registry is None:
             columns = dict(decode.columns) or self._place.read_json(_SCHEMA)
             self._decoder = JsonDecoder(columns, debezium=decode.debezium) if columns else None
             if self._infers and (decode.debezium or pipeline.watermark is not None) and self._decoder is None:

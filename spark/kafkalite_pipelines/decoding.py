@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite_pipelines.definition import DELETED, Decode, PipelineError
+from kafkalite_pipelines.registry import HEADER_BYTES, NO_ID
 from kafkalite_pipelines.types import ddl
 
 if TYPE_CHECKING:
@@ -118,7 +119,9 @@ def _key(decode: Decode) -> Column:
 class JsonDecoder:
     """JSON objects with a known schema. A value that does not fit its column's type is an error of its record."""
 
-    def __init__(self, columns: Mapping[str, str], *, debezium: bool = False) -> None:
+    def __init__(self, columns: Mapping[str, str], *, debezium: bool = False, framed: bool = False) -> None:
+        """`framed`: five bytes are in front of the text, a zero and the id of a schema."""
+        self._framed = framed
         self.columns = dict(columns)
         row = ddl(self.columns)
         if debezium:
@@ -132,14 +135,19 @@ class JsonDecoder:
     def decode(self, records: DataFrame) -> DataFrame:
         from pyspark.sql import functions as f
 
+        value = f.col("_value")
+        text = f.substring(value, HEADER_BYTES + 1, 2**31 - 1) if self._framed else value
         parsed = f.from_json(
-            f.col("_value").cast("string"),
+            text.cast("string"),
             f"{self._ddl}, {_CORRUPT} string",
             {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT},
         )
         rows = records.withColumn(_EVENT, parsed)
         wrong = f.col("_value").isNotNull() & (f.col(_EVENT).isNull() | f.col(f"{_EVENT}.{_CORRUPT}").isNotNull())
         error = f.when(wrong, f.lit("is not JSON, or a value does not fit the type of its column"))
+        if self._framed:
+            is_framed = (f.length(value) >= HEADER_BYTES) & (f.substring(value, 1, 1) == f.lit(b"\0"))
+            error = f.coalesce(f.when(value.isNotNull() & ~is_framed, f.lit(NO_ID)), error)
         if self._debezium:
             nested = f.col(f"{_EVENT}.payload")
             fields = [f.coalesce(nested[name], f.col(_EVENT)[name]).alias(name) for name in ("before", "after", "op")]

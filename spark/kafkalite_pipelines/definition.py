@@ -68,7 +68,9 @@ class Decode:
     registry_user: str | None = None
     #: Environment variable that has the password.
     registry_password_env: str | None = None
-    #: Protobuf: the message's full name, if the schema has several.
+    #: Protobuf without a registry: a .proto file or a descriptor set of protoc.
+    schema_file: str | None = None
+    #: Protobuf: the message's name, if the schema has several.
     message: str | None = None
     #: What happens to records that cannot be decoded: "dead-letters", "stop" or "skip".
     on_error: str = "stop"

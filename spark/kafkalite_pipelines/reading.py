@@ -11,7 +11,6 @@ from typing import Any
 
 from kafkalite_pipelines.definition import (
     DeadLetters,
-    Decode,
     DeltaSink,
     IcebergSink,
     Maintenance,
@@ -25,16 +24,14 @@ from kafkalite_pipelines.definition import (
     Step,
     TopicSink,
 )
+from kafkalite_pipelines.reading_decode import COLUMN, read_decode
 from kafkalite_pipelines.sections import Section, kind, shown
-from kafkalite_pipelines.types import BadType, spark_type
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)?")
 _PARTITION_BY = re.compile(r"(?:(year|month|day|hour)\(\s*([A-Za-z_][A-Za-z0-9_]*)\s*\)|([A-Za-z_][A-Za-z0-9_]*))")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-FORMATS = ("json", "avro", "raw")
 SINKS = ("iceberg", "delta", "parquet", "topic")
 _DELIVERIES = ("exactly-once", "at-least-once")
 #: A pipeline sets these options of the source itself.
@@ -57,7 +54,20 @@ def load(path: Path) -> Pipeline:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise PipelineError(f"{path}: is not TOML: {error}") from None
-    return parse(values, path.resolve().parent)
+    pipeline = parse(values, path.resolve().parent)
+    if pipeline.decode.schema_file is not None:
+        _check_schema_file(pipeline)
+    return pipeline
+
+
+def _check_schema_file(pipeline: Pipeline) -> None:
+    """Raises PipelineError: the file is wrong, or it has no such message."""
+    try:
+        from kafkalite_pipelines.protobuf_readers import file_reader
+
+        file_reader(pipeline)
+    except ImportError as error:
+        raise PipelineError(f"protobuf needs a package: pip install 'kafkalite[pipelines]' ({error})") from None
 
 
 def parse(values: Mapping[str, Any], directory: Path = Path()) -> Pipeline:
@@ -76,7 +86,7 @@ def parse(values: Mapping[str, Any], directory: Path = Path()) -> Pipeline:
     kafka = _kafka(top)
     source = _source(top)
     dead = _dead_letters(top)
-    decode = _decode(top, dead)
+    decode = read_decode(top, dead is not None)
     steps = tuple(step for each in top.sections("steps") if (step := _step(each)) is not None)
     if "sinks" not in top:
         top.problem("sinks", "is missing: at least one [[sinks]] with a format")
@@ -215,74 +225,6 @@ def _dead_letters(top: Section) -> DeadLetters | None:
     return dead
 
 
-def _decode(top: Section, dead: DeadLetters | None) -> Decode:
-    default = "dead-letters" if dead is not None else "stop"
-    section = top.section("decode")
-    if section is None:
-        return Decode(on_error=default)
-    format_ = section.choice("format", FORMATS, "json")
-    columns = _columns(section)
-    registry = section.text("registry")
-    if format_ in ("avro", "protobuf") and registry is None:
-        section.problem("registry", f"is missing: {format_} needs a schema registry's URL")
-    if registry is not None and not registry.startswith(("http://", "https://")):
-        section.problem("registry", f"must be a URL (http://host:8081), not {registry!r}")
-    if columns and format_ != "json":
-        section.problem("schema", f"is for json; {format_} has its own columns")
-    message = section.text("message")
-    if message is not None and format_ != "protobuf":
-        section.problem("message", "is for protobuf")
-    on_error = section.choice("on_error", ("dead-letters", "stop", "skip"), default)
-    if on_error == "dead-letters" and dead is None:
-        section.problem("on_error", "dead-letters needs a table [dead_letters] with a topic")
-    required, key_column = section.names("required"), section.text("key_column")
-    for each in required:
-        if columns and each not in columns:
-            section.problem("required", f"{each!r} is not in decode.schema")
-    if key_column is not None and not _COLUMN.fullmatch(key_column):
-        section.problem("key_column", f"{key_column!r} is not a column's name")
-    debezium = section.boolean("debezium", False)
-    if debezium and format_ == "raw":
-        section.problem("debezium", "raw records are not taken apart; use json, avro or protobuf")
-    decode = Decode(
-        format=format_,
-        columns=columns,
-        required=required,
-        key_column=key_column,
-        debezium=debezium,
-        registry=registry,
-        registry_user=section.text("registry_user"),
-        registry_password_env=section.text("registry_password_env"),
-        message=message,
-        on_error=on_error,
-    )
-    section.done()
-    return decode
-
-
-def _columns(section: Section) -> dict[str, str]:
-    value = section.any("schema")
-    if value is None or value == "infer":
-        return {}
-    if not isinstance(value, Mapping):
-        section.problem("schema", 'must be a table of columns, { number = "long" }, or "infer"')
-        return {}
-    if not value:
-        section.problem("schema", "has no columns")
-    columns = {}
-    for name, type_ in value.items():
-        if not isinstance(type_, str):
-            section.problem(f"schema.{name}", f'must be a type such as "long", not {kind(type_)}')
-            continue
-        if name.startswith("_"):
-            section.problem(f"schema.{name}", "names that begin with _ are the pipeline's own")
-        try:
-            columns[name] = spark_type(type_)
-        except BadType as error:
-            section.problem(f"schema.{name}", str(error))
-    return columns
-
-
 def _step(section: Section) -> Step | None:
     sql, function = section.text("sql"), section.text("python")
     section.done()
@@ -363,7 +305,7 @@ def _topic(section: Section) -> Sink:
 def _key(section: Section) -> tuple[str, ...]:
     key = section.names("key")
     for column in key:
-        if not _COLUMN.fullmatch(column):
+        if not COLUMN.fullmatch(column):
             section.problem("key", f"{column!r} is not a column's name")
     return key
 

@@ -19,7 +19,11 @@ from kafkalite_pipelines.definition import Decode, PipelineError
 #: First byte of a value; four bytes follow that are the schema's id.
 MAGIC = 0
 HEADER_BYTES = 5
+NO_ID = "has no schema id in front: it was not written with a schema registry's serializer"
 _TIMEOUT_S = 30.0
+#: Schemas of this process by registry and id. A task gets a new copy of what it works with, the process stays.
+_KNOWN: dict[tuple[str, int], Schema] = {}
+_MOST_KNOWN = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +36,12 @@ class Schema:
     references: tuple[tuple[str, str], ...] = ()
 
 
+class RegistryAway(PipelineError):
+    """The registry does not answer, or not to us: no fault of a record."""
+
+
 class Registry:
-    """Remembers schemas by id: they never change. Travels to tasks; each has its own memory."""
+    """Schemas by id are remembered: they never change. Travels to tasks."""
 
     def __init__(self, url: str, user: str | None = None, password_env: str | None = None) -> None:
         self._url = url.rstrip("/")
@@ -41,7 +49,6 @@ class Registry:
         self._password = os.environ.get(password_env, "") if password_env else ""
         if user is not None and password_env is not None and not self._password:
             raise PipelineError(f"decode.registry_password_env: the environment has no {password_env}")
-        self._schemas: dict[int, Schema] = {}
 
     @classmethod
     def of(cls, decode: Decode) -> Registry:
@@ -49,11 +56,14 @@ class Registry:
         return cls(decode.registry, decode.registry_user, decode.registry_password_env)
 
     def schema(self, schema_id: int) -> Schema:
-        """Raises PipelineError: the registry does not answer, or has no such schema."""
-        if schema_id not in self._schemas:
-            found = self._get(f"/schemas/ids/{schema_id}")
-            self._schemas[schema_id] = self._made(schema_id, found)
-        return self._schemas[schema_id]
+        """Raises PipelineError: the registry has no such schema; RegistryAway: it does not answer."""
+        known = _KNOWN.get((self._url, schema_id))
+        if known is None:
+            known = self._made(schema_id, self._get(f"/schemas/ids/{schema_id}"))
+            if len(_KNOWN) >= _MOST_KNOWN:
+                _KNOWN.clear()
+            _KNOWN[self._url, schema_id] = known
+        return known
 
     def latest(self, subject: str) -> Schema:
         """The newest version of a subject. Raises PipelineError: as `schema`."""
@@ -81,9 +91,10 @@ class Registry:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
                 return json.load(response)
         except urllib.error.HTTPError as error:
-            raise PipelineError(f"schema registry: {path}: {_message(error)}") from None
+            failed = PipelineError if error.code in (404, 422) else RegistryAway
+            raise failed(f"schema registry: {path}: {_message(error)}") from None
         except (OSError, ValueError) as error:
-            raise PipelineError(
+            raise RegistryAway(
                 f"schema registry {self._url} does not answer: {getattr(error, 'reason', error)}"
             ) from None
 
@@ -99,5 +110,5 @@ def _message(error: urllib.error.HTTPError) -> str:
 def schema_id(value: bytes) -> int:
     """The id in front of a value. Raises ValueError: there is none."""
     if len(value) < HEADER_BYTES or value[0] != MAGIC:
-        raise ValueError("has no schema id in front: it was not written with a schema registry's serializer")
+        raise ValueError(NO_ID)
     return int.from_bytes(value[1:HEADER_BYTES])

@@ -13,15 +13,16 @@ if TYPE_CHECKING:
     from kafkalite_pipelines.registry_decoders import Reader
 
 
-def rows(batch: pa.RecordBatch, readers: Mapping[str, Reader], body: str) -> pa.RecordBatch:
-    """The batch with the columns BODY and ERROR."""
+def rows(batch: pa.RecordBatch, readers: Mapping[str, Reader] | Reader, body: str) -> pa.RecordBatch:
+    """The batch with the columns BODY and ERROR. `readers`: by topic, or one for all."""
     import pyarrow as pa
 
     bodies: list[Any] = []
     errors: list[str | None] = []
     for topic, value in zip(batch.column("_topic").to_pylist(), batch.column("_value").to_pylist(), strict=True):
         try:
-            bodies.append(None if value is None else readers[topic].read(value))
+            reader = readers[topic] if isinstance(readers, Mapping) else readers
+            bodies.append(None if value is None else reader.read(value))
             errors.append(None)
         except ValueError as error:
             bodies.append(None)

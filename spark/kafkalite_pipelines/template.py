@@ -18,7 +18,7 @@ start = "earliest"         # "latest", a time (2026-11-22T08:00:00Z), or offsets
 # max_bytes = "256MB"
 
 [decode]
-format = "json"            # "avro" and "protobuf" with registry = "http://…", "raw"
+format = "json"            # "avro", "protobuf" (both with registry = "http://…"), "raw"
 # schema = {{ number = "long", name = "string", at = "timestamp" }}    # without it: found in the records
 # required = ["number"]    # records without it go to the dead letters
 # debezium = true          # records are change events

@@ -36,6 +36,7 @@ _KNOWN = (
     "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
     "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp",
     "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "filterPushdown", "groupIdPrefix",
+    "commitProgress",
     "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
     "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
     "topic", "deliveryGuarantee", "txnAppId", "txnVersion",
@@ -127,8 +128,11 @@ class ReadOptions:
     #: As the bytes lie in the log, compressed or not.
     max_bytes_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
-    #: Where the positions of a stream are committed, for others to look at.
+    #: Where the positions of a stream are committed, for others to look at; None: a group named after the query,
+    #: with this prefix, unless that is switched off.
     group_id: str | None = None
+    group_prefix: str | None = None
+    commit_progress: bool = True
     offset_retries: int = 3
     offset_retry_interval_ms: int = 1_000
     #: Options without effect here; each is reported once.
@@ -180,7 +184,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     else:
         ending = given.offset_spec("ending", Latest())
         _check_batch(starting, ending)
-        for name in (*_PER_TRIGGER, "maxTriggerDelay", GROUP_ID):
+        for name in (*_PER_TRIGGER, "maxTriggerDelay", GROUP_ID, "commitProgress"):
             if given.text(name) is not None:
                 given.warnings.append(f"{name} is only for streams and is ignored")
     strategy = (given.text("startingOffsetsByTimestampStrategy") or "error").lower()
@@ -191,10 +195,13 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     if streaming and least is not None and most is not None and least > most:
         raise OptionError(f"minOffsetsPerTrigger ({least}) is larger than maxOffsetsPerTrigger ({most})")
     if given.text("kafka.group.id") is not None and given.text(GROUP_ID) is None:
-        given.warnings.append(f"kafka.group.id is ignored: {GROUP_ID} commits a stream's progress to a group")
+        given.warnings.append(f"kafka.group.id is ignored: {GROUP_ID} names the group of a stream's progress")
     group_id = given.text(GROUP_ID)
     if group_id is not None and not group_id.strip():
         raise OptionError(f"{GROUP_ID} is empty")
+    commit_progress = given.boolean("commitProgress", default=True)
+    if group_id is not None and not commit_progress:
+        raise OptionError(f"{GROUP_ID} names a group for the progress, and commitProgress is false")
     pushdown = (given.text("filterPushdown") or "auto").strip().lower()
     if pushdown not in ("auto", "always", "never"):
         raise OptionError(f"filterPushdown is auto, always or never, not {pushdown!r}")
@@ -223,6 +230,8 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         min_offsets_per_trigger=least if streaming else None,
         max_bytes_per_trigger=given.number("maxBytesPerTrigger", least=1) if streaming else None,
         group_id=group_id.strip() if group_id and streaming else None,
+        group_prefix=(given.text("groupIdPrefix") or "").strip() or None,
+        commit_progress=commit_progress,
         max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", 15 * 60_000),
         offset_retries=_or(given.number("fetchOffset.numRetries", least=0), 3),
         offset_retry_interval_ms=_or(given.number("fetchOffset.retryIntervalMs", least=0, most=_INT_MAX), 1_000),

@@ -26,6 +26,8 @@ class RangePartition(InputPartition):  # type: ignore[misc]
     """One task's work."""
 
     range: OffsetRange
+    #: Of a stream: nothing of this partition comes after it in the batch.
+    is_last: bool = False
 
 
 class KafkaliteReader(DataSourceReader):  # type: ignore[misc]

@@ -133,7 +133,8 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
         )
-        return [RangePartition(part) for part in planned]
+        ends = self._planned.offsets
+        return [RangePartition(part, is_last=part.end == ends.get(part.topic_partition)) for part in planned]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Positions are in the query's checkpoint. Spark says this a batch late: `latestOffset` is where it shows, but
@@ -151,8 +152,20 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return
         client = self._connect(self._options.client)
         yield from RangeReader(client, self._options.fetch).read(partition.range, self._columns)
+        if partition.is_last and self._options.commit_progress and self._options.group_id is None:
+            self._commit_read(client, partition)
 
     # --- inside
+
+    def _commit_read(self, client: clients.LogClient, partition: RangePartition) -> None:
+        """Where no group is named: to the one that is named after the query, which only its tasks know."""
+        from pyspark import TaskContext
+
+        from pyspark_kafkalite import query_group
+
+        group = query_group.group_of(TaskContext.get(), self._options.group_prefix)
+        if group is not None:
+            query_group.commit(client, group, partition.range)
 
     def _cluster(self) -> Cluster:
         return Cluster(self._connect(self._options.client), self._options)

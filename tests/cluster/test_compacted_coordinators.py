@@ -153,8 +153,14 @@ class Transactional(Producer):
             value, producer_id=self.id, producer_epoch=self.epoch, base_sequence=self.sequence, transactional=True
         )
         self.sequence += 1
-        answer = await self.leader.ask(produce("t", (0, records), transactional_id=self.name), 9)
-        return int(answer.responses[0].partition_responses[0].error_code)
+
+        async def sent() -> list[int] | None:
+            answer = await self.leader.ask(produce("t", (0, records), transactional_id=self.name), 9)
+            error = answer.responses[0].partition_responses[0].error_code
+            # A client sends again: the leader verifies the transaction at a coordinator that may still load (KIP-890).
+            return None if error == ErrorCode.NOT_ENOUGH_REPLICAS else [error]
+
+        return int((await until_true("an answer to a Produce", sent))[0])
 
     async def finish(self, committed: bool) -> int:
         async def end() -> list[int] | None:

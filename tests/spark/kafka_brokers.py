@@ -279,6 +279,16 @@ def test_progress_is_committed_to_a_group(spark: Any, kafka: Broker, numbered: s
     assert {str(tp): found[tp].offset() for tp in found} == {"numbered-0": 60, "numbered-1": 30}
 
 
+def test_progress_is_committed_to_a_group_named_after_the_query(
+    spark: Any, kafka: Broker, numbered: str, tmp_path: Path
+) -> None:
+    stream = source(spark.readStream, kafka, subscribe=numbered, startingOffsets="earliest")
+    writer = stream.writeStream.format("noop").queryName("copy").option("checkpointLocation", str(tmp_path))
+    assert writer.trigger(availableNow=True).start().awaitTermination(300)
+    found = kafka._admin.listConsumerGroupOffsets("spark-copy").partitionsToOffsetAndMetadata().get()
+    assert {str(tp): found[tp].offset() for tp in found} == {"numbered-0": 60, "numbered-1": 30}
+
+
 def test_exactly_once_says_that_it_needs_kafkalite(spark: Any, kafka: Broker) -> None:
     kafka.create("once", 1)
     writer = sink(spark.sql("select 'v' value").write, kafka, "once").option("deliveryGuarantee", "exactly-once")

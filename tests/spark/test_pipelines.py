@@ -253,3 +253,20 @@ def test_avro_with_a_schema_registry(spark, log, tmp_path: Path) -> None:
     assert (rows[1]["price"], rows[2]["price"], rows[3]["more"], rows[4]["more"]) == (Decimal("1.25"), None, ["x"], [])
     errors = [dict(record.headers)["kafkalite.error"] for record in log.log.records("dead", 0)]
     assert errors[0].startswith(b"has no schema id in front") and errors[1].startswith(b"is not Avro of schema 1")
+
+
+def test_protobuf_with_a_file(spark, log, tmp_path: Path) -> None:
+    text = 'syntax = "proto3"; message R { int32 n = 1; repeated string tags = 2; R.Place place = 3; message Place { double x = 1; } }'
+    (tmp_path / "r.proto").write_text(text)
+    decode = {"format": "protobuf", "schema_file": "r.proto", "message": "R"}
+    table = {"format": "iceberg", "table": "t"}
+    pipeline = described(log, tmp_path, table, decode=decode, dead_letters={"topic": "dead"})
+    # 1: n = 7, 2: "a", 3: {x = 1.5}; nothing but n; a message that is cut off
+    whole = bytes.fromhex("0807120161 1a0909000000000000f83f")
+    log.log.put("t", 0, (b"", whole), (b"", b"\x08\x01"), (b"", whole[:-1]))
+    [batch] = run(spark, pipeline)
+    assert (batch.records, batch.bad) == (3, 1)
+    rows = {row["n"]: row for row in iceberg(tmp_path).scan().to_arrow().to_pylist()}
+    assert (rows[7]["tags"], rows[7]["place"], rows[1]["tags"], rows[1]["place"]) == (["a"], {"x": 1.5}, [], None)
+    [record] = log.log.records("dead", 0)
+    assert dict(record.headers)["kafkalite.error"].startswith(b"is not a R: DecodeError")

@@ -16,9 +16,10 @@ def stream(spark, served, topic: str = "t", **options: str):
     return reader.option("subscribe", topic).options(**options).load()
 
 
-def run(df, served, topic: str, checkpoint, **options: str):
+def run(df, served, topic: str, checkpoint, name: str | None = None, **options: str):
     writer = df.writeStream.format("kafkalite").option("kafka.bootstrap.servers", served.address)
     writer = writer.option("topic", topic).option("checkpointLocation", str(checkpoint)).options(**options)
+    writer = writer if name is None else writer.queryName(name)
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(300)
     return query
@@ -52,9 +53,12 @@ def test_topic_to_topic_over_restarts(spark, pair, tmp_path) -> None:
     assert len(batches) == (3 if ReadMaxRows is not None else 1) and sum(p["numInputRows"] for p in batches) == 50
     if ReadMaxRows is not None:  # nor do they report how far the topics reach
         assert behind(query.lastProgress["sources"][0]).max == 0
+    # every tool that shows groups shows how far the query is, by its id, or by its name if it has one
+    assert pair.log.committed == {f"spark-{query.id}": {Tp("t", 0): 25, Tp("t", 1): 25}}
     put(pair, 50, 60)
-    run(df, pair, "out", tmp_path / "ck")
+    run(df, pair, "out", tmp_path / "ck", name="copy it")
     assert sorted(values(pair, "out")) == list(range(60))
+    assert pair.log.committed["spark-copy it"] == {Tp("t", 0): 30, Tp("t", 1): 30}
     run(df, pair, "out", tmp_path / "ck")
     assert sorted(values(pair, "out")) == list(range(60))
 

@@ -119,6 +119,50 @@ spark.sql.shuffle.partitions = 4
     assert pipeline.place(pipeline.checkpoint) == "s3://bucket/checkpoints/all"
 
 
+SCHEMA = 'schema = { number = "long", carrier = "string", delay = "double" }'
+#: What follows format = "protobuf", and the line. The files are those of `proto_files`.
+PROTOBUF = [
+    ("", "decode.registry: is missing: protobuf needs a schema registry's URL, or schema_file"),
+    ('\nregistry = "http://r:8081"\nschema_file = "good.proto"', "decode.registry: cannot be combined with schema_file"),
+    ('\nschema_file = "x.txt"', "decode.schema_file: must be a .proto file or a descriptor set (.desc) of protoc, not 'x.txt'"),
+    ('\nschema_file = "good.proto"\nmessage = "Nobody"', "decode.message: there is no message Nobody; there are: a.Flight, a.Other"),
+    ('\nschema_file = "good.proto"', "decode.message is missing: the schema has the messages a.Flight, a.Other"),
+    ('\nschema_file = "loop.proto"', "inner.again: Loop is within itself, and a column cannot be"),
+    ('\nschema_file = "empty.proto"', "the message Empty has no fields: they would be the columns"),
+    ('\nschema_file = "torn.proto"', "decode.schema_file: torn.proto: not a .proto file: line 1, column 34: mismatched input '<EOF>' expecting '{'"),
+    ('\nschema_file = "binary.proto"', "decode.schema_file: binary.proto: binary.proto is not UTF-8 text; a file of protoc --descriptor_set_out ends in .desc"),
+    ('\nschema_file = "imports.proto"', "decode.schema_file: imports.proto: the import 'nowhere.proto' is not beside the file"),
+    ('\nschema_file = "self.proto"', "decode.schema_file: self.proto: self.proto imports itself"),
+    ('\nschema_file = "twice.proto"', "decode.schema_file: twice.proto: T: x and y have the same number 1"),
+    ('\nschema_file = "unknown.proto"', "decode.schema_file: unknown.proto: the type 'Nothing' is not defined"),
+    ('\nschema_file = "text.desc"', "decode.schema_file: text.desc: is no descriptor set with messages: protoc --include_imports --descriptor_set_out writes one"),
+    ('\nschema_file = "part.desc"', "decode.schema_file: part.desc: does not contain common.proto: protoc --include_imports adds it"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def proto_files(tmp_path: Path) -> None:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+
+    header = 'syntax = "proto3";\n'
+    for name, text in {
+        "good": "package a;\nmessage Flight { int32 n = 1; }\nmessage Other { int32 n = 1; }",
+        "loop": "message Loop { Inner inner = 1; message Inner { Loop again = 1; } }",
+        "empty": "message Empty {}",
+        "imports": 'import "nowhere.proto";\nmessage A { int32 n = 1; }',
+        "self": 'import "self.proto";\nmessage A { int32 n = 1; }',
+        "twice": "message T { int32 x = 1; int32 y = 1; }",
+        "unknown": "message T { Nothing x = 1; }",
+    }.items():
+        (tmp_path / f"{name}.proto").write_text(header + text)
+    (tmp_path / "torn.proto").write_text('syntax = "proto3"; message Flight')
+    (tmp_path / "binary.proto").write_bytes(b"\xff\xfe")
+    (tmp_path / "text.desc").write_text("message Flight { int32 n = 1; }")
+    part = FileDescriptorProto(name="part.proto", dependency=["common.proto"])
+    part.message_type.add(name="T")
+    (tmp_path / "part.desc").write_bytes(FileDescriptorSet(file=[part]).SerializeToString())
+
+
 #: (what is replaced in the good file, by what, the one line that is reported)
 WRONG = [
     ('name = "flights"', "", "name: is missing: the pipeline's name, which is also the consumer group that shows its lag"),
@@ -140,11 +184,17 @@ WRONG = [
     ('topics = ["flights"]', 'topics = ["flights"]\nstart = { fights = { "0" = 1 } }', "source.start.fights: is not one of source.topics"),
     ('topics = ["flights"]', 'topics = ["flights"]\nmax_records = 0', "source.max_records: must be 1 or more, not 0"),
     ('topics = ["flights"]', 'topics = ["flights"]\nmax_bytes = "lots"', "source.max_bytes: must be a size such as \"64MB\", not 'lots'"),
-    ("[decode]", '[decode]\nformat = "jsn"', "decode.format: must be json or avro or raw, not 'jsn'; did you mean json?"),
+    ("[decode]", '[decode]\nformat = "jsn"', "decode.format: must be json or avro or protobuf or raw, not 'jsn'; did you mean json?"),
     ('schema = { number = "long", carrier = "string", delay = "double" }', 'format = "avro"', "decode.registry: is missing: avro needs a schema registry's URL"),
     ('"double" }', '"duble" }', "decode.schema.delay: 'duble' is not a type (bigint, binary, bool, boolean, byte, date, double, float, int, integer, long, short, smallint, string, timestamp, tinyint, decimal(P,S), array<>, map<,>, struct<name:type>)"),
     ("[decode]", '[decode]\non_error = "dead-letters"', "decode.on_error: dead-letters needs a table [dead_letters] with a topic"),
     ("[decode]", '[decode]\nrequired = ["nmber"]', "decode.required: 'nmber' is not in decode.schema"),
+    (SCHEMA, 'format = "raw"\nregistry = "http://r:8081"', "decode.registry: raw records are not decoded; use json, avro or protobuf"),
+    ("[decode]", '[decode]\nregistry = "r:8081"', "decode.registry: must be a URL (http://host:8081), not 'r:8081'"),
+    ("[decode]", '[decode]\nregistry_user = "me"', "decode.registry_user: is for a registry"),
+    ("[decode]", '[decode]\nschema_file = "x.proto"', "decode.schema_file: is for protobuf"),
+    ("[decode]", '[decode]\nmessage = "X"', "decode.message: is for protobuf"),
+    *((SCHEMA, f'format = "protobuf"{more}', line) for more, line in PROTOBUF),
     ("[[sinks]]", "[sinks]", "sinks: must be written [[sinks]], with two brackets, because there may be several"),
     ('format = "iceberg"', "", "sinks[1].format: is missing: iceberg, delta, parquet, topic"),
     ('format = "iceberg"', 'format = "hudi"', "sinks[1].format: must be iceberg or delta or parquet or topic, not 'hudi'"),
@@ -163,7 +213,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("old", "new", "line"), WRONG, ids=[str(number) for number in range(len(WRONG))])
-def test_a_wrong_file_gets_one_clear_line(old: str, new: str, line: str, tmp_path: Path) -> None:
+def test_a_wrong_file_gets_one_clear_line(old: str, new: str, line: str, proto_files: None, tmp_path: Path) -> None:
     assert old in GOOD
     assert problems(GOOD.replace(old, new, 1), tmp_path) == [line]
 

@@ -198,11 +198,16 @@ def test_wrong_options_of_a_stream(options: dict[str, str], says: str) -> None:
 
 
 def test_groups() -> None:
-    """Spark's kafka.group.id commits nothing, so it must not begin to; groupIdPrefix has nothing to name here."""
+    """Spark's kafka.group.id commits nothing, so it must not begin to."""
     given = read_options(BASE | {"kafkalite.group.id": "g", "groupIdPrefix": "p"}, streaming=True)
     assert (given.group_id, given.warnings) == ("g", ())
     given = read_options(BASE | {"kafka.group.id": "g"}, streaming=True)
-    assert given.group_id is None and "kafkalite.group.id commits" in given.warnings[0]
+    assert given.group_id is None and "kafkalite.group.id names the group" in given.warnings[0]
+    given = read_options(BASE | {"groupIdPrefix": "p"}, streaming=True)
+    assert (given.group_id, given.group_prefix, given.commit_progress) == (None, "p", True)
+    assert not read_options(BASE | {"commitProgress": "false"}, streaming=True).commit_progress
+    with pytest.raises(OptionError, match="names a group for the progress, and commitProgress is false"):
+        read_options(BASE | {"kafkalite.group.id": "g", "commitProgress": "false"}, streaming=True)
     given = read_options(BASE | {"kafkalite.group.id": "g", "maxBytesPerTrigger": "5"}, streaming=False)
     assert given.group_id is None and given.max_bytes_per_trigger is None and len(given.warnings) == 2
 

@@ -1,0 +1,102 @@
+"""The table [decode] of a pipeline file. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from kafkalite_pipelines.definition import Decode
+from kafkalite_pipelines.sections import Section, kind
+from kafkalite_pipelines.types import BadType, spark_type
+
+FORMATS = ("json", "avro", "protobuf", "raw")
+COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def read_decode(top: Section, has_dead_letters: bool) -> Decode:
+    """The table [decode]; mistakes are in the section's problems."""
+    default = "dead-letters" if has_dead_letters else "stop"
+    section = top.section("decode")
+    if section is None:
+        return Decode(on_error=default)
+    format_ = section.choice("format", FORMATS, "json")
+    columns = _columns(section)
+    registry = _registry(section, format_)
+    if columns and format_ != "json":
+        section.problem("schema", f"is for json; {format_} has its own columns")
+    on_error = section.choice("on_error", ("dead-letters", "stop", "skip"), default)
+    if on_error == "dead-letters" and not has_dead_letters:
+        section.problem("on_error", "dead-letters needs a table [dead_letters] with a topic")
+    required, key_column = section.names("required"), section.text("key_column")
+    for each in required:
+        if columns and each not in columns:
+            section.problem("required", f"{each!r} is not in decode.schema")
+    if key_column is not None and not COLUMN.fullmatch(key_column):
+        section.problem("key_column", f"{key_column!r} is not a column's name")
+    debezium = section.boolean("debezium", False)
+    if debezium and format_ == "raw":
+        section.problem("debezium", "raw records are not taken apart; use json, avro or protobuf")
+    decode = Decode(
+        format=format_,
+        columns=columns,
+        required=required,
+        key_column=key_column,
+        debezium=debezium,
+        registry=registry,
+        registry_user=section.text("registry_user"),
+        registry_password_env=section.text("registry_password_env"),
+        schema_file=_for_protobuf(section, format_, "schema_file"),
+        message=_for_protobuf(section, format_, "message"),
+        on_error=on_error,
+    )
+    section.done()
+    return decode
+
+
+def _registry(section: Section, format_: str) -> str | None:
+    registry, file = section.text("registry"), section.text("schema_file")
+    if format_ == "avro" and registry is None:
+        section.problem("registry", "is missing: avro needs a schema registry's URL")
+    if format_ == "protobuf" and (registry is None) == (file is None):
+        what = "is missing: protobuf needs a schema registry's URL, or schema_file"
+        section.problem("registry", what if file is None else "cannot be combined with schema_file")
+    if registry is not None and format_ == "raw":
+        section.problem("registry", "raw records are not decoded; use json, avro or protobuf")
+    if registry is not None and not registry.startswith(("http://", "https://")):
+        section.problem("registry", f"must be a URL (http://host:8081), not {registry!r}")
+    for key in ("registry_user", "registry_password_env"):
+        if registry is None and key in section:
+            section.problem(key, "is for a registry")
+    if file is not None and format_ == "protobuf" and not file.endswith((".proto", ".desc", ".pb", ".binpb")):
+        section.problem("schema_file", f"must be a .proto file or a descriptor set (.desc) of protoc, not {file!r}")
+    return registry
+
+
+def _for_protobuf(section: Section, format_: str, key: str) -> str | None:
+    value = section.text(key)
+    if value is not None and format_ != "protobuf":
+        section.problem(key, "is for protobuf")
+    return value
+
+
+def _columns(section: Section) -> dict[str, str]:
+    value = section.any("schema")
+    if value is None or value == "infer":
+        return {}
+    if not isinstance(value, Mapping):
+        section.problem("schema", 'must be a table of columns, { number = "long" }, or "infer"')
+        return {}
+    if not value:
+        section.problem("schema", "has no columns")
+    columns = {}
+    for name, type_ in value.items():
+        if not isinstance(type_, str):
+            section.problem(f"schema.{name}", f'must be a type such as "long", not {kind(type_)}')
+            continue
+        if name.startswith("_"):
+            section.problem(f"schema.{name}", "names that begin with _ are the pipeline's own")
+        try:
+            columns[name] = spark_type(type_)
+        except BadType as error:
+            section.problem(f"schema.{name}", str(error))
+    return columns
