@@ -6,10 +6,12 @@ from kafkalite.coordinators.groups import records
 from kafkalite.coordinators.groups.consumer_records import ConsumerRecord
 from kafkalite.coordinators.groups.decisions.consumer_group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.members import GroupEpoch
+from kafkalite.coordinators.groups.decisions.share_group import ShareGroup
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
 from kafkalite.coordinators.groups.decisions.streams.members import StreamsGroupMetadata
 from kafkalite.coordinators.groups.group import Group
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.share_records import ShareGroupRecord
 from kafkalite.coordinators.groups.streams_records import StreamsGroupRecord
 from kafkalite.coordinators.services import Services
 from kafkalite.model import ProducerId
@@ -70,6 +72,8 @@ class GroupReplay:
                     self._replay_consumer(partition, parsed)
                 case StreamsGroupRecord():
                     self._replay_streams(partition, parsed)
+                case ShareGroupRecord():
+                    self._replay_share(partition, parsed)
 
     def _replay_offset(
         self,
@@ -136,6 +140,18 @@ class GroupReplay:
         entry.streams.apply(parsed.record)
         if parsed.record == StreamsGroupMetadata(None):
             entry.streams = None
+
+    def _replay_share(self, partition: GroupPartition, parsed: ShareGroupRecord) -> None:
+        entry = partition.entries.get(parsed.group_id)
+        if entry is None or entry.share is None:
+            if parsed.is_tombstone:
+                return
+            entry = entry or self.make(partition, parsed.group_id)
+            entry.share = ShareGroup(parsed.group_id)
+        assert entry.share is not None
+        entry.share.apply(parsed.record)
+        if parsed.record == GroupEpoch(None):
+            del partition.entries[parsed.group_id]
 
 
 def end_transaction(partition: GroupPartition, producer_id: ProducerId, *, is_committed: bool) -> None:

@@ -33,6 +33,7 @@ from kafkalite.protocol.schema import (
     shares,
     streams,
     telemetry,
+    tokens,
     transactions,
 )  # fmt: skip
 
@@ -49,6 +50,7 @@ TABLES = (
     streams.TABLE,
     telemetry.TABLE,
     shares.TABLE,
+    tokens.TABLE,
     sasl.TABLE,
     extension.TABLE,
 )

@@ -145,7 +145,8 @@ class StreamsGroups:
         if entry.streams is not None:
             return entry.streams, []
         group_id = entry.group.group_id
-        if request.epoch != JOIN_EPOCH or entry.consumer is not None or not entry.is_empty:
+        is_other = entry.consumer is not None or entry.share is not None or not entry.is_empty
+        if request.epoch != JOIN_EPOCH or is_other:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
         return StreamsGroup(group_id), [(group_key(group_id), None)] if entry.group.protocol_type else []
 
