@@ -25,7 +25,7 @@ else:
 MAX_BYTES = 1024 * 1024
 #: Of all groups together.
 _MAX_TOTAL_BYTES = 64 * 1024 * 1024
-#: A second member is asked when the first one has sent nothing for so many ms.
+#: Time (ms) after which another member is asked, if the first one has sent nothing.
 _ASK_AGAIN_MS = 10_000
 
 
