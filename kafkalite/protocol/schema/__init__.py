@@ -49,8 +49,8 @@ TABLES = (
     features.TABLE,
     streams.TABLE,
     telemetry.TABLE,
-    shares.TABLE,
     tokens.TABLE,
+    shares.TABLE,
     sasl.TABLE,
     extension.TABLE,
 )
