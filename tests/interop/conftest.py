@@ -43,6 +43,7 @@ _HAS = {
     "test_backup.py": _IS_WHOLE_MATRIX,
     "test_apache_kafka.py": _HAS_JAVA,
     "test_streams.py": _HAS_JAVA and shutil.which("javac") is not None,
+    "test_streams_groups.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_connect.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_mirror.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_moving.py": _HAS_JAVA,
