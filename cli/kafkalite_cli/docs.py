@@ -25,11 +25,8 @@ from kafkalite_cli.docs_commands import commands_page
 from kafkalite_cli.docs_configuration import configuration_page
 from kafkalite_cli.docs_man import man_names, man_page
 from kafkalite_cli.docs_metrics import grafana_dashboard, metrics_page
-<<<<<<< HEAD
-from kafkalite_cli.docs_troubleshooting import troubleshooting_page
-=======
 from kafkalite_cli.docs_settings import not_here
->>>>>>> e44bd475
+from kafkalite_cli.docs_troubleshooting import troubleshooting_page
 from kafkalite_cli.docs_wire import wire_stub
 
 ROOT = Path(__file__).resolve().parents[2]
