@@ -373,6 +373,30 @@ class BrokerConfig:
     transaction_state_log_replication_factor: int = _key(
         3, "number of replicas of __transaction_state; at most the number of brokers is used", low=1
     )
+    share_coordinator_state_topic_num_partitions: int = _key(50, "number of partitions of __share_group_state", low=1)
+    share_coordinator_state_topic_replication_factor: int = _key(
+        3, "number of replicas of __share_group_state; at most the number of brokers is used", low=1
+    )
+    share_coordinator_state_topic_min_isr: int = _key(
+        2,
+        "min.insync.replicas of __share_group_state when it is created; at most one less than the number of its replicas,"
+        " so that one of them may be missing",
+        low=1,
+    )
+    share_coordinator_state_topic_segment_bytes: int = _key(
+        104_857_600, "segment.bytes of __share_group_state when it is created", low=1_048_576
+    )
+    share_coordinator_state_topic_prune_interval_ms: int = _key(
+        300_000, "interval at which records of __share_group_state that are not needed any more are deleted", low=1
+    )
+    share_coordinator_snapshot_update_records_per_snapshot: int = _key(
+        500, "number of update records of a shared partition after which its whole state is written", low=0, high=500
+    )
+    share_coordinator_cold_partition_snapshot_interval_ms: int = _key(
+        300_000,
+        "time after which the state of a shared partition is written once more if it holds back records that could be deleted",
+        low=1,
+    )
     group_initial_rebalance_delay_ms: int = _key(3_000, "time that a new group waits for more members", low=0)
     group_min_session_timeout_ms: int = _key(6_000, "shortest session timeout of a group member", low=1)
     group_max_session_timeout_ms: int = _key(1_800_000, "longest session timeout of a group member", low=1)
@@ -396,6 +420,21 @@ class BrokerConfig:
     )
     group_consumer_session_timeout_ms: int = _key(
         45_000, "time without a heartbeat after which a member of a consumer group is removed", low=1
+    )
+    group_share_delivery_count_limit: int = _key(
+        5, "number of deliveries after which a record of a share group is given up", low=2, high=25
+    )
+    group_share_max_share_sessions: int = _key(
+        2_000, "maximum number of share sessions (members of share groups that fetch from this node)", low=1
+    )
+    group_share_partition_max_record_locks: int = _key(
+        2_000, "number of open records of a partition at which a share group gets no new ones", low=100, high=10_000
+    )
+    group_share_record_lock_duration_ms: int = _key(
+        30_000,
+        "time for which a record that was delivered belongs to the member of a share group",
+        low=1_000,
+        high=3_600_000,
     )
 
     listener_security_protocol: str = _key(

@@ -59,9 +59,11 @@ MAX_NAME_LENGTH = 249
 #: Topics that hold the cluster's own state. Which partition a group or a transactional id belongs to is its hash modulo their number.
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
+#: State of share groups (KIP-932): which records are delivered.
+SHARE_TOPIC = "__share_group_state"
 #: The schema registry's, with Confluent's name.
 SCHEMA_TOPIC = "_schemas"
-INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SCHEMA_TOPIC})
+INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC, SCHEMA_TOPIC})
 #: The feature of KIP-890, and the highest version of it that this code knows.
 TRANSACTION_FEATURE = "transaction.version"
 TRANSACTION_VERSION = 2

@@ -36,6 +36,7 @@ VERBS = {
     "add-partitions": ("kafkalite_cli.partitions", "Add partitions to a topic."),
     "remove-partitions": ("kafkalite_cli.partitions", "Remove a topic's last partitions."),
     "broker": ("kafkalite_cli.broker", "Cordon, drain and replace brokers."),
+    "backup": ("kafkalite_cli.backup", "Topics and offsets as files, and back."),
     "balance": ("kafkalite_cli.balance", "How even the load is; what would move, and why."),
     "delete-records": ("kafkalite_cli.delete_records", "Delete the oldest records of a topic."),
     "elect": ("kafkalite_cli.partitions", "Elect preferred leaders, or any replica as the leader."),

@@ -28,7 +28,15 @@ from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.balancing import DescribeBalanceRequest, DescribeBalanceResponse
 from kafkalite.extension.messages.watching import HealthProblem
-from kafkalite.model import GROUP_TOPIC, NO_LEADER, TRANSACTION_TOPIC, BrokerEpoch, BrokerId, ControllerEpoch
+from kafkalite.model import (
+    GROUP_TOPIC,
+    NO_LEADER,
+    SHARE_TOPIC,
+    TRANSACTION_TOPIC,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+)
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import (
     ControlledShutdownRequest,
@@ -327,6 +335,7 @@ class Controller:
         wanted = {
             GROUP_TOPIC: self._config.offsets_topic_replication_factor,
             TRANSACTION_TOPIC: self._config.transaction_state_log_replication_factor,
+            SHARE_TOPIC: self._config.share_coordinator_state_topic_replication_factor,
         }
         found = find_problems(leadership.state, leadership.malformed_brokers, wanted)
         now_ms = self._env.clock.wall_ms()

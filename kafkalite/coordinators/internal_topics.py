@@ -1,10 +1,10 @@
-"""How the internal topics are created: compacted, and replicated as the configuration says."""
+"""How the internal topics are created: compacted (but for the state of share groups), and replicated as the configuration says."""
 
 from __future__ import annotations
 
 from kafkalite.config import BrokerConfig
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.model import GROUP_TOPIC, SCHEMA_TOPIC, TRANSACTION_TOPIC, BrokerId
+from kafkalite.model import GROUP_TOPIC, SCHEMA_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, BrokerId
 from kafkalite.replica.requests import MetadataResponse
 
 #: Only the controller is known, before the first metadata.
@@ -34,10 +34,23 @@ def internal_topic(name: str, config: BrokerConfig, brokers: int) -> NewTopic:
     With three replicas an acknowledged record of a coordinator is on two nodes at least. With two replicas that would
     require both nodes to be up, so one is enough, unless `min.insync.replicas` of the broker says otherwise.
     """
+    state_min_isr = config.transaction_state_log_min_isr
+    configs = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
     if name == GROUP_TOPIC:
         partitions, replicas = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
     elif name == SCHEMA_TOPIC:
         partitions, replicas = 1, config.offsets_topic_replication_factor
+    elif name == SHARE_TOPIC:
+        partitions = config.share_coordinator_state_topic_num_partitions
+        replicas = config.share_coordinator_state_topic_replication_factor
+        state_min_isr = config.share_coordinator_state_topic_min_isr
+        # Updates of a key add to each other: the coordinator deletes what it does not need (`shares.records`).
+        configs = {
+            "cleanup.policy": "delete",
+            "retention.ms": "-1",
+            "retention.bytes": "-1",
+            "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
+        }
     else:
         assert name == TRANSACTION_TOPIC
         partitions, replicas = (
@@ -47,16 +60,12 @@ def internal_topic(name: str, config: BrokerConfig, brokers: int) -> NewTopic:
     replicas = max(1, min(replicas, brokers))
     min_isr = max(
         1,
-        min(config.transaction_state_log_min_isr, replicas - 1),
+        min(state_min_isr, replicas - 1),
         min(config.topic.min_insync_replicas, replicas),
     )
     return NewTopic(
         name,
         partitions=partitions,
         replication_factor=replicas,
-        configs={
-            "cleanup.policy": "compact",
-            "segment.bytes": "104857600",
-            "min.insync.replicas": str(min_isr),
-        },
+        configs={**configs, "min.insync.replicas": str(min_isr)},
     )

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.env.fair_queue import Owner
 from kafkalite.env.loop_times import LoopTimes
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Supervisor
@@ -36,7 +37,7 @@ from kafkalite.features import Finalized
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.record_checks import RecordRules
 from kafkalite.model import BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
-from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
+from kafkalite.replica.client_fetch import ClientFetch, FetchEntry, FetchTerms
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.requests import (
     ListOffsetsRequest,
@@ -136,6 +137,19 @@ class Partitions(Protocol):
 
     def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit) -> None:
         """Long poll; records up to the high watermark (isolation 1: the last stable offset). `done` is called once."""
+        ...
+
+    def read_entry(self, entry: FetchEntry, max_bytes: int, *, is_first: bool) -> None:
+        """Read one entry of a single fetch now: records, an error, or what is missing in the page cache are in the entry."""
+        ...
+
+    def wait_for_entries(self, fetch: ClientFetch, wait_ms: int, reader: Owner, complete: Callable[[], None]) -> bool:
+        """Call `complete` once: when more of one entry can be read, at a change, or after `wait_ms`; then
+        `fetch.unwatch` must follow. False: too many wait already."""
+        ...
+
+    def entry_sent(self, entry: FetchEntry, size_bytes: int, records: int) -> None:
+        """Records of it were given to a client: for the metrics."""
         ...
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse: ...

@@ -76,6 +76,12 @@ def _known_names(services: Services, topics: Iterable[Any], attribute: str) -> l
     return names
 
 
+def _names_of_ids(services: Services, topics: Iterable[Any]) -> list[str]:
+    """Names of topics that are asked for by id; ids that nobody knows have no name."""
+    names = (services.topic_name(topic_ids.from_wire(topic.topic_id)) for topic in topics)
+    return [name for name in names if name is not None]
+
+
 def _produced_transaction(services: Services, message: wire.ProduceRequest, version: int) -> Iterable[str]:
     """The transactional id, if there is any batch of a transaction; without an id such a batch is nobody's ("")."""
     for topic in message.topic_data:
@@ -147,6 +153,10 @@ _NAMES: dict[tuple[str, ResourceType], Names] = {
     ("DescribeGroups", _GROUP): _listed("groups"),
     ("ConsumerGroupDescribe", _GROUP): _listed("group_ids"),
     ("ConsumerGroupHeartbeat", _TOPIC): lambda services, message, version: message.subscribed_topic_names or (),
+    ("ShareFetch", _GROUP): lambda services, message, version: (message.group_id or "",),
+    ("ShareAcknowledge", _GROUP): lambda services, message, version: (message.group_id or "",),
+    ("ShareFetch", _TOPIC): lambda services, message, version: _names_of_ids(services, message.topics),
+    ("ShareAcknowledge", _TOPIC): lambda services, message, version: _names_of_ids(services, message.topics),
     ("CreateTopics", _TOPIC): _of("topics"),
     ("DeleteTopics", _TOPIC): _deleted_topics,
     ("DeleteRecords", _TOPIC): _of("topics"),

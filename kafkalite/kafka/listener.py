@@ -8,7 +8,7 @@ requests under way per connection (`max.inflight.requests.per.connection`), memo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +94,8 @@ class KafkaListener:
         #: Requests and responses that take more than one turn of the loop, and how many of the requests are under way.
         self.turns = Turns(services.clock.monotonic)
         self.large = FairLane(services.run_blocking, services.clock, at_once=_LARGE_REQUESTS)
+        #: Called with each connection that has ended.
+        self.on_closed: list[Callable[[KafkaConnection], None]] = []
         self._bound: list[Listener] = []
         self._is_closing = False
 
@@ -180,6 +182,8 @@ class KafkaListener:
     def closed(self, connection: KafkaConnection) -> None:
         if self.connections.pop(connection, self) is None and self._per_ip is not None:
             self._per_ip.closed(connection.peer_host)
+        for call in self.on_closed:
+            call(connection)
 
     @property
     def has_ample_memory(self) -> bool:

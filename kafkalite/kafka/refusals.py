@@ -39,6 +39,11 @@ ConsumerGroupDescribe groups=group_ids
 DeleteGroups results=groups_names
 AddPartitionsToTxn results_by_transaction=transactions topic_results=topics results_by_topic_v3_and_below=v3_and_below_topics results_by_partition=partitions
 WriteTxnMarkers markers=markers topics=topics partitions=partition_indexes
+InitializeShareGroupState results=topics partitions=partitions
+ReadShareGroupState results=topics partitions=partitions
+WriteShareGroupState results=topics partitions=partitions
+DeleteShareGroupState results=topics partitions=partitions
+ReadShareGroupStateSummary results=topics partitions=partitions
 DescribeProducers topics=topics partitions=partition_indexes
 DescribeTransactions transaction_states=transactional_ids
 AlterUserScramCredentials results=deletions|upsertions

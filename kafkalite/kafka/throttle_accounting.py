@@ -14,7 +14,17 @@ from kafkalite.security.quotas import Kind, Quotas
 
 #: Between nodes, or a login, which has a limit of its own (KIP-368: a client that waited would lose its session): not limited
 #: by time. What comes before the login is not either, because it is not known who asks; of that there is little.
-EXEMPT = frozenset({"SaslAuthenticate", "WriteTxnMarkers"})
+EXEMPT = frozenset(
+    {
+        "SaslAuthenticate",
+        "WriteTxnMarkers",
+        "InitializeShareGroupState",
+        "ReadShareGroupState",
+        "WriteShareGroupState",
+        "DeleteShareGroupState",
+        "ReadShareGroupStateSummary",
+    }
+)
 
 
 class ThrottleAccounting:

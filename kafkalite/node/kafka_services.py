@@ -18,6 +18,7 @@ from kafkalite.coordination.topic_configs import (
     write_entity,
 )
 from kafkalite.coordinators.services import ActiveProducer, LogDirDescription, LogDirReplica, Rights
+from kafkalite.env.fair_queue import Owner
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -50,7 +51,7 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.node.metadata_answers import MetadataAnswers
-from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
+from kafkalite.replica.client_fetch import ClientFetch, FetchEntry, FetchTerms
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
@@ -161,6 +162,15 @@ class NodePartitions:
 
     def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit) -> None:
         self._replicas.fetch(fetch, terms, done, room)
+
+    def read_entry(self, entry: FetchEntry, max_bytes: int, *, is_first: bool) -> None:
+        self._replicas.consuming.read(entry, max_bytes, is_first=is_first)
+
+    def wait_for_entries(self, fetch: ClientFetch, wait_ms: int, reader: Owner, complete: Callable[[], None]) -> bool:
+        return self._replicas.consuming.wait(fetch, wait_ms, reader, complete)
+
+    def entry_sent(self, entry: FetchEntry, size_bytes: int, records: int) -> None:
+        self._replicas.consuming.sent(entry, size_bytes, records)
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return await self._replicas.list_offsets(request)

@@ -3312,6 +3312,258 @@ class AlterClientQuotasResponse(WireStruct):
         entries: Sequence[AlterClientQuotasResponse.EntryData] = ...,
     ) -> None: ...
 
+class ShareFetchRequest(WireStruct):
+    class FetchTopic(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[ShareFetchRequest.FetchPartition]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[ShareFetchRequest.FetchPartition] = ...,
+        ) -> None: ...
+
+    class FetchPartition(WireStruct):
+        partition_index: int
+        acknowledgement_batches: Sequence[ShareFetchRequest.AcknowledgementBatch]
+        def __init__(
+            self,
+            partition_index: int = ...,
+            acknowledgement_batches: Sequence[ShareFetchRequest.AcknowledgementBatch] = ...,
+        ) -> None: ...
+
+    class AcknowledgementBatch(WireStruct):
+        first_offset: Offset
+        last_offset: Offset
+        acknowledge_types: Sequence[int]
+        def __init__(
+            self,
+            first_offset: int = ...,
+            last_offset: int = ...,
+            acknowledge_types: Sequence[int] = ...,
+        ) -> None: ...
+
+    class ForgottenTopic(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    group_id: str | None
+    member_id: str | None
+    share_session_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    share_acquire_mode: int
+    is_renew_ack: bool
+    topics: Sequence[ShareFetchRequest.FetchTopic]
+    forgotten_topics_data: Sequence[ShareFetchRequest.ForgottenTopic]
+    def __init__(
+        self,
+        group_id: str | None = ...,
+        member_id: str | None = ...,
+        share_session_epoch: int = ...,
+        max_wait_ms: int = ...,
+        min_bytes: int = ...,
+        max_bytes: int = ...,
+        max_records: int = ...,
+        batch_size: int = ...,
+        share_acquire_mode: int = ...,
+        is_renew_ack: bool = ...,
+        topics: Sequence[ShareFetchRequest.FetchTopic] = ...,
+        forgotten_topics_data: Sequence[ShareFetchRequest.ForgottenTopic] = ...,
+    ) -> None: ...
+
+class ShareFetchResponse(WireStruct):
+    class ShareFetchableTopicResponse(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[ShareFetchResponse.PartitionData]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[ShareFetchResponse.PartitionData] = ...,
+        ) -> None: ...
+
+    class PartitionData(WireStruct):
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        acknowledge_error_code: int
+        acknowledge_error_message: str | None
+        current_leader: ShareFetchResponse.LeaderIdAndEpoch
+        records: Buffer | None
+        acquired_records: Sequence[ShareFetchResponse.AcquiredRecords]
+        def __init__(
+            self,
+            partition_index: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            acknowledge_error_code: int = ...,
+            acknowledge_error_message: str | None = ...,
+            current_leader: ShareFetchResponse.LeaderIdAndEpoch | None = ...,
+            records: Buffer | Sequence[Buffer] | None = ...,
+            acquired_records: Sequence[ShareFetchResponse.AcquiredRecords] = ...,
+        ) -> None: ...
+
+    class LeaderIdAndEpoch(WireStruct):
+        leader_id: BrokerId
+        leader_epoch: LeaderEpoch
+        def __init__(
+            self,
+            leader_id: int = ...,
+            leader_epoch: int = ...,
+        ) -> None: ...
+
+    class AcquiredRecords(WireStruct):
+        first_offset: Offset
+        last_offset: Offset
+        delivery_count: int
+        def __init__(
+            self,
+            first_offset: int = ...,
+            last_offset: int = ...,
+            delivery_count: int = ...,
+        ) -> None: ...
+
+    class NodeEndpoint(WireStruct):
+        node_id: BrokerId
+        host: str
+        port: int
+        rack: str | None
+        def __init__(
+            self,
+            node_id: int = ...,
+            host: str = ...,
+            port: int = ...,
+            rack: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    acquisition_lock_timeout_ms: int
+    responses: Sequence[ShareFetchResponse.ShareFetchableTopicResponse]
+    node_endpoints: Sequence[ShareFetchResponse.NodeEndpoint]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        acquisition_lock_timeout_ms: int = ...,
+        responses: Sequence[ShareFetchResponse.ShareFetchableTopicResponse] = ...,
+        node_endpoints: Sequence[ShareFetchResponse.NodeEndpoint] = ...,
+    ) -> None: ...
+
+class ShareAcknowledgeRequest(WireStruct):
+    class AcknowledgeTopic(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[ShareAcknowledgeRequest.AcknowledgePartition]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[ShareAcknowledgeRequest.AcknowledgePartition] = ...,
+        ) -> None: ...
+
+    class AcknowledgePartition(WireStruct):
+        partition_index: int
+        acknowledgement_batches: Sequence[ShareAcknowledgeRequest.AcknowledgementBatch]
+        def __init__(
+            self,
+            partition_index: int = ...,
+            acknowledgement_batches: Sequence[ShareAcknowledgeRequest.AcknowledgementBatch] = ...,
+        ) -> None: ...
+
+    class AcknowledgementBatch(WireStruct):
+        first_offset: Offset
+        last_offset: Offset
+        acknowledge_types: Sequence[int]
+        def __init__(
+            self,
+            first_offset: int = ...,
+            last_offset: int = ...,
+            acknowledge_types: Sequence[int] = ...,
+        ) -> None: ...
+
+    group_id: str | None
+    member_id: str | None
+    share_session_epoch: int
+    is_renew_ack: bool
+    topics: Sequence[ShareAcknowledgeRequest.AcknowledgeTopic]
+    def __init__(
+        self,
+        group_id: str | None = ...,
+        member_id: str | None = ...,
+        share_session_epoch: int = ...,
+        is_renew_ack: bool = ...,
+        topics: Sequence[ShareAcknowledgeRequest.AcknowledgeTopic] = ...,
+    ) -> None: ...
+
+class ShareAcknowledgeResponse(WireStruct):
+    class ShareAcknowledgeTopicResponse(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[ShareAcknowledgeResponse.PartitionData]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[ShareAcknowledgeResponse.PartitionData] = ...,
+        ) -> None: ...
+
+    class PartitionData(WireStruct):
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        current_leader: ShareAcknowledgeResponse.LeaderIdAndEpoch
+        def __init__(
+            self,
+            partition_index: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            current_leader: ShareAcknowledgeResponse.LeaderIdAndEpoch | None = ...,
+        ) -> None: ...
+
+    class LeaderIdAndEpoch(WireStruct):
+        leader_id: BrokerId
+        leader_epoch: LeaderEpoch
+        def __init__(
+            self,
+            leader_id: int = ...,
+            leader_epoch: int = ...,
+        ) -> None: ...
+
+    class NodeEndpoint(WireStruct):
+        node_id: BrokerId
+        host: str
+        port: int
+        rack: str | None
+        def __init__(
+            self,
+            node_id: int = ...,
+            host: str = ...,
+            port: int = ...,
+            rack: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    acquisition_lock_timeout_ms: int
+    responses: Sequence[ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse]
+    node_endpoints: Sequence[ShareAcknowledgeResponse.NodeEndpoint]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        acquisition_lock_timeout_ms: int = ...,
+        responses: Sequence[ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse] = ...,
+        node_endpoints: Sequence[ShareAcknowledgeResponse.NodeEndpoint] = ...,
+    ) -> None: ...
+
 class UpdateFeaturesRequest(WireStruct):
     class FeatureUpdateKey(WireStruct):
         feature: str
@@ -3457,6 +3709,863 @@ class PushTelemetryResponse(WireStruct):
         self,
         throttle_time_ms: int = ...,
         error_code: int = ...,
+    ) -> None: ...
+
+class AlterShareGroupOffsetsRequest(WireStruct):
+    class AlterShareGroupOffsetsRequestTopic(WireStruct):
+        topic_name: str
+        partitions: Sequence[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition]
+        def __init__(
+            self,
+            topic_name: str = ...,
+            partitions: Sequence[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestPartition] = ...,
+        ) -> None: ...
+
+    class AlterShareGroupOffsetsRequestPartition(WireStruct):
+        partition_index: int
+        start_offset: Offset
+        def __init__(
+            self,
+            partition_index: int = ...,
+            start_offset: int = ...,
+        ) -> None: ...
+
+    group_id: str
+    topics: Sequence[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic]
+    def __init__(
+        self,
+        group_id: str = ...,
+        topics: Sequence[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic] = ...,
+    ) -> None: ...
+
+class AlterShareGroupOffsetsResponse(WireStruct):
+    class AlterShareGroupOffsetsResponseTopic(WireStruct):
+        topic_name: str
+        topic_id: bytes
+        partitions: Sequence[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition]
+        def __init__(
+            self,
+            topic_name: str = ...,
+            topic_id: bytes = ...,
+            partitions: Sequence[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponsePartition] = ...,
+        ) -> None: ...
+
+    class AlterShareGroupOffsetsResponsePartition(WireStruct):
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            partition_index: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    responses: Sequence[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        responses: Sequence[AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic] = ...,
+    ) -> None: ...
+
+class DeleteShareGroupOffsetsRequest(WireStruct):
+    class DeleteShareGroupOffsetsRequestTopic(WireStruct):
+        topic_name: str
+        def __init__(
+            self,
+            topic_name: str = ...,
+        ) -> None: ...
+
+    group_id: str
+    topics: Sequence[DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic]
+    def __init__(
+        self,
+        group_id: str = ...,
+        topics: Sequence[DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic] = ...,
+    ) -> None: ...
+
+class DeleteShareGroupOffsetsResponse(WireStruct):
+    class DeleteShareGroupOffsetsResponseTopic(WireStruct):
+        topic_name: str
+        topic_id: bytes
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            topic_name: str = ...,
+            topic_id: bytes = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    responses: Sequence[DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        responses: Sequence[DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic] = ...,
+    ) -> None: ...
+
+class DeleteShareGroupStateRequest(WireStruct):
+    class DeleteStateData(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[DeleteShareGroupStateRequest.PartitionData]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[DeleteShareGroupStateRequest.PartitionData] = ...,
+        ) -> None: ...
+
+    class PartitionData(WireStruct):
+        partition: int
+        def __init__(
+            self,
+            partition: int = ...,
+        ) -> None: ...
+
+    group_id: str
+    topics: Sequence[DeleteShareGroupStateRequest.DeleteStateData]
+    def __init__(
+        self,
+        group_id: str = ...,
+        topics: Sequence[DeleteShareGroupStateRequest.DeleteStateData] = ...,
+    ) -> None: ...
+
+class DeleteShareGroupStateResponse(WireStruct):
+    class DeleteStateResult(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[DeleteShareGroupStateResponse.PartitionResult]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[DeleteShareGroupStateResponse.PartitionResult] = ...,
+        ) -> None: ...
+
+    class PartitionResult(WireStruct):
+        partition: int
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            partition: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    results: Sequence[DeleteShareGroupStateResponse.DeleteStateResult]
+    def __init__(
+        self,
+        results: Sequence[DeleteShareGroupStateResponse.DeleteStateResult] = ...,
+    ) -> None: ...
+
+class DescribeShareGroupOffsetsRequest(WireStruct):
+    class DescribeShareGroupOffsetsRequestGroup(WireStruct):
+        group_id: str
+        topics: Sequence[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic] | None
+        def __init__(
+            self,
+            group_id: str = ...,
+            topics: Sequence[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic] | None = ...,
+        ) -> None: ...
+
+    class DescribeShareGroupOffsetsRequestTopic(WireStruct):
+        topic_name: str
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic_name: str = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    groups: Sequence[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup]
+    def __init__(
+        self,
+        groups: Sequence[DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup] = ...,
+    ) -> None: ...
+
+class DescribeShareGroupOffsetsResponse(WireStruct):
+    class DescribeShareGroupOffsetsResponseGroup(WireStruct):
+        group_id: str
+        topics: Sequence[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic]
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            group_id: str = ...,
+            topics: Sequence[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic] = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    class DescribeShareGroupOffsetsResponseTopic(WireStruct):
+        topic_name: str
+        topic_id: bytes
+        partitions: Sequence[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition]
+        def __init__(
+            self,
+            topic_name: str = ...,
+            topic_id: bytes = ...,
+            partitions: Sequence[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition] = ...,
+        ) -> None: ...
+
+    class DescribeShareGroupOffsetsResponsePartition(WireStruct):
+        partition_index: int
+        start_offset: Offset
+        leader_epoch: LeaderEpoch
+        lag: int
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            partition_index: int = ...,
+            start_offset: int = ...,
+            leader_epoch: int = ...,
+            lag: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    groups: Sequence[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        groups: Sequence[DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup] = ...,
+    ) -> None: ...
+
+class InitializeShareGroupStateRequest(WireStruct):
+    class InitializeStateData(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[InitializeShareGroupStateRequest.PartitionData]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[InitializeShareGroupStateRequest.PartitionData] = ...,
+        ) -> None: ...
+
+    class PartitionData(WireStruct):
+        partition: int
+        state_epoch: int
+        start_offset: Offset
+        def __init__(
+            self,
+            partition: int = ...,
+            state_epoch: int = ...,
+            start_offset: int = ...,
+        ) -> None: ...
+
+    group_id: str
+    topics: Sequence[InitializeShareGroupStateRequest.InitializeStateData]
+    def __init__(
+        self,
+        group_id: str = ...,
+        topics: Sequence[InitializeShareGroupStateRequest.InitializeStateData] = ...,
+    ) -> None: ...
+
+class InitializeShareGroupStateResponse(WireStruct):
+    class InitializeStateResult(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[InitializeShareGroupStateResponse.PartitionResult]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[InitializeShareGroupStateResponse.PartitionResult] = ...,
+        ) -> None: ...
+
+    class PartitionResult(WireStruct):
+        partition: int
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            partition: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    results: Sequence[InitializeShareGroupStateResponse.InitializeStateResult]
+    def __init__(
+        self,
+        results: Sequence[InitializeShareGroupStateResponse.InitializeStateResult] = ...,
+    ) -> None: ...
+
+class ReadShareGroupStateRequest(WireStruct):
+    class ReadStateData(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[ReadShareGroupStateRequest.PartitionData]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[ReadShareGroupStateRequest.PartitionData] = ...,
+        ) -> None: ...
+
+    class PartitionData(WireStruct):
+        partition: int
+        leader_epoch: LeaderEpoch
+        def __init__(
+            self,
+            partition: int = ...,
+            leader_epoch: int = ...,
+        ) -> None: ...
+
+    group_id: str
+    topics: Sequence[ReadShareGroupStateRequest.ReadStateData]
+    def __init__(
+        self,
+        group_id: str = ...,
+        topics: Sequence[ReadShareGroupStateRequest.ReadStateData] = ...,
+    ) -> None: ...
+
+class ReadShareGroupStateResponse(WireStruct):
+    class ReadStateResult(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[ReadShareGroupStateResponse.PartitionResult]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[ReadShareGroupStateResponse.PartitionResult] = ...,
+        ) -> None: ...
+
+    class PartitionResult(WireStruct):
+        partition: int
+        error_code: int
+        error_message: str | None
+        state_epoch: int
+        start_offset: Offset
+        state_batches: Sequence[ReadShareGroupStateResponse.StateBatch]
+        def __init__(
+            self,
+            partition: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            state_epoch: int = ...,
+            start_offset: int = ...,
+            state_batches: Sequence[ReadShareGroupStateResponse.StateBatch] = ...,
+        ) -> None: ...
+
+    class StateBatch(WireStruct):
+        first_offset: Offset
+        last_offset: Offset
+        delivery_state: int
+        delivery_count: int
+        def __init__(
+            self,
+            first_offset: int = ...,
+            last_offset: int = ...,
+            delivery_state: int = ...,
+            delivery_count: int = ...,
+        ) -> None: ...
+
+    results: Sequence[ReadShareGroupStateResponse.ReadStateResult]
+    def __init__(
+        self,
+        results: Sequence[ReadShareGroupStateResponse.ReadStateResult] = ...,
+    ) -> None: ...
+
+class ReadShareGroupStateSummaryRequest(WireStruct):
+    class ReadStateSummaryData(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[ReadShareGroupStateSummaryRequest.PartitionData]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[ReadShareGroupStateSummaryRequest.PartitionData] = ...,
+        ) -> None: ...
+
+    class PartitionData(WireStruct):
+        partition: int
+        leader_epoch: LeaderEpoch
+        def __init__(
+            self,
+            partition: int = ...,
+            leader_epoch: int = ...,
+        ) -> None: ...
+
+    group_id: str
+    topics: Sequence[ReadShareGroupStateSummaryRequest.ReadStateSummaryData]
+    def __init__(
+        self,
+        group_id: str = ...,
+        topics: Sequence[ReadShareGroupStateSummaryRequest.ReadStateSummaryData] = ...,
+    ) -> None: ...
+
+class ReadShareGroupStateSummaryResponse(WireStruct):
+    class ReadStateSummaryResult(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[ReadShareGroupStateSummaryResponse.PartitionResult]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[ReadShareGroupStateSummaryResponse.PartitionResult] = ...,
+        ) -> None: ...
+
+    class PartitionResult(WireStruct):
+        partition: int
+        error_code: int
+        error_message: str | None
+        state_epoch: int
+        leader_epoch: LeaderEpoch
+        start_offset: Offset
+        delivery_complete_count: int
+        def __init__(
+            self,
+            partition: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            state_epoch: int = ...,
+            leader_epoch: int = ...,
+            start_offset: int = ...,
+            delivery_complete_count: int = ...,
+        ) -> None: ...
+
+    results: Sequence[ReadShareGroupStateSummaryResponse.ReadStateSummaryResult]
+    def __init__(
+        self,
+        results: Sequence[ReadShareGroupStateSummaryResponse.ReadStateSummaryResult] = ...,
+    ) -> None: ...
+
+class ShareGroupDescribeRequest(WireStruct):
+    group_ids: Sequence[str]
+    include_authorized_operations: bool
+    def __init__(
+        self,
+        group_ids: Sequence[str] = ...,
+        include_authorized_operations: bool = ...,
+    ) -> None: ...
+
+class ShareGroupDescribeResponse(WireStruct):
+    class DescribedGroup(WireStruct):
+        error_code: int
+        error_message: str | None
+        group_id: str
+        group_state: str
+        group_epoch: int
+        assignment_epoch: int
+        assignor_name: str
+        members: Sequence[ShareGroupDescribeResponse.Member]
+        authorized_operations: int
+        def __init__(
+            self,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            group_id: str = ...,
+            group_state: str = ...,
+            group_epoch: int = ...,
+            assignment_epoch: int = ...,
+            assignor_name: str = ...,
+            members: Sequence[ShareGroupDescribeResponse.Member] = ...,
+            authorized_operations: int = ...,
+        ) -> None: ...
+
+    class Member(WireStruct):
+        member_id: str
+        rack_id: str | None
+        member_epoch: int
+        client_id: str
+        client_host: str
+        subscribed_topic_names: Sequence[str]
+        assignment: ShareGroupDescribeResponse.Assignment
+        def __init__(
+            self,
+            member_id: str = ...,
+            rack_id: str | None = ...,
+            member_epoch: int = ...,
+            client_id: str = ...,
+            client_host: str = ...,
+            subscribed_topic_names: Sequence[str] = ...,
+            assignment: ShareGroupDescribeResponse.Assignment | None = ...,
+        ) -> None: ...
+
+    class Assignment(WireStruct):
+        topic_partitions: Sequence[ShareGroupDescribeResponse.TopicPartitions]
+        def __init__(
+            self,
+            topic_partitions: Sequence[ShareGroupDescribeResponse.TopicPartitions] = ...,
+        ) -> None: ...
+
+    class TopicPartitions(WireStruct):
+        topic_id: bytes
+        topic_name: str
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            topic_name: str = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    groups: Sequence[ShareGroupDescribeResponse.DescribedGroup]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        groups: Sequence[ShareGroupDescribeResponse.DescribedGroup] = ...,
+    ) -> None: ...
+
+class ShareGroupHeartbeatRequest(WireStruct):
+    group_id: str
+    member_id: str
+    member_epoch: int
+    rack_id: str | None
+    subscribed_topic_names: Sequence[str] | None
+    def __init__(
+        self,
+        group_id: str = ...,
+        member_id: str = ...,
+        member_epoch: int = ...,
+        rack_id: str | None = ...,
+        subscribed_topic_names: Sequence[str] | None = ...,
+    ) -> None: ...
+
+class ShareGroupHeartbeatResponse(WireStruct):
+    class Assignment(WireStruct):
+        topic_partitions: Sequence[ShareGroupHeartbeatResponse.TopicPartitions]
+        def __init__(
+            self,
+            topic_partitions: Sequence[ShareGroupHeartbeatResponse.TopicPartitions] = ...,
+        ) -> None: ...
+
+    class TopicPartitions(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    member_id: str | None
+    member_epoch: int
+    heartbeat_interval_ms: int
+    assignment: ShareGroupHeartbeatResponse.Assignment | None
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        member_id: str | None = ...,
+        member_epoch: int = ...,
+        heartbeat_interval_ms: int = ...,
+        assignment: ShareGroupHeartbeatResponse.Assignment | None = ...,
+    ) -> None: ...
+
+class WriteShareGroupStateRequest(WireStruct):
+    class WriteStateData(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[WriteShareGroupStateRequest.PartitionData]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[WriteShareGroupStateRequest.PartitionData] = ...,
+        ) -> None: ...
+
+    class PartitionData(WireStruct):
+        partition: int
+        state_epoch: int
+        leader_epoch: LeaderEpoch
+        start_offset: Offset
+        delivery_complete_count: int
+        state_batches: Sequence[WriteShareGroupStateRequest.StateBatch]
+        def __init__(
+            self,
+            partition: int = ...,
+            state_epoch: int = ...,
+            leader_epoch: int = ...,
+            start_offset: int = ...,
+            delivery_complete_count: int = ...,
+            state_batches: Sequence[WriteShareGroupStateRequest.StateBatch] = ...,
+        ) -> None: ...
+
+    class StateBatch(WireStruct):
+        first_offset: Offset
+        last_offset: Offset
+        delivery_state: int
+        delivery_count: int
+        def __init__(
+            self,
+            first_offset: int = ...,
+            last_offset: int = ...,
+            delivery_state: int = ...,
+            delivery_count: int = ...,
+        ) -> None: ...
+
+    group_id: str
+    topics: Sequence[WriteShareGroupStateRequest.WriteStateData]
+    def __init__(
+        self,
+        group_id: str = ...,
+        topics: Sequence[WriteShareGroupStateRequest.WriteStateData] = ...,
+    ) -> None: ...
+
+class WriteShareGroupStateResponse(WireStruct):
+    class WriteStateResult(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[WriteShareGroupStateResponse.PartitionResult]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[WriteShareGroupStateResponse.PartitionResult] = ...,
+        ) -> None: ...
+
+    class PartitionResult(WireStruct):
+        partition: int
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            partition: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    results: Sequence[WriteShareGroupStateResponse.WriteStateResult]
+    def __init__(
+        self,
+        results: Sequence[WriteShareGroupStateResponse.WriteStateResult] = ...,
+    ) -> None: ...
+
+class ShareGroupCurrentMemberAssignmentKey(WireStruct):
+    group_id: str
+    member_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+        member_id: str = ...,
+    ) -> None: ...
+
+class ShareGroupCurrentMemberAssignmentValue(WireStruct):
+    class TopicPartitions(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned_partitions: Sequence[ShareGroupCurrentMemberAssignmentValue.TopicPartitions]
+    def __init__(
+        self,
+        member_epoch: int = ...,
+        previous_member_epoch: int = ...,
+        state: int = ...,
+        assigned_partitions: Sequence[ShareGroupCurrentMemberAssignmentValue.TopicPartitions] = ...,
+    ) -> None: ...
+
+class ShareGroupMemberMetadataKey(WireStruct):
+    group_id: str
+    member_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+        member_id: str = ...,
+    ) -> None: ...
+
+class ShareGroupMemberMetadataValue(WireStruct):
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: Sequence[str]
+    def __init__(
+        self,
+        rack_id: str | None = ...,
+        client_id: str = ...,
+        client_host: str = ...,
+        subscribed_topic_names: Sequence[str] = ...,
+    ) -> None: ...
+
+class ShareGroupMetadataKey(WireStruct):
+    group_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+    ) -> None: ...
+
+class ShareGroupMetadataValue(WireStruct):
+    epoch: int
+    metadata_hash: int
+    def __init__(
+        self,
+        epoch: int = ...,
+        metadata_hash: int = ...,
+    ) -> None: ...
+
+class ShareGroupStatePartitionMetadataKey(WireStruct):
+    group_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+    ) -> None: ...
+
+class ShareGroupStatePartitionMetadataValue(WireStruct):
+    class TopicPartitionsInfo(WireStruct):
+        topic_id: bytes
+        topic_name: str
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            topic_name: str = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    class TopicInfo(WireStruct):
+        topic_id: bytes
+        topic_name: str
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            topic_name: str = ...,
+        ) -> None: ...
+
+    initializing_topics: Sequence[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo]
+    initialized_topics: Sequence[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo]
+    deleting_topics: Sequence[ShareGroupStatePartitionMetadataValue.TopicInfo]
+    def __init__(
+        self,
+        initializing_topics: Sequence[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo] = ...,
+        initialized_topics: Sequence[ShareGroupStatePartitionMetadataValue.TopicPartitionsInfo] = ...,
+        deleting_topics: Sequence[ShareGroupStatePartitionMetadataValue.TopicInfo] = ...,
+    ) -> None: ...
+
+class ShareGroupTargetAssignmentMemberKey(WireStruct):
+    group_id: str
+    member_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+        member_id: str = ...,
+    ) -> None: ...
+
+class ShareGroupTargetAssignmentMemberValue(WireStruct):
+    class TopicPartition(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    topic_partitions: Sequence[ShareGroupTargetAssignmentMemberValue.TopicPartition]
+    def __init__(
+        self,
+        topic_partitions: Sequence[ShareGroupTargetAssignmentMemberValue.TopicPartition] = ...,
+    ) -> None: ...
+
+class ShareGroupTargetAssignmentMetadataKey(WireStruct):
+    group_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+    ) -> None: ...
+
+class ShareGroupTargetAssignmentMetadataValue(WireStruct):
+    assignment_epoch: int
+    assignment_timestamp: int
+    def __init__(
+        self,
+        assignment_epoch: int = ...,
+        assignment_timestamp: int = ...,
+    ) -> None: ...
+
+class ShareSnapshotKey(WireStruct):
+    group_id: str
+    topic_id: bytes
+    partition: int
+    def __init__(
+        self,
+        group_id: str = ...,
+        topic_id: bytes = ...,
+        partition: int = ...,
+    ) -> None: ...
+
+class ShareSnapshotValue(WireStruct):
+    class StateBatch(WireStruct):
+        first_offset: Offset
+        last_offset: Offset
+        delivery_state: int
+        delivery_count: int
+        def __init__(
+            self,
+            first_offset: int = ...,
+            last_offset: int = ...,
+            delivery_state: int = ...,
+            delivery_count: int = ...,
+        ) -> None: ...
+
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: LeaderEpoch
+    start_offset: Offset
+    delivery_complete_count: int
+    create_timestamp: int
+    write_timestamp: int
+    state_batches: Sequence[ShareSnapshotValue.StateBatch]
+    def __init__(
+        self,
+        snapshot_epoch: int = ...,
+        state_epoch: int = ...,
+        leader_epoch: int = ...,
+        start_offset: int = ...,
+        delivery_complete_count: int = ...,
+        create_timestamp: int = ...,
+        write_timestamp: int = ...,
+        state_batches: Sequence[ShareSnapshotValue.StateBatch] = ...,
+    ) -> None: ...
+
+class ShareUpdateKey(WireStruct):
+    group_id: str
+    topic_id: bytes
+    partition: int
+    def __init__(
+        self,
+        group_id: str = ...,
+        topic_id: bytes = ...,
+        partition: int = ...,
+    ) -> None: ...
+
+class ShareUpdateValue(WireStruct):
+    class StateBatch(WireStruct):
+        first_offset: Offset
+        last_offset: Offset
+        delivery_state: int
+        delivery_count: int
+        def __init__(
+            self,
+            first_offset: int = ...,
+            last_offset: int = ...,
+            delivery_state: int = ...,
+            delivery_count: int = ...,
+        ) -> None: ...
+
+    snapshot_epoch: int
+    leader_epoch: LeaderEpoch
+    start_offset: Offset
+    delivery_complete_count: int
+    state_batches: Sequence[ShareUpdateValue.StateBatch]
+    def __init__(
+        self,
+        snapshot_epoch: int = ...,
+        leader_epoch: int = ...,
+        start_offset: int = ...,
+        delivery_complete_count: int = ...,
+        state_batches: Sequence[ShareUpdateValue.StateBatch] = ...,
     ) -> None: ...
 
 class SaslHandshakeRequest(WireStruct):

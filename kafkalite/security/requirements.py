@@ -80,6 +80,18 @@ KAFKA: Mapping[str, Row] = {
     "DescribeGroups": (Need(_GROUP, _DESCRIBE, _EACH),),
     "ConsumerGroupHeartbeat": (*_READ_GROUP, Need(_TOPIC, _DESCRIBE, _EACH)),
     "ConsumerGroupDescribe": (Need(_GROUP, _DESCRIBE, _EACH), Need(_TOPIC, _DESCRIBE, _HIDE)),
+    **dict.fromkeys(
+        (
+            "InitializeShareGroupState",
+            "ReadShareGroupState",
+            "WriteShareGroupState",
+            "DeleteShareGroupState",
+            "ReadShareGroupStateSummary",
+        ),
+        _NODES_ONLY,
+    ),
+    "ShareFetch": (*_READ_GROUP, Need(_TOPIC, _READ, _EACH)),
+    "ShareAcknowledge": (*_READ_GROUP, Need(_TOPIC, _READ, _EACH)),
     "ListGroups": (Need(_GROUP, _DESCRIBE, _HIDE, or_cluster=_DESCRIBE),),
     "SaslHandshake": FREE,
     "ApiVersions": FREE,

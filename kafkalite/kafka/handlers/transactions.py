@@ -5,23 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from kafkalite.config import inter_broker_listener
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.internal_log import partition_of
 from kafkalite.coordinators.patterns import full_match
 from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.shares.coordinator import ShareCoordinator, share_key
 from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
 from kafkalite.coordinators.transactions.markers import LocalMarkers, Marker
 from kafkalite.coordinators.transactions.state import BUMPING_VERSION, TransactionState
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
+from kafkalite.kafka.node_requests import may_be_node
 from kafkalite.model import GROUP_TOPIC, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA
 
-_GROUP, _TRANSACTION = 0, 1
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+#: The version of FindCoordinator that knows coordinators of share groups (KIP-932).
+_SHARES_FROM = 6
 #: From this version on EndTxn bumps the epoch, and AddPartitionsToTxn knows TRANSACTION_ABORTABLE (KIP-890).
 _BUMPS_FROM = 5
 _ABORTABLE_FROM = 5
@@ -36,13 +39,14 @@ class TransactionHandlers:
         groups: GroupCoordinator,
         transactions: TransactionCoordinator,
         markers: LocalMarkers,
+        shares: ShareCoordinator,
     ) -> None:
         self._services = services
+        self._shares = shares
         self._groups = groups
         self._transactions = transactions
         self._markers = markers
         self._access = services.rights.access
-        self._inter_broker = inter_broker_listener(services.config).name
 
     def table(self) -> dict[str, Handler]:
         return {
@@ -63,9 +67,9 @@ class TransactionHandlers:
     ) -> wire.FindCoordinatorResponse:
         response = wire.FindCoordinatorResponse
         denied = request.denied.keys
-        group_or_transaction = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        refusals = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if denied and request.version < 4:
-            raise api_error(group_or_transaction[message.key_type])
+            raise api_error(refusals[message.key_type])
         if request.version < 4:
             node_id, host, port = await self._coordinator(request, message.key_type, message.key)
             return response(0, 0, None, node_id, host, port)
@@ -73,7 +77,7 @@ class TransactionHandlers:
         for key in message.coordinator_keys:
             try:
                 if key in denied:
-                    raise api_error(group_or_transaction[message.key_type])
+                    raise api_error(refusals[message.key_type])
                 node_id, host, port = await self._coordinator(request, message.key_type, key)
             except ApiError as error:
                 coordinators.append(response.Coordinator(key, -1, "", -1, int(error.code), str(error)))
@@ -87,8 +91,13 @@ class TransactionHandlers:
             broker = await self._groups.log.coordinator_of(key)
         elif key_type == _TRANSACTION:
             broker = await self._transactions.coordinator_of(key)
+        elif key_type == _SHARE and request.version >= _SHARES_FROM:
+            # Of a node that wants to know, as Kafka's do: a coordinator of state, not of the group.
+            if not may_be_node(self._services, request):
+                raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            broker = await self._shares.coordinator_of(share_key(key))
         else:
-            raise api_error(ErrorCode.INVALID_REQUEST, "a coordinator of neither groups nor transactions")
+            raise api_error(ErrorCode.INVALID_REQUEST, "a coordinator of neither groups, transactions nor shared state")
         endpoint = broker.kafka_on(request.listener_name)
         if endpoint is None:
             raise api_error(
@@ -237,7 +246,7 @@ class TransactionHandlers:
     async def write_markers(
         self, request: Request, message: wire.WriteTxnMarkersRequest
     ) -> wire.WriteTxnMarkersResponse:
-        if not self._may_be_node(request) and not self._may_alter(request):
+        if not may_be_node(self._services, request) and not self._may_alter(request):
             raise api_error(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
                 "only nodes, and users that may ALTER the cluster, write markers",
@@ -276,13 +285,6 @@ class TransactionHandlers:
                 )
             )
         return response(results)
-
-    def _may_be_node(self, request: Request) -> bool:
-        """Whether a node may have sent this: it has authenticated as one, or nodes connect in plain text to this listener."""
-        security = self._services.security.get(self._inter_broker)
-        if security is None:
-            return request.listener_name == self._inter_broker
-        return security.may_be_node(request.principal)
 
     def _may_alter(self, request: Request) -> bool:
         """Whether this is an operator that ends a hanging transaction. Without an authorizer no user counts as one."""

@@ -29,6 +29,8 @@ from kafkalite.protocol.schema import (
     records,
     sasl,
     security,
+    share_records,
+    shares,
     telemetry,
     transactions,
 )  # fmt: skip
@@ -41,8 +43,10 @@ TABLES = (
     transactions.TABLE,
     records.TABLE,
     security.TABLE,
+    share_records.TABLE,
     features.TABLE,
     telemetry.TABLE,
+    shares.TABLE,
     sasl.TABLE,
     extension.TABLE,
 )

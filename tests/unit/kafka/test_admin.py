@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import Any
 
@@ -277,6 +278,7 @@ async def test_metadata_waits_a_moment_for_the_first_word_of_a_controller(
     async def word() -> None:
         nonlocal words
         words += 1
+        await asyncio.sleep(0)  # the group coordinator waits here in a loop, too
 
     monkeypatch.setattr(broker.services, "metadata", nothing_yet)
     monkeypatch.setattr(broker.services, "metadata_changed", word)

@@ -90,6 +90,7 @@ async def broker(make_broker: Any) -> AsyncIterator[Broker]:
     granted = await root.ask(wire.InitProducerIdRequest("x", 60_000), 4)
     assert granted.error_code == 0
     made.services.clock.monotonic()
+    made.services.feature_level = lambda name: 1
     yield made
 
 
@@ -174,6 +175,22 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
         case "WriteTxnMarkers":
             topics = [request.WritableTxnMarkerTopic("t", [0])]
             return request([request.WritableTxnMarker(0, 0, False, topics, 0)])
+        case "InitializeShareGroupState":
+            return request("g", [request.InitializeStateData(topic_id, [request.PartitionData(0, 1, -1)])])
+        case "ReadShareGroupState":
+            return request("g", [request.ReadStateData(topic_id, [request.PartitionData(0, 1)])])
+        case "WriteShareGroupState":
+            return request("g", [request.WriteStateData(topic_id, [request.PartitionData(0, 1, 1, 0)])])
+        case "DeleteShareGroupState":
+            return request("g", [request.DeleteStateData(topic_id, [request.PartitionData(0)])])
+        case "ReadShareGroupStateSummary":
+            return request("g", [request.ReadStateSummaryData(topic_id, [request.PartitionData(0, 1)])])
+        case "ShareFetch":
+            return request(
+                "g", "m", 0, max_records=1, topics=[request.FetchTopic(topic_id, [request.FetchPartition(0)])]
+            )
+        case "ShareAcknowledge":
+            return request("g", "m", 1)
         case "DescribeTransactions":
             return request(["x"])
         case "DescribeConfigs":
@@ -236,7 +253,7 @@ def needs_of(api: str, version: int) -> list[Any]:
     row = [need for need in KAFKA[api] if version in need.versions and need.scope is not Scope.HIDE]
     if api == "FindCoordinator":
         return row[:1]
-    if api == "InitProducerId":
+    if api in ("InitProducerId", "ShareAcknowledge"):  # without a session no topic is read
         return row[:1]
     if api == "Produce":
         return row[1:]
@@ -296,6 +313,23 @@ async def restore(broker: Broker) -> None:
         request = wire.CreateTopicsRequest
         assert (await root.ask(request([request.CreatableTopic("t", 1, 1)], 1000), 4)).topics[0].error_code == 0
         root.close()
+
+
+async def test_a_right_that_a_member_of_a_share_group_loses(broker: Broker) -> None:
+    client = await client_of(broker, "ann")
+    allow(broker, "ann", GROUP, "g", Operation.READ)
+    allow(broker, "ann", TOPIC, "t", Operation.READ)
+    fetch = wire.ShareFetchRequest
+    topic_id = topic_ids.to_wire(broker.services.metadata(["t"]).topics[0].topic_id)
+    listed = [fetch.FetchTopic(topic_id, [fetch.FetchPartition(0)])]
+    assert (await client.ask(fetch("g", "m", 0, topics=listed), 2)).error_code == 0
+    allow(broker, "ann", TOPIC, "t")
+    answer = await client.ask(fetch("g", "m", 1, max_records=1), 2)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    said = wire.ShareAcknowledgeRequest
+    batches = [said.AcknowledgePartition(0, [said.AcknowledgementBatch(0, 0, [1])])]
+    answer = await client.ask(said("g", "m", 2, topics=[said.AcknowledgeTopic(topic_id, batches)]), 2)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 async def test_operations_on_the_cluster_that_do_as_well(broker: Broker) -> None:

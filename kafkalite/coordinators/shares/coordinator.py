@@ -1,0 +1,359 @@
+"""The share coordinator: states of shared partitions, of the `__share_group_state` partitions that this node leads.
+
+A shell around `state`: a transition is appended, then applied, so that what is in memory is what the log says. It is
+answered when it is replicated. A read is answered when all that it shows is replicated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field, replace
+from typing import NamedTuple
+from uuid import UUID
+
+from kafkalite.coordinators.internal_log import InternalLog, KeyValue
+from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.shares import state as rules
+from kafkalite.coordinators.shares.batches import completed
+from kafkalite.coordinators.shares.persistence import ShareKey, ShareState, StateBatch
+from kafkalite.coordinators.shares.records import encode_snapshot, encode_update, parse
+from kafkalite.coordinators.shares.state import Change, StoredState
+from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import NO_OFFSET, SHARE_TOPIC, LeaderEpoch, Offset, TopicPartition
+from kafkalite.protocol.codec import WireError
+from kafkalite.record.batch import BatchHeader
+from kafkalite.record.reader import EndTransactionMarker, Record
+from kafkalite.rpc.messages.control import Broker
+from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
+
+_log = get_logger(__name__)
+
+#: Snapshots in one append.
+_CHUNK = 50
+#: Records that a partition's log may have for each of its keys, and besides, before idle keys are written again.
+_RECORDS_PER_KEY, _RECORDS_BESIDES = 2, 1_000
+
+
+class ShareSummary(NamedTuple):
+    """Of a state: `completed` counts the offsets from `start_offset` on that nobody gets any more."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: Offset
+    completed: int
+
+
+@dataclass(slots=True)
+class ShareEntry:
+    """One key. `snapshot_at`: the offset of its last snapshot; `updates` since then; `written_to`: the end of its last record."""
+
+    state: StoredState
+    snapshot_at: Offset
+    updates: int = 0
+    written_to: Offset = Offset(0)
+
+
+@dataclass(slots=True)
+class SharePartitionStates:
+    """The states of one partition of `__share_group_state`."""
+
+    index: int
+    leader_epoch: LeaderEpoch
+    entries: dict[ShareKey, ShareEntry] = field(default_factory=dict)
+    #: The end of the last record of any key; appends that are not replicated yet, the last of them at the end.
+    written_to: Offset = Offset(0)
+    appending: dict[asyncio.Future[ErrorCode], None] = field(default_factory=dict)
+
+
+def coordinator_key(key: ShareKey) -> str:
+    """What FindCoordinator takes, and whose hash chooses the partition (SharePartitionKey)."""
+    topic_id = urlsafe_b64encode(key.topic_id.bytes).rstrip(b"=").decode()
+    return f"{key.group_id}:{topic_id}:{key.partition}"
+
+
+def share_key(text: str) -> ShareKey:
+    """The key that `coordinator_key` made into `text`. Raises ApiError INVALID_REQUEST."""
+    group_id, topic_id, partition = ("", "", "") if text.count(":") < 2 else text.rsplit(":", 2)
+    try:
+        raw = urlsafe_b64decode(topic_id + "==")
+        if not group_id or len(raw) != 16:
+            raise ValueError
+        return ShareKey(group_id, UUID(bytes=raw), int(partition))
+    except ValueError:
+        raise api_error(ErrorCode.INVALID_REQUEST, f"{text!r} is not group:topic id:partition") from None
+
+
+class ShareCoordinator:
+    """See the module. Methods raise ApiError, and NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS among them."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._repeats = Repeats(services.clock.monotonic)
+        self.log: InternalLog[SharePartitionStates] = InternalLog(
+            services,
+            SHARE_TOPIC,
+            SharePartitionStates,
+            self._replay,
+            lambda partition: None,
+            lambda partition: None,
+            when_committed=True,
+        )
+
+    def start(self) -> None:
+        spawn = self._services.supervisor.spawn
+        spawn("shares.leadership", self.log.run())
+        spawn("shares.pruning", self._run_pruning())
+
+    async def coordinator_of(self, key: ShareKey) -> Broker:
+        """The node that coordinates it. Raises ApiError COORDINATOR_NOT_AVAILABLE, CoordinatorError."""
+        return await self.log.coordinator_of(coordinator_key(key))
+
+    # --- requests ---
+
+    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: Offset) -> None:
+        """See SharePersister."""
+        _check_key(key)
+        if start_offset < NO_OFFSET:
+            raise api_error(ErrorCode.INVALID_REQUEST, f"there is no start offset {start_offset}")
+        partition, entry = self._find(key)
+        known = None if entry is None else entry.state
+        state = rules.initialized(known, state_epoch, start_offset, self._services.clock.wall_ms())
+        if state is not None:
+            await self._store_snapshot(partition, key, state)
+        elif entry is not None:
+            await self._committed(partition, entry.written_to)
+
+    async def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
+        """See SharePersister."""
+        _check_key(key)
+        partition, entry = self._find(key)
+        state, change = rules.after_read(None if entry is None else entry.state, leader_epoch)
+        assert entry is not None
+        if change is None:
+            await self._committed(partition, entry.written_to)
+        else:
+            await self._store_change(partition, key, entry, change, state)
+        return ShareState(state.state_epoch, state.leader_epoch, state.start_offset, state.batches)
+
+    async def write(
+        self, key: ShareKey, state_epoch: int, leader_epoch: int, start_offset: Offset, batches: Sequence[StateBatch]
+    ) -> None:
+        """See SharePersister."""
+        _check_key(key)
+        partition, entry = self._find(key)
+        state = rules.check_write(None if entry is None else entry.state, state_epoch, leader_epoch)
+        assert entry is not None
+        change = rules.change_of(state, leader_epoch, start_offset, batches)
+        after = rules.applied(state, change)
+        if state_epoch > state.state_epoch:
+            # Only a snapshot has the state epoch.
+            fresh = replace(after, state_epoch=state_epoch)
+            await self._store_snapshot(partition, key, rules.snapshot(fresh, self._services.clock.wall_ms()))
+        else:
+            await self._store_change(partition, key, entry, change, after)
+
+    async def delete(self, key: ShareKey) -> None:
+        """See SharePersister."""
+        _check_key(key)
+        partition, entry = self._find(key)
+        if entry is None:
+            await self._committed(partition, partition.written_to)
+            return
+        await self._append(partition, [encode_snapshot(key, None)], lambda base: partition.entries.pop(key, None))
+
+    async def summary(self, key: ShareKey) -> ShareSummary:
+        """The start offset is -1 if there is no state."""
+        _check_key(key)
+        partition, entry = self._find(key)
+        if entry is None:
+            return ShareSummary(0, 0, NO_OFFSET, 0)
+        state = entry.state
+        await self._committed(partition, entry.written_to)
+        return ShareSummary(state.state_epoch, state.leader_epoch, state.start_offset, completed(state.batches))
+
+    def _find(self, key: ShareKey) -> tuple[SharePartitionStates, ShareEntry | None]:
+        partition = self.log.state_for(coordinator_key(key))
+        return partition, partition.entries.get(key)
+
+    # --- the log ---
+
+    async def _store_change(
+        self, partition: SharePartitionStates, key: ShareKey, entry: ShareEntry, change: Change, after: StoredState
+    ) -> None:
+        if entry.updates >= self._services.config.share_coordinator_snapshot_update_records_per_snapshot:
+            await self._store_snapshot(partition, key, rules.snapshot(after, self._services.clock.wall_ms()))
+            return
+
+        def apply(base: Offset) -> None:
+            entry.state = after
+            entry.updates += 1
+            entry.written_to = Offset(base + 1)
+
+        await self._append(partition, [encode_update(key, change, after)], apply)
+
+    async def _store_snapshot(self, partition: SharePartitionStates, key: ShareKey, state: StoredState) -> None:
+        def apply(base: Offset) -> None:
+            partition.entries[key] = ShareEntry(state, base, written_to=Offset(base + 1))
+
+        await self._append(partition, [encode_snapshot(key, state)], apply)
+
+    async def _append(
+        self, partition: SharePartitionStates, records: Sequence[KeyValue], apply: Callable[[Offset], object]
+    ) -> None:
+        """Append, `apply` with the first record's offset, and return when it is replicated.
+
+        Raises ApiError. If nothing was appended, nothing has changed. Otherwise the records may be in the log: what is in
+        memory stays what the log says, and a writer that repeats its request changes nothing.
+        """
+        base = self._bounds(partition)[0]
+        outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def done(error: ErrorCode, _: Offset) -> None:
+            partition.appending.pop(outcome, None)
+            if not outcome.done():
+                outcome.set_result(error)
+
+        self.log.append(partition.index, records, done)
+        if outcome.done() and outcome.result():
+            raise api_error(outcome.result())
+        apply(base)
+        partition.written_to = Offset(base + len(records))
+        if not outcome.done():
+            partition.appending[outcome] = None
+        await _result(outcome)
+
+    async def _committed(self, partition: SharePartitionStates, end: Offset) -> None:
+        """Return when all up to `end` is replicated. Raises ApiError: that is not expected soon."""
+        if self._bounds(partition)[1] >= end:
+            return
+        waiting = next(reversed(partition.appending), None)
+        if waiting is not None:
+            await _result(waiting)
+        if self._bounds(partition)[1] < end:
+            raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _bounds(self, partition: SharePartitionStates) -> tuple[Offset, Offset]:
+        """(log end, high watermark). Raises ApiError NOT_COORDINATOR."""
+        target = TopicPartition(SHARE_TOPIC, partition.index)
+        try:
+            serving = self._services.partitions
+            return serving.local_bounds(target)[1], serving.local_high_watermark(target)
+        except ApiError:
+            raise api_error(ErrorCode.NOT_COORDINATOR) from None
+
+    def _replay(
+        self,
+        partition: SharePartitionStates,
+        header: BatchHeader,
+        data: list[Record],
+        marker: EndTransactionMarker | None,
+    ) -> None:
+        for record in data:
+            try:
+                key, stored = parse(record.key, record.value)
+            except WireError as error:
+                suppressed = self._repeats.admit(("share.record_skipped", partition.index))
+                if suppressed is not None:
+                    _log.error(
+                        "share.record_skipped",
+                        partition=partition.index,
+                        offset=record.offset,
+                        error=str(error),
+                        suppressed=suppressed,
+                    )
+                continue
+            self._replay_record(partition, key, stored, Offset(record.offset))
+        partition.written_to = Offset(header.next_offset)
+
+    def _replay_record(
+        self, partition: SharePartitionStates, key: ShareKey, stored: StoredState | Change | None, offset: Offset
+    ) -> None:
+        entry = partition.entries.get(key)
+        if stored is None:
+            partition.entries.pop(key, None)
+        elif isinstance(stored, StoredState):
+            partition.entries[key] = ShareEntry(stored, offset, written_to=Offset(offset + 1))
+        elif entry is not None and entry.state.snapshot_epoch == stored.snapshot_epoch:
+            # Without its snapshot an update was pruned half: the snapshot that follows has all of it.
+            entry.state = rules.applied(entry.state, stored)
+            entry.updates += 1
+            entry.written_to = Offset(offset + 1)
+
+    # --- what is not needed any more ---
+
+    async def _run_pruning(self) -> None:
+        while True:
+            await asyncio.sleep(self._services.config.share_coordinator_state_topic_prune_interval_ms / 1000)
+            await self.prune()
+
+    async def prune(self) -> None:
+        """Delete the records before the oldest snapshot that is needed, in every partition coordinated here."""
+        for partition in list(self.log.states()):
+            try:
+                for _ in self._rewrite_idle(partition):
+                    await asyncio.sleep(0)
+                await self._prune(partition)
+            except (ApiError, StorageError) as error:
+                suppressed = self._repeats.admit(("share.prune_failed", partition.index))
+                if suppressed is not None:
+                    _log.info("share.prune_failed", partition=partition.index, error=str(error), suppressed=suppressed)
+
+    def _rewrite_idle(self, partition: SharePartitionStates) -> Iterator[None]:
+        """Snapshots of keys that nobody writes, if they hold back many records of others."""
+        target = TopicPartition(SHARE_TOPIC, partition.index)
+        start, end = self._services.partitions.local_bounds(target)
+        if end - start <= _RECORDS_PER_KEY * len(partition.entries) + _RECORDS_BESIDES:
+            return
+        now_ms = self._services.clock.wall_ms()
+        before_ms = now_ms - self._services.config.share_coordinator_cold_partition_snapshot_interval_ms
+        idle = [key for key, entry in partition.entries.items() if entry.state.written_ms <= before_ms]
+        for position in range(0, len(idle), _CHUNK):
+            if self.log.ready_state(partition.index) is not partition:
+                return
+            chunk = [key for key in idle[position : position + _CHUNK] if key in partition.entries]
+            self._rewrite(partition, chunk, now_ms)
+            yield
+
+    def _rewrite(self, partition: SharePartitionStates, keys: Sequence[ShareKey], now_ms: int) -> None:
+        states = {key: rules.snapshot(partition.entries[key].state, now_ms) for key in keys}
+        if not states:
+            return
+        base = self._bounds(partition)[0]
+        outcome: list[ErrorCode] = []
+        self.log.append(
+            partition.index,
+            [encode_snapshot(key, state) for key, state in states.items()],
+            lambda error, _: outcome.append(error),
+        )
+        if outcome and outcome[0]:
+            raise api_error(outcome[0])
+        for offset, (key, state) in enumerate(states.items(), base):
+            partition.entries[key] = ShareEntry(state, Offset(offset), written_to=Offset(offset + 1))
+        partition.written_to = Offset(base + len(states))
+
+    async def _prune(self, partition: SharePartitionStates) -> None:
+        target = TopicPartition(SHARE_TOPIC, partition.index)
+        if self.log.ready_state(partition.index) is not partition:
+            return
+        start = self._services.partitions.local_bounds(target)[0]
+        committed = self._services.partitions.local_high_watermark(target)
+        needed = min((entry.snapshot_at for entry in partition.entries.values()), default=committed)
+        before = min(needed, committed)
+        if before > start:
+            await self._services.partitions.delete_records(target, before)
+
+
+def _check_key(key: ShareKey) -> None:
+    if not key.group_id or key.partition < 0:
+        raise api_error(ErrorCode.INVALID_REQUEST, f"there is no partition {key.partition} of group {key.group_id!r}")
+
+
+async def _result(outcome: asyncio.Future[ErrorCode]) -> None:
+    """Wait without cancelling it: others may wait, too. Raises ApiError."""
+    error = await asyncio.shield(outcome)
+    if error:
+        raise api_error(error)

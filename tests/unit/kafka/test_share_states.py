@@ -1,0 +1,219 @@
+"""The share coordinator over its log: what is written is there after a reload; who is fenced; how nodes reach it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kafkalite.coordinators.internal_log import partition_of
+from kafkalite.coordinators.shares.coordinator import coordinator_key, share_key
+from kafkalite.coordinators.shares.persistence import DeliveryState, ShareKey, StateBatch
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.model import SHARE_TOPIC, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
+from kafkalite.partition_values import PartitionMetadata, TopicMetadata
+from kafkalite.protocol import wire
+from kafkalite.rpc.messages.control import Broker as LiveBroker
+from tests.unit.kafka.conftest import Broker
+
+_ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
+_KEY = ShareKey("g", _ID, 3)
+_NONE = Offset(-1)
+
+
+def batch(first: int, last: int, state: DeliveryState = DeliveryState.ACKNOWLEDGED, count: int = 1) -> StateBatch:
+    return StateBatch(Offset(first), Offset(last), state, count)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+async def refused(work: Any) -> ErrorCode:
+    with pytest.raises(ApiError) as caught:
+        await work
+    return caught.value.code
+
+
+def reload(broker: Broker) -> None:
+    for state in list(broker.side.shares.log.states()):
+        broker.side.shares.log.reload(state.index)
+
+
+def test_the_key_is_that_of_kafka() -> None:
+    text = coordinator_key(ShareKey("a:b", _ID, 3))
+    assert text == "a:b:ABEiM0RVZneImaq7zN3u_w:3"
+    assert share_key(text) == ShareKey("a:b", _ID, 3)
+    for wrong in ("", "g", "g:x:1", "g:ABEiM0RVZneImaq7zN3u_w:x", ":ABEiM0RVZneImaq7zN3u_w:1"):
+        with pytest.raises(ApiError):
+            share_key(wrong)
+
+
+async def test_what_was_written_is_read_after_the_coordinator_was_loaded_again(make_broker: Any) -> None:
+    broker = await make_broker(share_coordinator_snapshot_update_records_per_snapshot=2)
+    shares = broker.side.share_persister
+    await shares.initialize(_KEY, 4, _NONE)
+    assert await shares.read(_KEY, 0) == (4, 0, -1, ())
+    for number in range(6):
+        await shares.write(_KEY, 4, 1, Offset(10 + number), [batch(20 + 2 * number, 20 + 2 * number)])
+    await shares.write(_KEY, 4, 1, _NONE, [batch(16, 19, DeliveryState.AVAILABLE, 2)])
+    expected = (4, 1, 15, (batch(16, 19, DeliveryState.AVAILABLE, 2), *(batch(at, at) for at in range(20, 32, 2))))
+    assert await shares.read(_KEY, 1) == expected
+    reload(broker)
+    assert await shares.read(_KEY, 1) == expected
+    assert await shares.start_offset(_KEY) == 15
+    assert (await shares.summary(_KEY)).completed == 6
+    await shares.delete(_KEY)
+    await shares.delete(_KEY)
+    assert await refused(shares.read(_KEY, 2)) is ErrorCode.GROUP_ID_NOT_FOUND
+    reload(broker)
+    assert await refused(shares.write(_KEY, 4, 1, _NONE, [])) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert await shares.start_offset(_KEY) == -1
+
+
+async def test_a_leader_that_is_succeeded_is_fenced(broker: Broker) -> None:
+    shares = broker.side.share_persister
+    await shares.initialize(_KEY, 4, _NONE)
+    await shares.write(_KEY, 4, 5, Offset(7), [])
+    await shares.read(_KEY, 6)
+    assert await refused(shares.write(_KEY, 4, 5, Offset(8), [])) is ErrorCode.FENCED_LEADER_EPOCH
+    assert await refused(shares.read(_KEY, 5)) is ErrorCode.FENCED_LEADER_EPOCH
+    reload(broker)
+    assert await refused(shares.write(_KEY, 4, 5, Offset(8), [])) is ErrorCode.FENCED_LEADER_EPOCH
+    await shares.write(_KEY, 4, 6, Offset(8), [])
+
+
+async def test_a_state_begins_again_under_a_new_state_epoch(broker: Broker) -> None:
+    shares = broker.side.share_persister
+    await shares.initialize(_KEY, 4, _NONE)
+    await shares.write(_KEY, 4, 5, Offset(7), [batch(9, 9)])
+    await shares.initialize(_KEY, 4, _NONE)  # the same request once more changes nothing
+    assert (await shares.read(_KEY, 5)).start_offset == 7
+    await shares.initialize(_KEY, 5, Offset(2))
+    assert await refused(shares.write(_KEY, 4, 5, Offset(8), [])) is ErrorCode.FENCED_STATE_EPOCH
+    assert await refused(shares.initialize(_KEY, 4, Offset(3))) is ErrorCode.FENCED_STATE_EPOCH
+    assert await shares.read(_KEY, 5) == (5, 5, 2, ())
+    await shares.write(_KEY, 6, 5, Offset(3), [])
+    reload(broker)
+    assert await shares.read(_KEY, 5) == (6, 5, 3, ())
+
+
+async def test_a_read_waits_for_what_it_shows(broker: Broker) -> None:
+    shares = broker.side.share_persister
+    await shares.initialize(_KEY, 4, Offset(1))
+    where = TopicPartition(SHARE_TOPIC, partition_of(coordinator_key(_KEY), 50))
+    broker.services.partitions.committed[where] = 0
+    assert await refused(broker.side.shares.read(_KEY, 0)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await refused(broker.side.shares.summary(_KEY)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    del broker.services.partitions.committed[where]
+    assert (await broker.side.shares.read(_KEY, 0)).start_offset == 1
+
+
+async def test_what_could_not_be_appended_has_not_happened(broker: Broker) -> None:
+    shares = broker.side.shares
+    await broker.side.share_persister.initialize(_KEY, 4, Offset(1))
+    broker.services.partitions.fail_appends = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert await refused(shares.write(_KEY, 4, 1, Offset(8), [])) is ErrorCode.NOT_COORDINATOR
+    assert await refused(shares.delete(_KEY)) is ErrorCode.NOT_COORDINATOR
+    broker.services.partitions.fail_appends = None
+    assert (await shares.read(_KEY, 0)).start_offset == 1
+
+
+async def test_records_before_the_oldest_snapshot_are_deleted(make_broker: Any) -> None:
+    broker = await make_broker(
+        share_coordinator_state_topic_num_partitions=1,
+        share_coordinator_snapshot_update_records_per_snapshot=10,
+        share_coordinator_cold_partition_snapshot_interval_ms=1,
+    )
+    shares, other = broker.side.shares, _KEY._replace(partition=4)
+    persister = broker.side.share_persister
+    await persister.initialize(other, 1, Offset(5))
+    await persister.initialize(_KEY, 1, _NONE)
+    for offset in range(1_200):
+        await shares.write(_KEY, 1, 1, Offset(offset), [])
+    log = broker.services.partitions.logs[TopicPartition(SHARE_TOPIC, 0)]
+    await shares.prune()
+    assert log.log_start_offset > 1_100  # the idle key was written once more
+    reload(broker)
+    assert (await persister.read(other, 1)).start_offset == 5
+    assert (await persister.read(_KEY, 1)).start_offset == 1_199
+    await persister.delete(_KEY)
+    await persister.delete(other)
+    await shares.prune()
+    assert log.log_start_offset == log.log_end_offset
+
+
+async def test_requests_of_nodes(broker: Broker) -> None:
+    client = await broker.client()
+    await broker.side.share_persister.initialize(_KEY, 4, Offset(1))
+    request = wire.WriteShareGroupStateRequest
+    raw = _ID.bytes
+    parts = [
+        request.PartitionData(3, 4, 1, 8, -1, [request.StateBatch(9, 12, 2, 1)]),
+        request.PartitionData(4, 4, 1, 8, -1),
+        request.PartitionData(-1, 4, 1, 8, -1),
+        request.PartitionData(3, 4, 1, 8, -1, [request.StateBatch(9, 12, 3, 1)]),
+    ]
+    answer = await client.ask(request("g", [request.WriteStateData(raw, parts)]), 1)
+    codes = [each.error_code for each in answer.results[0].partitions]
+    assert codes == [0, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
+    request = wire.ReadShareGroupStateRequest
+    answer = await client.ask(request("g", [request.ReadStateData(raw, [request.PartitionData(3, 1)])]), 0)
+    found = answer.results[0].partitions[0]
+    assert (found.state_epoch, found.start_offset) == (4, 8)
+    stored = [(each.first_offset, each.last_offset, each.delivery_state) for each in found.state_batches]
+    assert stored == [(9, 12, 2)]
+    request = wire.ReadShareGroupStateSummaryRequest
+    answer = await client.ask(request("g", [request.ReadStateSummaryData(raw, [request.PartitionData(3, 1)])]), 1)
+    found = answer.results[0].partitions[0]
+    assert (found.error_code, found.leader_epoch, found.start_offset, found.delivery_complete_count) == (0, 1, 8, 4)
+    find = wire.FindCoordinatorRequest(key_type=2, coordinator_keys=[coordinator_key(_KEY), "nonsense"])
+    found = (await client.ask(find, 6)).coordinators
+    assert [(each.error_code, each.port) for each in found] == [
+        (0, broker.services.kafka_endpoint[1]),
+        (ErrorCode.INVALID_REQUEST, -1),
+    ]
+
+
+async def test_the_coordinator_is_another_node(make_broker: Any) -> None:
+    here, there = await make_broker(), await make_broker(share_coordinator_state_topic_num_partitions=1)
+    await there.side.share_persister.initialize(_KEY, 1, _NONE)
+    elsewhere(here, there)
+    shares = here.side.share_persister
+    keys = [ShareKey(group, _ID, number) for group in ("g", "h") for number in range(3)]
+    await asyncio.gather(*(shares.initialize(key, 2, Offset(5)) for key in keys))
+    await asyncio.gather(
+        *(shares.write(key, 2, 1, Offset(6 + key.partition), [batch(9, 9)]) for key in keys for _ in "ab")
+    )
+    states = await asyncio.gather(*(shares.read(key, 1) for key in keys))
+    assert [state.start_offset for state in states] == [6, 7, 8] * 2
+    assert all(state == (2, 1, 6 + key.partition, (batch(9, 9),)) for state, key in zip(states, keys, strict=True))
+    assert await shares.summary(keys[0]) == (2, 1, 6, 1)
+    assert await refused(shares.write(keys[0], 1, 1, _NONE, [])) is ErrorCode.FENCED_STATE_EPOCH
+    await shares.delete(keys[0])
+    assert await refused(shares.read(keys[0], 1)) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert not any(partition.entries for partition in here.side.shares.log.states())
+
+
+def elsewhere(here: Broker, there: Broker) -> None:
+    """`here` believes that `there` leads the only partition of the share coordinator's topic."""
+    metadata, host, port = here.services.metadata, *there.services.kafka_endpoint
+    other = LiveBroker(BrokerId(2), BrokerEpoch(2), host, port, host, 1, None, 2)
+    mine = (BrokerId(2),)
+
+    def answer(topics: Any) -> Any:
+        known = metadata(topics)
+        part = PartitionMetadata(0, 0, BrokerId(2), LeaderEpoch(0), mine, mine)
+        named = tuple(
+            TopicMetadata(each.topic, 0, each.topic_id, (part,)) if each.topic == SHARE_TOPIC else each
+            for each in known.topics
+        )
+        return replace(known, brokers=(*known.brokers, other), topics=named)
+
+    here.services.metadata = answer  # type: ignore[method-assign]
