@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from kafkalite.testing.processes import DIE_WITH_PARENT, ProcessCluster
 JOB = Path(__file__).with_name("spark_versions_job.py")
 PLACES = ("local", "cluster", "connect")
 CHECKS = ("writer", "reader", "stream", "pipeline")
-_JOB_S, _START_S = 600, 180
+_JOB_S, _START_S = 900, 600
 #: Spark's own settings of every job here: small, and patient on a busy machine.
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -220,6 +221,7 @@ def main() -> int:
     parser.add_argument("versions", nargs="*", default=["4.0", "4.1", "4.2", "4.3"])
     parser.add_argument("--places", nargs="*", default=list(PLACES), choices=PLACES)
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started ends with this
     found: dict[str, dict[str, dict[str, str | None]]] = {}
     failures = 0
     with tempfile.TemporaryDirectory() as scratch, ProcessCluster(Path(scratch) / "kafkalite", nodes=1) as cluster:
