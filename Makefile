@@ -17,7 +17,7 @@ COVERED := tests/unit tests/property tests/datadriven tests/contract
 
 export PYTHONHASHSEED := 0
 
-.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks spark-versions pipelines chaos schedules soak rolling bench dist binary peer rewrite docs docs-commands site checklist clean sbom lockage
+.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks spark-versions pipelines chaos schedules soak rolling replace bench dist binary peer rewrite docs docs-commands site checklist clean sbom lockage
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -100,6 +100,9 @@ soak: $(VENV)/.complete ## two hours of every fault under librdkafka and Kafka's
 rolling: $(VENV)/.complete ## ten rolling restarts under librdkafka's load; then ten with OLD=COMMIT's code and this one's mixed
 	$(PY) -m bench.rolling --rounds 10
 	$(PY) -m bench.rolling --rounds 10 --old $(OLD)
+
+replace: $(VENV)/.complete ## a node dies for good under librdkafka's load and another id takes its place; restarts measured
+	$(PY) -m bench.replace
 
 bench: $(VENV)/.complete ## throughput, latency, start-up, memory, 10,000 partitions, a move
 	$(PY) -m bench.throughput

@@ -43,6 +43,7 @@ VERBS = {
     "reassign": ("kafkalite_cli.reassign", "Move partitions between brokers."),
     "rolling-restart": ("kafkalite_cli.rolling", "Restart the brokers one after the other."),
     "users": ("kafkalite_cli.users", "SCRAM users and their passwords."),
+    "tokens": ("kafkalite_cli.tokens", "Delegation tokens of users."),
     "acls": ("kafkalite_cli.acls", "Permissions (ACLs)."),
     "quotas": ("kafkalite_cli.quotas", "Quotas of users and clients."),
     "why": ("kafkalite_cli.why", "What is wrong with a partition, since when, why, and what to do."),

@@ -127,6 +127,13 @@ class KafkaListener:
             if not security.holds(login):
                 connection.retire(f"the credential of {login.principal} was changed or deleted")
 
+    def token_gone(self, token_id: str) -> None:
+        """End the connections that have logged in with this delegation token."""
+        for connection in list(self.connections):
+            login = connection.login
+            if login is not None and login.token_id == token_id:
+                connection.retire(f"a delegation token of {login.principal} has ended")
+
     def now(self) -> float:
         return self.services.clock.monotonic()
 

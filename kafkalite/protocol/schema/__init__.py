@@ -32,6 +32,7 @@ from kafkalite.protocol.schema import (
     share_records,
     shares,
     telemetry,
+    tokens,
     transactions,
 )  # fmt: skip
 
@@ -47,6 +48,7 @@ TABLES = (
     features.TABLE,
     telemetry.TABLE,
     shares.TABLE,
+    tokens.TABLE,
     sasl.TABLE,
     extension.TABLE,
 )
