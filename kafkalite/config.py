@@ -268,6 +268,12 @@ class BrokerConfig:
         "", "limits of connections for individual addresses: HOST:COUNT,HOST:COUNT"
     )
 
+    max_connection_creation_rate: int = _key(
+        2**31 - 1,
+        "new connections per second on the node's Kafka listeners together, on average; those of 10 seconds may come at once; others are refused",
+        low=0,
+        dynamic=True,
+    )
     max_connection_creation_rate_per_ip: int = _key(
         1_000,
         "new connections per second from one address, per listener, on average; those of 10 seconds may come at once; others are"
@@ -283,6 +289,12 @@ class BrokerConfig:
     )
     quota_window_size_seconds: int = _key(1, "length of a quota window", low=1, high=3600)
 
+    controller_quota_window_num: int = _key(
+        11, "number of windows whose permits of controller_mutation_rate a client may use at once", low=1, high=3600
+    )
+    controller_quota_window_size_seconds: int = _key(
+        1, "length of a window of controller_mutation_rate", low=1, high=3600
+    )
     controller_socket_timeout_ms: int = _key(
         30_000, "time without a response to a controller's command after which health reports it", low=1
     )

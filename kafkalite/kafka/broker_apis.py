@@ -81,9 +81,9 @@ class KafkaSide:
             **ConsumerGroupHandlers(services, self.groups).table(),
             **ExtensionHandlers(services, coordinated).table(),
             **SaslHandlers(services).table(),
-            **ShareGroupHandlers(services, self.groups, self.share_persister).table(),
-            **ShareStateHandlers(services, self.shares).table(),
             **TokenHandlers(services).table(),
+            **ShareStateHandlers(services, self.shares).table(),
+            **ShareGroupHandlers(services, self.groups, self.share_persister).table(),
             **TelemetryHandlers(services, self.client_metrics).table(),
             **TransactionHandlers(services, self.groups, self.transactions, self.markers, self.shares).table(),
         }

@@ -3711,6 +3711,156 @@ class PushTelemetryResponse(WireStruct):
         error_code: int = ...,
     ) -> None: ...
 
+class CreateDelegationTokenRequest(WireStruct):
+    class CreatableRenewers(WireStruct):
+        principal_type: str
+        principal_name: str
+        def __init__(
+            self,
+            principal_type: str = ...,
+            principal_name: str = ...,
+        ) -> None: ...
+
+    owner_principal_type: str | None
+    owner_principal_name: str | None
+    renewers: Sequence[CreateDelegationTokenRequest.CreatableRenewers]
+    max_lifetime_ms: int
+    def __init__(
+        self,
+        owner_principal_type: str | None = ...,
+        owner_principal_name: str | None = ...,
+        renewers: Sequence[CreateDelegationTokenRequest.CreatableRenewers] = ...,
+        max_lifetime_ms: int = ...,
+    ) -> None: ...
+
+class CreateDelegationTokenResponse(WireStruct):
+    error_code: int
+    principal_type: str
+    principal_name: str
+    token_requester_principal_type: str
+    token_requester_principal_name: str
+    issue_timestamp_ms: int
+    expiry_timestamp_ms: int
+    max_timestamp_ms: int
+    token_id: str
+    hmac: bytes
+    throttle_time_ms: int
+    def __init__(
+        self,
+        error_code: int = ...,
+        principal_type: str = ...,
+        principal_name: str = ...,
+        token_requester_principal_type: str = ...,
+        token_requester_principal_name: str = ...,
+        issue_timestamp_ms: int = ...,
+        expiry_timestamp_ms: int = ...,
+        max_timestamp_ms: int = ...,
+        token_id: str = ...,
+        hmac: bytes = ...,
+        throttle_time_ms: int = ...,
+    ) -> None: ...
+
+class RenewDelegationTokenRequest(WireStruct):
+    hmac: bytes
+    renew_period_ms: int
+    def __init__(
+        self,
+        hmac: bytes = ...,
+        renew_period_ms: int = ...,
+    ) -> None: ...
+
+class RenewDelegationTokenResponse(WireStruct):
+    error_code: int
+    expiry_timestamp_ms: int
+    throttle_time_ms: int
+    def __init__(
+        self,
+        error_code: int = ...,
+        expiry_timestamp_ms: int = ...,
+        throttle_time_ms: int = ...,
+    ) -> None: ...
+
+class ExpireDelegationTokenRequest(WireStruct):
+    hmac: bytes
+    expiry_time_period_ms: int
+    def __init__(
+        self,
+        hmac: bytes = ...,
+        expiry_time_period_ms: int = ...,
+    ) -> None: ...
+
+class ExpireDelegationTokenResponse(WireStruct):
+    error_code: int
+    expiry_timestamp_ms: int
+    throttle_time_ms: int
+    def __init__(
+        self,
+        error_code: int = ...,
+        expiry_timestamp_ms: int = ...,
+        throttle_time_ms: int = ...,
+    ) -> None: ...
+
+class DescribeDelegationTokenRequest(WireStruct):
+    class DescribeDelegationTokenOwner(WireStruct):
+        principal_type: str
+        principal_name: str
+        def __init__(
+            self,
+            principal_type: str = ...,
+            principal_name: str = ...,
+        ) -> None: ...
+
+    owners: Sequence[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None
+    def __init__(
+        self,
+        owners: Sequence[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None = ...,
+    ) -> None: ...
+
+class DescribeDelegationTokenResponse(WireStruct):
+    class DescribedDelegationToken(WireStruct):
+        principal_type: str
+        principal_name: str
+        token_requester_principal_type: str
+        token_requester_principal_name: str
+        issue_timestamp: int
+        expiry_timestamp: int
+        max_timestamp: int
+        token_id: str
+        hmac: bytes
+        renewers: Sequence[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer]
+        def __init__(
+            self,
+            principal_type: str = ...,
+            principal_name: str = ...,
+            token_requester_principal_type: str = ...,
+            token_requester_principal_name: str = ...,
+            issue_timestamp: int = ...,
+            expiry_timestamp: int = ...,
+            max_timestamp: int = ...,
+            token_id: str = ...,
+            hmac: bytes = ...,
+            renewers: Sequence[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer] = ...,
+        ) -> None: ...
+
+    class DescribedDelegationTokenRenewer(WireStruct):
+        principal_type: str
+        principal_name: str
+        def __init__(
+            self,
+            principal_type: str = ...,
+            principal_name: str = ...,
+        ) -> None: ...
+
+    error_code: int
+    tokens: Sequence[DescribeDelegationTokenResponse.DescribedDelegationToken]
+    throttle_time_ms: int
+    def __init__(
+        self,
+        error_code: int = ...,
+        tokens: Sequence[DescribeDelegationTokenResponse.DescribedDelegationToken] = ...,
+        throttle_time_ms: int = ...,
+    ) -> None: ...
+
 class AlterShareGroupOffsetsRequest(WireStruct):
     class AlterShareGroupOffsetsRequestTopic(WireStruct):
         topic_name: str
@@ -4566,156 +4716,6 @@ class ShareUpdateValue(WireStruct):
         start_offset: int = ...,
         delivery_complete_count: int = ...,
         state_batches: Sequence[ShareUpdateValue.StateBatch] = ...,
-    ) -> None: ...
-
-class CreateDelegationTokenRequest(WireStruct):
-    class CreatableRenewers(WireStruct):
-        principal_type: str
-        principal_name: str
-        def __init__(
-            self,
-            principal_type: str = ...,
-            principal_name: str = ...,
-        ) -> None: ...
-
-    owner_principal_type: str | None
-    owner_principal_name: str | None
-    renewers: Sequence[CreateDelegationTokenRequest.CreatableRenewers]
-    max_lifetime_ms: int
-    def __init__(
-        self,
-        owner_principal_type: str | None = ...,
-        owner_principal_name: str | None = ...,
-        renewers: Sequence[CreateDelegationTokenRequest.CreatableRenewers] = ...,
-        max_lifetime_ms: int = ...,
-    ) -> None: ...
-
-class CreateDelegationTokenResponse(WireStruct):
-    error_code: int
-    principal_type: str
-    principal_name: str
-    token_requester_principal_type: str
-    token_requester_principal_name: str
-    issue_timestamp_ms: int
-    expiry_timestamp_ms: int
-    max_timestamp_ms: int
-    token_id: str
-    hmac: bytes
-    throttle_time_ms: int
-    def __init__(
-        self,
-        error_code: int = ...,
-        principal_type: str = ...,
-        principal_name: str = ...,
-        token_requester_principal_type: str = ...,
-        token_requester_principal_name: str = ...,
-        issue_timestamp_ms: int = ...,
-        expiry_timestamp_ms: int = ...,
-        max_timestamp_ms: int = ...,
-        token_id: str = ...,
-        hmac: bytes = ...,
-        throttle_time_ms: int = ...,
-    ) -> None: ...
-
-class RenewDelegationTokenRequest(WireStruct):
-    hmac: bytes
-    renew_period_ms: int
-    def __init__(
-        self,
-        hmac: bytes = ...,
-        renew_period_ms: int = ...,
-    ) -> None: ...
-
-class RenewDelegationTokenResponse(WireStruct):
-    error_code: int
-    expiry_timestamp_ms: int
-    throttle_time_ms: int
-    def __init__(
-        self,
-        error_code: int = ...,
-        expiry_timestamp_ms: int = ...,
-        throttle_time_ms: int = ...,
-    ) -> None: ...
-
-class ExpireDelegationTokenRequest(WireStruct):
-    hmac: bytes
-    expiry_time_period_ms: int
-    def __init__(
-        self,
-        hmac: bytes = ...,
-        expiry_time_period_ms: int = ...,
-    ) -> None: ...
-
-class ExpireDelegationTokenResponse(WireStruct):
-    error_code: int
-    expiry_timestamp_ms: int
-    throttle_time_ms: int
-    def __init__(
-        self,
-        error_code: int = ...,
-        expiry_timestamp_ms: int = ...,
-        throttle_time_ms: int = ...,
-    ) -> None: ...
-
-class DescribeDelegationTokenRequest(WireStruct):
-    class DescribeDelegationTokenOwner(WireStruct):
-        principal_type: str
-        principal_name: str
-        def __init__(
-            self,
-            principal_type: str = ...,
-            principal_name: str = ...,
-        ) -> None: ...
-
-    owners: Sequence[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None
-    def __init__(
-        self,
-        owners: Sequence[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None = ...,
-    ) -> None: ...
-
-class DescribeDelegationTokenResponse(WireStruct):
-    class DescribedDelegationToken(WireStruct):
-        principal_type: str
-        principal_name: str
-        token_requester_principal_type: str
-        token_requester_principal_name: str
-        issue_timestamp: int
-        expiry_timestamp: int
-        max_timestamp: int
-        token_id: str
-        hmac: bytes
-        renewers: Sequence[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer]
-        def __init__(
-            self,
-            principal_type: str = ...,
-            principal_name: str = ...,
-            token_requester_principal_type: str = ...,
-            token_requester_principal_name: str = ...,
-            issue_timestamp: int = ...,
-            expiry_timestamp: int = ...,
-            max_timestamp: int = ...,
-            token_id: str = ...,
-            hmac: bytes = ...,
-            renewers: Sequence[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer] = ...,
-        ) -> None: ...
-
-    class DescribedDelegationTokenRenewer(WireStruct):
-        principal_type: str
-        principal_name: str
-        def __init__(
-            self,
-            principal_type: str = ...,
-            principal_name: str = ...,
-        ) -> None: ...
-
-    error_code: int
-    tokens: Sequence[DescribeDelegationTokenResponse.DescribedDelegationToken]
-    throttle_time_ms: int
-    def __init__(
-        self,
-        error_code: int = ...,
-        tokens: Sequence[DescribeDelegationTokenResponse.DescribedDelegationToken] = ...,
-        throttle_time_ms: int = ...,
     ) -> None: ...
 
 class SaslHandshakeRequest(WireStruct):

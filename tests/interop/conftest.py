@@ -46,6 +46,7 @@ _HAS = {
     "test_connect.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_mirror.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_java_groups.py": _HAS_JAVA and shutil.which("javac") is not None,
+    "test_java_share_admin.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_go.py": _IS_WHOLE_MATRIX and shutil.which("go") is not None,
     "test_kio.py": _IS_WHOLE_MATRIX,
     "test_kafka_python_suite.py": _IS_WHOLE_MATRIX,

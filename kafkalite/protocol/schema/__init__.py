@@ -47,8 +47,8 @@ TABLES = (
     share_records.TABLE,
     features.TABLE,
     telemetry.TABLE,
-    shares.TABLE,
     tokens.TABLE,
+    shares.TABLE,
     sasl.TABLE,
     extension.TABLE,
 )
