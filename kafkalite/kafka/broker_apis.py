@@ -33,6 +33,7 @@ from kafkalite.kafka.handlers.security import SecurityHandlers
 from kafkalite.kafka.handlers.share_fetching import ShareHandlers
 from kafkalite.kafka.handlers.share_groups import ShareGroupHandlers
 from kafkalite.kafka.handlers.share_states import ShareStateHandlers
+from kafkalite.kafka.handlers.streams_groups import StreamsGroupHandlers
 from kafkalite.kafka.handlers.telemetry import TelemetryHandlers
 from kafkalite.kafka.handlers.tokens import TokenHandlers
 from kafkalite.kafka.handlers.topics import TopicHandlers
@@ -79,6 +80,7 @@ class KafkaSide:
             **SecurityHandlers(services).table(),
             **GroupHandlers(services, self.groups, self.verifier).table(),
             **ConsumerGroupHandlers(services, self.groups).table(),
+            **StreamsGroupHandlers(services, self.groups).table(),
             **ExtensionHandlers(services, coordinated).table(),
             **SaslHandlers(services).table(),
             **TokenHandlers(services).table(),
