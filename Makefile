@@ -17,10 +17,10 @@ COVERED := tests/unit tests/property tests/datadriven tests/contract
 
 export PYTHONHASHSEED := 0
 
-.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks pipelines chaos schedules soak rolling replace bench dist binary peer rewrite docs docs-commands site checklist clean sbom lockage
+.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks spark-versions pipelines chaos schedules soak rolling replace bench dist binary peer rewrite docs docs-commands site checklist clean sbom lockage
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
 demo: $(VENV)/.complete ## three nodes, a real ZooKeeper, real data, a killed leader, and a pipeline that makes it an Iceberg table
 	@$(PY) -m kafkalite_cli.demo
@@ -81,6 +81,9 @@ protocol: $(VENV)/.complete ## what a kafka-clients jar has that we do not offer
 
 sparks: $(VENV)/.complete ## the Spark tests on the oldest and the newest Spark, Spark Connect, executors with the wheel alone
 	@.ci/sparks
+
+spark-versions: $(VENV)/.complete ## reader, writer, streams, a pipeline on Spark 4.0 to 4.3: local, a cluster of two workers, Connect (VERSIONS="4.3")
+	@.ci/spark-versions
 
 pipelines: $(VENV)/.complete ## the pipelines' tests, and their tables read by DuckDB and by Spark with Iceberg's jar
 	@.ci/pipelines
