@@ -10,16 +10,17 @@ JOBS ?= 2
 MINUTES ?= 120
 SOAK ?=
 OLD ?= HEAD~1
+PAGES ?=
 JAR ?=
 #: Tests within one process: their coverage says something.
 COVERED := tests/unit tests/property tests/datadriven tests/contract
 
 export PYTHONHASHSEED := 0
 
-.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks pipelines chaos schedules soak rolling bench dist binary peer rewrite docs checklist clean sbom lockage
+.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks spark-versions pipelines chaos schedules soak rolling replace bench dist binary peer rewrite docs docs-commands site checklist clean sbom lockage
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
 
 demo: $(VENV)/.complete ## three nodes, a real ZooKeeper, real data, a killed leader, and a pipeline that makes it an Iceberg table
 	@$(PY) -m kafkalite_cli.demo
@@ -81,6 +82,9 @@ protocol: $(VENV)/.complete ## what a kafka-clients jar has that we do not offer
 sparks: $(VENV)/.complete ## the Spark tests on the oldest and the newest Spark, Spark Connect, executors with the wheel alone
 	@.ci/sparks
 
+spark-versions: $(VENV)/.complete ## reader, writer, streams, a pipeline on Spark 4.0 to 4.3: local, a cluster of two workers, Connect (VERSIONS="4.3")
+	@.ci/spark-versions
+
 pipelines: $(VENV)/.complete ## the pipelines' tests, and their tables read by DuckDB and by Spark with Iceberg's jar
 	@.ci/pipelines
 
@@ -96,6 +100,9 @@ soak: $(VENV)/.complete ## two hours of every fault under librdkafka and Kafka's
 rolling: $(VENV)/.complete ## ten rolling restarts under librdkafka's load; then ten with OLD=COMMIT's code and this one's mixed
 	$(PY) -m bench.rolling --rounds 10
 	$(PY) -m bench.rolling --rounds 10 --old $(OLD)
+
+replace: $(VENV)/.complete ## a node dies for good under librdkafka's load and another id takes its place; restarts measured
+	$(PY) -m bench.replace
 
 bench: $(VENV)/.complete ## throughput, latency, start-up, memory, 10,000 partitions, a move
 	$(PY) -m bench.throughput
@@ -131,5 +138,11 @@ docs: $(VENV)/.complete ## regenerate the tables under docs/ that come from code
 	$(PY) -m kafkalite_cli.docs
 	$(PY) -m tests.invariants
 
+docs-commands: $(VENV)/.complete ## every command of README and docs/, executed from the pages (PAGES=FILE…: some)
+	$(PY) -m tests.documented $(PAGES)
+
+site: ## docs/ as a site in .site/html, searchable without a server; fails on a broken link
+	@.ci/site python3
+
 clean: ## remove what the targets made
-	rm -rf $(VENV) .sparks demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .sparks .site demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis

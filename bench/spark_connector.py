@@ -1,7 +1,7 @@
 """Our Spark source and sink beside Spark's own Kafka connector, each on its own broker: `python -m bench.spark_connector`.
 With `--on-kafka` both use Apache Kafka's broker.
 
-Needs a Spark whose connector can be had (kafkalite.testing.spark_kafka): `make sparks` leaves one in .sparks/4.0. One node
+Needs a Spark whose connector can be had (kafkalite.testing.spark_kafka): `make spark-versions` leaves 4.2. One node
 of each system, two partitions, no replication, two tasks: what is measured is Spark's side. Batch reads go into `noop`,
 all seven columns. `rows/s per core` counts the processor time of the JVM and its Python workers.
 """
@@ -29,7 +29,7 @@ from kafkalite.client.blocking import BlockingClient
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.testing.apache_kafka import KAFKA_VERSION, KafkaCluster, class_path
 from kafkalite.testing.processes import ProcessCluster
-from kafkalite.testing.spark_kafka import CONNECTOR_VERSION, connector_jars
+from kafkalite.testing.spark_kafka import CONNECTORS, connector_jars
 
 CACHE = Path(__file__).resolve().parents[1] / ".interop"
 SIZES = (100, 1024)
@@ -133,6 +133,28 @@ def timed(spark: Any, rows: int, size: int, work: Callable[[], None]) -> dict[st
     }
 
 
+def json_of(frame: Any) -> Any:
+    """What most queries do with a value first."""
+    from pyspark.sql import functions as f
+
+    return frame.select(
+        f.from_json(f.col("value").cast("string"), "n bigint, name string, x double").alias("v")
+    ).select("v.*")
+
+
+def available_now(spark: Any, peer: Peer, topic: str, checkpoint: Path, rows: int, batches: int) -> dict[str, float]:
+    """A query that takes what is there in several small batches and ends: start, planning, commits."""
+    jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    before, began = Clocks.of(jvm), time.perf_counter()
+    frame = peer.source(spark.readStream, topic).option("maxOffsetsPerTrigger", str(rows // batches)).load()
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    query = writer.start()
+    assert query.awaitTermination(300)
+    seconds, spent = time.perf_counter() - began, Clocks.of(jvm) - before
+    assert sum(p["numInputRows"] for p in query.recentProgress) == rows
+    return {"ms": seconds * 1e3, "ms of processor": spent * 1e3}
+
+
 def per_job(spark: Any, peer: Peer, topic: str, jobs: int = 10) -> dict[str, float]:
     """What a batch read of next to nothing takes: planning, workers, connections."""
     jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
@@ -201,6 +223,18 @@ def measure(spark: Any, peers: list[Peer], create: Callable[[Peer, str], None], 
                 peer.figures[row] = best([*([peer.figures[row]] if row in peer.figures else []), *runs])
         for what in ("write", "read"):
             show(f"batch {what}, {size} B", *peers)
+    measure_json(spark, peers, create, given)
+    for number, peer in enumerate(peers + peers[::-1]):
+        topic = f"now-{number}"
+        create(peer, topic)
+        peer.write(rows_of(spark, 1000, 100), topic)
+        if spark.version >= "4.2":  # before, a Python source gets no limits
+            run = available_now(spark, peer, topic, scratch / topic, 1000, 4)
+            row = "AvailableNow, 1,000 rows in 4 batches"
+            known = peer.figures.get(row, run)
+            peer.figures[row] = {name: min(run[name], known[name]) for name in run}
+    if spark.version >= "4.2":
+        show("AvailableNow, 1,000 rows in 4 batches", *peers)
     for size, rows in ((100, 100), (100, given.chunk), (1024, given.chunk // 8)):
         row = "stream, 100 rows at a time" if rows == 100 else f"stream, {size} B, {rows} rows at a time"
         for peer in peers:
@@ -208,6 +242,22 @@ def measure(spark: Any, peers: list[Peer], create: Callable[[Peer, str], None], 
             create(peer, topic)
             peer.figures[row] = stream(spark, peer, topic, size, rows, scratch / topic)
         show(row, *peers)
+
+
+def measure_json(spark: Any, peers: list[Peer], create: Callable[[Peer, str], None], given: Any) -> None:
+    """JSON of about 100 B, parsed."""
+    text = "concat('{\"n\": ', id, ', \"name\": \"', repeat('y', 60), '\", \"x\": 1.5}')"
+    size = 100
+    rows = int(given.megabytes * 1e6) // (size + KEY_BYTES)
+    made = spark.range(0, rows, 1, PARTITIONS).selectExpr(f"CAST({text} AS binary) AS value")
+    for number, peer in enumerate(peers + peers[::-1]):
+        topic = f"json-{number}"
+        create(peer, topic)
+        peer.write(made, topic)
+        frame = json_of(peer.source(spark.read, topic).load())
+        runs = [timed(spark, rows, size, partial(noop, frame)) for _ in range(given.repeat)]
+        peer.figures["JSON read"] = best([*([peer.figures["JSON read"]] if "JSON read" in peer.figures else []), *runs])
+    show("JSON read", *peers)
 
 
 def show(row: str, ours: Peer, theirs: Peer) -> None:
@@ -227,11 +277,10 @@ def main() -> int:
     parser.add_argument("--on-kafka", action="store_true", help="ours, too, on Apache Kafka's broker")
     parser.add_argument("--json", help="write the figures there")
     given = parser.parse_args()
-    if not pyspark.__version__.startswith(CONNECTOR_VERSION.rsplit(".", 1)[0]):
-        parser.error(
-            f"connector {CONNECTOR_VERSION} does not fit Spark {pyspark.__version__}: .sparks/4.0/bin/python has one"
-        )
-    jars, classes = connector_jars(CACHE), class_path(CACHE)
+    connector = CONNECTORS.get(pyspark.__version__.rpartition(".")[0])
+    if connector is None:
+        parser.error(f"there is no connector for Spark {pyspark.__version__}, but for {', '.join(CONNECTORS)}")
+    jars, classes = connector_jars(CACHE, connector), class_path(CACHE)
     settings = {"log.segment.bytes": 256 << 20}
     with (
         tempfile.TemporaryDirectory(prefix="kafkalite-bench-") as directory,
@@ -266,9 +315,7 @@ def main() -> int:
             peer.figures["batch read, 100 rows"] = per_job(spark, peer, small)
         version = spark.version
         where = f" on Kafka {KAFKA_VERSION}" if given.on_kafka else ""
-        print(
-            f"Spark {version}: kafkalite{where} | connector {CONNECTOR_VERSION} on Kafka {KAFKA_VERSION} (times better)"
-        )
+        print(f"Spark {version}: kafkalite{where} | connector {connector} on Kafka {KAFKA_VERSION} (times better)")
         show("batch read, 100 rows", ours, theirs)
         measure(spark, [ours, theirs], create, Path(directory) / "checkpoints", given)
         admin.close()

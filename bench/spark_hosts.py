@@ -24,23 +24,28 @@ _FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
 
 
 @contextlib.contextmanager
-def spark_hosts(directory: Path, workers: int, paths: str) -> Iterator[str]:
+def spark_hosts(
+    directory: Path, workers: int, paths: str, *, home: Path | None = None, python: Path = Path(sys.executable)
+) -> Iterator[str]:
     """The master's address, for `SparkSession.builder.master`, while the cluster runs. Workers have one core and 1 GiB.
 
     Args:
         paths: the PYTHONPATH of executors.
+        home: Spark's installation; None: the one of this environment.
+        python: of executors.
     """
-    import pyspark
-
     from pyspark_kafkalite.java import java_home
 
-    home = str(Path(pyspark.__file__).parent)
+    if home is None:
+        import pyspark
+
+        home = Path(pyspark.__file__).parent
     own = {
         **os.environ,
         "JAVA_HOME": java_home(),
-        "SPARK_HOME": home,
+        "SPARK_HOME": str(home),
         "PYTHONPATH": paths,
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": str(python),
         "SPARK_DAEMON_JAVA_OPTS": _FLAGS,
         "SPARK_DAEMON_MEMORY": "256m",
     }

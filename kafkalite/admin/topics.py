@@ -9,33 +9,29 @@ import asyncio
 import base64
 import random
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field
 from typing import TypeVar
 
 from kafkalite.admin.decisions import placement
+from kafkalite.admin.new_topics import BATCH, NewTopics, PlannedTopic
 from kafkalite.config import BrokerConfig, topic_config
-from kafkalite.coordination import admin_znodes, paths, znodes
+from kafkalite.coordination import admin_znodes, paths
 from kafkalite.coordination.broker_states import read_closed
 from kafkalite.coordination.coordinator import (
     BadVersionError,
     Coordinator,
     CoordinatorError,
-    Create,
-    MultiFailedError,
     NodeExistsError,
     NoNodeError,
     NotSentError,
-    Op,
     OutcomeUnknownError,
     SessionExpiredError,
-    SetData,
-    TooBigError,
 )
 from kafkalite.coordination.patience import DEFAULT_S, waiting_at_most
 from kafkalite.coordination.registration import registered_brokers
-from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.extension.messages.topics import (
@@ -62,11 +58,32 @@ DELETION_WAIT_S = 2.0
 ATTEMPTS = 20
 
 
+class TakenNames:
+    """Names of topics, by which a new one may be refused."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names: set[str] = set()
+        self._by_key: dict[str, str] = {}
+        for name in names:
+            self.add(name)
+
+    def add(self, name: str) -> None:
+        self._names.add(name)
+        self._by_key.setdefault(collision_key(name), name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def clashing(self, name: str) -> str | None:
+        """A topic whose metrics would have the same name."""
+        return self._by_key.get(collision_key(name))
+
+
 @dataclass(frozen=True, slots=True)
 class Existing:
     """What a new topic must not clash with, and where it can live."""
 
-    topics: frozenset[str]
+    topics: TakenNames
     #: Every live broker with its rack.
     brokers: Mapping[BrokerId, str | None]
     #: Those that take no new replicas, with their states (`broker.state`).
@@ -105,6 +122,7 @@ class TopicAdmin:
         session: the current ZooKeeper session, waiting for one if need be (`patience`). May raise ApiError.
         config: defaults for settings that a request does not give; passed each time because they may change.
         rng: topic ids and where placement starts.
+        known_settings: see `NewTopics`.
     """
 
     def __init__(
@@ -112,10 +130,12 @@ class TopicAdmin:
         session: Callable[[], Awaitable[Coordinator]],
         config: Callable[[], BrokerConfig],
         rng: random.Random,
+        known_settings: Callable[[str], Mapping[str, str]] = lambda _: {},
     ) -> None:
         self._session = session
         self._config = config
         self._rng = rng
+        self._new_topics = NewTopics(known_settings)
         #: How long an order to delete waits for its execution.
         self.deletion_wait_s = DELETION_WAIT_S
 
@@ -144,25 +164,72 @@ class TopicAdmin:
                 TopicResult(name, error.code, str(error)) if isinstance(error, ApiError) else _unanswered(name)
                 for name in left
             ]
-        return CreateTopicsResponse(tuple(results))
+        by_name = {result.topic: result for result in results}
+        return CreateTopicsResponse(tuple(by_name[name] for name in dict.fromkeys(names)))
 
     async def _create_each(
         self, request: CreateTopicsRequest, names: Sequence[str], results: list[TopicResult]
     ) -> None:
-        existing = await self.repeating(self.existing)
-        for topic in request.topics:
-            if names.count(topic.topic) > 1:
-                if all(result.topic != topic.topic for result in results):
-                    reason = "the topic is in the request more than once"
-                    results.append(TopicResult(topic.topic, ErrorCode.INVALID_REQUEST, reason))
-                continue
-            result = await self._create(topic, existing, validate_only=request.validate_only)
-            if result.error == ErrorCode.NONE:
-                existing = Existing(existing.topics | {topic.topic}, existing.brokers, existing.closed)
-            results.append(result)
+        existing = await self.repeating(lambda zk: self.existing(zk, names))
+        times = Counter(names)
+        reason = "the topic is in the request more than once"
+        results += [TopicResult(name, ErrorCode.INVALID_REQUEST, reason) for name in times if times[name] > 1]
+        wanted = [topic for topic in request.topics if times[topic.topic] == 1]
+        for first in range(0, len(wanted), BATCH):
+            batch = wanted[first : first + BATCH]
+            await self._create_batch(batch, existing, results, validate_only=request.validate_only)
 
-    async def existing(self, zk: Coordinator) -> Existing:
-        topics, _ = await zk.children(paths.TOPICS)
+    async def _create_batch(
+        self, topics: Sequence[NewTopic], existing: Existing, results: list[TopicResult], *, validate_only: bool
+    ) -> None:
+        """Check each topic, and write those that are right together."""
+        planned: list[PlannedTopic] = []
+        for topic in topics:
+            try:
+                assignment = self._validated(topic, existing)
+                planned.append(
+                    PlannedTopic(topic.topic, self._new_topic_id(), assignment, self._validated_configs(topic))
+                )
+            except ApiError as refusal:
+                results.append(await self._refused(topic.topic, refusal))
+            else:
+                existing.topics.add(topic.topic)
+        if validate_only:
+            results += [_planned_result(plan, topic_id=NO_TOPIC_ID) for plan in planned]
+        elif planned:
+            await self._write(planned, results)
+        _log.info("topics.ordered", topics=len(planned), first=planned[0].name if planned else "", check=validate_only)
+
+    async def _write(self, planned: Sequence[PlannedTopic], results: list[TopicResult]) -> None:
+        zk = await self._session()
+        try:
+            left = await self._new_topics.write_many(zk, planned)
+        except (NotSentError, OutcomeUnknownError, SessionExpiredError):
+            left = list(planned)
+        alone = {plan.name for plan in left}
+        results += [_planned_result(plan) for plan in planned if plan.name not in alone]
+        for plan in left:
+            try:
+                await self.repeating(lambda zk, plan=plan: self._new_topics.write(zk, plan))  # type: ignore[misc]
+            except ApiError as refusal:
+                results.append(await self._refused(plan.name, refusal))
+            except CoordinatorError as error:
+                reason = f"ZooKeeper refused: {error!r}"
+                results.append(TopicResult(plan.name, ErrorCode.UNKNOWN_SERVER_ERROR, reason))
+            else:
+                results.append(_planned_result(plan))
+
+    async def _refused(self, name: str, refusal: ApiError) -> TopicResult:
+        reason = str(refusal)
+        if refusal.code is ErrorCode.TOPIC_ALREADY_EXISTS and await self.repeating(
+            lambda zk: self._is_being_deleted(zk, name)
+        ):
+            reason = f"topic {name!r} is being deleted; its name is free when live brokers have removed it"
+        return TopicResult(name, refusal.code, reason)
+
+    async def existing(self, zk: Coordinator, names: Iterable[str] = ()) -> Existing:
+        """The live brokers, and the topics that new topics of these names could clash with."""
+        topics = await _clashing_topics(zk, names)
         ids, _ = paths.broker_ids((await zk.children(paths.BROKER_IDS))[0])
         registered, malformed = registered_brokers(ids, await zk.get_many([paths.broker(id_) for id_ in ids]))
         brokers = {id_: info.rack for id_, info in registered.items()}
@@ -170,42 +237,16 @@ class TopicAdmin:
             _log.warning("znode.malformed", path=path, reason=reason)
         if len({rack is None for rack in brokers.values()}) > 1:
             brokers = dict.fromkeys(brokers)  # racks of some brokers only: place as if there were none
-        return Existing(frozenset(topics), brokers, await read_closed(zk, brokers))
-
-    async def _create(self, topic: NewTopic, existing: Existing, *, validate_only: bool) -> TopicResult:
-        try:
-            assignment = self._validated(topic, existing)
-            configs = self._validated_configs(topic)
-            topic_id = self._new_topic_id()
-            if not validate_only:
-                await self.repeating(lambda zk: self._write_topic(zk, topic.topic, topic_id, assignment, configs))
-        except ApiError as refusal:
-            reason = str(refusal)
-            if refusal.code is ErrorCode.TOPIC_ALREADY_EXISTS and await self.repeating(
-                lambda zk: self._is_being_deleted(zk, topic.topic)
-            ):
-                reason = f"topic {topic.topic!r} is being deleted; its name is free when live brokers have removed it"
-            return TopicResult(topic.topic, refusal.code, reason)
-        except CoordinatorError as error:
-            return TopicResult(topic.topic, ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {error!r}")
-        _log.info("topic.ordered", topic=topic.topic, partitions=len(assignment), validate_only=validate_only)
-        replicas = len(assignment[0])
-        return TopicResult(
-            topic.topic,
-            ErrorCode.NONE,
-            topic_id=NO_TOPIC_ID if validate_only else topic_id,
-            partitions=len(assignment),
-            replication_factor=replicas,
-        )
+        return Existing(topics, brokers, await read_closed(zk, brokers))
 
     def _validated(self, topic: NewTopic, existing: Existing) -> dict[int, Replicas]:
         """The assignment. Raises ApiError."""
         check_name(topic.topic)
         if topic.topic in existing.topics:
             raise api_error(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.topic!r} already exists")
-        clashing = sorted(name for name in existing.topics if collision_key(name) == collision_key(topic.topic))
-        if clashing:
-            reason = f"topic {topic.topic!r} collides with {clashing[0]!r}: '.' and '_' are the same in metric names"
+        clashing = existing.topics.clashing(topic.topic)
+        if clashing is not None:
+            reason = f"topic {topic.topic!r} collides with {clashing!r}: '.' and '_' are the same in metric names"
             raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
         config = self._config()
         if topic.assignment is not None:
@@ -253,54 +294,11 @@ class TopicAdmin:
             if not text.startswith("-"):
                 return TopicId(text)
 
-    async def _write_topic(
-        self,
-        zk: Coordinator,
-        name: str,
-        topic_id: TopicId,
-        assignment: Mapping[int, Replicas],
-        configs: Mapping[str, str],
-    ) -> None:
-        """Settings, assignment and the notice of the settings in one transaction; may be repeated.
-
-        Raises ApiError, CoordinatorError.
-        """
-        value = znodes.encode_topic(znodes.TopicZnode(topic_id, assignment))
-        settings = znodes.encode_config(configs)
-        for _ in range(ATTEMPTS):
-            # Settings of an earlier topic of this name that somebody removed by hand are overwritten.
-            stale = await zk.exists(paths.config_topic(name))
-            config_op: Op = Create(paths.config_topic(name), settings)
-            if stale is not None:
-                config_op = SetData(paths.config_topic(name), settings, stale.version)
-            try:
-                await zk.multi([Create(paths.topic(name), value), config_op, notification(TOPICS, name)])
-                return
-            except TooBigError:
-                reason = f"{len(assignment)} partitions do not fit into one znode; create fewer and add the rest"
-                raise api_error(ErrorCode.INVALID_PARTITIONS, reason) from None
-            except MultiFailedError as error:
-                if error.index == 0 and isinstance(error.error, NodeExistsError):
-                    if await self._is_written(zk, name, topic_id):
-                        return  # by an earlier attempt of ours, whose answer was lost
-                    raise api_error(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists") from None
-                if isinstance(error.error, NoNodeError):
-                    for parent in (paths.TOPICS, paths.CONFIG_TOPICS, paths.CONFIG_CHANGES):
-                        await zk.ensure_path(parent)
-        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
-
     async def _is_being_deleted(self, zk: Coordinator, name: str) -> bool:
         own, kafkas = await zk.get_many([paths.DELETE_TOPICS, paths.delete_topic(name)])
         try:
             return kafkas is not None or (own is not None and name in admin_znodes.decode_delete_topics(own[0]))
         except ZnodeError:
-            return False
-
-    async def _is_written(self, zk: Coordinator, name: str, topic_id: TopicId) -> bool:
-        try:
-            data, _ = await zk.get(paths.topic(name))
-            return znodes.decode_topic(data, paths.topic(name)).topic_id == topic_id
-        except (NoNodeError, ZnodeError):
             return False
 
     # --- delete ----------------------------------------------------------------------------------------------
@@ -370,6 +368,25 @@ class TopicAdmin:
             except (NodeExistsError, BadVersionError, NoNodeError):
                 continue  # somebody else has changed it
         raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
+
+
+async def _clashing_topics(zk: Coordinator, names: Iterable[str]) -> TakenNames:
+    """Those of `names` that are there; all topics, if a name is like others ('.' and '_') that must be looked for."""
+    legal = [name for name in names if _NAME.fullmatch(name) and name not in (".", "..")]
+    if any("." in name or "_" in name for name in legal):
+        return TakenNames((await zk.children(paths.TOPICS))[0])
+    found = await zk.get_many([paths.topic(name) for name in legal])
+    return TakenNames(name for name, each in zip(legal, found, strict=True) if each is not None)
+
+
+def _planned_result(topic: PlannedTopic, *, topic_id: TopicId | None = None) -> TopicResult:
+    return TopicResult(
+        topic.name,
+        ErrorCode.NONE,
+        topic_id=topic.topic_id if topic_id is None else topic_id,
+        partitions=len(topic.assignment),
+        replication_factor=len(topic.assignment[0]),
+    )
 
 
 def check_partition_count(partitions: int, config: BrokerConfig) -> None:

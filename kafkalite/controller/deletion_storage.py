@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from kafkalite.controller.decisions.state import Leftover, Vanished
 from kafkalite.controller.zk_access import MAX_OPS, ZkAccess
 from kafkalite.coordination import admin_znodes, paths, znodes
-from kafkalite.coordination.coordinator import Create, Delete, NoNodeError, Op, SetData, Watch
+from kafkalite.coordination.coordinator import Create, Delete, NoNodeError, Op, SetData, Stat, Watch
 from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.model import BrokerId, TopicId
@@ -127,7 +127,7 @@ class DeletionStorage(ZkAccess):
             ops += await self._without_requests(frozenset([name]))
             if leftover and left is None:
                 ops.append(Create(paths.deleted_topic(topic_id), admin_znodes.encode_deleted_topic(name, leftover)))
-            if found[-1] is not None and changes is not None:
+            if _has_settings(found[-1], last[-1]) and changes is not None:
                 ops.append(notification(TOPICS, name))  # else a topic of the same name would inherit the settings
             if not ops or await self._fenced(ops):
                 return True
@@ -146,3 +146,11 @@ class DeletionStorage(ZkAccess):
                 doomed.append(f"{path}/state")
             doomed.append(path)
         return doomed
+
+
+def _has_settings(znode: tuple[bytes, Stat] | None, path: str) -> bool:
+    """Whether a node may know settings by this znode."""
+    try:
+        return znode is not None and bool(znodes.decode_config(znode[0], path))
+    except ZnodeError:
+        return True

@@ -13,11 +13,13 @@ from kafkalite.controller.decisions.elections import NOT_CREATED
 from kafkalite.controller.decisions.events import PartitionRequests, RestartRequested, RestartsRequested, TopicChange
 from kafkalite.controller.decisions.state import Topic
 from kafkalite.controller.deletion_storage import REMOVE_ATTEMPTS, DeletionStorage
+from kafkalite.controller.stats import ControllerStats
 from kafkalite.controller.zk_access import MAX_OPS
 from kafkalite.controller.zk_access import Connectivity as Connectivity
 from kafkalite.controller.zk_access import ControllerMovedError as ControllerMovedError
 from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
+    Coordinator,
     CoordinatorError,
     Create,
     Delete,
@@ -56,6 +58,14 @@ class StatesFound:
 class Storage(DeletionStorage):
     """The access of one elected epoch to ZooKeeper. Every method raises SessionExpiredError; those that write also ControllerMovedError."""
 
+    def __init__(
+        self, coordinator: Coordinator, connectivity: Connectivity, epoch_version: int, stats: ControllerStats
+    ) -> None:
+        super().__init__(coordinator, connectivity, epoch_version, stats)
+        #: Topics that had nothing below their znodes when those were read just now: their partitions' znodes need not be
+        #: looked for. If somebody else makes one meanwhile, ours cannot be created, and the write is reported as a conflict.
+        self._bare: set[str] = set()
+
     # --- what there is ---------------------------------------------------------------------------------------
 
     async def read_brokers(self, watch: Watch) -> tuple[dict[BrokerId, BrokerInfo], dict[str, str]]:
@@ -88,6 +98,7 @@ class Storage(DeletionStorage):
         found = await self.get_many([paths.topic(name) for name in unread])
         topics = {name: known[name] for name in names if not again and name in known}
         malformed: dict[str, str] = {}
+        self._bare.clear()
         for name, each in zip(unread, found, strict=True):
             if each is None:
                 continue
@@ -95,6 +106,9 @@ class Storage(DeletionStorage):
                 topics[name] = _topic(znodes.decode_topic(each[0], paths.topic(name)), each[1].version)
             except ZnodeError as error:
                 malformed[paths.topic(name)] = error.reason
+            else:
+                if not each[1].child_count:
+                    self._bare.add(name)
         return dict(sorted(topics.items())), malformed
 
     async def watch_topics(self, names: Sequence[str], watch_of: Callable[[str], Watch]) -> dict[str, Stat | None]:
@@ -116,15 +130,14 @@ class Storage(DeletionStorage):
 
         Partitions of a topic whose own znode is gone are left out: nothing can be written there.
         """
-        self._stats.zk_ops["read"] += len(partitions)
-        where = [paths.partition_state(partition) for partition in partitions]
-        found = await self.read(lambda: self._zk.get_many(where))
+        made = [partition for partition in partitions if partition.topic not in self._bare]
+        fresh = [partition for partition in partitions if partition.topic in self._bare]
+        where = [paths.partition_state(partition) for partition in made]
+        found = await self.get_many(where) if where else []
         states: dict[TopicPartition, LeaderAndIsr | None] = {}
         malformed: dict[TopicPartition, str] = {}
-        modified = {
-            partition: each[1].mzxid for partition, each in zip(partitions, found, strict=True) if each is not None
-        }
-        for partition, path, each in zip(partitions, where, found, strict=True):
+        modified = {partition: each[1].mzxid for partition, each in zip(made, found, strict=True) if each is not None}
+        for partition, path, each in zip(made, where, found, strict=True):
             try:
                 states[partition] = (
                     None if each is None else znodes.decode_partition_state(each[0], each[1].version, path)
@@ -136,6 +149,7 @@ class Storage(DeletionStorage):
             there = await self.get_many([paths.topic(name) for name in stateless])
             gone = {name for name, each in zip(stateless, there, strict=True) if each is None}
             states = {partition: state for partition, state in states.items() if partition.topic not in gone}
+        states |= dict.fromkeys(fresh)
         return StatesFound(states, modified, malformed)
 
     # --- states ----------------------------------------------------------------------------------------------
@@ -187,10 +201,12 @@ class Storage(DeletionStorage):
     async def _operations(self, writes: Mapping[TopicPartition, LeaderAndIsr]) -> list[tuple[TopicPartition, list[Op]]]:
         """Per partition its operations, the one on the state last; parents that are missing come first."""
         new = [partition for partition in writes if writes[partition].partition_epoch == NOT_CREATED]
-        parents = list(dict.fromkeys(paths.topic_partitions(partition.topic) for partition in new))
-        parents += [paths.partition(partition) for partition in new]
+        unsure = [partition for partition in new if partition.topic not in self._bare]
+        parents = _parents(unsure)
         found = await self.get_many(parents) if parents else []
         missing = {path for path, each in zip(parents, found, strict=True) if each is None}
+        missing.update(_parents([partition for partition in new if partition.topic in self._bare]))
+        self._bare.difference_update({partition.topic for partition in new})
         groups: list[tuple[TopicPartition, list[Op]]] = []
         for partition, state in writes.items():
             path, data = paths.partition_state(partition), znodes.encode_partition_state(state)
@@ -367,6 +383,12 @@ def _topic(value: znodes.TopicZnode, version: int) -> Topic:
 def _topic_data(topic: Topic) -> bytes:
     value = znodes.TopicZnode(topic.topic_id, topic.assignment, topic.adding, topic.removing, topic.moves)
     return znodes.encode_topic(value)
+
+
+def _parents(partitions: Sequence[TopicPartition]) -> list[str]:
+    """The znodes that must be there before the partitions' states."""
+    topics = dict.fromkeys(partition.topic for partition in partitions)
+    return [*map(paths.topic_partitions, topics), *map(paths.partition, partitions)]
 
 
 def _size(op: Op) -> int:

@@ -38,6 +38,7 @@ CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CONFIG_CLIENTS = "/config/clients"
+CONFIG_IPS = "/config/ips"
 #: ACLs of literal patterns: /kafka-acl/TYPE/NAME; of prefixed ones under the second.
 ACL = "/kafka-acl"
 ACL_PREFIXED = "/kafka-acl-extended/prefixed"
@@ -45,6 +46,12 @@ ACL_CHANGES = "/kafka-acl-changes"
 ACL_EXTENDED_CHANGES = "/kafka-acl-extended-changes"
 #: What a notification's name begins with, under either.
 ACL_CHANGE_NAME = "acl_changes_"
+DELEGATION_TOKENS = "/delegation_token"
+#: What is known of each delegation token, by its identifier.
+TOKENS = "/delegation_token/tokens"
+TOKEN_CHANGES = "/delegation_token/token_changes"
+#: What a notification's name begins with.
+TOKEN_CHANGE_NAME = "token_change_"
 #: The entity name of settings that hold for every broker.
 DEFAULT_ENTITY = "<default>"
 
@@ -62,6 +69,7 @@ PERSISTENT = (
     CONFIG_CLIENT_METRICS,
     CONFIG_FEATURES,
     CONFIG_GROUPS,
+    CONFIG_IPS,
     CONFIG_TOPICS,
     CONFIG_USERS,
     DELETED_TOPICS,
@@ -163,6 +171,11 @@ def config_topic(name: str) -> str:
 def config_entity(entity_type: str, entity_name: str) -> str:
     """The settings of any entity, as a change notification names it ("topics", "t")."""
     return f"/config/{entity_type}/{entity_name}"
+
+
+def token(token_id: str) -> str:
+    """A delegation token."""
+    return f"{TOKENS}/{token_id}"
 
 
 def sanitize(name: str) -> str:

@@ -48,7 +48,9 @@ from kafkalite.rpc.messages.base import Message
 from kafkalite.security.access import Access, Subject
 from kafkalite.security.acl import Binding, Filter
 from kafkalite.security.connection_limits import ConnectionLimits
+from kafkalite.security.principal import Principal
 from kafkalite.security.quotas import Entity, Quotas
+from kafkalite.security.tokens import SecretToken, Token
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
@@ -210,8 +212,10 @@ class Rights(Protocol):
     access: Access
     quotas: Quotas
 
-    def connection_limits(self) -> ConnectionLimits | None:
-        """For one listener; None: no limit per address is set."""
+    def connection_limits(
+        self, rate_of_all: Callable[[], float] = ..., *, is_for_nodes: bool = False
+    ) -> ConnectionLimits:
+        """For one listener. `rate_of_all`: new connections per second that it takes in all; 0: no limit."""
         ...
 
     def describe_acls(self, wanted: Filter) -> list[Binding]:
@@ -233,6 +237,30 @@ class Rights(Protocol):
         ...
 
 
+class DelegationTokens(Protocol):
+    """The delegation tokens (KIP-48). Everything raises ApiError, DELEGATION_TOKEN_AUTH_DISABLED where there are none."""
+
+    async def create(
+        self, owner: Principal, requester: Principal, renewers: Sequence[Principal], lifetime_ms: int
+    ) -> SecretToken:
+        """A new token that lives at most this long (0 or less: as configured)."""
+        ...
+
+    async def renew(self, principal: Principal, value: bytes, period_ms: int) -> int:
+        """Extend the life of the token with this HMAC; returns its end in milliseconds since the epoch."""
+        ...
+
+    async def expire(self, principal: Principal, value: bytes, period_ms: int) -> int:
+        """Let it end after this time, or (below 0) now; returns its end."""
+        ...
+
+    def describe(
+        self, requester: Principal, owners: Sequence[Principal] | None, may_see: Callable[[Token], bool]
+    ) -> list[SecretToken]:
+        """The tokens of these owners or renewers (None: all) that concern the requester, or that it may see."""
+        ...
+
+
 class Services(Protocol):
     """Everything else of the node."""
 
@@ -246,6 +274,7 @@ class Services(Protocol):
     #: Bytes for salts and nonces.
     entropy: Callable[[int], bytes]
     rights: Rights
+    tokens: DelegationTokens
 
     @property
     def config(self) -> BrokerConfig:

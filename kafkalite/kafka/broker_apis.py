@@ -31,8 +31,11 @@ from kafkalite.kafka.handlers.partitions import PartitionHandlers
 from kafkalite.kafka.handlers.sasl import SaslHandlers
 from kafkalite.kafka.handlers.security import SecurityHandlers
 from kafkalite.kafka.handlers.share_fetching import ShareHandlers
+from kafkalite.kafka.handlers.share_groups import ShareGroupHandlers
 from kafkalite.kafka.handlers.share_states import ShareStateHandlers
+from kafkalite.kafka.handlers.streams_groups import StreamsGroupHandlers
 from kafkalite.kafka.handlers.telemetry import TelemetryHandlers
+from kafkalite.kafka.handlers.tokens import TokenHandlers
 from kafkalite.kafka.handlers.topics import TopicHandlers
 from kafkalite.kafka.handlers.transactions import TransactionHandlers
 from kafkalite.kafka.listener import KafkaListener
@@ -48,6 +51,7 @@ class KafkaSide:
         self.shares = ShareCoordinator(services)
         #: Reaches the state of share groups, wherever it is coordinated (KIP-932).
         self.share_persister = ClusterSharePersister(services, self.shares)
+        self.groups.shares.persister = self.share_persister
         self.shared_partitions = SharedPartitions(services, self.share_persister)
         self.share_fetching = ShareHandlers(services, self.shared_partitions)
         self.markers = LocalMarkers(services, self.groups)
@@ -76,9 +80,12 @@ class KafkaSide:
             **SecurityHandlers(services).table(),
             **GroupHandlers(services, self.groups, self.verifier).table(),
             **ConsumerGroupHandlers(services, self.groups).table(),
+            **StreamsGroupHandlers(services, self.groups).table(),
             **ExtensionHandlers(services, coordinated).table(),
             **SaslHandlers(services).table(),
+            **TokenHandlers(services).table(),
             **ShareStateHandlers(services, self.shares).table(),
+            **ShareGroupHandlers(services, self.groups, self.share_persister).table(),
             **TelemetryHandlers(services, self.client_metrics).table(),
             **TransactionHandlers(services, self.groups, self.transactions, self.markers, self.shares).table(),
         }

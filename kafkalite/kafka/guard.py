@@ -134,6 +134,21 @@ def _config_groups(services: Services, message: _ConfigRequest, version: int) ->
     return [each.resource_name for each in message.resources if each.resource_type == _GROUP_RESOURCE]
 
 
+def _topology_topics(services: Services, message: wire.StreamsGroupHeartbeatRequest, version: int) -> Iterable[str]:
+    if message.topology is None:
+        return ()
+    return {
+        name
+        for each in message.topology.subtopologies
+        for name in (
+            *each.source_topics,
+            *each.repartition_sink_topics,
+            *(topic.name for topic in each.repartition_source_topics),
+            *(topic.name for topic in each.state_changelog_topics),
+        )
+    }
+
+
 def _cluster(services: Services, message: Any, version: int) -> Iterable[str]:
     return (CLUSTER_NAME,)
 
@@ -153,6 +168,18 @@ _NAMES: dict[tuple[str, ResourceType], Names] = {
     ("DescribeGroups", _GROUP): _listed("groups"),
     ("ConsumerGroupDescribe", _GROUP): _listed("group_ids"),
     ("ConsumerGroupHeartbeat", _TOPIC): lambda services, message, version: message.subscribed_topic_names or (),
+    ("StreamsGroupDescribe", _GROUP): _listed("group_ids"),
+    ("StreamsGroupHeartbeat", _TOPIC): _topology_topics,
+    ("ShareGroupDescribe", _GROUP): _listed("group_ids"),
+    ("ShareGroupHeartbeat", _TOPIC): lambda services, message, version: message.subscribed_topic_names or (),
+    ("DescribeShareGroupOffsets", _GROUP): lambda services, message, version: [
+        group.group_id for group in message.groups
+    ],
+    ("DescribeShareGroupOffsets", _TOPIC): lambda services, message, version: [
+        topic.topic_name for group in message.groups for topic in group.topics or ()
+    ],
+    ("AlterShareGroupOffsets", _TOPIC): _of("topics", "topic_name"),
+    ("DeleteShareGroupOffsets", _TOPIC): _of("topics", "topic_name"),
     ("ShareFetch", _GROUP): lambda services, message, version: (message.group_id or "",),
     ("ShareAcknowledge", _GROUP): lambda services, message, version: (message.group_id or "",),
     ("ShareFetch", _TOPIC): lambda services, message, version: _names_of_ids(services, message.topics),
@@ -195,14 +222,14 @@ class _Check:
 
 
 def _checks(api: str) -> tuple[_Check, ...] | None:
-    """A row with its names; None: there is no row. Silent needs, and topics to be created, are the handlers'."""
+    """A row with its names; None: there is no row. Silent needs, other users' tokens, and topics to be created are the handlers'."""
     row = KAFKA.get(api)
     if row is None:
         return None
     found: list[_Check] = []
     for need in row:
         is_first_of_type = all(check.need.resource_type is not need.resource_type for check in found)
-        if need.scope is Scope.HIDE or (api == "Metadata" and not is_first_of_type):
+        if need.scope in (Scope.HIDE, Scope.OTHERS) or (api == "Metadata" and not is_first_of_type):
             continue
         names = _NAMES.get((api, need.resource_type)) or _DEFAULT_NAMES[need.resource_type]
         found.append(_Check(need, names))

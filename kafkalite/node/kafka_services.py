@@ -17,7 +17,7 @@ from kafkalite.coordination.topic_configs import (
     write_config,
     write_entity,
 )
-from kafkalite.coordinators.services import ActiveProducer, LogDirDescription, LogDirReplica, Rights
+from kafkalite.coordinators.services import ActiveProducer, DelegationTokens, LogDirDescription, LogDirReplica, Rights
 from kafkalite.env.fair_queue import Owner
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.extension.messages.reassignment import (
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from kafkalite.admin.log_dirs import LogDirAdmin
     from kafkalite.admin.partitions import PartitionAdmin
     from kafkalite.admin.reassignments import ReassignmentAdmin
+    from kafkalite.admin.tokens import TokenAdmin
     from kafkalite.admin.topic_requests import TopicRequests
     from kafkalite.coordination.session import SessionKeeper
     from kafkalite.coordination.topic_configs import TopicConfigs
@@ -91,6 +92,7 @@ class Host(Protocol):
     supervisor: Supervisor
     security: NodeSecurity | None
     rights: AclManager
+    tokens: TokenAdmin
     session: SessionKeeper
     zookeeper: ZooKeeperHealth
     configs: TopicConfigs
@@ -269,6 +271,7 @@ class NodeServices:
         self.security: Mapping[str, ListenerSecurity] = node.security.kafka if node.security is not None else {}
         self.entropy = node.env.entropy
         self.rights: Rights = node.rights
+        self.tokens: DelegationTokens = node.tokens
         self.partitions = NodePartitions(node.replicas, node.metadata)
 
     async def serve_extension(self, message: Message) -> Message:

@@ -11,6 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.admin.acls import AclManager
+from kafkalite.admin.tokens import TokenAdmin
 from kafkalite.config import BrokerConfig, TopicConfig, topic_config, usable_topic_config, with_dynamic
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.coordination.topic_configs import FEATURES
@@ -411,6 +412,7 @@ class MemoryServices:
         self.users: dict[str, dict[str, str]] = {}
         self.supervisor = supervisor
         self.rights = AclManager(config, clock, _no_session)
+        self.tokens = TokenAdmin(config, clock, _no_session, self.entropy)
         self.partitions = MemoryPartitions()
         self.kafka_endpoint = ("127.0.0.1", 0)
         self.overrides: dict[str, dict[str, str]] = {}

@@ -84,12 +84,12 @@ class Batches:
         while True:
             decoded = self._decoding.decoded(records)
             observation = Observation()
-            measured = decoded.observe(
-                observation,
+            counts = [
                 f.count(f.lit(1)).alias("records"),
                 f.count(ERROR).alias("bad"),
                 *self._decoding.observed(decoded),
-            )
+            ]
+            measured = decoded.observe(observation, *counts)
             if len(self._sinks) > 1:
                 measured = measured.persist()
             rows = self._good(measured)
@@ -100,6 +100,8 @@ class Batches:
             if not any(sink.eager for sink in self._sinks):
                 measured.write.format("noop").mode("overwrite").save()
             seen = observation.get
+            if "records" not in seen:  # Spark Connect loses it behind a query in SQL
+                seen = decoded.agg(*counts).collect()[0].asDict()
             if not self._decoding.learnt(records, seen):
                 break
             for each in staged:  # columns that were not known: again with them

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite_pipelines.definition import Pipeline, PipelineError
 from kafkalite_pipelines.places import OWN, Checkpoint, Place
+from kafkalite_pipelines.remote import is_remote
+from kafkalite_pipelines.remote import results as remote_results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,12 +68,26 @@ def supervise(pipeline: Pipeline, spark: SparkSession, on_progress: Callable[[Pr
         place.write(_RUN, json.dumps(run))
         try:
             query = start(pipeline, spark, results.append)
-            _watch(query, place, run, results, on_progress)
+            if is_remote(spark):
+                _watch(query, place, run, _Received(pipeline), on_progress)
+            else:
+                _watch(query, place, run, results, on_progress)
         except BaseException as error:
             place.write(_RUN, json.dumps(run | {"state": "failed", "error": _one_line(error), "updated": _now()}))
             raise
         place.write(_RUN, json.dumps(run | {"state": "ended", "updated": _now()}))
     return 0
+
+
+class _Received(list["BatchResult"]):
+    """Results of batches that run in another process: those that are new are added before they are looked at."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        super().__init__()
+        self._pipeline = pipeline
+
+    def receive(self) -> None:
+        self.extend(remote_results(self._pipeline))
 
 
 def _watch(
@@ -102,6 +118,8 @@ def _new_progress(query: Any, results: list[BatchResult], shown: int) -> Iterato
     """Batches that are complete by Spark's own report, each with what the sinks did."""
     from pyspark_kafkalite.progress import behind
 
+    if isinstance(results, _Received):
+        results.receive()
     done = {result.number: result for result in results}
     for each in query.recentProgress:
         number = each["batchId"] if isinstance(each, dict) else each.batchId

@@ -10,6 +10,7 @@ from kafkalite_pipelines.batches import Batches, BatchResult
 from kafkalite_pipelines.cluster import completed
 from kafkalite_pipelines.definition import Pipeline, PipelineError
 from kafkalite_pipelines.places import Checkpoint
+from kafkalite_pipelines.remote import RemoteBatches, is_remote
 from kafkalite_pipelines.sinks import Batch, OpenSink, open_sink
 from kafkalite_pipelines.source import FORMAT, stream_options
 
@@ -20,7 +21,7 @@ log = logging.getLogger("kafkalite_pipelines")
 
 
 def start(pipeline: Pipeline, spark: SparkSession, on_batch: Callable[[BatchResult], None] = lambda _: None) -> Any:
-    """Start the pipeline; returns Spark's StreamingQuery.
+    """Start the pipeline; returns Spark's StreamingQuery. On Spark Connect `remote.results` has what `on_batch` gets elsewhere.
 
     Raises:
         PipelineError: a sink cannot be opened, a step is wrong, a table and the pipeline do not fit.
@@ -33,7 +34,7 @@ def start(pipeline: Pipeline, spark: SparkSession, on_batch: Callable[[BatchResu
         log.warning("%s has a new checkpoint: it continues where %s ends", pipeline.name, sinks[0].name)
     batches = Batches(pipeline, spark, sinks)
 
-    def each_batch(frame: DataFrame, number: int) -> None:
+    def here(frame: DataFrame, number: int) -> None:
         query, offsets = checkpoint.query_id(), checkpoint.offsets(number)
         assert query is not None and offsets is not None, "Spark writes both before a batch runs"
         result = batches.process(frame, Batch(pipeline.name, query, number, offsets))
@@ -42,6 +43,7 @@ def start(pipeline: Pipeline, spark: SparkSession, on_batch: Callable[[BatchResu
 
     reader = spark.readStream.format(FORMAT).options(**stream_options(pipeline, recorded))
     stream = batches.prepared(reader.load())
+    each_batch = RemoteBatches(pipeline) if is_remote(spark) else here
     writer = stream.writeStream.foreachBatch(each_batch).queryName(pipeline.name)
     writer = writer.option("checkpointLocation", checkpoint.place.location)
     if pipeline.every_s is None:

@@ -98,7 +98,7 @@ def _elsewhere(log_file: Path | None) -> Iterator[None]:
 
 def submit_command(pipeline: Pipeline, file: Path, master: str) -> list[str]:
     """The spark-submit line that runs the file on a cluster, driver on this host."""
-    from kafkalite_pipelines import job
+    from kafkalite_pipelines.submitted import job
 
     command = ["spark-submit", "--master", master, "--name", pipeline.name, "--deploy-mode", "client"]
     for key, value in settings(pipeline, local=False).items():

@@ -24,15 +24,20 @@ _STATEFUL = {
 
 def check_stateless(rows: DataFrame) -> None:
     """Raises PipelineError: the steps need rows of other batches."""
-    if not hasattr(rows, "_jdf"):  # Spark Connect shows no plan
-        return
-    plan = rows._jdf.queryExecution().analyzed().toString()
+    plan = _analyzed(rows)
     for node in re.findall(r"^[\s:+\-~]*([A-Z]\w+)", plan, re.MULTILINE):
         if node in _STATEFUL:
             raise PipelineError(
                 f"steps: the query {_STATEFUL[node]}, which would be done in each batch alone; "
                 "[watermark] with column and delay lets it see the whole stream"
             )
+
+
+def _analyzed(rows: DataFrame) -> str:
+    if hasattr(rows, "_jdf"):
+        return str(rows._jdf.queryExecution().analyzed().toString())
+    explained: str = rows._explain_string(extended=True)  # Spark Connect
+    return explained.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized Logical Plan ==")[0]
 
 
 def step_function(spark: SparkSession, pipeline: Pipeline, step: Any) -> Callable[[DataFrame], DataFrame]:

@@ -40,11 +40,15 @@ _HAS = {
     "test_java.py": _IS_WHOLE_MATRIX
     and shutil.which("java") is not None
     and (shutil.which("mvn") is not None or "KAFKALITE_KAFKA_CLASSPATH" in os.environ),
+    "test_backup.py": _IS_WHOLE_MATRIX,
     "test_apache_kafka.py": _HAS_JAVA,
     "test_streams.py": _HAS_JAVA and shutil.which("javac") is not None,
+    "test_streams_groups.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_connect.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_mirror.py": _HAS_JAVA and shutil.which("javac") is not None,
+    "test_moving.py": _HAS_JAVA,
     "test_java_groups.py": _HAS_JAVA and shutil.which("javac") is not None,
+    "test_java_share_admin.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_go.py": _IS_WHOLE_MATRIX and shutil.which("go") is not None,
     "test_kio.py": _IS_WHOLE_MATRIX,
     "test_kafka_python_suite.py": _IS_WHOLE_MATRIX,

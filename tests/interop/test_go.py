@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
-from .conftest import install, scratch, seen_by
+from .conftest import CLUSTER_SETTINGS, install, scratch, seen_by
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.cluster]
 
@@ -45,3 +45,26 @@ async def test_sarama(go_clients: Path, cluster: LoopbackCluster) -> None:
         "transactions": ["kept", "kept too"],
         "brokers": 3,
     }
+
+
+async def test_schema_registry_of_franz_go(go_clients: Path, tmp_path: Path) -> None:
+    """Its client `sr`; the nodes are asked in turn."""
+    async with LoopbackCluster(tmp_path, nodes=3, settings=CLUSTER_SETTINGS | {"http.port": 0}) as cluster:
+        urls = [f"http://{node.endpoints['http']}" for node in cluster.nodes.values()]
+        assert await seen_by([str(go_clients / "schemas"), *urls]) == {
+            "types": ["AVRO", "JSON", "PROTOBUF"],
+            "same id elsewhere": True,
+            "fits": [True, False],
+            "incompatible": 409,
+            "versions": [1, 2],
+            "lookup": 1,
+            "by id": True,
+            "level": "FULL_TRANSITIVE",
+            "mode": "READWRITE",
+            "references": [1, "trip-value"],
+            "referred to": 42206,
+            "serde": 7,
+            "deleted": [1],
+            "deleted for ever": [1],
+            "subjects": ["go-value", "place.proto"],
+        }

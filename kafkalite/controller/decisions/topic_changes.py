@@ -75,7 +75,10 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
     shrunk = [
         TopicPartition(name, number)
         for name in sorted(before)
-        if name in event.topics and name not in unreadable and name not in state.deletions
+        if name in event.topics
+        and event.topics[name] is not before[name]
+        and name not in unreadable
+        and name not in state.deletions
         for number in before[name].assignment
         if number not in event.topics[name].assignment
     ]
@@ -87,10 +90,13 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
         rest = {each: known for each, known in state.partitions.items() if each not in gone}
         state = dataclasses.replace(state, partitions=rest)
         effects += announce_removal(state, tuple(shrunk), "partition.removal")
+    # Topics that were not read again are the same objects: they cost nothing.
+    touched = sorted(
+        name for name, topic in event.topics.items() if before.get(name) is not topic and name not in state.deletions
+    )
     fresh = tuple(
         TopicPartition(name, partition)
-        for name in sorted(event.topics)
-        if name not in state.deletions
+        for name in touched
         for partition in event.topics[name].assignment
         if name not in before
         or partition not in before[name].assignment

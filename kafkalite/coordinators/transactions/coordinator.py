@@ -204,9 +204,12 @@ class TransactionCoordinator:
     # --- transitions ---
 
     async def _move(self, partition: TransactionPartition, entry: TransactionEntry, target: Transaction) -> None:
-        """Write the next state, then let it hold. Raises ApiError, and nothing has changed for the client then."""
-        if target is entry.transaction:
-            return
+        """Write the next state, then let it hold. Raises ApiError, and nothing has changed for the client then.
+
+        The state of a repeated request is written once more: only a write that the followers confirm shows that no other node
+        coordinates by now. Otherwise a node that does not know yet that it has been replaced would take the end of a transaction
+        which it has never heard of for a repetition of the previous one's end.
+        """
         assert not entry.is_busy
         entry.is_busy = True
         try:

@@ -31,7 +31,9 @@ from kafkalite.protocol.schema import (
     security,
     share_records,
     shares,
+    streams,
     telemetry,
+    tokens,
     transactions,
 )  # fmt: skip
 
@@ -45,7 +47,9 @@ TABLES = (
     security.TABLE,
     share_records.TABLE,
     features.TABLE,
+    streams.TABLE,
     telemetry.TABLE,
+    tokens.TABLE,
     shares.TABLE,
     sasl.TABLE,
     extension.TABLE,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kafkalite.admin.brokers import BrokerAdmin
 from kafkalite.admin.decisions.decommissioning import replace_broker, shares_rack
+from kafkalite.admin.new_topics import NewTopics
 from kafkalite.admin.reassignments import ReassignmentAdmin
 from kafkalite.admin.topics import TopicAdmin, check_name, collision_key
 from kafkalite.coordination import paths, znodes
@@ -122,6 +123,78 @@ async def test_creation_whose_answer_is_lost_is_not_refused_as_existing(cluster:
     assert [error for error, _ in await create(made, NewTopic("t"))] == [0]
     assert lost and cluster.zookeeper.peek(paths.topic("t")) is not None
     assert [error for error, _ in await create(made, NewTopic("t"))] == [ErrorCode.TOPIC_ALREADY_EXISTS]
+
+
+def transactions_seen(cluster: Cluster, fates: dict[int, Fate] | None = None) -> list[int]:
+    """The numbers of operations of the transactions that create topics, as they come; `fates` by their position."""
+    seen: list[int] = []
+
+    def record(host: str, request: object) -> Fate:
+        ops = getattr(request, "ops", ())
+        if not any(getattr(op, "path", "").startswith(paths.TOPICS + "/") for op in ops if isinstance(op, Create)):
+            return Fate.SERVE
+        seen.append(len(ops))
+        return (fates or {}).get(len(seen) - 1, Fate.SERVE)
+
+    cluster.zookeeper.decide_fate = record
+    return seen
+
+
+async def test_topics_of_a_request_share_transactions(cluster: Cluster) -> None:
+    made = await orders(cluster)
+    seen = transactions_seen(cluster)
+    topics = [NewTopic(f"t{number}") for number in range(150)]
+    assert await create(made, *topics) == [(0, "")] * 150
+    assert seen == [200, 100], "two znodes each, a hundred topics together"
+    assert all(cluster.zookeeper.peek(paths.topic(topic.topic)) for topic in topics)
+
+
+async def test_only_settings_that_a_node_could_not_know_are_announced(cluster: Cluster) -> None:
+    made = await orders(cluster)
+    cluster.zookeeper.poke(Create(paths.config_topic("left"), znodes.encode_config({"retention.ms": "5"})))
+    made._new_topics = NewTopics({"known": {"retention.ms": "5"}}.get)  # type: ignore[arg-type]
+    names = ("plain", "set", "left", "known")
+    topics = [NewTopic(name, configs={"retention.ms": "1"} if name == "set" else None) for name in names]
+    assert await create(made, *topics) == [(0, "")] * 4
+    changes = [cluster.zookeeper.peek(f"/config/changes/config_change_{number:010d}") for number in range(4)]
+    found = [znodes.decode_config_change(each[0]) for each in changes if each is not None]
+    assert found == [("topics", "set"), ("topics", "left"), ("topics", "known")]
+    assert znodes.decode_config((cluster.zookeeper.peek(paths.config_topic("left")) or (b"",))[0]) == {}
+
+
+async def test_one_topic_that_somebody_else_makes_meanwhile_fails_alone(cluster: Cluster) -> None:
+    made = await orders(cluster)
+    seen: list[object] = []
+
+    def race(host: str, request: object) -> Fate:
+        if not seen and any(getattr(op, "path", "") == paths.topic("b") for op in getattr(request, "ops", ())):
+            seen.append(request)
+            cluster.create_topic("b", {0: (1,)})
+        return Fate.SERVE
+
+    cluster.zookeeper.decide_fate = race
+    answers = await create(made, NewTopic("a"), NewTopic("b"), NewTopic("c"))
+    assert [code for code, _ in answers] == [0, ErrorCode.TOPIC_ALREADY_EXISTS, 0]
+
+
+@pytest.mark.parametrize("fate", [Fate.LOSE_REPLY, Fate.LOSE_REQUEST])
+async def test_a_batch_whose_answer_is_lost_is_written_once(cluster: Cluster, fate: Fate) -> None:
+    made = await orders(cluster)
+    seen = transactions_seen(cluster, {0: fate})
+    response = await made.create_topics(CreateTopicsRequest(tuple(NewTopic(name) for name in "abc")))
+    assert [(each.topic, each.error) for each in response.topics] == [("a", 0), ("b", 0), ("c", 0)]
+    assert seen[0] == 6 and len(seen) == 4, "then each topic on its own"
+    for each in response.topics:
+        value = znodes.decode_topic((cluster.zookeeper.peek(paths.topic(each.topic)) or (b"",))[0])
+        assert value.topic_id == each.topic_id
+
+
+async def test_names_that_differ_in_dots_and_underscores_only(cluster: Cluster) -> None:
+    made = await orders(cluster)
+    cluster.create_topic("x_y", {0: (1,)})
+    codes = [code for code, _ in await create(made, NewTopic("x.y"), NewTopic("p.q"), NewTopic("p_q"), NewTopic("z"))]
+    clash = ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert codes == [clash, 0, clash, 0]
 
 
 async def test_racks_are_used_only_if_every_broker_has_one(cluster: Cluster) -> None:

@@ -21,13 +21,15 @@ from .test_coordinators import commit, coordinator, join
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 CLUSTER, TRANSACTION = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
+USER = ResourceType.USER
 #: What the requests below name.
-NAMES = {TOPIC: "t", GROUP: "g", CLUSTER: CLUSTER_NAME, TRANSACTION: "x"}
+NAMES = {TOPIC: "t", GROUP: "g", CLUSTER: CLUSTER_NAME, TRANSACTION: "x", USER: "User:bob"}
 CODES = {
     TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 REFUSALS = frozenset(CODES.values())
 
@@ -149,10 +151,16 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
             return request("HealthRequest", b"")
         case "DescribeGroups":
             return request(["g"])
-        case "DeleteGroups" | "ConsumerGroupDescribe":
+        case "DeleteGroups" | "ConsumerGroupDescribe" | "StreamsGroupDescribe":
             return request(["g"])
         case "ConsumerGroupHeartbeat":
             return request("g", "m", 0, None, None, 1_000, ["t"], None, None, [])
+        case "StreamsGroupHeartbeat":
+            topology = request.Topology(1, [request.Subtopology("0", ["t"])])
+            owned = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+            return request("g", "m", 0, rebalance_timeout_ms=1_000, topology=topology, process_id="p", **owned)
+        case "StreamsGroupTopologyDescriptionUpdate":
+            return request("g", "m", 1, request.TopologyDescription())
         case "CreateTopics":
             return request([request.CreatableTopic("t", 1, 1)], 100, True)
         case "DeleteTopics":
@@ -175,6 +183,18 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
         case "WriteTxnMarkers":
             topics = [request.WritableTxnMarkerTopic("t", [0])]
             return request([request.WritableTxnMarker(0, 0, False, topics, 0)])
+        case "ShareGroupHeartbeat":
+            return request("g", "m", 0, None, ["t"])
+        case "ShareGroupDescribe":
+            return request(["g"])
+        case "DescribeShareGroupOffsets":
+            topics = [request.DescribeShareGroupOffsetsRequestTopic("t", [0])]
+            return request([request.DescribeShareGroupOffsetsRequestGroup("g", topics)])
+        case "AlterShareGroupOffsets":
+            part = request.AlterShareGroupOffsetsRequestPartition(0, 3)
+            return request("g", [request.AlterShareGroupOffsetsRequestTopic("t", [part])])
+        case "DeleteShareGroupOffsets":
+            return request("g", [request.DeleteShareGroupOffsetsRequestTopic("t")])
         case "InitializeShareGroupState":
             return request("g", [request.InitializeStateData(topic_id, [request.PartitionData(0, 1, -1)])])
         case "ReadShareGroupState":
@@ -201,6 +221,12 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
             return request(
                 [request.AlterConfigsResource(kind, name, []) for kind, name in ((2, "t"), (32, "g"), (4, "1"))], True
             )
+        case "CreateDelegationToken":
+            return request("User" if version >= 3 else None, "bob" if version >= 3 else None, (), -1)
+        case "RenewDelegationToken" | "ExpireDelegationToken":
+            return request(b"hmac", -1)
+        case "DescribeDelegationToken":
+            return request(None)
         case "GetTelemetrySubscriptions" | "PushTelemetry":
             return request(bytes(range(16)))
         case "UpdateFeatures":
@@ -257,6 +283,8 @@ def needs_of(api: str, version: int) -> list[Any]:
         return row[:1]
     if api == "Produce":
         return row[1:]
+    if api == "CreateDelegationToken":
+        return row if version >= 3 else []  # before, nobody names another user
     return row[:1] if api == "Metadata" else row
 
 

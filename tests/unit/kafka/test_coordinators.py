@@ -314,6 +314,22 @@ async def test_commit_and_abort(broker: Broker, version: int) -> None:
     assert values == [b"kept", b"dropped"] and aborted == [(producer.id, 2)] and stable == 4
 
 
+async def test_a_coordinator_that_was_replaced_cannot_confirm_the_end_of_a_transaction(broker: Broker) -> None:
+    """The last end it knows is not the one that is asked for: its next transaction began at another node."""
+    await broker.create("t")
+    client = await broker.client()
+    producer = Producer(client)
+    assert await producer.start() == 0
+    assert await producer.add() == 0
+    assert await producer.send(b"first") == 0
+    assert await producer.end(True) == 0
+    while (await visible(client))[2] != broker.services.partitions.logs[TopicPartition("t", 0)].log_end_offset:
+        await asyncio.sleep(0)
+    assert await producer.end(True) == 0, "a repetition, as far as it knows"
+    broker.services.partitions.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS  # what it writes is confirmed by nobody
+    assert await producer.end(True) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 async def test_a_prepared_commit_is_completed_after_a_move(broker: Broker) -> None:
     await broker.create("t")
     client = await broker.client()
