@@ -269,12 +269,19 @@ class Services(Protocol):
     network: Network
     random: random.Random
     supervisor: Supervisor
-    #: What the Kafka listeners ask for, by name, without those that ask for nothing.
-    security: Mapping[str, ListenerSecurity]
     #: Bytes for salts and nonces.
     entropy: Callable[[int], bytes]
-    rights: Rights
-    tokens: DelegationTokens
+
+    @property
+    def security(self) -> Mapping[str, ListenerSecurity]:
+        """What the Kafka listeners ask for, by name, without those that ask for nothing."""
+        ...
+
+    @property
+    def rights(self) -> Rights: ...
+
+    @property
+    def tokens(self) -> DelegationTokens: ...
 
     @property
     def config(self) -> BrokerConfig:
