@@ -36,5 +36,5 @@ def _is_closed_by_us(transport: asyncio.Transport) -> bool:
     protocol = transport.get_protocol()
     if not isinstance(protocol, sslproto.SSLProtocol):
         return False
-    application: asyncio.BaseTransport | None = protocol._app_transport  # type: ignore[attr-defined]
+    application: asyncio.BaseTransport | None = protocol._app_transport
     return application is None or application.is_closing()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import posixpath
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from kafkalite.env import residency
 
@@ -86,7 +86,7 @@ class MemoryDisk:
         self.open_files = 0
         self.fail_append_after: int | None = None
         self.fail_sync = False
-        self.during_sync: Callable[[], object] | None = None
+        self.during_sync: Callable[[], Awaitable[object]] | None = None
         self.broken: set[str] = set()
         #: When every file was last written to (wall ms).
         self.modified = 0

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from kafkalite.record.batch import assign_in_place, parse_header
 from tests.support.logs import batch, everything, make_log, reopen
 from tests.support.memory_disk import Buffer, MemoryDisk, MemoryFile
 
-SETTINGS = {"segment_bytes": 1024, "index_interval_bytes": 150}
+SETTINGS: dict[str, Any] = {"segment_bytes": 1024, "index_interval_bytes": 150}
 
 
 class FaultyFile(MemoryFile):

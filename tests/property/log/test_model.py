@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,7 +19,12 @@ from kafkalite.record.reader import end_transaction_marker_of
 from tests.support.logs import PATH, batch, config, everything, make_log, reopen
 from tests.support.memory_disk import MemoryDisk
 
-SETTINGS = {"segment_bytes": 1024, "index_interval_bytes": 150, "segment_index_bytes": 4096, "retention_ms": 50}
+SETTINGS: dict[str, Any] = {
+    "segment_bytes": 1024,
+    "index_interval_bytes": 150,
+    "segment_index_bytes": 4096,
+    "retention_ms": 50,
+}
 
 
 class LogModel(RuleBasedStateMachine):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from kafkalite.record.reader import read_records
 from tests.support.logs import PATH, TOPIC_ID, TP, config, everything, make_log, reopen
 from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
 
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "cleanup_policy": "compact",
     "segment_bytes": 1024,
     "min_cleanable_dirty_ratio": 0.01,
@@ -310,8 +311,8 @@ async def test_a_crash_at_each_step_of_the_swap_loses_nothing() -> None:
         class Stopped(BaseException):
             pass
 
-        def count(original, step=step):  # type: ignore[no-untyped-def]
-            def counted(*arguments):  # type: ignore[no-untyped-def]
+        def count(original, step=step):
+            def counted(*arguments):
                 nonlocal calls
                 calls += 1
                 if calls == step:

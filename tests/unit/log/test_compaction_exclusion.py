@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from kafkalite.config import BrokerConfig
-from kafkalite.env.real import RealClock, RealDisk
-from kafkalite.env.seams import File
+from kafkalite.env.real import RealClock, RealDisk, RealFile
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
@@ -46,7 +45,7 @@ class HeldDisk(RealDisk):
         self.is_held = asyncio.Event()
         self.go_on = threading.Event()
 
-    def open(self, path: str, *, create: bool = False) -> File:
+    def open(self, path: str, *, create: bool = False) -> RealFile:
         if self.is_armed and threading.get_ident() != self._loop_thread and path.endswith((".log", ".cleaned")):
             self._count += 1
             if self._count == self._at:

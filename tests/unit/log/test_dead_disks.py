@@ -121,7 +121,7 @@ async def test_a_disk_that_does_not_answer_is_dead() -> None:
 
     own_time = OwnTime(RealClock())
     assert await probe(disk, "/d1", own_time) is None
-    disk.run_blocking = never  # type: ignore[method-assign]
+    disk.run_blocking = never  # type: ignore[assignment]
     assert isinstance(await probe(disk, "/d1", own_time, 0.01), TimeoutError)
 
 
@@ -342,7 +342,7 @@ async def test_a_log_that_cannot_be_opened_is_lost_alone() -> None:
 async def test_placement_follows_the_room_that_each_log_has() -> None:
     host = Host("/d1", "/d2")
     room = {"/d1": 300 << 30, "/d2": 100 << 30}
-    host.disk.free_bytes = room.__getitem__  # type: ignore[method-assign]
+    host.disk.free_bytes = room.__getitem__  # type: ignore[assignment]
     manager = await host.manager()
     placed = [manager.create(tp(number), TOPIC_ID, CONFIG).directory for number in range(12)]
     assert (placed.count("/d1"), placed.count("/d2")) == (9, 3)

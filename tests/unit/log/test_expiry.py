@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafkalite.config import TopicConfig, broker_config, topic_config
@@ -67,7 +69,7 @@ def test_records_without_a_timestamp_are_as_old_as_their_file(disk: MemoryDisk) 
 
 
 async def test_an_empty_compacted_segment_holds_up_neither_retention_nor_deleted_records(disk: MemoryDisk) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "cleanup_policy": "compact,delete", "segment_bytes": 1024, "min_cleanable_dirty_ratio": 0.01, "retention_ms": 10_000,
     }  # fmt: skip
 

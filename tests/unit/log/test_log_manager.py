@@ -75,8 +75,8 @@ async def test_after_a_crash_logs_are_recovered_and_it_shows() -> None:
     host.disk.process_crash()
     manager = await host.manager()
     assert manager.unclean_start
-    log = manager.get(tp(0))
-    assert log is not None and values(log) == [(n, f"v{n}".encode()) for n in range(4)]
+    kept = manager.get(tp(0))
+    assert kept is not None and values(kept) == [(n, f"v{n}".encode()) for n in range(4)]
     assert manager.high_watermark(tp(0)) == 4
     assert manager.lost_committed(tp(0))
 

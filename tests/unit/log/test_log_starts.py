@@ -108,7 +108,7 @@ async def test_a_save_under_way_does_not_give_a_new_log_the_old_start() -> None:
     old.advance_log_start_offset(7)
     is_under_way, go_on = asyncio.Event(), asyncio.Event()
 
-    async def late(function, at="") -> object:  # type: ignore[no-untyped-def]
+    async def late(function, at="") -> object:
         is_under_way.set()
         await go_on.wait()
         return function()

@@ -40,7 +40,7 @@ class Host:
 
         self.supervisor = Supervisor(fatal)
         self.manager = LogManager(
-            BrokerConfig(log_dirs=("/d1", "/d2"), **self.settings),  # type: ignore[arg-type]
+            BrokerConfig(log_dirs=("/d1", "/d2"), **self.settings),
             self.disk,
             self.clock,
             supervisor=self.supervisor,
@@ -239,7 +239,7 @@ async def test_a_restart_goes_on_with_what_was_copied() -> None:
 async def test_a_compacted_log_is_not_compacted_meanwhile_and_begun_anew_after_a_restart() -> None:
     host = Host(replica_alter_log_dirs_io_max_bytes_per_second=4_096)
     manager = await host.start()
-    manager.hw_of = lambda tp: 10**9  # type: ignore[assignment]
+    manager.hw_of = lambda tp: 10**9
     log = host.create(config(segment_bytes=2_048, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01))
     fill(log, 200)
     move = manager.moves.start(T0, "/d2", throttle=80_000)
@@ -255,7 +255,7 @@ async def test_a_compacted_log_is_not_compacted_meanwhile_and_begun_anew_after_a
     again.throttle = 0
     await until(lambda: again.state == "done")
     assert len(values(host.log)) == 200
-    manager.hw_of = lambda tp: 10**9  # type: ignore[assignment]
+    manager.hw_of = lambda tp: 10**9
     assert await manager.cleaning_pass() == 1
 
 
@@ -263,7 +263,7 @@ async def test_a_log_that_was_compacted_once_is_copied_anew_whatever_its_policy_
     """What a compaction took since it was copied could be the tombstone of what was copied."""
     host = Host(replica_alter_log_dirs_io_max_bytes_per_second=4_096)
     manager = await host.start()
-    manager.hw_of = lambda tp: 10**9  # type: ignore[assignment]
+    manager.hw_of = lambda tp: 10**9
     log = host.create(config(segment_bytes=2_048, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01))
     fill(log, 200)
     log.append_as_leader(batch(["last"], key=b"k"), 1)
@@ -287,7 +287,7 @@ async def test_a_log_that_was_compacted_once_is_copied_anew_whatever_its_policy_
 async def test_a_move_keeps_offsets_that_are_missing_at_the_start_of_the_log() -> None:
     host = Host()
     manager = await host.start()
-    manager.hw_of = lambda tp: 10**9  # type: ignore[assignment]
+    manager.hw_of = lambda tp: 10**9
     log = host.create(config(segment_bytes=2_048, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01))
     for number in range(100):
         log.append_as_leader(batch([f"{number}" + "." * 100], key=b"k%d" % (number % 3)), 1)

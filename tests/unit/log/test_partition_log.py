@@ -68,7 +68,7 @@ def test_one_append_is_one_write_however_many_batches(disk: MemoryDisk) -> None:
         (lambda b: batch(["x"], transactional=True), ErrorCode.INVALID_RECORD),
     ],
 )
-def test_a_bad_batch_is_refused_and_nothing_is_written(disk: MemoryDisk, spoil, code) -> None:  # type: ignore[no-untyped-def]
+def test_a_bad_batch_is_refused_and_nothing_is_written(disk: MemoryDisk, spoil, code) -> None:
     log = make_log(disk, max_message_bytes=1000)
     log.append_as_leader(batch(["a"]), 1)
     before = everything(log)

@@ -192,8 +192,8 @@ async def test_a_crash_at_each_step_of_a_swap_keeps_them() -> None:
         disk = MemoryDisk()
         calls = 0
 
-        def counting(original, disk=disk, step=step):  # type: ignore[no-untyped-def]
-            def counted(*arguments, **options):  # type: ignore[no-untyped-def]
+        def counting(original, disk=disk, step=step):
+            def counted(*arguments, **options):
                 nonlocal calls
                 calls += disk.armed
                 if calls == step:

@@ -25,7 +25,7 @@ def end(log: PartitionLog, producer_id: int, *, commit: bool, epoch: int = 0, co
     return log.append_as_leader(made, 1, origin="coordinator").first_offset
 
 
-def code_of(write_it) -> ErrorCode:  # type: ignore[no-untyped-def]
+def code_of(write_it) -> ErrorCode:
     with pytest.raises(ApiError) as error:
         write_it()
     return error.value.code
