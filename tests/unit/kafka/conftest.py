@@ -11,6 +11,7 @@ from kafkalite.config import BrokerConfig
 from kafkalite.env.real import RealClock, RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.kafka.broker_apis import KafkaSide
+from kafkalite.model import Buffer
 from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.testing.kafka_client import Client
@@ -86,7 +87,7 @@ def batch(*values: bytes, **arguments: Any) -> bytearray:
     return bytearray(builder.build())
 
 
-def produce(topic: str, *parts: tuple[int, bytes | None], acks: int = -1, **fields: Any) -> Any:
+def produce(topic: str, *parts: tuple[int, Buffer | None], acks: int = -1, **fields: Any) -> Any:
     request = wire.ProduceRequest
     data = [request.PartitionProduceData(index, records) for index, records in parts]
     return request(

@@ -11,6 +11,7 @@ import pytest
 from kafkalite.config import ALIASES, BROKER_KEYS, TOPIC_KEYS, UNITS
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.handlers.true_values import TRUE_VALUES
+from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
 from kafkalite_cli.docs_settings import NOT_HERE
 
@@ -62,7 +63,8 @@ async def test_no_key_named_is_every_key(broker: Broker) -> None:
     request = wire.DescribeConfigsRequest
     for kind, name in ((TOPIC, "t"), (BROKER, "1")):
         shown = []
-        for keys in (None, []):
+        every: list[list[str] | None] = [None, []]
+        for keys in every:
             answer = await client.ask(request([request.DescribeConfigsResource(kind, name, keys)]), 4)
             shown.append([entry.name for entry in answer.results[0].configs])
         assert "retention.ms" in shown[0] and shown[0] == shown[1]
@@ -276,7 +278,11 @@ async def test_metadata_waits_a_moment_for_the_first_word_of_a_controller(
     words = 0
 
     def nothing_yet(topics: Any) -> Any:
-        return known(topics) if hears_of_it and words == 3 else dataclasses.replace(known(topics), controller_id=-1)
+        return (
+            known(topics)
+            if hears_of_it and words == 3
+            else dataclasses.replace(known(topics), controller_id=BrokerId(-1))
+        )
 
     async def word() -> None:
         nonlocal words

@@ -262,7 +262,7 @@ async def test_answers_that_nobody_reads_share_a_bound(make_broker: Any, monkeyp
     asked_later = client.send(everything, 11)
     for _ in range(50):
         await asyncio.sleep(0)
-    assert not client.reader._buffer  # type: ignore[attr-defined]
+    assert not client.reader._buffer
     monkeypatch.setattr(answers_module, "UNREAD_GRACE_S", 0.0)
     correlation_id, answer = await client.receive()
     assert correlation_id == asked_later and len(answer.responses[0].partitions[0].records) > 500_000

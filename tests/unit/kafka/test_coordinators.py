@@ -33,9 +33,9 @@ async def coordinator(client: Client, key: str, kind: int = GROUPS, version: int
             while (await fetched(client, key)).error_code:
                 await asyncio.sleep(0)
         else:
-            request = wire.DescribeTransactionsRequest([key])
+            described = wire.DescribeTransactionsRequest([key])
             not_ready = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
-            while (await client.ask(request, 0)).transaction_states[0].error_code in not_ready:
+            while (await client.ask(described, 0)).transaction_states[0].error_code in not_ready:
                 await asyncio.sleep(0)
 
 
@@ -55,7 +55,7 @@ def commit(group: str, offset: int, topic: str = "t", metadata: str = "", **fiel
 def join(group: str, member_id: str = "", **fields: Any) -> Any:
     request = wire.JoinGroupRequest
     subscription = (1).to_bytes(2) + encode(wire.ConsumerProtocolSubscription(["t"]), 1)
-    values = {
+    values: dict[str, Any] = {
         "session_timeout_ms": 10_000,
         "rebalance_timeout_ms": 10_000,
         "protocol_type": "consumer",
@@ -153,7 +153,7 @@ async def test_commit_errors(broker: Broker) -> None:
     assert await code(commit("g", 1, topic="nowhere")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await code(commit("", 1)) == ErrorCode.INVALID_GROUP_ID
     assert await code(commit("g", 1, metadata="x" * 5000)) == ErrorCode.OFFSET_METADATA_TOO_LARGE
-    generation = {"generation_id_or_member_epoch": 4, "member_id": "m"}
+    generation: dict[str, Any] = {"generation_id_or_member_epoch": 4, "member_id": "m"}
     assert await code(commit("unheard-of", 1, **generation)) == ErrorCode.ILLEGAL_GENERATION
     broker.services.partitions.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS
     assert await code(commit("g", 9)) == ErrorCode.COORDINATOR_NOT_AVAILABLE

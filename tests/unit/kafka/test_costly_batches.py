@@ -12,6 +12,7 @@ import pytest
 from kafkalite.config import TopicConfig
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.handlers import data
+from kafkalite.log.record_checks import prepare
 from kafkalite.model import TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.record.batch import split_batches
@@ -36,7 +37,7 @@ async def test_a_compressed_batch_is_checked_in_a_thread_and_those_behind_it_wai
     broker.services.partitions.configs["t"] = TopicConfig(cleanup_policy="compact")
     client = await broker.client()
     may_go_on, threads = threading.Event(), []
-    real: Callable[..., Any] = data.prepare
+    real: Callable[..., Any] = prepare
 
     def slow(*arguments: Any) -> Any:
         threads.append(threading.current_thread())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.errors import ErrorCode
-from kafkalite.model import NO_TOPIC_ID, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, Buffer, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import decode, encode
 from kafkalite.record.builder import end_transaction_marker
@@ -56,7 +56,7 @@ async def test_what_a_broken_producer_is_told(broker: Broker) -> None:
     client = await broker.client()
 
     async def error(
-        records: bytes | None, version: int = 9, topic: str = "t", partition: int = 0, acks: int = -1
+        records: Buffer | None, version: int = 9, topic: str = "t", partition: int = 0, acks: int = -1
     ) -> int:
         answer = await client.ask(produce(topic, (partition, records), acks=acks), version)
         return int(answer.responses[0].partition_responses[0].error_code)

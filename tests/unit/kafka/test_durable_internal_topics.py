@@ -50,6 +50,7 @@ FLUSH = {"log.flush.before.ack": "true"}
 def test_the_min_isr_of_an_internal_topic(name: str, alive: int, settings: dict[str, Any], min_isr: int) -> None:
     order = internal_topic(name, BrokerConfig(**settings), alive)
     assert order.replication_factor == min(alive, 3)
+    assert order.configs is not None
     assert order.configs["min.insync.replicas"] == str(min_isr)
 
 

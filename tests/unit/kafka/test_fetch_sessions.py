@@ -32,7 +32,7 @@ class Consumer:
 
     def request(self, offsets: dict[tuple[Any, int], int], **fields: Any) -> Any:
         request = wire.FetchRequest
-        topics = {}
+        topics: dict[Any, list[Any]] = {}
         for (topic, number), offset in offsets.items():
             part = request.FetchPartition(number, fetch_offset=offset, partition_max_bytes=2**20)
             topics.setdefault(topic, []).append(part)
@@ -65,7 +65,7 @@ def told(answer: Any) -> dict[int, tuple[int, int, bool]]:
 async def test_only_what_is_new_is_told(broker: Broker, version: int) -> None:
     await broker.create("t", 3)
     client = await broker.client()
-    topic = topic_ids.to_wire(broker.services.metadata(["t"]).topics[0].topic_id) if version >= 13 else "t"
+    topic: Any = topic_ids.to_wire(broker.services.metadata(["t"]).topics[0].topic_id) if version >= 13 else "t"
     consumer = Consumer(client, version)
     first = await consumer.fetch({(topic, n): 0 for n in range(3)})
     assert consumer.session_id > 0

@@ -277,7 +277,7 @@ def test_leaving_makes_the_others_rebalance_and_the_last_one_empties_the_group()
     first, second = bench.stable("a", "b")
     error, effects = bench.group.leave(second, None, bench.now)
     bench.take(effects)
-    assert error is ErrorCode.NONE and bench.group.state is GroupState.PREPARING_REBALANCE
+    assert (error, bench.group.state) == (ErrorCode.NONE, GroupState.PREPARING_REBALANCE)
     error, effects = bench.group.leave(first, None, bench.now)
     bench.take(effects)
     assert bench.group.state is GroupState.EMPTY
@@ -404,7 +404,8 @@ def test_lost_answers_are_given_again() -> None:
     first, second = bench.stable("a", "b")
     again = bench.join("f", second, protocols=(("range", b"m-join-b"),))
     assert again is not None and again.generation == bench.group.generation  # a follower: nothing changes
-    assert bench.group.state is GroupState.STABLE
+    stable: object = bench.group.state
+    assert stable is GroupState.STABLE
     leader = bench.join("l", first, protocols=bench.group.members[first].protocols)
     assert leader is None and bench.group.state is GroupState.PREPARING_REBALANCE  # a leader: it wants a rebalance
 

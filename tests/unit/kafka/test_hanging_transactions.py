@@ -232,19 +232,19 @@ async def test_nothing_is_said_to_hang_while_a_coordinator_is_missing(tmp_path: 
 
 async def test_the_age_is_kept_over_a_change_of_leaders_and_forgotten_with_the_transaction(tmp_path: Path) -> None:
     async with _story(tmp_path) as story:
-        follower = next(
-            node.replicas
+        follower, hosted = next(
+            (node.replicas, partition)
             for node in story.cluster.nodes.values()
             if (partition := node.replicas.partition(ZERO)) is not None and partition.leader is None
         )
         async with asyncio.timeout(150):
-            while len(follower.open_transactions.of(follower.partition(ZERO))) < 2:
+            while len(follower.open_transactions.of(hosted)) < 2:
                 await asyncio.sleep(0.01)
         follower.open_transactions.check()
         assert len(follower.open_transactions._since) == 2
         await story.cli("transactions", "abort", "t-0", "--start-offset", "2")
         async with asyncio.timeout(150):
-            while len(follower.open_transactions.of(follower.partition(ZERO))) > 1:
+            while len(follower.open_transactions.of(hosted)) > 1:
                 await asyncio.sleep(0.01)
         follower.open_transactions.check()
         assert len(follower.open_transactions._since) == 1

@@ -45,7 +45,7 @@ def test_a_connection_that_was_reset_while_idle_is_left(make_loop: Callable[[], 
                 dial_kafka=dial,
                 supervisor=SimpleNamespace(spawn=lambda name, work, policy: tasks.append(asyncio.ensure_future(work))),
             )
-            channel = _MarkerChannel(services, server.sockets[0].getsockname())  # type: ignore[arg-type]
+            channel = _MarkerChannel(services, server.sockets[0].getsockname())
             marker = Marker(ProducerId(1), 0, True, 0, (TopicPartition("t", 0),))
             for _ in range(2):
                 with pytest.raises(OSError):

@@ -43,9 +43,9 @@ def test_the_bytes_are_kafkas() -> None:
     )
     move = wire.AlterReplicaLogDirsRequest
     topics = [move.AlterReplicaLogDirTopic("t", [5])]
-    message = move([move.AlterReplicaLogDir("/d", topics)])
-    assert codec.encode(message, 1).hex() == "00000001" + "00022f64" + "00000001" + "000174" + "0000000100000005"
-    assert codec.encode(message, 2).hex() == "02" + "032f64" + "02" + "0274" + "0200000005" + "00" + "00" + "00"
+    moved = move([move.AlterReplicaLogDir("/d", topics)])
+    assert codec.encode(moved, 1).hex() == "00000001" + "00022f64" + "00000001" + "000174" + "0000000100000005"
+    assert codec.encode(moved, 2).hex() == "02" + "032f64" + "02" + "0274" + "0200000005" + "00" + "00" + "00"
 
 
 @pytest.mark.parametrize("version", range(3))

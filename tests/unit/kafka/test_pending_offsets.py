@@ -53,7 +53,7 @@ def slow_followers(broker: Broker) -> Iterator[Held]:
         else:
             real(timeout_ms, wanted, done, **more)
 
-    partitions.append_internal = slow  # type: ignore[method-assign]
+    partitions.append_internal = slow  # type: ignore[assignment]
     yield held
     partitions.append_internal = real  # type: ignore[method-assign]
     held.release()
@@ -218,7 +218,8 @@ async def test_a_marker_that_comes_at_the_end_of_loading_ends_its_transaction(
     groups, partitions = broker.side.groups, broker.services.partitions
     index = groups.log.state_for("g").index
     key = TopicPartition(GROUP_TOPIC, index)
-    read, written = partitions.read_local, []
+    read = partitions.read_local
+    written: list[Marker] = []
 
     def read_local(partition: TopicPartition, offset: Offset, max_bytes: int) -> Any:
         pieces = read(partition, offset, max_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from kafkalite.config import BrokerConfig
@@ -215,7 +216,7 @@ async def test_describing_and_altering_quotas_on_the_wire(make_broker: Any) -> N
         assert (answer.error_code, answer.entries) == (code, None)
     alter = wire.AlterClientQuotasRequest
 
-    async def change(entity: list[tuple[str, str | None]], *ops: tuple[str, float, bool]) -> int:
+    async def change(entity: Sequence[tuple[str, str | None]], *ops: tuple[str, float, bool]) -> int:
         entry = alter.EntryData([alter.EntityData(*part) for part in entity], [alter.OpData(*op) for op in ops])
         answer = await client.ask(alter([entry], True), 1)
         assert [part.entity_name for part in answer.entries[0].entity] == [name for _, name in entity]

@@ -291,7 +291,8 @@ async def test_markers_do_not_meet_the_end_of_a_session(make: Any, monkeypatch: 
         return reader, writer, lifetimes[-1]
 
     monkeypatch.setattr(services, "dial_kafka", dial)
-    there = RpcBroker(BrokerId(9), BrokerEpoch(1), *services.kafka_endpoint, "", 0)
+    host, port = services.kafka_endpoint
+    there = RpcBroker(BrokerId(9), BrokerEpoch(1), host, port, "", 0)
     channels = MarkerChannels(services, cast(Any, None))
     marker = Marker(ProducerId(1), 0, True, 0, (TopicPartition("t", 0),))
     with capture_logs() as lines:

@@ -43,7 +43,8 @@ class Member:
         self, *partitions: int, said: dict[int, list[tuple[int, int, list[int]]]] | None = None, **fields: Any
     ) -> Any:
         request = wire.ShareFetchRequest
-        listed = {number: [] for number in partitions} | (said or {})
+        listed: dict[int, list[tuple[int, int, list[int]]]] = {number: [] for number in partitions}
+        listed |= said or {}
         wanted = {"max_wait_ms": 0, "min_bytes": 1, "max_records": 500, "batch_size": 500} | fields
         epoch = wanted.pop("epoch", self.epoch)
         answer = await self.client.ask(
@@ -73,7 +74,7 @@ class Member:
         """The error of the one partition of an acknowledgement."""
         answer = await self.acknowledge(*said, **fields)
         assert answer.error_code == 0
-        return answer.responses[0].partitions[0].error_code
+        return int(answer.responses[0].partitions[0].error_code)
 
 
 def got(answer: Any) -> list[tuple[int, int, int]]:
@@ -84,7 +85,7 @@ def got(answer: Any) -> list[tuple[int, int, int]]:
     return [(a.first_offset, a.last_offset, a.delivery_count) for part in parts for a in part.acquired_records]
 
 
-def values(answer: Any) -> list[bytes]:
+def values(answer: Any) -> list[bytes | None]:
     parts = [part for topic in answer.responses for part in topic.partitions]
     return [record.value for part in parts for record in read_records(part.records)]
 
@@ -125,7 +126,7 @@ class Group:
         return state.start_offset, [(*each[:2], int(each[2]), each[3]) for each in state.batches]
 
 
-async def start(broker: Broker, partitions: int = 1, **settings: str) -> Group:
+async def start(broker: Broker, partitions: int = 1, /, **settings: str) -> Group:
     broker.services.settings[GROUPS]["g"] = {"share.auto.offset.reset": "earliest"} | settings
     broker.services.feature_level = lambda name: 1 if name == SHARE_FEATURE else 0  # type: ignore[method-assign]
     await broker.create("t", partitions)
@@ -252,7 +253,14 @@ async def test_sessions(make_broker: Any) -> None:
     assert (await other.fetch(0)).error_code == ErrorCode.INVALID_REQUEST
     member.epoch = 0
     assert got(await member.fetch(0)) == []  # a new session in place of the old one
-    for said in ([(1, 0, [1])], [(0, 1, [1, 1, 1])], [(0, 0, [9])], [(0, 0, [])], [(1, 1, [1]), (0, 0, [1])]):
+    wrong: list[list[tuple[int, int, list[int]]]] = [
+        [(1, 0, [1])],
+        [(0, 1, [1, 1, 1])],
+        [(0, 0, [9])],
+        [(0, 0, [])],
+        [(1, 1, [1]), (0, 0, [1])],
+    ]
+    for said in wrong:
         assert await member.code(*said) == ErrorCode.INVALID_REQUEST
     broker.services.feature_level = lambda name: 0
     assert (await member.fetch()).error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -364,7 +372,7 @@ async def test_transactions(broker: Broker, level: str, expected: list[bytes]) -
         )
     await group.produce([b"end"])
     member = await group.member()
-    seen: list[bytes] = []
+    seen: list[bytes | None] = []
     listed: tuple[int, ...] = (0,)
     while len(seen) < len(expected):
         answer = await fetched(member, *listed)

@@ -163,14 +163,14 @@ async def test_requests_of_nodes(broker: Broker) -> None:
     answer = await client.ask(request("g", [request.WriteStateData(raw, parts)]), 1)
     codes = [each.error_code for each in answer.results[0].partitions]
     assert codes == [0, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
-    request = wire.ReadShareGroupStateRequest
-    answer = await client.ask(request("g", [request.ReadStateData(raw, [request.PartitionData(3, 1)])]), 0)
+    read = wire.ReadShareGroupStateRequest
+    answer = await client.ask(read("g", [read.ReadStateData(raw, [read.PartitionData(3, 1)])]), 0)
     found = answer.results[0].partitions[0]
     assert (found.state_epoch, found.start_offset) == (4, 8)
     stored = [(each.first_offset, each.last_offset, each.delivery_state) for each in found.state_batches]
     assert stored == [(9, 12, 2)]
-    request = wire.ReadShareGroupStateSummaryRequest
-    answer = await client.ask(request("g", [request.ReadStateSummaryData(raw, [request.PartitionData(3, 1)])]), 1)
+    summary = wire.ReadShareGroupStateSummaryRequest
+    answer = await client.ask(summary("g", [summary.ReadStateSummaryData(raw, [summary.PartitionData(3, 1)])]), 1)
     found = answer.results[0].partitions[0]
     assert (found.error_code, found.leader_epoch, found.start_offset, found.delivery_complete_count) == (0, 1, 8, 4)
     find = wire.FindCoordinatorRequest(key_type=2, coordinator_keys=[coordinator_key(_KEY), "nonsense"])

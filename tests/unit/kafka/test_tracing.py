@@ -28,7 +28,7 @@ async def test_the_slowest_requests_with_their_phases_and_all_of_them_by_client(
             async with Producer(client) as producer:
                 for topic in ("t", "t", "t", "other"):
                     await (await producer.send(topic, None, b"x" * 1000, partition=0))
-            await client.fetch_raw(TopicPartition("t", 0), 0)  # type: ignore[arg-type]
+            await client.fetch_raw(TopicPartition("t", 0), 0)
             answers = (await watching).values()
             assert all(isinstance(each, TraceResponse) for each in answers)
             groups = {group.api: group for each in answers for group in each.groups}

@@ -12,6 +12,7 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
 from kafkalite.extension.transaction_groups import coordinator_key, group_of, transactional_id
 from kafkalite.model import TRANSACTION_TOPIC, ProducerId, TopicPartition
+from kafkalite.partition_values import ProducedPartition
 from kafkalite.record.reader import read_records
 
 from .conftest import Broker, batch
@@ -49,7 +50,7 @@ class Group:
         )
         producer = {"producer_id": member.producer_id, "producer_epoch": member.producer_epoch, "base_sequence": 0}
         records = batch(value, **producer, transactional=True)
-        answers: list = []
+        answers: list[ProducedPartition] = []
         self.broker.services.partitions.produce(-1, 1000, [(T0, records)], answers.extend)
         assert answers[0].error == 0
 

@@ -16,7 +16,7 @@ from kafkalite.coordinators.transactions import coordinator, groups
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.transactions import TransactionMember
 from kafkalite.extension.transaction_groups import transactional_id
-from kafkalite.model import TRANSACTION_TOPIC
+from kafkalite.model import NO_OFFSET, TRANSACTION_TOPIC
 from kafkalite.partition_values import ProducedPartition
 
 from .conftest import Broker
@@ -49,9 +49,14 @@ def doubtful(broker: Broker, schedule: Schedule) -> None:
             return
         if schedule.random.random() < 0.5:
             append(timeout_ms, parts, lambda results: None, **more)
-        done(tuple(ProducedPartition(*key, int(ErrorCode.REQUEST_TIMED_OUT), -1) for key, _ in parts))
+        done(
+            tuple(
+                ProducedPartition(key.topic, key.partition, int(ErrorCode.REQUEST_TIMED_OUT), NO_OFFSET)
+                for key, _ in parts
+            )
+        )
 
-    partitions.append_internal = append_or_not  # type: ignore[method-assign]
+    partitions.append_internal = append_or_not  # type: ignore[assignment]
 
 
 async def batch_of(group: Group, schedule: Schedule, version: int) -> None:

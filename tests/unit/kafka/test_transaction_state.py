@@ -33,9 +33,9 @@ class _Refused:
 
 
 def test_a_commit_from_beginning_to_end() -> None:
-    assert (OPEN.state, OPEN.partitions, OPEN.started_ms) == (TransactionState.ONGOING, {P0}, 5)
+    assert (OPEN.state, OPEN.partitions, OPEN.started_ms) == (TransactionState.ONGOING, frozenset({P0}), 5)
     more = rules.add_partitions(OPEN, 7, 0, [P1], 9)
-    assert (more.partitions, more.started_ms) == ({P0, P1}, 5)
+    assert (more.partitions, more.started_ms) == (frozenset({P0, P1}), 5)
     assert rules.add_partitions(more, 7, 0, [P0], 10) is more
     prepared = rules.end(more, 7, 0, 11, is_commit=True)
     assert prepared.state is TransactionState.PREPARE_COMMIT
@@ -43,7 +43,7 @@ def test_a_commit_from_beginning_to_end() -> None:
     assert (done.state, done.partitions) == (TransactionState.COMPLETE_COMMIT, frozenset())
     assert rules.end(done, 7, 0, 13, is_commit=True) is done  # a repeated EndTxn
     again = rules.add_partitions(done, 7, 0, [P1], 20)
-    assert (again.partitions, again.started_ms) == ({P1}, 20)
+    assert (again.partitions, again.started_ms) == (frozenset({P1}), 20)
 
 
 def test_who_is_not_the_producer_is_fenced() -> None:
@@ -220,7 +220,7 @@ def test_a_producer_with_its_next_id_waits_for_the_markers() -> None:
 
 def test_what_an_end_that_bumps_the_epoch_leaves_to_the_markers() -> None:
     ended = rules.end_and_bump(OPEN, 7, 0, FRESH, 9, is_commit=True)
-    assert (ended.partitions, ended.started_ms, ended.last_producer_epoch) == ({P0}, 5, 0)
+    assert (ended.partitions, ended.started_ms, ended.last_producer_epoch) == (frozenset({P0}), 5, 0)
     # An abort without an open transaction: nothing gets a marker.
     done = replace(ended, state=TransactionState.COMPLETE_COMMIT)
     empty = rules.end_and_bump(done, 7, 1, FRESH, 20, is_commit=False)
