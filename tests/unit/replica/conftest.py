@@ -5,6 +5,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,9 +158,12 @@ class TestNode:
         fetch = ClientFetch()
         fetch.reads_followers = reads_followers
         entry = fetch.list(tp, Offset(offset), 1 << 20, LeaderEpoch(leader_epoch))
-        self.manager.fetch(
-            fetch, FetchTerms(max_wait_ms, 1, 1 << 20), lambda: answer.set_result(fetched(entry)) or True
-        )
+
+        def done() -> bool:
+            answer.set_result(fetched(entry))
+            return True
+
+        self.manager.fetch(fetch, FetchTerms(max_wait_ms, 1, 1 << 20), done)
         return await answer
 
 

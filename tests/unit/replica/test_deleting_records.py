@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,10 @@ async def started(make_cluster, **overrides):
     return cluster
 
 
-def delete(cluster, before: int) -> asyncio.Future:
+def delete(cluster, before: int) -> asyncio.Future[Any]:
     leader = cluster.node(1)
-    return leader.manager.hosted.delete_records(leader.partition(TP), Offset(before))
+    answer: asyncio.Future[Any] = leader.manager.hosted.delete_records(leader.partition(TP), Offset(before))
+    return answer
 
 
 def starts(cluster) -> list[int]:

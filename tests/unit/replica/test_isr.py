@@ -1,6 +1,8 @@
 """ISR shrinks and expansions through ZooKeeper, with its faults; fencing by the session."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -141,12 +143,12 @@ async def test_many_shrinks_go_in_one_round_and_one_notice(make_cluster, until):
     count = 300
     cluster.create_topic("t", dict.fromkeys(range(count), (1, 2)))
     states = [cluster.decide(TopicPartition("t", p), leader=1, isr=(1, 2), epoch=0) for p in range(count)]
-    rounds = []
+    rounds: list[Sequence[Any]] = []
     leader = cluster.node(1)
     keeper = leader.manager._isr_keeper
     keeper._notify = rounds.append
     await cluster.command(1, *states)
-    await until(lambda: sum(map(len, rounds)) == count)
+    await until(lambda: sum(len(each) for each in rounds) == count)
     assert len(rounds) <= 8  # chunks are settled together, far fewer than partitions
     assert all(cluster.state(TopicPartition("t", p)).isr == (1,) for p in range(count))
 
@@ -208,7 +210,7 @@ async def test_an_append_before_the_fence_is_committed_after_it(make_cluster, un
     usable = True
     leader.manager.hosted.usable = lambda: usable
     partition = leader.partition(TP)
-    answers = []
+    answers: list[Any] = []
     usable = False
     partition.log.append_as_leader(_batch(), partition.leader_epoch)
     leader.manager.hosted.appended(partition, partition.log.log_end_offset, 70)

@@ -21,7 +21,7 @@ async def test_a_repeated_proposal_leaves_out_who_has_restarted_since(make_clust
     cluster = await make_cluster(3)
     cluster.create_topic("t", {0: (1, 2, 3)})
     leader = cluster.node(1)
-    states = []
+    states: list[list[SetData]] = []
 
     def decide_fate(host, request):
         writes = [op for op in getattr(request, "ops", ()) if isinstance(op, SetData)]
@@ -33,7 +33,7 @@ async def test_a_repeated_proposal_leaves_out_who_has_restarted_since(make_clust
         return fate
 
     cluster.zookeeper.decide_fate = decide_fate
-    written = []
+    written: list[list[int]] = []
 
     def on_commit(zxid, host, ops):
         written.extend(json.loads(op.data)["isr"] for op in ops if host == "node1" and isinstance(op, SetData))
@@ -57,7 +57,7 @@ async def test_who_is_eligible_stays_so_when_the_one_that_was_to_join_has_restar
     cluster = await make_cluster(3, **{"min.insync.replicas": 2})
     cluster.create_topic("t", {0: (1, 2, 3)})
     leader = cluster.node(1)
-    written = []
+    written: list[tuple[list[int], list[int]]] = []
 
     def decide_fate(host, request):
         if host != "node1" or not any(isinstance(op, SetData) for op in getattr(request, "ops", ())):

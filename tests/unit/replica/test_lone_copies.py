@@ -4,10 +4,12 @@ import dataclasses
 import errno
 import os
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.log.log_manager import LogManager
 from kafkalite.model import (
     NO_LEADER,
     BrokerId,
@@ -136,8 +138,8 @@ async def test_the_last_copy_waits_for_its_files_and_says_where_they_are(make_cl
      ((), (1, 2), False, False), ((2,), (), False, True), ((2,), (3,), False, True)],
 )  # fmt: skip
 def test_who_is_eligible_has_a_copy_too(isr, elr, is_last, may_restore):
-    restarting = OfflineReplicas(None, lambda: BrokerId(1), lambda tp, *, online: None)
-    partition = SimpleNamespace(topic_partition=T0, leader=None, storage_error=StorageError("x", directory="/d"))
+    restarting = OfflineReplicas(cast(LogManager, None), lambda: BrokerId(1), lambda tp, *, online: None)
+    partition: Any = SimpleNamespace(topic_partition=T0, leader=None, storage_error=StorageError("x", directory="/d"))
     known = dataclasses.replace(state(NO_LEADER, isr, (1, 2, 3)), elr=tuple(map(BrokerId, elr)))
     restarting.on_command(partition, known)
     assert restarting.is_last_copy(partition) is is_last

@@ -1,13 +1,15 @@
 """Waiting operations and their deadlines."""
 
 import asyncio
+from typing import cast
 
 import pytest
 
 from kafkalite.errors import ErrorCode
-from kafkalite.model import Offset, TopicPartition
+from kafkalite.model import NO_OFFSET, Offset, TopicPartition
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.replica.client_fetch import ClientFetch
+from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import DeadlineWheel, DelayedProduce, ProduceWaiter, Waiting
 
 
@@ -22,7 +24,8 @@ class Probe(Waiting):
 
 
 async def test_deadlines_come_in_their_order_and_not_for_what_was_discarded():
-    wheel, told = DeadlineWheel(grain_ms=1), []
+    wheel = DeadlineWheel(grain_ms=1)
+    told: list[str] = []
     probes = {name: Probe(name, told) for name in ("late", "soon", "never", "middle")}
     wheel.add(probes["late"], 40)
     wheel.add(probes["soon"], 2)
@@ -39,7 +42,8 @@ async def test_deadlines_come_in_their_order_and_not_for_what_was_discarded():
 
 
 async def test_one_timer_serves_any_number_of_operations():
-    wheel, told = DeadlineWheel(), []
+    wheel = DeadlineWheel()
+    told: list[str] = []
     for number in range(10_000):
         probe = Probe(str(number), told)
         wheel.add(probe, 60_000)
@@ -52,7 +56,8 @@ async def test_one_timer_serves_any_number_of_operations():
 
 
 async def test_an_operation_may_be_added_again_after_its_deadline():
-    wheel, told = DeadlineWheel(grain_ms=1), []
+    wheel = DeadlineWheel(grain_ms=1)
+    told: list[str] = []
     probe = Probe("again", told)
     wheel.add(probe, 0)
     async with asyncio.timeout(150):
@@ -73,13 +78,22 @@ class FakePartition:
         self.pruned += 1
 
 
+def _produced(index: int) -> ProducedPartition:
+    return ProducedPartition("t", index, 0, Offset(4))
+
+
+def _waiter(produce: DelayedProduce, index: int, partition: FakePartition) -> ProduceWaiter:
+    return ProduceWaiter(produce, index, cast(Partition, partition), Offset(5), _produced(index))
+
+
 @pytest.mark.checklist(46)
 async def test_a_produce_is_answered_once_when_all_its_partitions_are_settled():
-    wheel, answers = DeadlineWheel(), []
+    wheel = DeadlineWheel()
+    answers: list[tuple[ProducedPartition, ...]] = []
     produce = DelayedProduce(wheel, 2, answers.append)
     waiters = []
     for index in range(2):
-        waiter = ProduceWaiter(produce, index, FakePartition(), 5, ProducedPartition("t", index, 0, 4))
+        waiter = _waiter(produce, index, FakePartition())
         produce.waiters.append(waiter)
         produce.pending += 1
         waiters.append(waiter)
@@ -88,18 +102,17 @@ async def test_a_produce_is_answered_once_when_all_its_partitions_are_settled():
     waiters[1].settle()
     assert not answers
     waiters[0].settle()
-    assert answers == [
-        (ProducedPartition("t", 0, 0, 4), ProducedPartition("t", 1, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1))
-    ]
+    assert answers == [(_produced(0), ProducedPartition("t", 1, ErrorCode.NOT_LEADER_OR_FOLLOWER, NO_OFFSET))]
     assert len(wheel) == 0
 
 
 async def test_at_its_deadline_a_produce_tells_what_was_committed_and_leaves_nothing_behind():
-    wheel, answers = DeadlineWheel(), []
+    wheel = DeadlineWheel()
+    answers: list[tuple[ProducedPartition, ...]] = []
     produce = DelayedProduce(wheel, 2, answers.append)
     partitions = [FakePartition(), FakePartition()]
     for index in range(2):
-        produce.waiters.append(ProduceWaiter(produce, index, partitions[index], 5, ProducedPartition("t", index, 0, 4)))
+        produce.waiters.append(_waiter(produce, index, partitions[index]))
         produce.pending += 1
     produce.waiters[0].settle()
     produce.expire()

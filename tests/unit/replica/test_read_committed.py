@@ -34,7 +34,12 @@ async def test_a_fetch_lists_the_aborted_transactions_of_what_it_returns(make_cl
         answer: asyncio.Future[FetchedPartition] = asyncio.get_running_loop().create_future()
         fetch = ClientFetch(READ_COMMITTED)
         entry = fetch.list(TP, Offset(offset), max_bytes)
-        node.manager.fetch(fetch, FetchTerms(0, 1, 1 << 20), lambda: answer.set_result(fetched(entry)[0]) or True)
+
+        def done() -> bool:
+            answer.set_result(fetched(entry)[0])
+            return True
+
+        node.manager.fetch(fetch, FetchTerms(0, 1, 1 << 20), done)
         part = await answer
         assert part.last_stable_offset == 13
         return part.records_size, [each.first_offset for each in part.aborted]

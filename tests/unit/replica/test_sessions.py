@@ -1,5 +1,7 @@
 """Incremental fetch sessions: what a follower listed stays listed, and only news is told."""
 
+from typing import Any
+
 import pytest
 
 from kafkalite.errors import ErrorCode
@@ -18,7 +20,7 @@ class Follower:
         self.node = node
         self.session_id = 0
         self.epoch = 0
-        self.answers = []
+        self.answers: list[Any] = []
 
     def fetch(self, *listed: tuple[int, int], wait_ms: int = 0, max_bytes: int = 1 << 20, forgotten=(), **changes):
         wanted = tuple(
@@ -188,10 +190,15 @@ async def test_an_append_touches_only_the_sessions_that_follow_it(node):
 @pytest.mark.checklist("F3")
 async def test_consumers_are_fenced_by_the_leader_epoch_they_know(node):
     async def error(epoch: int) -> int:
-        answers = []
+        answers: list[int] = []
         fetch = ClientFetch()
         entry = fetch.list(TPS[0], Offset(0), 1 << 20, LeaderEpoch(epoch))
-        node.manager.fetch(fetch, FetchTerms(0, 1, 1 << 20), lambda: answers.append(entry.error) or True)
+
+        def done() -> bool:
+            answers.append(entry.error)
+            return True
+
+        node.manager.fetch(fetch, FetchTerms(0, 1, 1 << 20), done)
         listed = await node.manager.list_offsets(
             ListOffsetsRequest((ListOffsetsPartition("t", 0, -1, LeaderEpoch(epoch)),))
         )
