@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafkalite.client.results import Metadata
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicId, TopicPartition
+from kafkalite.model import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NO_OFFSET,
+    NO_TOPIC_ID,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 from kafkalite.partition_values import (
     AbortedTransaction,
     ListedOffset,
@@ -19,7 +29,8 @@ from kafkalite.partition_values import (
 from kafkalite.protocol.topic_ids import from_wire
 from kafkalite.record.batch import parse_header, verify_crc
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.record.reader import read_records
+from kafkalite.record.compression import Codec
+from kafkalite.record.reader import Record, read_records
 
 
 def topic_id(topic: str) -> TopicId:
@@ -49,7 +60,7 @@ class FakeLog:
     """Topics with partitions. `before` is called ahead of every request with its name, to plant faults."""
 
     partitions: dict[TopicPartition, FakePartition] = field(default_factory=dict)
-    topic_ids: dict[str, str] = field(default_factory=dict)
+    topic_ids: dict[str, TopicId] = field(default_factory=dict)
     before: Callable[[str], None] = lambda name: None
     calls: list[str] = field(default_factory=list)
     #: Applies the next produce, then loses its answer and sends the same bytes again, as the real client does.
@@ -74,21 +85,21 @@ class FakeLog:
         if header.producer_id >= 0:
             last = log.sequences.get(header.producer_id)
             if last is not None and last[0] == header.base_sequence:
-                return ProducedPartition(*tp, error=0, base_offset=last[2])
+                return ProducedPartition(*tp, error=0, base_offset=Offset(last[2]))
             expected = 0 if last is None else last[1] + 1
             if header.base_sequence != expected:
-                return ProducedPartition(*tp, error=int(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), base_offset=-1)
+                return ProducedPartition(*tp, error=int(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), base_offset=NO_OFFSET)
             log.sequences[header.producer_id] = (header.base_sequence, header.last_sequence, log.log_end_offset)
         base = log.log_end_offset
         log.batches.append(base.to_bytes(8, "big") + batch[8:])
         log.log_end_offset = base + header.record_count
-        return ProducedPartition(*tp, error=0, base_offset=base)
+        return ProducedPartition(*tp, error=0, base_offset=Offset(base))
 
     def put(
         self, topic: str, partition: int, *rows: tuple[bytes | None, bytes | None], ts: int = 0, codec: int = 0
     ) -> None:
         """One batch with these rows."""
-        builder = RecordBatchBuilder(compression=codec)
+        builder = RecordBatchBuilder(compression=Codec(codec))
         for key, value in rows:
             builder.append(key, value, (), ts)
         self.append(TopicPartition(topic, partition), builder.build())
@@ -99,21 +110,21 @@ class FakeLog:
         self.calls.append(name)
         self.before(name)
 
-    def metadata(self, topics: Sequence[str] | None = None, *, allow_auto_create: bool = False) -> Metadata:
+    def metadata(self, topics: Iterable[str] | None = None, *, allow_auto_create: bool = False) -> Metadata:
         self._called("metadata")
         if allow_auto_create and self.auto_create:
             for topic in sorted(set(topics or ()) - self.topic_ids.keys()):
                 self.add_topic(topic, self.auto_create)
         known = sorted(self.topic_ids) if topics is None else sorted(topics)
-        listed = []
+        listed, node = [], BrokerId(1)
         for topic in known:
             if topic not in self.topic_ids:
-                listed.append(TopicMetadata(topic, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "", ()))
+                listed.append(TopicMetadata(topic, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), NO_TOPIC_ID, ()))
                 continue
             numbers = sorted(tp.partition for tp in self.partitions if tp.topic == topic)
-            partitions = tuple(PartitionMetadata(p, 0, 1, 0, (1,), (1,)) for p in numbers)
+            partitions = tuple(PartitionMetadata(p, 0, node, LeaderEpoch(0), (node,), (node,)) for p in numbers)
             listed.append(TopicMetadata(topic, 0, self.topic_ids[topic], partitions))
-        return Metadata("cluster", 1, (), tuple(listed))
+        return Metadata("cluster", node, (), tuple(listed))
 
     def list_offsets(
         self, partitions: Mapping[TopicPartition, int], *, isolation: int = 0
@@ -132,7 +143,7 @@ class FakeLog:
                     if record.timestamp >= timestamp:
                         offset, at = record.offset, record.timestamp
                         break
-            found[tp] = ListedOffset(*tp, error=0, timestamp=at, offset=offset)
+            found[tp] = ListedOffset(*tp, error=0, timestamp=at, offset=Offset(offset))
         return found
 
     def fetch_raw(
@@ -158,17 +169,17 @@ class FakeLog:
 
     def produce_many(
         self,
-        batches: Mapping[TopicPartition, bytes],
+        batches: Mapping[TopicPartition, bytes | memoryview],
         *,
         acks: int = -1,
-        timeout_ms: int = 30_000,
+        timeout_ms: int | None = 30_000,
         transactional_id: str | None = None,
     ) -> dict[TopicPartition, ProducedPartition]:
         self._called("produce_many")
         assert acks == -1
-        answers = {tp: self.append(tp, batch) for tp, batch in batches.items()}
+        answers = {tp: self.append(tp, bytes(batch)) for tp, batch in batches.items()}
         if self.resend:
-            answers = {tp: self.append(tp, batch) for tp, batch in batches.items()}
+            answers = {tp: self.append(tp, bytes(batch)) for tp, batch in batches.items()}
         for tp, answer in answers.items():
             if answer.error:
                 raise api_error(ErrorCode(answer.error), f"{tp}: {answer.message}")
@@ -185,7 +196,7 @@ class FakeLog:
 
     # --- what the tests look at
 
-    def records(self, topic: str, partition: int) -> list:
+    def records(self, topic: str, partition: int) -> list[Record]:
         log = self.partitions[TopicPartition(topic, partition)]
         data = b"".join(log.batches)
         return [r for r in read_records(data) if r.offset >= log.log_start_offset]

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ T0 = int(time.time()) * 1000 - 3_600_000
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     from pyspark_kafkalite.java import java_home
@@ -239,7 +240,7 @@ def test_both_have_a_missing_topic_made(spark, bootstrap, client) -> None:
 def test_a_checkpoint_of_spark_s_kafka_source_is_gone_on_from(spark, bootstrap, client, tmp_path: Path) -> None:
     """Positions look the same, but tell no topic's id."""
     create(client, "moving", 2)
-    found = []
+    found: list[Any] = []
 
     def put(first: int, last: int) -> None:
         for n in range(first, last):

@@ -96,7 +96,7 @@ class LogServer:
             await asyncio.sleep(0)
 
     def _run(self, coroutine: Any) -> Any:
-        future: Future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future: Future[Any] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         return future.result(10)
 
     # --- frames: on the server's loop, one at a time
@@ -213,7 +213,9 @@ class LogServer:
         part = response.OffsetCommitResponsePartition
         return response(
             topics=[
-                response.OffsetCommitResponseTopic(t.name, [part(p.partition_index, 0) for p in t.partitions])
+                response.OffsetCommitResponseTopic(
+                    t.name, partitions=[part(p.partition_index, 0) for p in t.partitions]
+                )
                 for t in message.topics
             ]
         )

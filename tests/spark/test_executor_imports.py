@@ -6,6 +6,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from pyspark import cloudpickle
@@ -48,6 +49,8 @@ SERVER = {
 def test_a_task_imports_nothing_of_the_server(served, what: str, other_half: set[str]) -> None:
     served.log.add_topic("t", 1)
     given = {"kafka.bootstrap.servers": served.address}
+    task: Any
+    work: Any
     if what == "read":
         served.log.put("t", 0, (b"k", b"v"), (b"k", b"w"))
         reader = KafkaliteReader(

@@ -70,7 +70,7 @@ def test_every_sink_has_each_record_once_over_restarts(spark, log, tmp_path: Pat
     import pyarrow.dataset as ds
     from deltalake import DeltaTable
 
-    sinks = [
+    sinks: list[dict[str, Any]] = [
         {"format": "iceberg", "table": "t", "partition_by": ["day(_timestamp)"]},
         {"format": "delta", "path": "delta", "partition_by": ["month(_timestamp)"]},
         {"format": "parquet", "path": "files"},

@@ -79,7 +79,7 @@ def test_both_ways_with_the_wheel_alone(served, tmp_path: Path, how: str) -> Non
         zipfile.ZipFile(wheel).extractall(tmp_path / "site")
         environment["PYTHONPATH"] = str(tmp_path / "site")
     if how == "py-files":  # Spark knows no .whl
-        wheel = shutil.copy(wheel, tmp_path / "kafkalite.zip")
+        wheel = shutil.copy(wheel, str(tmp_path / "kafkalite.zip"))
     given = ["--py-files", str(wheel)] if how == "py-files" else []
     command = [
         f"{environment['SPARK_HOME']}/bin/spark-submit",

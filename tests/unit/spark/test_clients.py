@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from typing import cast
+
 import pytest
 
 from pyspark_kafkalite import clients
+from pyspark_kafkalite.clients import LogClient
 from pyspark_kafkalite.options import ClientOptions
 
 
@@ -47,8 +51,8 @@ def test_the_parent_s_clients_are_left_alone(made: list[Client], monkeypatch: py
     """A fork shares its sockets: to end a session on one would end the parent's."""
     options = ClientOptions(("a:1",))
     before = clients.shared(options)
-    pid = clients.os.getpid()
-    monkeypatch.setattr(clients.os, "getpid", lambda: pid + 1)
+    pid = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: pid + 1)
     for n in range(50):
         assert clients.shared(ClientOptions(("a:1",), client_id=f"query-{n}")) is not before
-    assert before.is_open
+    assert before is cast(LogClient, made[0]) and made[0].is_open

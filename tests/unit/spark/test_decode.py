@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from kafkalite.record.builder import RecordBatchBuilder, encode_batch, encode_re
 from kafkalite.record.compression import Codec, compress
 from kafkalite.record.reader import read_records
 from pyspark_kafkalite import decode as decoder
+from pyspark_kafkalite.arrow_types import arrow_schema
 from pyspark_kafkalite.batches import CorruptRecords, scan
 from pyspark_kafkalite.columns import columns_of, spark_schema
 from pyspark_kafkalite.decode import Wanted, decode
@@ -27,7 +29,7 @@ def wanted(start: int = 0, end: int = EVERYTHING, columns=ALL) -> Wanted:
     return Wanted("t", 3, start, end, columns)
 
 
-def rows_of(data: bytes, what: Wanted, aborted=()) -> list[tuple]:
+def rows_of(data: bytes, what: Wanted, aborted=()) -> list[tuple[Any, ...]]:
     batches = list(decode(data, scan(data, aborted).spans, what))
     for batch in batches:
         batch.validate(full=True)
@@ -38,7 +40,7 @@ def rows_of(data: bytes, what: Wanted, aborted=()) -> list[tuple]:
     ]
 
 
-def expected(data: bytes, start: int = 0, end: int = EVERYTHING) -> list[tuple]:
+def expected(data: bytes, start: int = 0, end: int = EVERYTHING) -> list[tuple[Any, ...]]:
     return [
         (
             r.key,
@@ -101,8 +103,8 @@ def test_agrees_with_the_plain_reader(data: bytes, start: int, end: int) -> None
 def test_any_subset_of_columns_in_any_order(data: bytes, names: list[str]) -> None:
     columns = tuple(c for name in names for c in ALL if c.field == name)
     spans = scan(data).spans
-    some = pa.Table.from_batches(decode(data, spans, wanted(columns=columns)), decoder.arrow_schema(columns))
-    everything = pa.Table.from_batches(decode(data, spans, wanted()), decoder.arrow_schema(ALL))
+    some = pa.Table.from_batches(decode(data, spans, wanted(columns=columns)), arrow_schema(columns))
+    everything = pa.Table.from_batches(decode(data, spans, wanted()), arrow_schema(ALL))
     assert some.equals(everything.select(names))
 
 

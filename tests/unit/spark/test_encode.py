@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -22,7 +24,7 @@ headers = st.one_of(
 rows = st.lists(st.tuples(blobs, blobs, headers, st.integers(0, 3)), max_size=30)
 
 
-def as_rows(given_rows: list[tuple], *, with_headers: bool) -> Rows:
+def as_rows(given_rows: list[tuple[Any, ...]], *, with_headers: bool) -> Rows:
     return Rows(
         pa.array([r[0] for r in given_rows], pa.binary()),
         pa.array([r[1] for r in given_rows], pa.binary()),
@@ -31,7 +33,8 @@ def as_rows(given_rows: list[tuple], *, with_headers: bool) -> Rows:
 
 
 def seal(batch, codec: int = 0) -> bytes:
-    return batch.seal(timestamp_ms=1234, codec=codec, producer_id=7, producer_epoch=1, base_sequence=0)
+    sealed: bytes = batch.seal(timestamp_ms=1234, codec=codec, producer_id=7, producer_epoch=1, base_sequence=0)
+    return sealed
 
 
 @given(rows, st.booleans(), st.integers(60, 500), st.sampled_from(list(Codec)), st.integers(0, 5))
@@ -42,7 +45,7 @@ def test_the_reader_reads_what_was_written(
     given_rows = sorted(given_rows, key=lambda r: r[3])
     whole = as_rows(given_rows, with_headers=with_headers)
     # slices of Arrow arrays have an offset of their own
-    sliced = Rows(whole.keys[skip:], whole.values[skip:], whole.headers[skip:] if with_headers else None)
+    sliced = Rows(whole.keys[skip:], whole.values[skip:], whole.headers[skip:] if whole.headers is not None else None)
     kept = given_rows[skip:]
     read = []
     for batch in encode(sliced, np.array([r[3] for r in kept], np.int64), batch_bytes):

@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from kafkalite.client.transactions import GroupVersion
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.transactions import EndTxnGroupResponse, TransactionMember
-from kafkalite.model import TopicPartition
+from kafkalite.model import ProducerId, TopicPartition
 from kafkalite.record.batch import parse_header
 from kafkalite.record.reader import read_records
 from kafkalite.rpc.answers import RpcTimeout
@@ -50,7 +50,8 @@ class TransactionalLog(FakeLog):
         if self._covers(version):
             return None
         name = f"{version.group}/{member}"
-        self.open[name] = TransactionMember(name, *self.init_producer_id())
+        producer_id, epoch = self.init_producer_id()
+        self.open[name] = TransactionMember(name, ProducerId(producer_id), epoch)
         return self.open[name]
 
     def add_partitions(self, member: TransactionMember, partitions: Any) -> None:
@@ -94,7 +95,7 @@ class TransactionalLog(FakeLog):
                 if tp.topic == topic and (
                     not header.is_transactional or header.producer_id in self.committed_producers
                 ):
-                    found += [str(record.value, "ascii") for record in read_records(batch)]
+                    found += [str(record.value or b"", "ascii") for record in read_records(batch)]
         return sorted(found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -12,6 +12,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from kafkalite.client.blocking import BlockingClient, BlockingClientConfig
 from kafkalite.errors import ErrorCode
+from pyspark_kafkalite.clients import LogClient
 from pyspark_kafkalite.columns import columns_of, spark_schema
 from pyspark_kafkalite.fetching import RangeReader
 from pyspark_kafkalite.offsets import OffsetRange
@@ -82,10 +83,10 @@ async def test_each_row_once_and_in_order(faults: dict[int, Callable[[FakeCluste
         def write(bootstrap: str) -> int:
             options = write_options({"kafka.bootstrap.servers": bootstrap, "topic": "t", "kafka.buffer.memory": "1"})
             with BlockingClient(BlockingClientConfig(bootstrap, connect_timeout_ms=300)) as client:
-                return RowWriter(client, options, SHAPE).write(batches()).rows
+                return RowWriter(cast(LogClient, client), options, SHAPE).write(batches()).rows
 
         assert await asyncio.to_thread(write, ",".join(cluster.bootstrap)) == ROWS
-        found = [[int(v) for v in cluster.log("t", p).values()] for p in range(3)]
+        found = [[int(v or b"") for v in cluster.log("t", p).values()] for p in range(3)]
         assert sorted(n for partition in found for n in partition) == list(range(ROWS))
         for key in range(10):
             in_order = [n for partition in found for n in partition if n % 10 == key]
@@ -106,9 +107,9 @@ async def test_a_read_goes_on_at_the_new_leader() -> None:
                     row = pa.RecordBatch.from_arrays(
                         [pa.nulls(1, pa.binary()), pa.array([b"%d" % n])], names=["key", "value"]
                     )
-                    RowWriter(client, options, SHAPE).write([row])
+                    RowWriter(cast(LogClient, client), options, SHAPE).write([row])
                 read = []
-                reader = RangeReader(client, FetchOptions(max_bytes=1, max_wait_ms=10))
+                reader = RangeReader(cast(LogClient, client), FetchOptions(max_bytes=1, max_wait_ms=10))
                 for batch in reader.read(OffsetRange("t", 0, 0, 6), COLUMNS):
                     read += [int(v) for v in batch["value"].to_pylist()]
                     plan.at(len(read))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from kafkalite.coordination import embedded
 from pyspark_kafkalite.java import NoJava, java_home
 
 
@@ -49,6 +49,6 @@ def test_the_wheel_s_java_starts_with_what_spark_asks_for(environ: dict[str, str
 
 
 def test_without_any_the_message_says_what_to_install(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(NoJava, match=r"kafkalite\[java\]"):
         java_home(environ)

@@ -9,6 +9,7 @@ from pyspark.sql import datasource as spark
 
 from kafkalite.client.results import Metadata
 from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.model import NO_TOPIC_ID, BrokerId
 from kafkalite.model import TopicPartition as Tp
 from kafkalite.partition_values import TopicMetadata
 from pyspark_kafkalite.clients import Unreachable
@@ -285,8 +286,8 @@ def test_offset_questions_are_asked_again_and_refusals_are_not(topic) -> None:
 
 
 def test_a_topic_that_may_not_be_seen_is_not_called_missing(topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "", ())
-    monkeypatch.setattr(topic, "metadata", lambda topics: Metadata("cluster", 1, (), (refused,)))
+    refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), NO_TOPIC_ID, ())
+    monkeypatch.setattr(topic, "metadata", lambda topics: Metadata("cluster", BrokerId(1), (), (refused,)))
     with pytest.raises(ApiError, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
         reader(topic).partitions()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 
 from hypothesis import given
@@ -45,7 +46,10 @@ def test_changes() -> None:
     )
 
 
-def all_of_it(begins: dict[Tp, int], ends: dict[Tp, int]) -> dict[Tp, int]:
+Limits = Callable[[Mapping[Tp, int], Mapping[Tp, int]], Mapping[Tp, int]]
+
+
+def all_of_it(begins: Mapping[Tp, int], ends: Mapping[Tp, int]) -> Mapping[Tp, int]:
     return ends
 
 
@@ -73,7 +77,7 @@ def test_batches_follow_each_other_without_gap_or_overlap(steps: list[dict[Tp, i
     position = StreamOffset({}, {"a": "1", "b": "1"}, initial=True)
     ends: dict[Tp, int] = {}
     read: dict[Tp, list[int]] = {}
-    limits = all_of_it if most is None else lambda begins, ends: limit(begins, ends, most)
+    limits: Limits = all_of_it if most is None else lambda begins, ends: limit(begins, ends, most)
     for step in steps:
         for tp, more in step.items():
             ends[tp] = ends.get(tp, 0) + more

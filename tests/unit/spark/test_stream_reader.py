@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
 from kafkalite.client.results import Metadata
 from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.model import NO_TOPIC_ID, BrokerId
 from kafkalite.model import TopicPartition as Tp
 from kafkalite.partition_values import TopicMetadata
 from pyspark_kafkalite.cluster import DataLoss
@@ -22,7 +24,7 @@ COLUMNS = columns_of(spark_schema(include_headers=False))
 class Query:
     """What Spark does with a reader: plan a batch, read it, remember its end."""
 
-    def __init__(self, fake, /, checkpoint: dict | None = None, **options: str) -> None:
+    def __init__(self, fake, checkpoint: dict[str, Any] | None = None, /, **options: str) -> None:
         given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "fetchOffset.retryIntervalMs": "0"} | options
         self.now = 0.0
         self.reader = KafkaliteStreamReader(
@@ -31,7 +33,13 @@ class Query:
         self.limit = self.reader.getDefaultReadLimit()
         self.start = self.reader.initialOffset() if checkpoint is None else checkpoint
 
-    def batch(self) -> list[tuple[int, int]] | None:
+    def batch(self) -> list[tuple[int, int]]:
+        """The (partition, offset)s of one batch, which there is."""
+        rows = self.next()
+        assert rows is not None
+        return rows
+
+    def next(self) -> list[tuple[int, int]] | None:
         """The (partition, offset)s of one batch; None if there is none."""
         end = json.loads(json.dumps(self.reader.latestOffset(self.start, self.limit)))
         if end == self.start:
@@ -40,7 +48,7 @@ class Query:
         self.start = end
         return rows
 
-    def read(self, end: dict) -> list[tuple[int, int]]:
+    def read(self, end: dict[str, Any]) -> list[tuple[int, int]]:
         batches = [b for part in self.reader.partitions(self.start, end) for b in self.reader.read(part)]
         return [(row["partition"], row["offset"]) for b in batches for row in b.to_pylist()]
 
@@ -59,11 +67,11 @@ def test_a_stream_begins_at_the_end_and_follows(topic) -> None:
     grow(topic, 0, 5)
     query = Query(topic)
     assert query.batch() == []  # nothing yet, but where it began is in the checkpoint now
-    assert query.batch() is None
+    assert query.next() is None
     grow(topic, 0, 2)
     grow(topic, 1, 1)
     assert query.batch() == [(0, 5), (0, 6), (1, 0)]
-    assert query.batch() is None
+    assert query.next() is None
     assert query.reader.reportLatestOffset() == {"t": {"0": 7, "1": 1}}
 
 
@@ -80,7 +88,7 @@ def test_a_replayed_first_batch_begins_where_the_query_began(topic) -> None:
 def test_a_position_without_topic_ids_is_gone_on_from(topic) -> None:
     """As in the checkpoint of a query that read with Spark's own Kafka source, whose positions look the same."""
     grow(topic, 0, 5)
-    query = Query(topic, checkpoint={"t": {"0": 3, "1": 0}})
+    query = Query(topic, {"t": {"0": 3, "1": 0}})
     grow(topic, 1, 1)
     assert query.batch() == [(0, 3), (0, 4), (1, 0)]
     grow(topic, 0, 1)
@@ -95,7 +103,7 @@ def test_a_limit_in_bytes_goes_by_what_records_take_in_the_log(topic) -> None:
     query = Query(topic, startingOffsets="earliest", maxBytesPerTrigger="11000")
     first = query.batch()
     assert [sum(partition == p for partition, _ in first) for p in (0, 1)] == [5, 5]
-    rest = [row for batch in iter(query.batch, None) for row in batch]
+    rest = [row for batch in iter(query.next, None) for row in batch]
     assert sorted(first + rest) == [(p, n) for p in (0, 1) for n in range(20)]
     tiny = Query(topic, startingOffsets="earliest", maxBytesPerTrigger="1")
     assert tiny.batch() == [(0, 0), (1, 0)]  # less than one record: one goes all the same
@@ -111,9 +119,9 @@ def test_progress_is_committed_to_the_group_that_the_user_names(topic, caplog) -
     grow(topic, 0, 3)
     query = Query(topic, **{"startingOffsets": "earliest", "kafkalite.group.id": "g"})
     assert len(query.batch()) == 3 and topic.committed == {}  # it is not done before Spark asks for the next
-    assert query.batch() is None and topic.committed == {"g": {Tp("t", 0): 3, Tp("t", 1): 0}}
+    assert query.next() is None and topic.committed == {"g": {Tp("t", 0): 3, Tp("t", 1): 0}}
     assert topic.calls.count("commit_offsets") == 1
-    assert query.batch() is None and topic.calls.count("commit_offsets") == 1
+    assert query.next() is None and topic.calls.count("commit_offsets") == 1
     grow(topic, 1, 2)
     query.batch()
 
@@ -122,10 +130,10 @@ def test_progress_is_committed_to_the_group_that_the_user_names(topic, caplog) -
             raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no coordinator")
 
     topic.before = away
-    assert query.batch() is None  # the query goes on
+    assert query.next() is None  # the query goes on
     assert "progress could not be committed to group g" in caplog.text
     topic.before = lambda name: None
-    assert query.batch() is None and topic.committed["g"][Tp("t", 1)] == 2
+    assert query.next() is None and topic.committed["g"][Tp("t", 1)] == 2
 
 
 def test_limits(topic) -> None:
@@ -143,7 +151,7 @@ def test_too_few_offsets_wait_but_not_for_ever(topic) -> None:
     assert query.limit == ReadMinRows(10)
     assert query.batch() == []
     grow(topic, 0, 4)
-    assert query.batch() is None
+    assert query.next() is None
     query.now = 61
     assert len(query.batch()) == 4
     grow(topic, 0, 10)
@@ -156,7 +164,7 @@ def test_available_now_ends_though_the_log_grows(topic) -> None:
     query.reader.prepareForTriggerAvailableNow()
     read = []
     for _ in range(10):
-        rows = query.batch()
+        rows = query.next()
         if rows is None:
             break
         read += rows
@@ -205,7 +213,7 @@ def test_partitions_that_are_gone(topic) -> None:
     ):
         strict.batch()
     assert lenient.batch() == [(0, 0)]
-    assert lenient.batch() is None
+    assert lenient.next() is None
 
 
 def test_rights_that_were_taken_away_are_no_lost_topic(topic, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,8 +221,8 @@ def test_rights_that_were_taken_away_are_no_lost_topic(topic, monkeypatch: pytes
     query = Query(topic, failOnDataLoss="false")
     grow(topic, 1, 1)
     query.batch()
-    refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "", ())
-    monkeypatch.setattr(topic, "metadata", lambda topics: Metadata("cluster", 1, (), (refused,)))
+    refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), NO_TOPIC_ID, ())
+    monkeypatch.setattr(topic, "metadata", lambda topics: Metadata("cluster", BrokerId(1), (), (refused,)))
     with pytest.raises(ApiError, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
         query.batch()
 
@@ -230,7 +238,7 @@ def test_a_node_that_knows_no_topics_for_a_moment_is_asked_again(topic) -> None:
             topic.topic_ids.update(ids)
 
     topic.before = before
-    assert query.batch() is None
+    assert query.next() is None
     assert topic.partitions == partitions
 
 
@@ -244,7 +252,7 @@ def test_a_topic_made_anew(topic) -> None:
     with pytest.raises(DataLoss, match="topic t was deleted and created again"):
         strict.batch()
     assert lenient.batch() == [(0, n) for n in range(9)]
-    assert lenient.batch() is None
+    assert lenient.next() is None
 
 
 def test_an_end_below_what_was_read_is_a_loss_only_if_it_stays_so(topic) -> None:
@@ -255,7 +263,7 @@ def test_an_end_below_what_was_read_is_a_loss_only_if_it_stays_so(topic) -> None
     log.batches.clear()
     log.log_end_offset = 0
     grow(topic, 0, 3)
-    assert strict.batch() is None and lenient.batch() is None
+    assert strict.next() is None and lenient.next() is None
     strict.now = lenient.now = 121
     with pytest.raises(DataLoss, match="t-0 ends at offset 3, but was read up to 5"):
         strict.batch()

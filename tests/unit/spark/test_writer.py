@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from kafkalite.client.results import Metadata
 from kafkalite.errors import ErrorCode, api_error
+from kafkalite.model import NO_OFFSET, NO_TOPIC_ID, BrokerId
 from kafkalite.partition_values import ProducedPartition, TopicMetadata
 from kafkalite.record.batch import parse_header
 from pyspark_kafkalite import encode, rows, sending
@@ -35,7 +37,7 @@ TYPES = {
 }
 
 
-def write(fake, rows: list[dict], /, batches: int = 1, **options: str):
+def write(fake, rows: list[dict[str, Any]], batches: int = 1, /, **options: str):
     names = list(rows[0])
     schema = StructType([StructField(n, TYPES[n][0]) for n in names])
     given = write_options({"kafka.bootstrap.servers": "a:1"} | options)
@@ -58,7 +60,7 @@ def values(fake, topic: str, partition: int) -> list[bytes]:
 
 def test_keys_go_where_kafka_puts_them_and_keep_their_order(topic) -> None:
     rows = [{"key": b"key-%d" % (n % 7), "value": f"{n}", "other": n} for n in range(500)]
-    message = write(topic, rows, batches=5, topic="t")
+    message = write(topic, rows, 5, topic="t")
     assert message.rows == 500
     by_key: dict[bytes, list[tuple[int, bytes]]] = {}
     for partition in range(3):
@@ -100,7 +102,7 @@ def test_the_topic_option_wins_over_the_column(topic) -> None:
 def test_sequences_go_on_and_what_is_sent_twice_is_kept_once(topic) -> None:
     topic.resend = True
     rows = [{"value": "x" * 100 + str(n)} for n in range(300)]
-    message = write(topic, rows, batches=10, topic="u", **{"kafka.batch.size": "1000", "kafka.buffer.memory": "4000"})
+    message = write(topic, rows, 10, topic="u", **{"kafka.batch.size": "1000", "kafka.buffer.memory": "4000"})
     assert values(topic, "u", 0) == [r["value"].encode() for r in rows]
     headers = [parse_header(b) for b in next(log for tp, log in topic.partitions.items() if tp.topic == "u").batches]
     assert {h.producer_id for h in headers} == {headers[0].producer_id} != {-1}
@@ -159,7 +161,7 @@ def test_an_empty_task_says_so_and_asks_nothing(topic) -> None:
         ({"topic": "t", "partition": -1, "value": "v"}, "partition -1 of t"),
     ],
 )
-def test_rows_that_cannot_be_written(topic, row: dict, says: str) -> None:
+def test_rows_that_cannot_be_written(topic, row: dict[str, Any], says: str) -> None:
     with pytest.raises(BadRow, match=says):
         write(topic, [row])
 
@@ -185,8 +187,8 @@ def test_a_node_that_does_not_know_a_topic_for_a_moment_is_asked_again(topic) ->
 
 
 def test_a_topic_that_may_not_be_seen_is_not_called_missing(topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "", ())
-    answer = Metadata("cluster", 1, (), (refused,))
+    refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), NO_TOPIC_ID, ())
+    answer = Metadata("cluster", BrokerId(1), (), (refused,))
     monkeypatch.setattr(topic, "metadata", lambda topics, allow_auto_create: answer)
     with pytest.raises(WriteFailed, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
         write(topic, [{"value": "v"}], topic="t")
@@ -213,9 +215,12 @@ def test_what_fails_is_told_with_its_code_and_a_cluster_that_is_away_with_its_ad
 def test_memory_goes_by_the_buffer_and_not_by_what_spark_hands_over(topic, monkeypatch: pytest.MonkeyPatch) -> None:
     """At once Spark hands over up to 64 MiB (before 4.1: 10,000 rows, of any size)."""
     at_once: list[int] = []
-    monkeypatch.setattr(
-        sending, "encode", lambda rows, *rest: at_once.append(rows.values.nbytes) or encode.encode(rows, *rest)
-    )
+
+    def counted(rows: encode.Rows, *rest: Any) -> Any:
+        at_once.append(rows.values.nbytes)
+        return encode.encode(rows, *rest)
+
+    monkeypatch.setattr(sending, "encode", counted)
     rows = [{"value": "v" * 1000, "key": b"%d" % n} for n in range(200)]
     message = write(topic, rows, topic="t", **{"kafka.buffer.memory": "20000"})
     assert message.rows == 200 and len(at_once) > 5
@@ -225,7 +230,9 @@ def test_memory_goes_by_the_buffer_and_not_by_what_spark_hands_over(topic, monke
 
 def test_refusals_name_the_partition_and_what_to_do(topic, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = ErrorCode.MESSAGE_TOO_LARGE
-    monkeypatch.setattr(topic, "append", lambda tp, batch: ProducedPartition(*tp, int(refused), -1))
+    monkeypatch.setattr(
+        topic, "append", lambda tp, batch: ProducedPartition(tp.topic, tp.partition, int(refused), NO_OFFSET)
+    )
     with pytest.raises(WriteFailed, match=r"MESSAGE_TOO_LARGE, u-0.*max\.message\.bytes"):
         write(topic, [{"value": "v"}], topic="u")
 
@@ -260,7 +267,7 @@ def test_a_refusal_on_the_way_stops_the_task_before_its_end(topic, monkeypatch: 
     monkeypatch.setattr(topic, "produce_many", produce)
     rows = [{"value": "v" * 100} for _ in range(1000)]
     with pytest.raises(WriteFailed, match="TOPIC_AUTHORIZATION_FAILED"):
-        write(topic, rows, batches=100, topic="u", **{"kafka.buffer.memory": "1000"})
+        write(topic, rows, 100, topic="u", **{"kafka.buffer.memory": "1000"})
     assert 10 <= len(values(topic, "u", 0)) < 200
     assert {name.rpartition("_")[0] for name in threads} == {"kafkalite-send"}
 
