@@ -48,8 +48,10 @@ _CONFIRMATION = zk_codec.multi(0, (Check("/", -1),))[4:]
 class Rig(Protocol):
     """A server, and how to break what is between it and one client ("a"); others connect undisturbed."""
 
-    #: Heartbeats of "a" that have reached the server.
-    pings: int
+    @property
+    def pings(self) -> int:
+        """Heartbeats of "a" that have reached the server."""
+        ...
 
     async def connect(self, host: str = "a", timeout_ms: int = TIMEOUT_MS, chroot: str = "") -> Coordinator: ...
     def cut(self) -> None: ...

@@ -17,6 +17,7 @@ One transactional id, partitions 0, 1, ... of topic t, led here. Verbs:
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,7 @@ class Script:
 
     def do_epochs(self, args: dict[str, str]) -> str:
         assert self.known is not None
-        return self._become(rules.replace(self.known, producer_epoch=int(args["at"])))
+        return self._become(dataclasses.replace(self.known, producer_epoch=int(args["at"])))
 
     def do_add(self, args: dict[str, str]) -> str:
         wanted = [TopicPartition("t", int(args["p"]))]

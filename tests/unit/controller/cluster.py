@@ -121,7 +121,7 @@ class Cluster:
         def identity() -> Identity:
             return Identity(CLUSTER_ID, broker_id, broker.epoch)
 
-        handlers = {
+        handlers: dict[type[Message], Callable[[Any], Any]] = {
             kind: lambda request: self._answer(broker, request)
             for kind in (LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest)
         }

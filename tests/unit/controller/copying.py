@@ -6,7 +6,7 @@ import asyncio
 
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import SetData
-from kafkalite.model import LeaderAndIsr, TopicPartition
+from kafkalite.model import BrokerId, LeaderAndIsr, TopicPartition
 from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest
 from tests.unit.controller.cluster import Cluster
 
@@ -78,7 +78,7 @@ class Copying:
         if joining:
             self._join(partition, state, joining)
 
-    def _join(self, partition: TopicPartition, state: LeaderAndIsr, joining: list[int]) -> None:
+    def _join(self, partition: TopicPartition, state: LeaderAndIsr, joining: list[BrokerId]) -> None:
         value = LeaderAndIsr(
             state.leader, state.leader_epoch, (*state.isr, *joining), state.controller_epoch, state.partition_epoch
         )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 
 import pytest
 
 from kafkalite.controller import event_loop as leadership
+from kafkalite.controller.sources import Source
 from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicId, TopicPartition
@@ -54,7 +56,7 @@ async def test_a_deleted_topics_name_is_free_while_a_broker_is_dead(cluster: Clu
     for path in (paths.DELETE_TOPICS, paths.config_topic("t")):
         assert cluster.zookeeper.peek(path) is None
     data, _ = cluster.zookeeper.peek(paths.deleted_topic("id-t")) or pytest.fail("not written down")
-    assert admin_znodes.decode_deleted_topic(data) == ("t", {(1, BrokerId(3))})
+    assert admin_znodes.decode_deleted_topic(data) == ("t", frozenset({(1, BrokerId(3))}))
     cluster.create_topic("t", {0: (1, 2), 1: (1, 2)}, topic_id="second-life")
     await until(lambda: T1 in cluster.brokers[1].roles)
     if fails_over:
@@ -124,7 +126,7 @@ async def test_topics_that_vanish_are_not_deleted(cluster: Cluster, fails_over: 
         cluster.create_topic(name, {0: (1, 2, 3)})
     await until(lambda: all(settled(cluster, TopicPartition(name, 0)) for name in "tuv"))
     cluster.put_state(T0, 2, (2, 1), leader_epoch=6)
-    cluster.controllers[1]._leadership.mark(leadership.Source.STATES)  # type: ignore[union-attr]
+    cluster.controllers[1]._leadership.mark(Source.STATES)  # type: ignore[union-attr]
     await until(lambda: settled(cluster))
     vanish(cluster, "t", "u")
     await until(lambda: all(set(each.roles) == {TopicPartition("v", 0)} for each in cluster.brokers.values()))
@@ -142,7 +144,7 @@ async def test_topics_that_vanish_are_not_deleted(cluster: Cluster, fails_over: 
     cluster.zookeeper.poke(Create(paths.topic("t"), znodes.encode_topic(value)))
     await until(lambda: settled(cluster))
     assert cluster.leader_and_isr("t") == (2, (2, 1), 7), "a later epoch than the one it had"
-    cluster.controllers[2 if fails_over else 1]._leadership.mark(leadership.Source.TICK)  # type: ignore[union-attr]
+    cluster.controllers[2 if fails_over else 1]._leadership.mark(Source.TICK)  # type: ignore[union-attr]
     await until(lambda: cluster.zookeeper.peek(paths.vanished_topic("id-t")) is None)
     assert cluster.zookeeper.peek(paths.vanished_topic("id-u")) is not None
 
@@ -185,7 +187,7 @@ async def test_a_partition_that_is_added_by_hand_is_seen_at_once(
     for count in range(2, 6):
         value = znodes.TopicZnode(TopicId("id-t"), {n: (BrokerId(1), BrokerId(2)) for n in range(count)})
         cluster.zookeeper.poke(SetData(paths.topic("t"), znodes.encode_topic(value)))
-        await until(lambda count=count: settled(cluster, TopicPartition("t", count - 1)))
+        await until(functools.partial(settled, cluster, TopicPartition("t", count - 1)))
 
 
 @pytest.mark.checklist("F18")

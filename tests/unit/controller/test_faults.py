@@ -196,7 +196,8 @@ async def test_storage_fences_and_reports_conflicts(cluster: Cluster) -> None:
     assert sorted(written) == [T0, TopicPartition("t", 1)]
     assert conflicts == [TopicPartition("t", 2), TopicPartition("t", 3)]
     found = await storage.read_states([T0, TopicPartition("t", 9), TopicPartition("no", 0)])
-    assert found.states[T0] is not None and found.states[T0].partition_epoch == 1
+    known = found.states[T0]
+    assert known is not None and known.partition_epoch == 1
     assert found.states[TopicPartition("t", 9)] is None and TopicPartition("no", 0) not in found.states
     cluster.zookeeper.poke(SetData(paths.CONTROLLER_EPOCH, b"4"))
     with pytest.raises(ControllerMovedError):

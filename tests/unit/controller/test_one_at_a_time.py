@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from kafkalite.controller import event_loop
+from kafkalite.controller.decisions.decide import decide
 from kafkalite.controller.decisions.effects import (
     AskLogEnds,
     Effect,
@@ -47,7 +48,6 @@ ENDS: dict[type, type] = {
 @pytest.mark.checklist("F23")
 async def test_outcomes_are_handled_before_any_other_event(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers come and go, topics are made and deleted, leaders are elected, all while reads and writes are on their way."""
-    decide = event_loop.decide
     awaited: list[type] = []
     seen: list[str] = []
     turns: list[asyncio.Task[object] | None] = []

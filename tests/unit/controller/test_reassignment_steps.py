@@ -43,8 +43,8 @@ def brokers(ids: list[int]) -> tuple[BrokerId, ...]:
 @pytest.mark.checklist("C15")
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
 def test_vectors(vector: dict[str, Any]) -> None:
-    final, current = brokers(vector["final_target_replicas"]), brokers(vector["current_replicas"])  # type: ignore[arg-type]
-    isr = brokers(vector["isr"])  # type: ignore[arg-type]
+    final, current = brokers(vector["final_target_replicas"]), brokers(vector["current_replicas"])
+    isr = brokers(vector["isr"])
     steps = [list(current)]
     while current != final:
         current = next_step(
@@ -52,8 +52,8 @@ def test_vectors(vector: dict[str, Any]) -> None:
             current,
             isr,
             {*final, *current},
-            max_replicas=vector["max_concurrent_replicas"],  # type: ignore[arg-type]
-            min_insync_replicas=vector["min_insync_replicas"],  # type: ignore[arg-type]
+            max_replicas=vector["max_concurrent_replicas"],
+            min_insync_replicas=vector["min_insync_replicas"],
         )
         isr = current  # each step ends when all its replicas are in sync
         steps.append(list(current))

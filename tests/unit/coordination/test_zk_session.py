@@ -6,12 +6,14 @@ import asyncio
 import itertools
 from random import Random
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from kafkalite.coordination import aiozk_adapter
 from kafkalite.coordination.coordinator import NotSentError
 from kafkalite.coordination.zk_connection import Pending, ZkConnection
+from kafkalite.env.seams import Network
 from kafkalite.testing.sim_clock import SimClock
 from kafkalite.testing.sim_loop import SimLoop
 
@@ -38,12 +40,14 @@ class Silent(Refusing):
 
 def attempts(kind: type[Refusing], timeout_ms: int) -> tuple[list[float], float]:
     """(moments of the attempts, when they were given up), seconds."""
-    loop = SimLoop()
+    loop = SimLoop()  # type: ignore[abstract]
     network = kind(loop)
 
     async def main() -> None:
         with pytest.raises(NotSentError):
-            await aiozk_adapter.connect("zk:2181", timeout_ms, clock=SimClock(loop), network=network, rng=Random(1))
+            await aiozk_adapter.connect(
+                "zk:2181", timeout_ms, clock=SimClock(loop), network=cast(Network, network), rng=Random(1)
+            )
 
     try:
         loop.run_until_complete(main())
