@@ -414,7 +414,7 @@ class FakeCluster:
             await node.start()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         for node in self.nodes.values():
             if node.server is not None:
                 await node.kill()

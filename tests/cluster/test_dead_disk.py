@@ -35,7 +35,7 @@ from kafkalite.testing.processes import ProcessCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
-VICTIM = 2
+VICTIM = BrokerId(2)
 PARTITIONS = 9
 REPLICAS = 3
 SETTINGS = {
@@ -416,7 +416,7 @@ async def leaders(client: AsyncClient) -> list[int]:
     async with asyncio.timeout(150):
         while True:
             found = (await client.metadata([TOPIC])).topics[0].partitions
-            each = sorted(partition.leader for partition in found)
+            each: list[int] = sorted(partition.leader for partition in found)
             if each.count(-1) == 2:
                 return each
             await asyncio.sleep(0.05)

@@ -20,8 +20,8 @@ def _documented(directory: Path) -> str:
     """The node's configuration and the authorizer's, from the page; only the paths are other ones."""
     text = (ROOT / "docs" / "security.md").read_text()
     blocks = re.findall(r"^```\w*\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    node = next(block for block in blocks if '"zookeeper.set.acl" = true' in block)
-    rights = next(block for block in blocks if block.startswith("authorizer.enabled = true"))
+    node: str = next(block for block in blocks if '"zookeeper.set.acl" = true' in block)
+    rights: str = next(block for block in blocks if block.startswith("authorizer.enabled = true"))
     return (node + rights).replace("/etc/kafkalite", str(directory))
 
 

@@ -231,7 +231,7 @@ def junk(rng: random.Random, depth: int = 0) -> object:
 async def test_random_frames_of_every_kind(cluster: ProcessCluster, hello: bytes) -> None:
     rng = random.Random(2)
 
-    def fuzz(node: Process, _: contextlib.ExitStack) -> None:
+    def fuzz(node: Process, stack: contextlib.ExitStack) -> None:
         kinds = sorted(kind for kind in by_kind if kind % 2 == 0 and kind > 2)
         for _ in range(150):
             packed = msgpack.packb([rng.choice(kinds), 1, [junk(rng) for _ in range(rng.randrange(9))]])
@@ -290,7 +290,7 @@ def test_what_is_no_kafka_request_ends_the_connection(cluster: ProcessCluster, d
 async def test_random_kafka_requests(cluster: ProcessCluster) -> None:
     rng = random.Random(3)
 
-    def fuzz(node: Process, _: contextlib.ExitStack) -> None:
+    def fuzz(node: Process, stack: contextlib.ExitStack) -> None:
         for _ in range(300):
             body = rng.randbytes(rng.randrange(60)) if rng.random() < 0.5 else bytes(rng.randrange(60))
             head = struct.pack(">hhih", rng.randrange(-1, 75), rng.randrange(-1, 18), rng.getrandbits(31), -1)
@@ -314,7 +314,7 @@ async def test_half_kafka_requests_do_not_fill_the_memory(cluster: ProcessCluste
 async def test_random_bytes_on_the_http_port(cluster: ProcessCluster) -> None:
     rng = random.Random(4)
 
-    def fuzz(node: Process, _: contextlib.ExitStack) -> None:
+    def fuzz(node: Process, stack: contextlib.ExitStack) -> None:
         must_be_cut(node, "http", b"\x00\x01\x02\r\n\r\n")
         must_be_cut(node, "http", b"GET /" + b"a" * 100_000)
         must_be_cut(node, "http", b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 50_000)

@@ -116,9 +116,12 @@ async def test_each_election_counts_one_and_the_dead_controllers_znodes_go(clust
     for count in range(1, 6):
         dead = zk.controller()
         cluster.nodes[dead].kill()
-        successor = await asyncio.to_thread(
-            wait_until, lambda dead=dead: (now := zk.controller()) > 0 and now != dead and now, "another controller"
-        )
+
+        def another(dead: int = dead) -> int:
+            now = zk.controller()
+            return now if now > 0 and now != dead else 0
+
+        successor = await asyncio.to_thread(wait_until, another, "another controller")
         assert zk.stat("/controller").ephemeralOwner == zk.stat(f"/brokers/ids/{successor}").ephemeralOwner
         assert int(zk.text("/controller_epoch") or "-1") == began + count
         await asyncio.to_thread(cluster.restart, dead)
@@ -405,7 +408,7 @@ async def test_damage_that_no_start_looked_for_is_never_served(cluster: ProcessC
 
 
 async def test_every_command_once(cluster: ProcessCluster) -> None:
-    def run(*arguments: str, stdin: bytes = b"") -> tuple[int, object]:
+    def run(*arguments: str, stdin: bytes = b"") -> tuple[int, Any]:
         outcome = kafkalite(*arguments, "--json", bootstrap=cluster.bootstrap, stdin=stdin)
         lines = [json.loads(line) for line in outcome.out.splitlines()]
         return outcome.code, lines[0] if len(lines) == 1 else lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ async def test_registrations_that_are_removed_and_overwritten(tmp_path: Path) ->
                     zk.client.set(path, spoil)
                 zk.client.delete("/controller")
                 await asyncio.to_thread(
-                    wait_until, lambda n=broker_id, at=before: is_registered(zk, n, at), f"node {broker_id} registers"
+                    wait_until, functools.partial(is_registered, zk, broker_id, before), f"node {broker_id} registers"
                 )
                 await wait_in_sync(cluster, "spoilt", 3)
                 await load.more()

@@ -42,7 +42,7 @@ async def test_a_rolling_restart_by_one_verb(tmp_path: Path) -> None:
 
             async def host() -> list[int]:
                 """What restarts a node on its host: it answers to a file."""
-                done = []
+                done: list[int] = []
                 while len(done) < 3:
                     for wanted in await asyncio.to_thread(lambda: list(tmp_path.glob("restart-*"))):
                         id_ = int(wanted.name.rpartition("-")[2])

@@ -6,6 +6,7 @@ Each scenario is one that stock aiozk fails (lost elections, lost fences, endles
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import signal
@@ -289,7 +290,7 @@ async def test_more_watches_than_a_frame_holds_are_set_again_in_chunks(bench: Be
     last = asyncio.Event()
     for start in range(0, len(paths), 500):
         await asyncio.gather(
-            *(zk.exists(path, lambda path=path: fired.append(path)) for path in paths[start : start + 500])
+            *(zk.exists(path, functools.partial(fired.append, path)) for path in paths[start : start + 500])
         )
     await zk.exists(paths[-1], last.set)
     sizes: list[int] = []

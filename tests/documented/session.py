@@ -196,7 +196,7 @@ class Session:
             is_repeated = "soon" in fence.words
             wrong: list[str] = []
 
-            def is_right(command=command, wrong=wrong) -> bool:  # type: ignore[no-untyped-def]
+            def is_right(command=command, wrong=wrong) -> bool:
                 code, out = self._shell_out(command.text)
                 lines = self._theirs(out).splitlines()
                 different = difference(command.prints, lines, fence.words.get("varies"))
@@ -239,7 +239,7 @@ class Session:
         out, self._buffer = self._buffer[: end.start()], self._buffer[end.end() :]
         return int(end[1]), out.decode(errors="replace")
 
-    def _until(self, is_so, what: str, wrong: list[str] | None = None) -> None:  # type: ignore[no-untyped-def]
+    def _until(self, is_so, what: str, wrong: list[str] | None = None) -> None:
         deadline = time.monotonic() + self._patience_s
         while not is_so():
             if time.monotonic() > deadline:

@@ -151,6 +151,6 @@ async def run_client(command: list[str], *, stdin: bytes = b"", **environment: s
 
 async def seen_by(command: list[str], **environment: str) -> dict[str, Any]:
     """What a client script says it saw: the JSON on its last line."""
-    out = await run_client(command, **environment)
+    out = await run_client(command, stdin=b"", **environment)
     seen: dict[str, Any] = json.loads(out.splitlines()[-1])
     return seen

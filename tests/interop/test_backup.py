@@ -28,7 +28,7 @@ SETTINGS = CLUSTER_SETTINGS | {"default.replication.factor": 1, "offsets.topic.r
 async def backup(*arguments: str) -> Any:
     """Run a verb to its end; its JSON."""
     command = [sys.executable, "-m", "kafkalite_cli", "admin", "backup", *arguments, "--json"]
-    return json.loads(await run_client(command, **ENVIRONMENT))
+    return json.loads(await run_client(command, stdin=b"", **ENVIRONMENT))
 
 
 async def stopped_after(what: Path, number: int, *arguments: str) -> None:

@@ -100,7 +100,12 @@ async def write_natively(cluster: SecuredCluster, acked: list[str]) -> None:
         for number in range(NATIVE):
             value = f"n-{number}"
             future = await producer.send("ledger", None, value.encode(), partition=number % 3)
-            future.add_done_callback(lambda done, value=value: acked.append(value) if not done.exception() else None)
+
+            def settled(done: asyncio.Future[Any], value: str = value) -> None:
+                if not done.exception():
+                    acked.append(value)
+
+            future.add_done_callback(settled)
             await asyncio.sleep(0.005)
 
 

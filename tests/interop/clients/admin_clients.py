@@ -6,6 +6,7 @@ Argument: bootstrap servers of three brokers.
 import json
 import sys
 import time
+from typing import Any
 
 from confluent_kafka import ElectionType, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
@@ -25,7 +26,7 @@ def until(condition, seconds=30):
 
 
 def main():
-    seen = {}
+    seen: dict[str, Any] = {}
     confluent = AdminClient({"bootstrap.servers": BOOTSTRAP})
     confluent.create_topics([NewTopic("moved", 2, replica_assignment=[[1, 2], [2, 3]])])["moved"].result(30)
     confluent.create_partitions([NewPartitions("moved", 4)])["moved"].result(30)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -29,7 +30,7 @@ async def consumer(topic=TOPIC, **settings):
 
 
 async def main():
-    seen = {}
+    seen: dict[str, Any] = {}
     admin = AIOKafkaAdminClient(bootstrap_servers=BOOTSTRAP)
     await admin.start()
     await admin.create_topics([NewTopic(TOPIC, 3, 3), NewTopic("aiokafka-txn", 1, 3)])

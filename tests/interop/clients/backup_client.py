@@ -50,7 +50,7 @@ def write(bootstrap: str) -> None:
     _commit(bootstrap, "at-the-end", {"stamped": (666, 667, 667)})
 
 
-_OPEN = []
+_OPEN: list[c.Producer] = []
 
 
 def _transaction(bootstrap: str, name: str, ends: str) -> None:

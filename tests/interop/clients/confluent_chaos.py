@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -29,12 +30,12 @@ REST_S = 90
 STUCK_S = 30
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 stop_producing, stop_consuming = threading.Event(), threading.Event()
-acked = {"in": set(), "plain": set()}
-failed = []
-seen = collections.Counter()
-transactions = []
-rebalances = []
-replaced = []
+acked: dict[str, set[int]] = {"in": set(), "plain": set()}
+failed: list[str] = []
+seen: collections.Counter[Any] = collections.Counter()
+transactions: list[int] = []
+rebalances: list[Any] = []
+replaced: list[str] = []
 
 
 def produce(topic):
@@ -138,6 +139,7 @@ def process():
     while not stop_consuming.is_set():
         command = [*DIE_WITH_PARENT, sys.executable, __file__, sys.argv[1], "pipeline"]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
             while not stop_consuming.is_set():
                 if not select.select([child.stdout], [], [], STUCK_S)[0]:
                     replaced.append("stuck")
@@ -162,7 +164,8 @@ def everything_in(topic, isolation):
         }
     )
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    values, ended = [], set()
+    values: list[int] = []
+    ended: set[int] = set()
     until = time.monotonic() + REST_S
     while len(ended) < PARTITIONS and time.monotonic() < until:
         message = consumer.poll(0.5)

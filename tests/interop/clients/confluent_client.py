@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
@@ -29,7 +30,7 @@ def consumer(group, topic, isolation="read_uncommitted"):
 
 
 def poll_until(consumers, condition, seconds=25):
-    messages = []
+    messages: list[Any] = []
     until = time.monotonic() + seconds
     while not condition(messages) and time.monotonic() < until:
         for each in consumers:
@@ -55,7 +56,7 @@ def fetchers(admin, count):
 
 
 def main():
-    seen = {}
+    seen: dict[str, Any] = {}
     admin = AdminClient(BOOTSTRAP)
     for future in admin.create_topics([NewTopic("confluent", 3, 3), NewTopic("confluent-txn", 1, 3)]).values():
         future.result(20)

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import time
+from typing import Any
 
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -40,7 +41,7 @@ def consumer(group, *, topics=("modern-a",), protocol="consumer", **more):
 
 def until(members, condition):
     """Poll until it holds; the messages that came."""
-    messages = []
+    messages: list[Any] = []
     deadline = time.monotonic() + PATIENCE_S
     while not condition(messages) and time.monotonic() < deadline:
         for member in members:
@@ -81,7 +82,7 @@ def described(admin, group, members):
 
 
 def main():
-    seen = {}
+    seen: dict[str, Any] = {}
     admin = AdminClient(BOOTSTRAP)
     topics = [NewTopic("modern-a", PARTITIONS, 3), NewTopic("modern-b", 2, 3)]
     for future in admin.create_topics(topics).values():
@@ -98,6 +99,7 @@ def main():
     until(members, is_shared(members, 2, 2, 2))
     lone = subprocess.Popen([sys.executable, "-c", LONE_MEMBER, sys.argv[1]], stdout=subprocess.PIPE, text=True)
     until(members, is_shared(members, 1, 2, 2))
+    assert lone.stdout is not None
     seen["of a fourth process"] = int(lone.stdout.readline())
     lone.kill()
     lone.wait()

@@ -69,7 +69,9 @@ def read(group, count):
     """So many different values in this group, or the first error."""
     consumer = Consumer(SETTINGS | {"group.id": group, "auto.offset.reset": "earliest"})
     consumer.subscribe([TOPIC])
-    values, errors, until = [], [], time.monotonic() + PATIENCE_S
+    values: list[str] = []
+    errors: list[str] = []
+    until = time.monotonic() + PATIENCE_S
     while len(set(values)) < count and not errors and time.monotonic() < until:
         for message in consumer.consume(500, 0.2):
             if message.error():

@@ -28,7 +28,7 @@ for number in range(count):
 producer.flush(60)
 consumer = Consumer(common | {"group.id": f"of-{side}", "auto.offset.reset": "earliest"})
 consumer.subscribe(["sides"])
-seen = set()
+seen: set[str] = set()
 while len(seen) < 2 * count and time.monotonic() < until + 60:
     message = consumer.poll(0.5)
     if message is not None and not message.error():

@@ -4,6 +4,7 @@ import json
 import sys
 import threading
 import time
+from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
@@ -27,7 +28,7 @@ def consumer(**settings):
 
 
 def main():
-    seen = {}
+    seen: dict[str, Any] = {}
     for codec in CODECS:
         producer = KafkaProducer(bootstrap_servers=BOOTSTRAP, compression_type=codec, enable_idempotence=True)
         sent = [

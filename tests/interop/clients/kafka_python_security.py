@@ -2,6 +2,7 @@
 
 import json
 import sys
+from typing import Any
 
 import kafka.admin as admin
 from kafka import KafkaProducer
@@ -29,7 +30,7 @@ def acls_of(root):
         admin.ACLPermissionType.ANY,
         admin.ResourcePatternFilter(admin.ResourceType.ANY, None, admin.ACLResourcePatternType.ANY),
     )
-    described = []
+    described: list[Any] = []
     while len(described) < 2:  # the node that is asked may hear of them a moment later
         described, _ = root.describe_acls(wanted)
     deleted = root.delete_acls([wanted])
@@ -51,7 +52,7 @@ def quotas_of(root):
     )
     altered = send(AlterClientQuotasRequest(entries=[change], validate_only=False))
     component = DescribeClientQuotasRequest.ComponentData(entity_type="client-id", match_type=2, match=None)
-    values = []
+    values: list[tuple[str, float]] = []
     while not values:
         described = send(DescribeClientQuotasRequest(components=[component], strict=True))
         values = [(value.key, value.value) for each in described.entries for value in each.values]
