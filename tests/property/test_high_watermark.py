@@ -52,7 +52,7 @@ def naive_high_watermark(leader: PartitionLeader) -> int:
     ends = {member: follower.log_end_offset for member, follower in leader.followers.items()}
     ends[leader.broker_id] = leader.durable_end_offset
     members = set(leader.committed_isr) | set(leader.proposed_isr or ())
-    mark = leader.high_watermark
+    mark: int = leader.high_watermark
     needed = min(leader.min_insync_replicas, len(leader.replicas))
     while len(leader.committed_isr) >= needed and not leader.elr and all(ends[member] > mark for member in members):
         mark += 1

@@ -15,7 +15,7 @@ from kafkalite.coordinators.transactions import decisions, state
 from kafkalite.errors import ApiError
 from kafkalite.model import Offset, ProducerId, TopicPartition
 from kafkalite.protocol.codec import WireError, encode
-from kafkalite.protocol.wire import GroupMetadataValue  # type: ignore[attr-defined]
+from kafkalite.protocol.wire import GroupMetadataValue
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records

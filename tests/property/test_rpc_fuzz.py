@@ -30,7 +30,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         return st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
     if hint is bool:
         return st.booleans()
-    if dataclasses.is_dataclass(hint):
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         hints = get_type_hints(hint)
         return st.builds(hint, **{f.name: values(hints[f.name]) for f in dataclasses.fields(hint)})
     args = get_args(hint)

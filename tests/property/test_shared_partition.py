@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -289,7 +290,7 @@ class Run:
 @given(_logs, _steps)
 def test_like_one_that_keeps_each_offset(shape: list[tuple[int, int, bool]], steps: list[tuple[Any, ...]]) -> None:
     run = Run(_log(shape))
-    verbs = {
+    verbs: dict[str, Callable[..., None]] = {
         "acquire": run.acquire, "acknowledge": run.acknowledge, "mine": run.mine, "release": run.release, "time": run.time,
         "write": run.store_changes, "log start": run.log_start, "failover": run.failover,
     }  # fmt: skip

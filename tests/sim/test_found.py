@@ -24,7 +24,7 @@ def plan(*faults: Fault, **changes: Any) -> Plan:
         consumers=1,
         faults=faults,
     )
-    return dataclasses.replace(drawn, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(drawn, **changes)
 
 
 @pytest.mark.checklist("F28")

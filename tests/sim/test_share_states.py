@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 from typing import Any
 
 import pytest
@@ -38,9 +39,7 @@ class ShareLeaders:
         for key in range(_KEYS):
             for number in range(2):
                 name = f"leader{key}-{number}"
-                self._simulation.world.start(
-                    name, lambda env, key=key: self._run(key, env), self._simulation.client_ended
-                )
+                self._simulation.world.start(name, functools.partial(self._run, key), self._simulation.client_ended)
 
     def stop(self) -> None:
         """They go on."""

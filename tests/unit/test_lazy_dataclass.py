@@ -170,9 +170,9 @@ def test_a_message_survives_pickling_before_its_class_has_made_another() -> None
 
 
 def test_what_a_subclass_makes_of_the_methods_is_not_overwritten() -> None:
-    made = dataclass(frozen=True, slots=True)(type("Base", (), {"__annotations__": {"a": "int"}}))
+    made: Any = dataclass(frozen=True, slots=True)(type("Base", (), {"__annotations__": {"a": "int"}}))
 
-    class Counted(made):  # type: ignore[valid-type, misc]
+    class Counted(made):  # type: ignore[misc]
         def __init__(self, a: int) -> None:
             super().__init__(a + 1)
 

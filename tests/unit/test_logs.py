@@ -29,7 +29,7 @@ def nobody_has_configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def structlogs_line(level: str, event: str, **fields: Any) -> dict[str, Any]:
     stream = io.StringIO()
-    processors = [
+    processors: list[Any] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
         structlog.processors.format_exc_info,

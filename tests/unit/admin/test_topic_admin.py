@@ -40,7 +40,7 @@ async def orders(cluster: Cluster, racks: tuple[str | None, ...] = (None, None, 
 
 
 async def create(made: TopicAdmin, *topics: NewTopic, **options: bool) -> list[tuple[int, str]]:
-    response = await made.create_topics(CreateTopicsRequest(topics, **options))  # type: ignore[arg-type]
+    response = await made.create_topics(CreateTopicsRequest(topics, **options))
     return [(result.error, result.message) for result in response.topics]
 
 

@@ -7,7 +7,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -35,7 +35,7 @@ def batch(values: list[bytes], producer: int = -1, sequence: int = -1) -> bytes:
 
 async def in_thread(cluster: FakeCluster, work: Callable[[BlockingClient], T], **config: int) -> T:
     def run() -> T:
-        settings = {"delivery_timeout_ms": 10_000} | config
+        settings: dict[str, Any] = {"delivery_timeout_ms": 10_000} | config
         with BlockingClient(BlockingClientConfig(",".join(cluster.bootstrap), **settings)) as client:
             return work(client)
 
@@ -56,7 +56,7 @@ async def test_produce_list_and_fetch() -> None:
             ends = client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP) | {T0: EARLIEST_TIMESTAMP})
             raw = client.fetch_raw(T0, 0)
             assert raw.high_watermark == 3
-            offsets = [many[key].base_offset for key in keys] + [one.base_offset]
+            offsets: list[int] = [*(many[key].base_offset for key in keys), one.base_offset]
             return offsets, [r.value for r in read_records(raw.records)], [ends[key].offset for key in keys]
 
         offsets, values, ends = await in_thread(cluster, work)

@@ -12,7 +12,7 @@ from kafkalite.env.seams import ConnectionHandler
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.extension.messages.watching import HealthRequest
-from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, BrokerId, TopicPartition
 from kafkalite.rpc.answers import RpcError
 from tests.unit.kafka.conftest import Broker, batch, produce
 
@@ -41,7 +41,7 @@ async def test_topics_offsets_and_records(broker: Broker) -> None:
         assert [p.leader for p in told.topics[0].partitions] == [1, 1]
         assert told.brokers[0].endpoint.port == broker.services.kafka_endpoint[1]
         records = batch(b"one", b"x" * 10_000)
-        response = await client.call_leader(1, produce("t", (0, records)), [KEY], timeout_s=5)
+        response = await client.call_leader(BrokerId(1), produce("t", (0, records)), [KEY], timeout_s=5)
         assert response.responses[0].partition_responses[0].base_offset == 0
         fetched, found = await client.fetch_raw(KEY, 0)
         assert (fetched.high_watermark, fetched.log_start_offset, len(found)) == (2, 0, fetched.records_size)

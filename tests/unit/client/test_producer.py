@@ -287,4 +287,4 @@ async def test_closing_without_flush_fails_what_waits() -> None:
 async def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None:
     async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         with pytest.raises(ValueError):
-            Producer(client, **settings)  # type: ignore[arg-type]
+            Producer(client, **settings)

@@ -15,6 +15,7 @@ import pytest
 
 from kafkalite.env import real
 from kafkalite.env.real import RealClock, RealDisk, RealNetwork, real_env
+from kafkalite.model import Buffer
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_more_buffers_than_one_system_call_takes(disk: RealDisk, tmp_path: Path)
 def test_short_writes_are_carried_on(disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = disk.open(str(tmp_path / "f"), create=True)
     monkeypatch.setattr(os, "pwritev", lambda fd, buffers, at: os.pwrite(fd, b"".join(buffers)[:3], at))
-    data = [b"ab", b"", b"cdefg", memoryview(b"hijk")]
+    data: list[Buffer] = [b"ab", b"", b"cdefg", memoryview(b"hijk")]
     assert file.append(data) == 11
     assert file.read_at(0, 20) == b"abcdefghijk"
     file.close()

@@ -162,19 +162,19 @@ async def test_every_node_shows_and_changes_everything() -> None:
             await Groups(client).commit("g", {TopicPartition("t", number): 10 for number in range(3)})
         for node in running.nodes.values():
             await node.sampler.sample()
-        for node in running.nodes:  # the leaders and the coordinator are on several of them
-            status, topic = await ask(running, "topic?topic=t", node=node)
+        for number in running.nodes:  # the leaders and the coordinator are on several of them
+            status, topic = await ask(running, "topic?topic=t", node=number)
             assert status == 200
             assert [(p["start"], p["end"], p["oldest_ms"], p["newest_ms"]) for p in topic["partitions"]] == [
                 (0, 30, 1000 + n, 1087 + n) for n in range(3)
             ]
-            _, found = await ask(running, "messages?topic=t&limit=4", node=node)
+            _, found = await ask(running, "messages?topic=t&limit=4", node=number)
             assert [record["value"]["text"] for record in found["records"]] == ["89", "88", "87", "86"]
-            _, older = await ask(running, f"messages?topic=t&limit=4&from=before&places={found['before']}", node=node)
+            _, older = await ask(running, f"messages?topic=t&limit=4&from=before&places={found['before']}", node=number)
             assert [record["value"]["text"] for record in older["records"]] == ["85", "84", "83", "82"]
-            _, group = await ask(running, "group?group=g", node=node)
+            _, group = await ask(running, "group?group=g", node=number)
             assert ([each["end"] for each in group["offsets"]], group["lag"][-1]) == ([30] * 3, 60)
-            _, groups = await ask(running, "groups", node=node)
+            _, groups = await ask(running, "groups", node=number)
             assert [(each["group"], each["lag"], each["partitions"]) for each in groups["groups"]] == [("g", 60, 3)]
         # From a time on, with a filter, until the end.
         texts: list[str] = []

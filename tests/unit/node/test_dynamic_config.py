@@ -68,7 +68,9 @@ async def test_fetchers_are_more_or_fewer_without_a_restart() -> None:
     """And records go on; one broker's own number is stronger than the cluster's."""
     async with cluster(2) as running, AsyncClient.connect(running.bootstrap) as client:
         first, second = BrokerId(1), BrokerId(2)
-        assignment = {number: (first, second) if number < 3 else (second, first) for number in range(6)}
+        assignment: dict[int, tuple[BrokerId, ...]] = {
+            number: (first, second) if number < 3 else (second, first) for number in range(6)
+        }
         await client.create_topics([NewTopic("t", assignment=assignment)])
 
         async def alter(node: int | None, changes: dict[str, str], deletions: tuple[str, ...] = ()) -> int:

@@ -157,7 +157,9 @@ def test_a_broker_is_found_by_the_name_of_the_listener() -> None:
         listeners=(ListenerAddress("A", "a", 3), ListenerAddress("B", "b", 4)),
     )
     request = UpdateMetadataRequest(BrokerId(1), ControllerEpoch(1), BrokerEpoch(1), True, (named,), ())
-    [known] = unpack_as(UpdateMetadataRequest, pack(request)).brokers
+    received = unpack_as(UpdateMetadataRequest, pack(request))
+    assert isinstance(received, UpdateMetadataRequest)
+    [known] = received.brokers
     assert (known.kafka_on("A"), known.kafka_on("B"), known.kafka_on("C")) == (Endpoint("a", 3), Endpoint("b", 4), None)
     in_transition = replace(named, listeners=(ListenerAddress("PLAINTEXT", "a", 3),))
     assert in_transition.kafka_on("SASL_SSL") == Endpoint("a", 3)

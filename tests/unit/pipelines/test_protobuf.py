@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kafkalite_pipelines import PipelineError, protobuf
+from kafkalite_pipelines.definition import Decode
 from kafkalite_pipelines.json_schema import columns as json_columns
 from kafkalite_pipelines.protobuf_readers import RegistryReader, registry_reader
 from kafkalite_pipelines.protobuf_schemas import Files, messages, of_file, of_registry
-from kafkalite_pipelines.reading_decode import Decode
 from kafkalite_pipelines.registry import Registry, Schema
 
 COMMON = (
@@ -70,7 +70,8 @@ def encoded(given: Schema, path: bytes = b"\0", name: str | None = None, **field
 
     found = messages(of_registry(given))
     message = GetMessageClass(found.by_name[name] if name else found.top[0])(**fields)
-    return b"\0" + given.id.to_bytes(4) + path + message.SerializeToString()
+    body: bytes = message.SerializeToString()
+    return b"\0" + given.id.to_bytes(4) + path + body
 
 
 def test_every_type_of_field() -> None:

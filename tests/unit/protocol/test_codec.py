@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkalite.model import Buffer
 from kafkalite.protocol import codec, wire
 from kafkalite.protocol.codec import CHUNK_BYTES, WireError
 from kafkalite.protocol.schema import schemas
@@ -48,10 +49,10 @@ def test_records_are_views_of_the_frame_and_bytes_are_copies() -> None:
 
 def test_large_records_leave_as_chunks_of_their_own() -> None:
     response = wire.FetchResponse
-    large = [b"a" * CHUNK_BYTES, memoryview(b"b" * 10)]
+    large: list[Buffer] = [b"a" * CHUNK_BYTES, memoryview(b"b" * 10)]
     partitions = [response.PartitionData(0, records=large), response.PartitionData(1, records=b"small")]
     message = response(responses=[response.FetchableTopicResponse("t", partitions=partitions)])
-    chunks: list[codec.Buffer] = []
+    chunks: list[Buffer] = []
     tail = codec.encoder("FetchResponse", 12)(message, bytearray(), chunks)
     assert chunks[1] is large[0] and chunks[2] is large[1]
     decoded = codec.decode("FetchResponse", 12, b"".join([*chunks, tail]))
@@ -118,7 +119,7 @@ def test_versions_that_are_not_there() -> None:
     with pytest.raises(KeyError):
         codec.decoder("ProduceRequest", 99)
     with pytest.raises(AttributeError):
-        _ = wire.NoSuchRequest
+        _ = wire.NoSuchRequest  # type: ignore[attr-defined]
 
 
 def _produce(records: bytes) -> object:

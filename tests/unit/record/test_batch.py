@@ -97,7 +97,7 @@ records = st.lists(
 
 
 @given(records, st.sampled_from(Codec), st.integers(0, 2**40), st.integers(0, 2**31 - 1))
-def test_round_trip(content, codec: Codec, base_offset: int, epoch: int) -> None:  # type: ignore[no-untyped-def]
+def test_round_trip(content, codec: Codec, base_offset: int, epoch: int) -> None:
     builder = RecordBatchBuilder(codec)
     for key, value, headers, timestamp in content:
         builder.append(key, value, headers, timestamp)

@@ -202,9 +202,9 @@ def test_a_descriptor_is_complete_and_means_the_same_as_its_text() -> None:
     pool = descriptor_pool.DescriptorPool()
     imported = FileDescriptorProto()
     timestamp_pb2.DESCRIPTOR.CopyToProto(imported)
-    pool.Add(imported)  # type: ignore[no-untyped-call]
-    pool.Add(parsed.file)  # type: ignore[no-untyped-call]
-    fields = pool.FindMessageTypeByName("p.q.M").fields_by_name  # type: ignore[no-untyped-call]
+    pool.Add(imported)
+    pool.Add(parsed.file)
+    fields = pool.FindMessageTypeByName("p.q.M").fields_by_name
     assert sorted(fields) == ["a", "b", "e", "m", "n", "t"]
     assert fields["t"].message_type.full_name == "google.protobuf.Timestamp"
     again = parse("PROTOBUF", parsed.serialized())

@@ -146,7 +146,7 @@ def request_of(cls: type[Message]) -> Message:
     if cls in given:
         return given[cls]
     has_no_fields = not cls.__dataclass_fields__  # type: ignore[attr-defined]
-    return cls() if has_no_fields else sample(cls, 0)  # type: ignore[no-any-return]
+    return cls() if has_no_fields else sample(cls, 0)
 
 
 async def ask(asking: Awaitable[Any]) -> set[int]:
@@ -261,7 +261,8 @@ async def test_groups_of_the_python_client(cluster: LoopbackCluster) -> None:
 def metrics_of(cluster: LoopbackCluster, broker_id: int) -> str:
     registry = prometheus_client.CollectorRegistry()
     registry.register(NodeCollector(cluster.nodes[broker_id]))
-    return prometheus_client.generate_latest(registry).decode()
+    text: bytes = prometheus_client.generate_latest(registry)
+    return text.decode()
 
 
 async def test_the_kafka_listener_and_its_group_coordinator(cluster: LoopbackCluster) -> None:

@@ -53,7 +53,7 @@ class Echo:
         self.listener = listener
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.listener.close()
         for _ in range(5):
             await asyncio.sleep(0)

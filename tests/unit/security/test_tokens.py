@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import pytest
 
@@ -129,7 +130,7 @@ def test_another_login_of_the_same_connection_may_not_change_its_user() -> None:
     world = World()
     security = listener_security(delegated=world.tokens.delegated)
     world.tokens.put(Token("b", BOB, BOB, (), 1_000, 5_000, 9_000))
-    logins = []
+    logins: list[Any] = []
     for token_id in ("id", "b"):
         token = world.tokens.get(token_id)
         assert token is not None

@@ -287,7 +287,7 @@ def batch(base: int, count: int, epoch: int, crc: int) -> bytes:
 
 
 def test_batches_are_read_across_segments_up_to_a_torn_tail() -> None:
-    loop = SimLoop()
+    loop = SimLoop()  # type: ignore[abstract]
     disk = SimDisk(loop, SimClock(loop), random.Random(1))
     disk.makedirs("/d/t-0")
     disk.open("/d/t-0/00000000000000000000.log", create=True).append([batch(0, 5, 0, 11), batch(5, 1, 0, 12)])

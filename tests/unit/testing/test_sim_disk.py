@@ -20,13 +20,13 @@ from kafkalite.testing.sim_loop import SimLoop
 
 
 def make(seed: int = 1) -> tuple[SimLoop, SimDisk]:
-    loop = SimLoop()
+    loop = SimLoop()  # type: ignore[abstract]
     return loop, SimDisk(loop, SimClock(loop), random.Random(seed))
 
 
 def outcomes(act: Callable[[SimDisk], Awaitable[None]], seeds: int = 120) -> set[bytes | None]:
     """The content of /d/f after a loss of power, over many seeds."""
-    loop = SimLoop()
+    loop = SimLoop()  # type: ignore[abstract]
 
     async def main() -> set[bytes | None]:
         seen: set[bytes | None] = set()

@@ -91,7 +91,11 @@ def test_a_fifth_waits_for_a_thread_and_one_without_a_waiter_does_not_begin() ->
     began: list[int] = []
 
     def work(number: int) -> Callable[[], object]:
-        return lambda: (began.append(number), disk.read_file("/a/f"))
+        def read() -> object:
+            began.append(number)
+            return disk.read_file("/a/f")
+
+        return read
 
     async def main() -> None:
         futures = [disk.lanes.run(work(number), "/a") for number in range(7)]

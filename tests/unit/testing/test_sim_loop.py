@@ -16,7 +16,7 @@ from kafkalite.testing.sim_loop import Deadlock, SimLoop, Spinning, current_proc
 
 @pytest.fixture
 def loop() -> Iterator[SimLoop]:
-    loop = SimLoop()
+    loop = SimLoop()  # type: ignore[abstract]
     yield loop
     loop.close()
 
@@ -111,7 +111,7 @@ def test_code_that_polls_the_clock_gets_somewhere(loop: SimLoop) -> None:
 
 
 def test_endless_spinning_is_an_error() -> None:
-    loop = SimLoop(max_callbacks=10_000)
+    loop = SimLoop(max_callbacks=10_000)  # type: ignore[abstract]
 
     async def main() -> None:
         while True:
@@ -167,7 +167,7 @@ def test_a_stopped_process_catches_up_in_order(loop: SimLoop) -> None:
 
 
 def test_a_killed_process_has_no_last_word() -> None:
-    loop = SimLoop()
+    loop = SimLoop()  # type: ignore[abstract]
     process = loop.process("host")
     said: list[str] = []
 
@@ -229,7 +229,7 @@ def test_cancelled_deadlines_are_cleared_away(loop: SimLoop) -> None:
 
 def workload(seed: int) -> str:
     """A bit of everything that could be ordered by an address."""
-    loop = SimLoop()
+    loop = SimLoop()  # type: ignore[abstract]
     source = random.Random(seed)
 
     async def worker(number: int, queue: asyncio.Queue[int]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ class World:
     """A server on host `s` and a client on host `c`, each a process."""
 
     def __init__(self, seed: int = 1, **options: Any) -> None:
-        self.loop = SimLoop()
+        self.loop = SimLoop()  # type: ignore[abstract]
         self.network = SimNetwork(self.loop, random.Random(seed), **options)
         self.server, self.client = self.loop.process("s"), self.loop.process("c")
 
@@ -30,7 +30,7 @@ class World:
         finally:
             self.loop.close()
 
-    async def serve(self, handler: Callable[..., Awaitable[None]], process: Process | None = None) -> int:
+    async def serve(self, handler: Callable[..., Coroutine[Any, Any, None]], process: Process | None = None) -> int:
         async def listen() -> int:
             return (await self.network.of("s").listen("s", 0, handler)).port
 

@@ -28,9 +28,13 @@ C, A, U = Outcome.COMMITTED, Outcome.ABORTED, Outcome.UNKNOWN
 
 def test_the_last_committed_value_or_one_in_doubt_behind_it() -> None:
     writes = (("a", C, False), ("b", C, False), ("c", U, False), ("d", A, False))
-    for there in (("a", "b"), ("b",), ("b", "c"), ("c",)):
+    right: list[tuple[str, ...]] = [("a", "b"), ("b",), ("b", "c"), ("c",)]
+    for there in right:
         final(history(*writes), *there)
-    for there, what in ((("a",), "last value"), ((), "last committed value"), (("b", "d"), "aborted")):
+    wrong: list[tuple[tuple[str, ...], str]] = [
+        (("a",), "last value"), ((), "last committed value"), (("b", "d"), "aborted"),
+    ]  # fmt: skip
+    for there, what in wrong:
         with pytest.raises(Violation, match=what):
             final(history(*writes), *there)
 
