@@ -25,6 +25,8 @@ from kafkalite_cli.docs_commands import commands_page
 from kafkalite_cli.docs_configuration import configuration_page
 from kafkalite_cli.docs_man import man_names, man_page
 from kafkalite_cli.docs_metrics import grafana_dashboard, metrics_page
+from kafkalite_cli.docs_settings import not_here
+from kafkalite_cli.docs_troubleshooting import troubleshooting_page
 from kafkalite_cli.docs_wire import wire_stub
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -181,7 +183,8 @@ _KAFKA_DIFFERENCES = (
     ("Security", "TLS, SASL with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, OAUTHBEARER, SCRAM users: docs/security.md. Delegation tokens (KIP-48). No GSSAPI. A listener without SASL answers SaslHandshake and SaslAuthenticate with ILLEGAL_SASL_STATE, as Kafka does."),
     ("ACLs", "Kafka's, in Kafka's znodes, if `authorizer.enabled` (docs/security.md). AddPartitionsToTxn 4 and later is for brokers only, as with Kafka."),
     ("Quotas", "Bytes produced and fetched, request percentage and `controller_mutation_rate`, for users and client ids; `connection_creation_rate` of addresses (no host names). A batch larger than the quota of all windows is delivered."),
-    ("Configuration", "DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics, brokers and all brokers (an empty name); which keys of a broker take effect without a restart: docs/configuration.md. Kafka's broker-wide spellings (log.retention.ms) are accepted, and returned in our spelling (retention.ms). The limits of reassignments (`reassignment.parallel.*`) are settings of all brokers. A setting that is not set can be deleted whatever its name, as with Kafka. Any broker accepts the settings of any other. DescribeConfigs of a broker lists both spellings, and `log.retention.hours`, `log.retention.minutes`, `log.roll.hours`, which may be configured, too. `preallocate` and `remote.storage.enable` can only be false; `local.retention.*` have no effect, as in Kafka without tiered storage. Settings that Kafka 4 has removed (`message.format.version`, `message.downconversion.enable`, `message.timestamp.difference.max.ms`) are refused with INVALID_CONFIG."),
+    ("Configuration", "DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics, brokers and all brokers (an empty name); which keys of a broker take effect without a restart: docs/configuration.md. Kafka's broker-wide spellings (log.retention.ms) are accepted, and returned beside ours (retention.ms). The limits of reassignments (`reassignment.parallel.*`) are settings of all brokers. A setting that is not set can be deleted whatever its name, as with Kafka. Any broker accepts the settings of any other. DescribeConfigs of a broker lists both spellings, and `log.retention.hours`, `log.retention.minutes`, `log.roll.hours`, which may be configured, too. `preallocate` and `remote.storage.enable` can only be false; `local.retention.*` have no effect, as in Kafka without tiered storage. Settings that Kafka 4 has removed (`message.format.version`, `message.downconversion.enable`, `message.timestamp.difference.max.ms`) are refused with INVALID_CONFIG."),
+    ("Broker settings", "Kafka's names of a broker's settings (log.retention.ms, message.max.bytes) are shown beside ours and can be altered. Some that are no settings here have a value that is true, which is shown read-only (num.io.threads: 1). " + not_here()),
     ("Reassignment", "Any broker accepts AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders, not only the controller. If limits are set, a reassignment runs in batches (KIP-435): `replicas` of ListPartitionReassignments are all present and future replicas; the current steps are in the tagged field 435, `current_batch`: per topic `name` and `partitions`, each with `partition_index`, `current_replicas` and `target_replicas`. Throttles are given with `kafkalite admin reassign --throttle`, or with Kafka's settings: a leader gives replicas that are listed in `leader.replication.throttled.replicas` and are not in sync `leader.replication.throttled.rate` bytes per second together. `follower.replication.throttled.*` are accepted and have no effect of their own."),
     ("Disks", "DescribeLogDirs returns total and usable bytes. AlterReplicaLogDirs moves a replica between the disks of its node while it is in use; DescribeLogDirs shows the current copy (`is_future_key`) and how far it is behind."),
 )  # fmt: skip
@@ -253,6 +256,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/commands.md": commands_page,
     "docs/configuration.md": configuration_page,
     "docs/metrics.md": metrics_page,
+    "docs/troubleshooting.md": troubleshooting_page,
     "docs/grafana/kafkalite.json": grafana_dashboard,
     "kafkalite/protocol/wire.pyi": wire_stub,
     **{f"docs/man/{name}": partial(man_page, name) for name in man_names()},

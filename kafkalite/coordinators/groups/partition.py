@@ -92,6 +92,7 @@ class ShareRuntime:
     topics_version: int = -1
     compared_ms: int = 0
     is_initializing: bool = False
+    is_deleting: bool = False
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
 
