@@ -10,16 +10,17 @@ JOBS ?= 2
 MINUTES ?= 120
 SOAK ?=
 OLD ?= HEAD~1
+PAGES ?=
 JAR ?=
 #: Tests within one process: their coverage says something.
 COVERED := tests/unit tests/property tests/datadriven tests/contract
 
 export PYTHONHASHSEED := 0
 
-.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks pipelines chaos schedules soak rolling bench dist binary peer rewrite docs checklist clean sbom lockage
+.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks pipelines chaos schedules soak rolling replace bench dist binary peer rewrite docs docs-commands site checklist clean sbom lockage
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 demo: $(VENV)/.complete ## three nodes, a real ZooKeeper, real data, a killed leader, and a pipeline that makes it an Iceberg table
 	@$(PY) -m kafkalite_cli.demo
@@ -97,6 +98,9 @@ rolling: $(VENV)/.complete ## ten rolling restarts under librdkafka's load; then
 	$(PY) -m bench.rolling --rounds 10
 	$(PY) -m bench.rolling --rounds 10 --old $(OLD)
 
+replace: $(VENV)/.complete ## a node dies for good under librdkafka's load and another id takes its place; restarts measured
+	$(PY) -m bench.replace
+
 bench: $(VENV)/.complete ## throughput, latency, start-up, memory, 10,000 partitions, a move
 	$(PY) -m bench.throughput
 	$(PY) -m bench.failover
@@ -131,5 +135,11 @@ docs: $(VENV)/.complete ## regenerate the tables under docs/ that come from code
 	$(PY) -m kafkalite_cli.docs
 	$(PY) -m tests.invariants
 
+docs-commands: $(VENV)/.complete ## every command of README and docs/, executed from the pages (PAGES=FILE…: some)
+	$(PY) -m tests.documented $(PAGES)
+
+site: ## docs/ as a site in .site/html, searchable without a server; fails on a broken link
+	@.ci/site python3
+
 clean: ## remove what the targets made
-	rm -rf $(VENV) .sparks demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .sparks .site demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis

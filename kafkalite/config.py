@@ -421,6 +421,29 @@ class BrokerConfig:
     group_consumer_session_timeout_ms: int = _key(
         45_000, "time without a heartbeat after which a member of a consumer group is removed", low=1
     )
+    group_share_delivery_count_limit: int = _key(
+        5, "number of deliveries after which a record of a share group is given up", low=2, high=25
+    )
+    group_share_max_share_sessions: int = _key(
+        2_000, "maximum number of share sessions (members of share groups that fetch from this node)", low=1
+    )
+    group_share_partition_max_record_locks: int = _key(
+        2_000, "number of open records of a partition at which a share group gets no new ones", low=100, high=10_000
+    )
+    group_share_record_lock_duration_ms: int = _key(
+        30_000,
+        "time for which a record that was delivered belongs to the member of a share group",
+        low=1_000,
+        high=3_600_000,
+    )
+
+    group_share_heartbeat_interval_ms: int = _key(
+        5_000, "interval at which members of share groups send heartbeats", low=1
+    )
+    group_share_max_size: int = _key(200, "maximum number of members of a share group", low=1, high=1_000)
+    group_share_session_timeout_ms: int = _key(
+        45_000, "time without a heartbeat after which a member of a share group is removed", low=1
+    )
 
     listener_security_protocol: str = _key(
         "PLAINTEXT",
@@ -500,6 +523,20 @@ class BrokerConfig:
     sasl_oauthbearer_sub_claim_name: str = _key("sub", "claim of a token that is the user's name")
     sasl_oauthbearer_clock_skew_seconds: int = _key(
         30, "time by which the clocks of the tokens' issuer and of this node may differ", low=0
+    )
+    delegation_token_secret_key: str = _key(
+        "",
+        "secret from which delegation tokens are made (KIP-48), the same on all nodes; file:PATH reads it from a file; empty: no tokens",
+        secret=True,
+    )
+    delegation_token_max_lifetime_ms: int = _key(
+        604_800_000, "time after which a delegation token cannot be renewed any more", low=1
+    )
+    delegation_token_expiry_time_ms: int = _key(
+        86_400_000, "time after which a delegation token ends unless it is renewed", low=1
+    )
+    delegation_token_expiry_check_interval_ms: int = _key(
+        3_600_000, "interval at which the controller removes expired delegation tokens", low=1
     )
     sasl_plain_users_location: str = _key(
         "", "file of NAME=PASSWORD lines: the users of SASL PLAIN; read again on change"

@@ -44,11 +44,13 @@ def acls(bootstrap: str | None) -> None:
 
 
 def resource_options(command: F) -> F:
-    """--topic, --group, --transactional-id, --cluster, --pattern."""
+    """--topic, --group, --transactional-id, --token-of, --delegation-token, --cluster."""
     options = [
         click.option("--topic", "topics", multiple=True, metavar="NAME", help="A topic; * is every topic."),
         click.option("--group", "groups", multiple=True, metavar="NAME", help="A consumer group."),
         click.option("--transactional-id", "transactions", multiple=True, metavar="ID", help="A transactional id."),
+        click.option("--token-of", "users", multiple=True, metavar="User:NAME", help="Delegation tokens of a user."),
+        click.option("--delegation-token", "tokens", multiple=True, metavar="ID", help="A delegation token."),
         click.option("--cluster", "is_cluster", is_flag=True, help="The cluster itself."),
     ]
     for option in reversed(options):
@@ -57,10 +59,17 @@ def resource_options(command: F) -> F:
 
 
 def _resources(
-    topics: Sequence[str], groups: Sequence[str], transactions: Sequence[str], is_cluster: bool
+    topics: Sequence[str],
+    groups: Sequence[str],
+    transactions: Sequence[str],
+    users: Sequence[str],
+    tokens: Sequence[str],
+    is_cluster: bool,
 ) -> list[Resource]:
     found = [(_TOPIC, name) for name in topics] + [(_GROUP, name) for name in groups]
     found += [(_TRANSACTION, name) for name in transactions]
+    found += [(ResourceType.USER, name) for name in users]
+    found += [(ResourceType.DELEGATION_TOKEN, name) for name in tokens]
     return found + ([(_CLUSTER, CLUSTER_NAME)] if is_cluster else [])
 
 
@@ -96,6 +105,8 @@ def list_acls(
     topics: tuple[str, ...],
     groups: tuple[str, ...],
     transactions: tuple[str, ...],
+    users: tuple[str, ...],
+    tokens: tuple[str, ...],
     is_cluster: bool,
     pattern: str,
     principal: str | None,
@@ -110,7 +121,7 @@ def list_acls(
     \b
       kafkalite admin acls list --topic orders --pattern match
     """
-    resources = _resources(topics, groups, transactions, is_cluster)
+    resources = _resources(topics, groups, transactions, users, tokens, is_cluster)
     filters = [Filter(kind, name, _PATTERNS[pattern], principal) for kind, name in resources]
 
     async def work() -> None:
@@ -210,6 +221,8 @@ def add(
     topics: tuple[str, ...],
     groups: tuple[str, ...],
     transactions: tuple[str, ...],
+    users: tuple[str, ...],
+    tokens: tuple[str, ...],
     is_cluster: bool,
     allowed: tuple[str, ...],
     denied: tuple[str, ...],
@@ -232,7 +245,7 @@ def add(
       kafkalite admin acls add --producer --topic orders --allow-principal User:shop
       kafkalite admin acls add --consumer --topic orders --group billing- --pattern prefixed --allow-principal User:billing
     """
-    resources = _resources(topics, groups, transactions, is_cluster)
+    resources = _resources(topics, groups, transactions, users, tokens, is_cluster)
     wanted = _wanted(resources, operations, is_producer=is_producer, is_consumer=is_consumer, idempotent=is_idempotent)
     found = _bindings(wanted, pattern, allowed, denied, allow_hosts, deny_hosts)
 
@@ -255,6 +268,8 @@ def remove(
     topics: tuple[str, ...],
     groups: tuple[str, ...],
     transactions: tuple[str, ...],
+    users: tuple[str, ...],
+    tokens: tuple[str, ...],
     is_cluster: bool,
     allowed: tuple[str, ...],
     denied: tuple[str, ...],
@@ -277,7 +292,7 @@ def remove(
     \b
       kafkalite admin acls remove --topic orders --yes
     """
-    resources = _resources(topics, groups, transactions, is_cluster)
+    resources = _resources(topics, groups, transactions, users, tokens, is_cluster)
     if not allowed and not denied and not operations and not (is_producer or is_consumer or allow_hosts or deny_hosts):
         if not resources:
             raise click.UsageError("name a topic, a group, a transactional id or the cluster")

@@ -1,15 +1,17 @@
-"""`kafkalite completion SHELL`: a script that lets the shell complete verbs and options."""
+"""`kafkalite completion SHELL`: a script that lets the shell complete verbs, options and names."""
 
 from __future__ import annotations
 
 import click
-from click.shell_completion import get_completion_class
 
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print a script that completes verbs and options in a shell.
+
+    Also names: topics, partitions, groups and brokers of the cluster (asked for one second at most, and remembered for ten), settings and
+    profiles. If no cluster answers, no names are completed.
 
     Examples:
 
@@ -18,8 +20,7 @@ def completion(shell: str) -> None:
       kafkalite completion zsh > ~/.zfunc/_kafkalite
       kafkalite completion fish > ~/.config/fish/completions/kafkalite.fish
     """
+    from kafkalite_cli.completing import SHELLS
     from kafkalite_cli.main import COMPLETE_VARIABLE, cli
 
-    found = get_completion_class(shell)
-    assert found is not None, f"click does not know {shell}"
-    click.echo(found(cli, {}, "kafkalite", COMPLETE_VARIABLE).source())
+    click.echo(SHELLS[shell](cli, {}, "kafkalite", COMPLETE_VARIABLE).source())

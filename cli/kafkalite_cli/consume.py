@@ -21,6 +21,7 @@ from kafkalite_cli.positions import choose_topics, last_records, parse_start, re
 from kafkalite_cli.produce import TOPIC_TIMEOUT_S
 from kafkalite_cli.record_lines import encode_record
 from kafkalite_cli.to_the_end import ToTheEnd
+from kafkalite_cli.visible import visible
 
 #: They are kept in memory to be put in order.
 MAX_LAST = 1_000_000
@@ -59,6 +60,7 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
     show_default=True,
     help="Fields: {topic} {partition} {offset} {timestamp} {key} {value} {headers}; \\n \\t \\0.",
 )
+@click.option("--raw", is_flag=True, help="Do not escape control characters on a terminal.")
 @click.option("--group", metavar="G", help="Read as a member of this group, from its committed offsets, and commit.")
 @click.option("--read-committed", is_flag=True, help="Skip aborted and open transactions.")
 @client_options
@@ -74,6 +76,7 @@ def consume(
     wanted_headers: tuple[str, ...],
     exit_at_end: bool,
     template: str,
+    raw: bool,
     group: str | None,
     read_committed: bool,
     bootstrap: str,
@@ -84,6 +87,9 @@ def consume(
 
     With --json one object per line, as `produce --input json` reads them; keys and values that are not UTF-8 come as key_base64 and
     value_base64.
+
+    On a terminal control characters are shown as \\x1b, \\r and so on, so that a record cannot change the terminal; line breaks and tabs stay. A
+    pipe or a file gets the bytes as they are.
 
     With --group the topic's partitions are shared among all members, Kafka's clients included (assignor "range"); each
     goes on where the group is, or at --from where it has never been, and what is printed is committed.
@@ -109,7 +115,7 @@ def consume(
     if group is not None and not isinstance(position, str):
         raise click.UsageError("--group begins where the group is: --from is beginning or end")
     wanted = record_filter(wanted_key, grep, wanted_headers)
-    show = encode_record if as_json else formatter(template)
+    show = encode_record if as_json else formatter(template, escapes=sys.stdout.isatty() and not raw)
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -156,13 +162,13 @@ async def _found(client: AsyncClient, topics: Sequence[str], pattern: str | None
         raise
 
 
-def formatter(template: str) -> Callable[[ConsumedRecord], bytes]:
-    """A function that writes a record as `template` says. Raises click.BadParameter: a field that no record has."""
+def formatter(template: str, *, escapes: bool = False) -> Callable[[ConsumedRecord], bytes]:
+    """A function that writes a record as `template` says. `escapes`: a terminal only shows what keys, values and headers have. Raises click.BadParameter: a field that no record has."""
     if unknown := re.search(r"\{(?!(?:topic|partition|offset|timestamp|key|value|headers)\})[a-z_]+\}", template):
         raise click.BadParameter(f"{unknown.group()} is not a field of a record", param_hint="--format")
     text = re.sub(r"\\[nt0\\]", lambda match: _ESCAPES[match.group()], template)
     parts = _FIELD.split(text)
-    if parts == ["", "value", "\n"]:
+    if parts == ["", "value", "\n"] and not escapes:
         return lambda record: (record.value or b"") + b"\n"
     literal = [part.encode() for part in parts]
 
@@ -172,13 +178,21 @@ def formatter(template: str) -> Callable[[ConsumedRecord], bytes]:
             if index % 2 == 0:
                 pieces.append(literal[index])
             elif part == "headers":
-                pieces.append(b",".join(name.encode() + b"=" + (value or b"") for name, value in record.headers))
+                headers = b",".join(name.encode() + b"=" + (value or b"") for name, value in record.headers)
+                pieces.append(_for_terminal(headers) if escapes else headers)
             else:
                 value = getattr(record, part)
-                pieces.append(b"" if value is None else value if isinstance(value, bytes) else str(value).encode())
+                data = b"" if value is None else value if isinstance(value, bytes) else str(value).encode()
+                pieces.append(_for_terminal(data) if escapes else data)
         return b"".join(pieces)
 
     return show
+
+
+def _for_terminal(data: bytes) -> bytes:
+    """Bytes that are not UTF-8, and control characters, become text: \\x1b."""
+    lines = data.decode(errors="backslashreplace").split("\n")
+    return "\n".join("\t".join(map(visible, line.split("\t"))) for line in lines).encode()
 
 
 async def _copy(

@@ -21,6 +21,7 @@ from kafkalite.protocol.schema import schemas
 from kafkalite.rpc import messages
 from kafkalite.rpc.messages.base import Message, by_kind, response_kind
 from kafkalite.security.requirements import Row
+from kafkalite_cli.docs_commands import commands_page
 from kafkalite_cli.docs_configuration import configuration_page
 from kafkalite_cli.docs_man import man_names, man_page
 from kafkalite_cli.docs_metrics import grafana_dashboard, metrics_page
@@ -243,6 +244,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/rpc-api.md": rpc_api,
     "docs/extension-api.md": extension_api,
     "docs/kafka-protocol.md": kafka_protocol,
+    "docs/commands.md": commands_page,
     "docs/configuration.md": configuration_page,
     "docs/metrics.md": metrics_page,
     "docs/grafana/kafkalite.json": grafana_dashboard,

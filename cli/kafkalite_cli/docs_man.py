@@ -22,6 +22,7 @@ _EXAMPLES = re.compile(r"Examples?:")
 _ENVIRONMENT = (
     ("KAFKALITE_BOOTSTRAP", "Kafka addresses of some nodes, HOST:PORT,…; default localhost:9092."),
     ("KAFKALITE_CLIENT_CONFIG", "TOML file of TLS and SASL settings; see --client-config."),
+    ("KAFKALITE_PROFILE", "Name of a profile; see kafkalite profile."),
     ("KAFKALITE_KEY_WITH_UNDERSCORES", "For serve: any key of the configuration (KAFKALITE_MIN_INSYNC_REPLICAS=2)."),
 )
 _EXITS = (
@@ -81,7 +82,12 @@ def _usage(command: click.Command, context: click.Context) -> str:
     return rf"\fB{_text(context.command_path)}\fR {_text(pieces)}"
 
 
-def _verbs(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
+def program() -> click.Context:
+    """The context of the whole program. With its settings: a command keeps the names of its --help from the first context that asks."""
+    return click.Context(cli, info_name="kafkalite", **cli.context_settings)
+
+
+def verbs_below(command: click.Command, context: click.Context) -> Iterator[tuple[click.Command, click.Context]]:
     """Every command below this one that does something."""
     if not isinstance(command, click.Group):
         yield command, context
@@ -89,7 +95,7 @@ def _verbs(command: click.Command, context: click.Context) -> Iterator[tuple[cli
     for name in command.list_commands(context):
         inner = command.get_command(context, name)
         if inner is not None and not inner.hidden:
-            yield from _verbs(inner, click.Context(inner, info_name=name, parent=context))
+            yield from verbs_below(inner, click.Context(inner, info_name=name, parent=context))
 
 
 def _head(name: str, what: str) -> list[str]:
@@ -118,12 +124,12 @@ def _tail(see_also: list[str]) -> list[str]:
 
 def _page(name: str, what: str) -> str:
     """One command's."""
-    program = click.Context(cli, info_name="kafkalite")
-    command = cli.get_command(program, name)
+    above = program()
+    command = cli.get_command(above, name)
     assert command is not None
-    context = click.Context(command, info_name=name, parent=program)
+    context = click.Context(command, info_name=name, parent=above)
     lines = [*_head(f"kafkalite-{name}", what), ".SH SYNOPSIS"]
-    verbs = list(_verbs(command, context))
+    verbs = list(verbs_below(command, context))
     for verb, inner in verbs:
         lines += [_usage(verb, inner), ".br"]
     lines.pop()
@@ -139,7 +145,7 @@ def _page(name: str, what: str) -> str:
 
 
 def _program() -> str:
-    context = click.Context(cli, info_name="kafkalite")
+    context = program()
     lines = [*_head("kafkalite", cli.help or ""), ".SH SYNOPSIS", _usage(cli, context)]
     lines += [".SH DESCRIPTION", *_help(cli.help or ""), ".SH COMMANDS"]
     for name, (_, what) in COMMANDS.items():

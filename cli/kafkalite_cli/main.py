@@ -14,7 +14,6 @@ import os
 import sys
 
 import click
-from click.shell_completion import shell_complete
 
 from kafkalite import __version__
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, KafkaliteError, StartupRefused
@@ -34,7 +33,8 @@ COMMANDS = {
     "consume": ("kafkalite_cli.consume", "Print a topic's records."),
     "perf": ("kafkalite_cli.perf", "Measure how fast the cluster is."),
     "pipeline": ("kafkalite_cli.pipeline", "Run data pipelines on Spark, from topics to tables."),
-    "completion": ("kafkalite_cli.completion", "Print a script that completes verbs in a shell."),
+    "profile": ("kafkalite_cli.profile", "Name clusters, and choose the one to use."),
+    "completion": ("kafkalite_cli.completion", "Print a script that completes verbs and names in a shell."),
 }
 
 #: Maximum number of characters of an error line: a name of megabytes would hide the error.
@@ -177,5 +177,7 @@ def main() -> None:
     """The entry point. A shell that asks for completions is answered, and nothing else happens."""
     _open_standard_files()
     if instruction := os.environ.get(COMPLETE_VARIABLE):
-        sys.exit(shell_complete(cli, {}, "kafkalite", COMPLETE_VARIABLE, instruction))
+        from kafkalite_cli.completing import answer
+
+        sys.exit(answer(cli, "kafkalite", COMPLETE_VARIABLE, instruction))
     sys.exit(run(sys.argv[1:]))

@@ -29,16 +29,50 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
-def _bootstrap(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Checked. What stands before the verb (`admin --bootstrap … verb`) counts if nothing stands after it."""
-    if ctx.get_parameter_source("bootstrap") is not click.core.ParameterSource.COMMANDLINE:
-        parent = ctx.parent
-        while parent is not None:
-            if parent.params.get("bootstrap") is not None:
-                return str(parent.params["bootstrap"])
-            parent = parent.parent
-    if value is None:
-        return None
+_CLIENT_CONFIG = "kafkalite.client_config"
+_PROFILE = "kafkalite.profile"
+#: The profile whose addresses are used, or that was named: its security is used, too.
+_PROFILE_USED = "kafkalite.profile_used"
+
+
+def _given_bootstrap(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Of a group: checked. Its verbs take it over."""
+    return None if value is None else _checked(value)
+
+
+def _bootstrap(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Of a verb, or else of its group; then --profile, the environment, the profile in use, the default."""
+    from kafkalite_cli.profiles import VARIABLE, read_profiles
+
+    root = ctx.find_root().meta
+    source = ctx.get_parameter_source("bootstrap")
+    given = value if source is click.core.ParameterSource.COMMANDLINE else _of_group(ctx)
+    named = root.get(_PROFILE)
+    if named is not None:
+        root[_PROFILE_USED] = read_profiles().named(named)
+    if given is not None:
+        return _checked(given)
+    if named is not None:
+        return str(root[_PROFILE_USED].bootstrap)
+    if source is click.core.ParameterSource.ENVIRONMENT:
+        return _checked(value)
+    known = read_profiles()
+    if chosen := os.environ.get(VARIABLE) or known.current:
+        root[_PROFILE_USED] = known.named(chosen)
+        return str(root[_PROFILE_USED].bootstrap)
+    return _checked(value)
+
+
+def _of_group(ctx: click.Context) -> str | None:
+    parent = ctx.parent
+    while parent is not None:
+        if parent.params.get("bootstrap") is not None:
+            return str(parent.params["bootstrap"])
+        parent = parent.parent
+    return None
+
+
+def _checked(value: str) -> str:
     try:
         parse_bootstrap(value)
     except ValueError as error:
@@ -46,7 +80,15 @@ def _bootstrap(ctx: click.Context, parameter: click.Parameter, value: str | None
     return value
 
 
-_CLIENT_CONFIG = "kafkalite.client_config"
+def chosen_cluster(ctx: click.Context) -> tuple[str, str]:
+    """(addresses, who asks) of a command that is not run, for a shell's completion. Raises ConfigError, BadParameter."""
+    bootstrap = ctx.params.get("bootstrap")
+    if bootstrap is None:
+        raise ConfigError("no address")
+    root = ctx.find_root().meta
+    used = root.get(_PROFILE_USED)
+    config = root.get(_CLIENT_CONFIG) or os.environ.get("KAFKALITE_CLIENT_CONFIG", "")
+    return str(bootstrap), f"{config}/{'' if used is None else used.name}"
 
 
 def _client_config(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
@@ -55,8 +97,21 @@ def _client_config(ctx: click.Context, parameter: click.Parameter, value: str | 
         ctx.find_root().meta[_CLIENT_CONFIG] = value
 
 
+def _profile(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.find_root().meta[_PROFILE] = value
+
+
 def client_config_option(command: F) -> F:
-    """--client-config."""
+    """--client-config and --profile."""
+    command = click.option(
+        "--profile",
+        metavar="NAME",
+        expose_value=False,
+        is_eager=True,
+        callback=_profile,
+        help="Addresses and security of this profile. [env: KAFKALITE_PROFILE]",
+    )(command)
     return click.option(
         "--client-config",
         metavar="FILE",
@@ -69,14 +124,28 @@ def client_config_option(command: F) -> F:
 def client_security() -> ClientSecurity | None:
     """What the command's client shows and asks for. Raises ConfigError."""
     context = click.get_current_context(silent=True)
-    named = context.find_root().meta.get(_CLIENT_CONFIG) if context is not None else None
-    path = named or os.environ.get("KAFKALITE_CLIENT_CONFIG")
+    root = context.find_root().meta if context is not None else {}
+    path = root.get(_CLIENT_CONFIG)
+    used = root.get(_PROFILE_USED)
+    if path is None and (used is None or root.get(_PROFILE) is None):
+        path = os.environ.get("KAFKALITE_CLIENT_CONFIG")
     if not path:
-        return None
+        found: ClientSecurity | None = None if used is None else used.security()
+        return found
+    from kafkalite.security.dialling import ClientSecurity
+
+    settings = settings_of_file(path)
+    try:
+        return ClientSecurity.parse(settings)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def settings_of_file(path: str) -> dict[str, str]:
+    """A client's settings from TOML, its tables flattened. Raises ConfigError."""
     import tomllib
 
     from kafkalite.config import flatten
-    from kafkalite.security.dialling import ClientSecurity
 
     try:
         settings = flatten(tomllib.loads(Path(path).read_text(encoding="utf-8")))
@@ -89,22 +158,19 @@ def client_security() -> ClientSecurity | None:
     wrong = [key for key, value in settings.items() if not isinstance(value, str)]
     if wrong:
         raise ConfigError(f"{path}: {wrong[0]} is not text")
-    try:
-        return ClientSecurity.parse(settings)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+    return {key: str(value) for key, value in settings.items()}
 
 
 def group_options(command: F) -> F:
-    """--bootstrap and --client-config for a group: its verbs take them over."""
+    """--bootstrap, --profile and --client-config for a group: its verbs take them over."""
     command = client_config_option(command)
     return click.option(
-        "--bootstrap", metavar="HOST:PORT,…", callback=_bootstrap, help="Kafka addresses of some nodes."
+        "--bootstrap", metavar="HOST:PORT,…", callback=_given_bootstrap, help="Kafka addresses of some nodes."
     )(command)
 
 
 def client_options(command: F) -> F:
-    """--bootstrap, --client-config, --timeout and --json."""
+    """--bootstrap, --profile, --client-config, --timeout and --json."""
     options = [
         client_config_option,
         click.option(

@@ -45,6 +45,12 @@ ACL_CHANGES = "/kafka-acl-changes"
 ACL_EXTENDED_CHANGES = "/kafka-acl-extended-changes"
 #: What a notification's name begins with, under either.
 ACL_CHANGE_NAME = "acl_changes_"
+DELEGATION_TOKENS = "/delegation_token"
+#: What is known of each delegation token, by its identifier.
+TOKENS = "/delegation_token/tokens"
+TOKEN_CHANGES = "/delegation_token/token_changes"
+#: What a notification's name begins with.
+TOKEN_CHANGE_NAME = "token_change_"
 #: The entity name of settings that hold for every broker.
 DEFAULT_ENTITY = "<default>"
 
@@ -163,6 +169,11 @@ def config_topic(name: str) -> str:
 def config_entity(entity_type: str, entity_name: str) -> str:
     """The settings of any entity, as a change notification names it ("topics", "t")."""
     return f"/config/{entity_type}/{entity_name}"
+
+
+def token(token_id: str) -> str:
+    """A delegation token."""
+    return f"{TOKENS}/{token_id}"
 
 
 def sanitize(name: str) -> str:

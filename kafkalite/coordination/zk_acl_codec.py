@@ -26,7 +26,7 @@ OPEN_ACL = struct.pack("!iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
 #: What only the identity of the connection may change, and anybody may read; and what nobody else may read either.
 _READABLE_ACL = struct.pack("!iii4si", 2, 31, 4, b"auth", 0) + struct.pack("!ii5si6s", 1, 5, b"world", 6, b"anyone")
 _PRIVATE_ACL = struct.pack("!iii4si", 1, 31, 4, b"auth", 0)
-_PRIVATE_PATHS = ("/config/users", "/config/brokers", "/cluster/decoy_key")
+_PRIVATE_PATHS = ("/config/users", "/config/brokers", "/cluster/decoy_key", "/delegation_token/tokens")
 
 #: The ACL of a znode to be created, from its path without the chroot.
 AclOf = Callable[[str], bytes]

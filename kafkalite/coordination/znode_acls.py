@@ -26,6 +26,7 @@ ROOTS = (
     paths.ACL_CHANGES,
     paths.ACL_EXTENDED_CHANGES,
     paths.LATEST_PRODUCER_ID_BLOCK,
+    paths.DELEGATION_TOKENS,
     "/kafka-acl-extended",
     "/config",
     "/cluster",

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.env.fair_queue import Owner
 from kafkalite.env.loop_times import LoopTimes
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Supervisor
@@ -36,7 +37,7 @@ from kafkalite.features import Finalized
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.record_checks import RecordRules
 from kafkalite.model import BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
-from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
+from kafkalite.replica.client_fetch import ClientFetch, FetchEntry, FetchTerms
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.requests import (
     ListOffsetsRequest,
@@ -47,7 +48,9 @@ from kafkalite.rpc.messages.base import Message
 from kafkalite.security.access import Access, Subject
 from kafkalite.security.acl import Binding, Filter
 from kafkalite.security.connection_limits import ConnectionLimits
+from kafkalite.security.principal import Principal
 from kafkalite.security.quotas import Entity, Quotas
+from kafkalite.security.tokens import SecretToken, Token
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
@@ -138,6 +141,19 @@ class Partitions(Protocol):
         """Long poll; records up to the high watermark (isolation 1: the last stable offset). `done` is called once."""
         ...
 
+    def read_entry(self, entry: FetchEntry, max_bytes: int, *, is_first: bool) -> None:
+        """Read one entry of a single fetch now: records, an error, or what is missing in the page cache are in the entry."""
+        ...
+
+    def wait_for_entries(self, fetch: ClientFetch, wait_ms: int, reader: Owner, complete: Callable[[], None]) -> bool:
+        """Call `complete` once: when more of one entry can be read, at a change, or after `wait_ms`; then
+        `fetch.unwatch` must follow. False: too many wait already."""
+        ...
+
+    def entry_sent(self, entry: FetchEntry, size_bytes: int, records: int) -> None:
+        """Records of it were given to a client: for the metrics."""
+        ...
+
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse: ...
 
     def led_partitions(self, topic: str) -> Mapping[int, LeaderEpoch]:
@@ -219,6 +235,30 @@ class Rights(Protocol):
         ...
 
 
+class DelegationTokens(Protocol):
+    """The delegation tokens (KIP-48). Everything raises ApiError, DELEGATION_TOKEN_AUTH_DISABLED where there are none."""
+
+    async def create(
+        self, owner: Principal, requester: Principal, renewers: Sequence[Principal], lifetime_ms: int
+    ) -> SecretToken:
+        """A new token that lives at most this long (0 or less: as configured)."""
+        ...
+
+    async def renew(self, principal: Principal, value: bytes, period_ms: int) -> int:
+        """Extend the life of the token with this HMAC; returns its end in milliseconds since the epoch."""
+        ...
+
+    async def expire(self, principal: Principal, value: bytes, period_ms: int) -> int:
+        """Let it end after this time, or (below 0) now; returns its end."""
+        ...
+
+    def describe(
+        self, requester: Principal, owners: Sequence[Principal] | None, may_see: Callable[[Token], bool]
+    ) -> list[SecretToken]:
+        """The tokens of these owners or renewers (None: all) that concern the requester, or that it may see."""
+        ...
+
+
 class Services(Protocol):
     """Everything else of the node."""
 
@@ -232,6 +272,7 @@ class Services(Protocol):
     #: Bytes for salts and nonces.
     entropy: Callable[[int], bytes]
     rights: Rights
+    tokens: DelegationTokens
 
     @property
     def config(self) -> BrokerConfig:

@@ -33,9 +33,14 @@ OFFERED = {
     "AlterPartitionReassignments": (0, 1), "ListPartitionReassignments": (0, 0), "DescribeTopicPartitions": (0, 0),
     "UpdateFeatures": (0, 2), "UnregisterBroker": (0, 0), "ListConfigResources": (0, 1),
     "ConsumerGroupHeartbeat": (0, 1), "ConsumerGroupDescribe": (0, 1),
+    "ShareGroupHeartbeat": (1, 1), "ShareGroupDescribe": (1, 1), "DescribeShareGroupOffsets": (0, 1),
+    "AlterShareGroupOffsets": (0, 0), "DeleteShareGroupOffsets": (0, 0),
     "InitializeShareGroupState": (0, 0), "ReadShareGroupState": (0, 0), "WriteShareGroupState": (0, 1),
     "DeleteShareGroupState": (0, 0), "ReadShareGroupStateSummary": (0, 1),
+    "ShareFetch": (1, 2), "ShareAcknowledge": (1, 2),
     "GetTelemetrySubscriptions": (0, 0), "PushTelemetry": (0, 0),
+    "CreateDelegationToken": (1, 3), "RenewDelegationToken": (1, 2), "ExpireDelegationToken": (1, 2),
+    "DescribeDelegationToken": (1, 3),
     "Extension": (0, 0),
 }  # fmt: skip
 

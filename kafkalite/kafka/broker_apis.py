@@ -8,6 +8,7 @@ from kafkalite.coordination.topic_configs import CLIENT_METRICS
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares.coordinator import ShareCoordinator
+from kafkalite.coordinators.shares.leading import SharedPartitions
 from kafkalite.coordinators.shares.persister import ClusterSharePersister
 from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
 from kafkalite.coordinators.transactions.extension import TransactionExtension
@@ -29,8 +30,11 @@ from kafkalite.kafka.handlers.log_dirs import LogDirHandlers
 from kafkalite.kafka.handlers.partitions import PartitionHandlers
 from kafkalite.kafka.handlers.sasl import SaslHandlers
 from kafkalite.kafka.handlers.security import SecurityHandlers
+from kafkalite.kafka.handlers.share_fetching import ShareHandlers
+from kafkalite.kafka.handlers.share_groups import ShareGroupHandlers
 from kafkalite.kafka.handlers.share_states import ShareStateHandlers
 from kafkalite.kafka.handlers.telemetry import TelemetryHandlers
+from kafkalite.kafka.handlers.tokens import TokenHandlers
 from kafkalite.kafka.handlers.topics import TopicHandlers
 from kafkalite.kafka.handlers.transactions import TransactionHandlers
 from kafkalite.kafka.listener import KafkaListener
@@ -46,6 +50,9 @@ class KafkaSide:
         self.shares = ShareCoordinator(services)
         #: Reaches the state of share groups, wherever it is coordinated (KIP-932).
         self.share_persister = ClusterSharePersister(services, self.shares)
+        self.groups.shares.persister = self.share_persister
+        self.shared_partitions = SharedPartitions(services, self.share_persister)
+        self.share_fetching = ShareHandlers(services, self.shared_partitions)
         self.markers = LocalMarkers(services, self.groups)
         self._channels = MarkerChannels(services, self.markers)
         self.transactions = TransactionCoordinator(services, self._channels)
@@ -63,6 +70,7 @@ class KafkaSide:
             **ClusterHandlers(services).table(),
             **DataHandlers(services, self.verifier).table(),
             **self.fetching.table(),
+            **self.share_fetching.table(),
             **TopicHandlers(services).table(),
             **PartitionHandlers(services).table(),
             **LogDirHandlers(services).table(),
@@ -73,12 +81,15 @@ class KafkaSide:
             **ConsumerGroupHandlers(services, self.groups).table(),
             **ExtensionHandlers(services, coordinated).table(),
             **SaslHandlers(services).table(),
+            **ShareGroupHandlers(services, self.groups, self.share_persister).table(),
             **ShareStateHandlers(services, self.shares).table(),
+            **TokenHandlers(services).table(),
             **TelemetryHandlers(services, self.client_metrics).table(),
             **TransactionHandlers(services, self.groups, self.transactions, self.markers, self.shares).table(),
         }
         self.apis: dict[int, OfferedApi] = make_apis(handlers)
         self.listener = KafkaListener(services, self.apis)
+        self.listener.on_closed.append(self.share_fetching.connection_closed)
 
     async def start(self, host: str, port: int, name: str = "PLAINTEXT") -> Endpoint:
         """Bind the listener of this name, serve, and coordinate what this node leads. Raises OSError."""
@@ -87,6 +98,7 @@ class KafkaSide:
             self.groups.start()
             self.transactions.start()
             self.shares.start()
+            self.shared_partitions.start()
             self.is_coordinating = True
         return endpoint
 

@@ -76,6 +76,12 @@ def _known_names(services: Services, topics: Iterable[Any], attribute: str) -> l
     return names
 
 
+def _names_of_ids(services: Services, topics: Iterable[Any]) -> list[str]:
+    """Names of topics that are asked for by id; ids that nobody knows have no name."""
+    names = (services.topic_name(topic_ids.from_wire(topic.topic_id)) for topic in topics)
+    return [name for name in names if name is not None]
+
+
 def _produced_transaction(services: Services, message: wire.ProduceRequest, version: int) -> Iterable[str]:
     """The transactional id, if there is any batch of a transaction; without an id such a batch is nobody's ("")."""
     for topic in message.topic_data:
@@ -147,6 +153,20 @@ _NAMES: dict[tuple[str, ResourceType], Names] = {
     ("DescribeGroups", _GROUP): _listed("groups"),
     ("ConsumerGroupDescribe", _GROUP): _listed("group_ids"),
     ("ConsumerGroupHeartbeat", _TOPIC): lambda services, message, version: message.subscribed_topic_names or (),
+    ("ShareGroupDescribe", _GROUP): _listed("group_ids"),
+    ("ShareGroupHeartbeat", _TOPIC): lambda services, message, version: message.subscribed_topic_names or (),
+    ("DescribeShareGroupOffsets", _GROUP): lambda services, message, version: [
+        group.group_id for group in message.groups
+    ],
+    ("DescribeShareGroupOffsets", _TOPIC): lambda services, message, version: [
+        topic.topic_name for group in message.groups for topic in group.topics or ()
+    ],
+    ("AlterShareGroupOffsets", _TOPIC): _of("topics", "topic_name"),
+    ("DeleteShareGroupOffsets", _TOPIC): _of("topics", "topic_name"),
+    ("ShareFetch", _GROUP): lambda services, message, version: (message.group_id or "",),
+    ("ShareAcknowledge", _GROUP): lambda services, message, version: (message.group_id or "",),
+    ("ShareFetch", _TOPIC): lambda services, message, version: _names_of_ids(services, message.topics),
+    ("ShareAcknowledge", _TOPIC): lambda services, message, version: _names_of_ids(services, message.topics),
     ("CreateTopics", _TOPIC): _of("topics"),
     ("DeleteTopics", _TOPIC): _deleted_topics,
     ("DeleteRecords", _TOPIC): _of("topics"),
@@ -185,14 +205,14 @@ class _Check:
 
 
 def _checks(api: str) -> tuple[_Check, ...] | None:
-    """A row with its names; None: there is no row. Silent needs, and topics to be created, are the handlers'."""
+    """A row with its names; None: there is no row. Silent needs, other users' tokens, and topics to be created are the handlers'."""
     row = KAFKA.get(api)
     if row is None:
         return None
     found: list[_Check] = []
     for need in row:
         is_first_of_type = all(check.need.resource_type is not need.resource_type for check in found)
-        if need.scope is Scope.HIDE or (api == "Metadata" and not is_first_of_type):
+        if need.scope in (Scope.HIDE, Scope.OTHERS) or (api == "Metadata" and not is_first_of_type):
             continue
         names = _NAMES.get((api, need.resource_type)) or _DEFAULT_NAMES[need.resource_type]
         found.append(_Check(need, names))

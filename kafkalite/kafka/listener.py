@@ -8,7 +8,7 @@ requests under way per connection (`max.inflight.requests.per.connection`), memo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +94,8 @@ class KafkaListener:
         #: Requests and responses that take more than one turn of the loop, and how many of the requests are under way.
         self.turns = Turns(services.clock.monotonic)
         self.large = FairLane(services.run_blocking, services.clock, at_once=_LARGE_REQUESTS)
+        #: Called with each connection that has ended.
+        self.on_closed: list[Callable[[KafkaConnection], None]] = []
         self._bound: list[Listener] = []
         self._is_closing = False
 
@@ -124,6 +126,13 @@ class KafkaListener:
                 continue
             if not security.holds(login):
                 connection.retire(f"the credential of {login.principal} was changed or deleted")
+
+    def token_gone(self, token_id: str) -> None:
+        """End the connections that have logged in with this delegation token."""
+        for connection in list(self.connections):
+            login = connection.login
+            if login is not None and login.token_id == token_id:
+                connection.retire(f"a delegation token of {login.principal} has ended")
 
     def now(self) -> float:
         return self.services.clock.monotonic()
@@ -180,6 +189,8 @@ class KafkaListener:
     def closed(self, connection: KafkaConnection) -> None:
         if self.connections.pop(connection, self) is None and self._per_ip is not None:
             self._per_ip.closed(connection.peer_host)
+        for call in self.on_closed:
+            call(connection)
 
     @property
     def has_ample_memory(self) -> bool:

@@ -13,4 +13,5 @@ def may_be_node(services: Services, request: Request) -> bool:
     security = services.security.get(listener)
     if security is None:
         return request.listener_name == listener
-    return security.may_be_node(request.principal)
+    login = request.connection.login
+    return security.may_be_node(request.principal) and not (login is not None and login.token_id)

@@ -39,6 +39,10 @@ ConsumerGroupDescribe groups=group_ids
 DeleteGroups results=groups_names
 AddPartitionsToTxn results_by_transaction=transactions topic_results=topics results_by_topic_v3_and_below=v3_and_below_topics results_by_partition=partitions
 WriteTxnMarkers markers=markers topics=topics partitions=partition_indexes
+ShareGroupDescribe groups=group_ids
+DescribeShareGroupOffsets groups=groups topics=topics partitions=partitions
+AlterShareGroupOffsets responses=topics partitions=partitions
+DeleteShareGroupOffsets responses=topics
 InitializeShareGroupState results=topics partitions=partitions
 ReadShareGroupState results=topics partitions=partitions
 WriteShareGroupState results=topics partitions=partitions

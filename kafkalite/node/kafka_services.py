@@ -17,7 +17,8 @@ from kafkalite.coordination.topic_configs import (
     write_config,
     write_entity,
 )
-from kafkalite.coordinators.services import ActiveProducer, LogDirDescription, LogDirReplica, Rights
+from kafkalite.coordinators.services import ActiveProducer, DelegationTokens, LogDirDescription, LogDirReplica, Rights
+from kafkalite.env.fair_queue import Owner
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -50,7 +51,7 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.node.metadata_answers import MetadataAnswers
-from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
+from kafkalite.replica.client_fetch import ClientFetch, FetchEntry, FetchTerms
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from kafkalite.admin.log_dirs import LogDirAdmin
     from kafkalite.admin.partitions import PartitionAdmin
     from kafkalite.admin.reassignments import ReassignmentAdmin
+    from kafkalite.admin.tokens import TokenAdmin
     from kafkalite.admin.topic_requests import TopicRequests
     from kafkalite.coordination.session import SessionKeeper
     from kafkalite.coordination.topic_configs import TopicConfigs
@@ -90,6 +92,7 @@ class Host(Protocol):
     supervisor: Supervisor
     security: NodeSecurity | None
     rights: AclManager
+    tokens: TokenAdmin
     session: SessionKeeper
     zookeeper: ZooKeeperHealth
     configs: TopicConfigs
@@ -161,6 +164,15 @@ class NodePartitions:
 
     def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit) -> None:
         self._replicas.fetch(fetch, terms, done, room)
+
+    def read_entry(self, entry: FetchEntry, max_bytes: int, *, is_first: bool) -> None:
+        self._replicas.consuming.read(entry, max_bytes, is_first=is_first)
+
+    def wait_for_entries(self, fetch: ClientFetch, wait_ms: int, reader: Owner, complete: Callable[[], None]) -> bool:
+        return self._replicas.consuming.wait(fetch, wait_ms, reader, complete)
+
+    def entry_sent(self, entry: FetchEntry, size_bytes: int, records: int) -> None:
+        self._replicas.consuming.sent(entry, size_bytes, records)
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return await self._replicas.list_offsets(request)
@@ -259,6 +271,7 @@ class NodeServices:
         self.security: Mapping[str, ListenerSecurity] = node.security.kafka if node.security is not None else {}
         self.entropy = node.env.entropy
         self.rights: Rights = node.rights
+        self.tokens: DelegationTokens = node.tokens
         self.partitions = NodePartitions(node.replicas, node.metadata)
 
     async def serve_extension(self, message: Message) -> Message:

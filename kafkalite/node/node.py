@@ -23,6 +23,7 @@ from kafkalite.admin.disk_healing import ReplicaSelfHealing, disk_problems
 from kafkalite.admin.log_dirs import LogDirAdmin
 from kafkalite.admin.partitions import PartitionAdmin
 from kafkalite.admin.reassignments import ReassignmentAdmin
+from kafkalite.admin.tokens import TokenAdmin
 from kafkalite.admin.topic_requests import TopicRequests
 from kafkalite.admin.topics import TopicAdmin
 from kafkalite.config import (
@@ -169,6 +170,7 @@ class Node:
             now=env.clock.monotonic,
             credentials=lambda mechanism, user: credential(self.configs.user(user), mechanism),
             wall=lambda: env.clock.wall_ms() / 1000,
+            delegated=lambda mechanism, token_id: self.tokens.delegated(mechanism, token_id),
         )
 
     def _peer_env(self, env: Env) -> Env:
@@ -195,6 +197,14 @@ class Node:
         self.znode_acls = ZnodeAclCheck(self.session, env.clock) if config.zookeeper_set_acl else None
         nodes = self.security.principals if self.security is not None else ()
         self.rights = AclManager(config, env.clock, self.zookeeper.ordering, nodes)
+        self.tokens = TokenAdmin(
+            config,
+            env.clock,
+            self.zookeeper.ordering,
+            env.entropy,
+            is_controller=lambda: self.metadata.controller_id == self.broker_id,
+            on_gone=self._token_gone,
+        )
         self.configs = TopicConfigs(self._config_changed, env.clock.monotonic)
         self.metadata = MetadataCache()
         self.disk_care = ReplicaSelfHealing(
@@ -333,7 +343,9 @@ class Node:
         """What this node can see to be wrong."""
         malformed = tuple(
             HealthProblem("znode.malformed", 0, reason, path)
-            for path, reason in sorted({**self.configs.malformed, **self.rights.malformed, **self._unusable}.items())
+            for path, reason in sorted(
+                {**self.configs.malformed, **self.rights.malformed, **self.tokens.malformed, **self._unusable}.items()
+            )
         )
         return (
             *self.zookeeper.problems(),
@@ -416,6 +428,7 @@ class Node:
             security.use_decoy_key(key)
         await self._in_session(self.configs.load)
         await self._in_session(self.rights.load)
+        await self._in_session(self.tokens.load)
         await self.logs.start(self.cluster_id, self.broker_id, self.configs.topics())
         self._dead_sessions = self._read_sessions()
         if self.security is not None and self.security.remote_keys is not None:
@@ -438,6 +451,8 @@ class Node:
         self.supervisor.spawn("producer.ids", self.producer_ids.run())
         if self.config.http_port >= 0:
             self.supervisor.spawn("sampler", self.sampler.run(), Policy.ISOLATED)
+        if self.tokens.is_enabled:
+            self.supervisor.spawn("tokens.run", self.tokens.run())
         if self.znode_acls is not None:
             self.supervisor.spawn("zookeeper.acls", self.znode_acls.run())
 
@@ -485,6 +500,7 @@ class Node:
             await self.zookeeper.until_ours(coordinator, self.cluster_id, holds_data=not self.logs.holds_nothing())
             await self.configs.load(coordinator)
             await self.rights.load(coordinator)
+            await self.tokens.load(coordinator)
             missing = await self.replicas.find_missing_logs(coordinator, is_start=self._introduced is None)
             epoch = await registration.register_broker(
                 coordinator,
@@ -502,6 +518,8 @@ class Node:
             self.supervisor.spawn("registration.guard", self._guard_registration(coordinator))
             self.supervisor.spawn("configs.follow", self.configs.follow(coordinator))
             self.supervisor.spawn("security.follow", self.rights.follow(coordinator))
+            if self.tokens.is_enabled:
+                self.supervisor.spawn("tokens.follow", self.tokens.follow(coordinator))
             self._candidacy = self.supervisor.spawn("controller.session", self.controller.run_session(coordinator))
 
     async def _guard_registration(self, coordinator: Coordinator) -> None:
@@ -641,6 +659,9 @@ class Node:
         """A connection to the server that has the keys of tokens. Raises OSError."""
         assert self.security is not None
         return await self.env.network.dial(host, port, self.security.issuer_tls() if is_secure else None)
+
+    def _token_gone(self, token_id: str) -> None:
+        self.kafka.listener.token_gone(token_id)
 
     def _user_changed(self, name: str) -> None:
         """Who is logged in with a credential that does not count any more is sent away."""

@@ -3312,6 +3312,258 @@ class AlterClientQuotasResponse(WireStruct):
         entries: Sequence[AlterClientQuotasResponse.EntryData] = ...,
     ) -> None: ...
 
+class ShareFetchRequest(WireStruct):
+    class FetchTopic(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[ShareFetchRequest.FetchPartition]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[ShareFetchRequest.FetchPartition] = ...,
+        ) -> None: ...
+
+    class FetchPartition(WireStruct):
+        partition_index: int
+        acknowledgement_batches: Sequence[ShareFetchRequest.AcknowledgementBatch]
+        def __init__(
+            self,
+            partition_index: int = ...,
+            acknowledgement_batches: Sequence[ShareFetchRequest.AcknowledgementBatch] = ...,
+        ) -> None: ...
+
+    class AcknowledgementBatch(WireStruct):
+        first_offset: Offset
+        last_offset: Offset
+        acknowledge_types: Sequence[int]
+        def __init__(
+            self,
+            first_offset: int = ...,
+            last_offset: int = ...,
+            acknowledge_types: Sequence[int] = ...,
+        ) -> None: ...
+
+    class ForgottenTopic(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    group_id: str | None
+    member_id: str | None
+    share_session_epoch: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    share_acquire_mode: int
+    is_renew_ack: bool
+    topics: Sequence[ShareFetchRequest.FetchTopic]
+    forgotten_topics_data: Sequence[ShareFetchRequest.ForgottenTopic]
+    def __init__(
+        self,
+        group_id: str | None = ...,
+        member_id: str | None = ...,
+        share_session_epoch: int = ...,
+        max_wait_ms: int = ...,
+        min_bytes: int = ...,
+        max_bytes: int = ...,
+        max_records: int = ...,
+        batch_size: int = ...,
+        share_acquire_mode: int = ...,
+        is_renew_ack: bool = ...,
+        topics: Sequence[ShareFetchRequest.FetchTopic] = ...,
+        forgotten_topics_data: Sequence[ShareFetchRequest.ForgottenTopic] = ...,
+    ) -> None: ...
+
+class ShareFetchResponse(WireStruct):
+    class ShareFetchableTopicResponse(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[ShareFetchResponse.PartitionData]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[ShareFetchResponse.PartitionData] = ...,
+        ) -> None: ...
+
+    class PartitionData(WireStruct):
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        acknowledge_error_code: int
+        acknowledge_error_message: str | None
+        current_leader: ShareFetchResponse.LeaderIdAndEpoch
+        records: Buffer | None
+        acquired_records: Sequence[ShareFetchResponse.AcquiredRecords]
+        def __init__(
+            self,
+            partition_index: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            acknowledge_error_code: int = ...,
+            acknowledge_error_message: str | None = ...,
+            current_leader: ShareFetchResponse.LeaderIdAndEpoch | None = ...,
+            records: Buffer | Sequence[Buffer] | None = ...,
+            acquired_records: Sequence[ShareFetchResponse.AcquiredRecords] = ...,
+        ) -> None: ...
+
+    class LeaderIdAndEpoch(WireStruct):
+        leader_id: BrokerId
+        leader_epoch: LeaderEpoch
+        def __init__(
+            self,
+            leader_id: int = ...,
+            leader_epoch: int = ...,
+        ) -> None: ...
+
+    class AcquiredRecords(WireStruct):
+        first_offset: Offset
+        last_offset: Offset
+        delivery_count: int
+        def __init__(
+            self,
+            first_offset: int = ...,
+            last_offset: int = ...,
+            delivery_count: int = ...,
+        ) -> None: ...
+
+    class NodeEndpoint(WireStruct):
+        node_id: BrokerId
+        host: str
+        port: int
+        rack: str | None
+        def __init__(
+            self,
+            node_id: int = ...,
+            host: str = ...,
+            port: int = ...,
+            rack: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    acquisition_lock_timeout_ms: int
+    responses: Sequence[ShareFetchResponse.ShareFetchableTopicResponse]
+    node_endpoints: Sequence[ShareFetchResponse.NodeEndpoint]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        acquisition_lock_timeout_ms: int = ...,
+        responses: Sequence[ShareFetchResponse.ShareFetchableTopicResponse] = ...,
+        node_endpoints: Sequence[ShareFetchResponse.NodeEndpoint] = ...,
+    ) -> None: ...
+
+class ShareAcknowledgeRequest(WireStruct):
+    class AcknowledgeTopic(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[ShareAcknowledgeRequest.AcknowledgePartition]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[ShareAcknowledgeRequest.AcknowledgePartition] = ...,
+        ) -> None: ...
+
+    class AcknowledgePartition(WireStruct):
+        partition_index: int
+        acknowledgement_batches: Sequence[ShareAcknowledgeRequest.AcknowledgementBatch]
+        def __init__(
+            self,
+            partition_index: int = ...,
+            acknowledgement_batches: Sequence[ShareAcknowledgeRequest.AcknowledgementBatch] = ...,
+        ) -> None: ...
+
+    class AcknowledgementBatch(WireStruct):
+        first_offset: Offset
+        last_offset: Offset
+        acknowledge_types: Sequence[int]
+        def __init__(
+            self,
+            first_offset: int = ...,
+            last_offset: int = ...,
+            acknowledge_types: Sequence[int] = ...,
+        ) -> None: ...
+
+    group_id: str | None
+    member_id: str | None
+    share_session_epoch: int
+    is_renew_ack: bool
+    topics: Sequence[ShareAcknowledgeRequest.AcknowledgeTopic]
+    def __init__(
+        self,
+        group_id: str | None = ...,
+        member_id: str | None = ...,
+        share_session_epoch: int = ...,
+        is_renew_ack: bool = ...,
+        topics: Sequence[ShareAcknowledgeRequest.AcknowledgeTopic] = ...,
+    ) -> None: ...
+
+class ShareAcknowledgeResponse(WireStruct):
+    class ShareAcknowledgeTopicResponse(WireStruct):
+        topic_id: bytes
+        partitions: Sequence[ShareAcknowledgeResponse.PartitionData]
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            partitions: Sequence[ShareAcknowledgeResponse.PartitionData] = ...,
+        ) -> None: ...
+
+    class PartitionData(WireStruct):
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        current_leader: ShareAcknowledgeResponse.LeaderIdAndEpoch
+        def __init__(
+            self,
+            partition_index: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            current_leader: ShareAcknowledgeResponse.LeaderIdAndEpoch | None = ...,
+        ) -> None: ...
+
+    class LeaderIdAndEpoch(WireStruct):
+        leader_id: BrokerId
+        leader_epoch: LeaderEpoch
+        def __init__(
+            self,
+            leader_id: int = ...,
+            leader_epoch: int = ...,
+        ) -> None: ...
+
+    class NodeEndpoint(WireStruct):
+        node_id: BrokerId
+        host: str
+        port: int
+        rack: str | None
+        def __init__(
+            self,
+            node_id: int = ...,
+            host: str = ...,
+            port: int = ...,
+            rack: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    acquisition_lock_timeout_ms: int
+    responses: Sequence[ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse]
+    node_endpoints: Sequence[ShareAcknowledgeResponse.NodeEndpoint]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        acquisition_lock_timeout_ms: int = ...,
+        responses: Sequence[ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse] = ...,
+        node_endpoints: Sequence[ShareAcknowledgeResponse.NodeEndpoint] = ...,
+    ) -> None: ...
+
 class UpdateFeaturesRequest(WireStruct):
     class FeatureUpdateKey(WireStruct):
         feature: str
@@ -4314,6 +4566,156 @@ class ShareUpdateValue(WireStruct):
         start_offset: int = ...,
         delivery_complete_count: int = ...,
         state_batches: Sequence[ShareUpdateValue.StateBatch] = ...,
+    ) -> None: ...
+
+class CreateDelegationTokenRequest(WireStruct):
+    class CreatableRenewers(WireStruct):
+        principal_type: str
+        principal_name: str
+        def __init__(
+            self,
+            principal_type: str = ...,
+            principal_name: str = ...,
+        ) -> None: ...
+
+    owner_principal_type: str | None
+    owner_principal_name: str | None
+    renewers: Sequence[CreateDelegationTokenRequest.CreatableRenewers]
+    max_lifetime_ms: int
+    def __init__(
+        self,
+        owner_principal_type: str | None = ...,
+        owner_principal_name: str | None = ...,
+        renewers: Sequence[CreateDelegationTokenRequest.CreatableRenewers] = ...,
+        max_lifetime_ms: int = ...,
+    ) -> None: ...
+
+class CreateDelegationTokenResponse(WireStruct):
+    error_code: int
+    principal_type: str
+    principal_name: str
+    token_requester_principal_type: str
+    token_requester_principal_name: str
+    issue_timestamp_ms: int
+    expiry_timestamp_ms: int
+    max_timestamp_ms: int
+    token_id: str
+    hmac: bytes
+    throttle_time_ms: int
+    def __init__(
+        self,
+        error_code: int = ...,
+        principal_type: str = ...,
+        principal_name: str = ...,
+        token_requester_principal_type: str = ...,
+        token_requester_principal_name: str = ...,
+        issue_timestamp_ms: int = ...,
+        expiry_timestamp_ms: int = ...,
+        max_timestamp_ms: int = ...,
+        token_id: str = ...,
+        hmac: bytes = ...,
+        throttle_time_ms: int = ...,
+    ) -> None: ...
+
+class RenewDelegationTokenRequest(WireStruct):
+    hmac: bytes
+    renew_period_ms: int
+    def __init__(
+        self,
+        hmac: bytes = ...,
+        renew_period_ms: int = ...,
+    ) -> None: ...
+
+class RenewDelegationTokenResponse(WireStruct):
+    error_code: int
+    expiry_timestamp_ms: int
+    throttle_time_ms: int
+    def __init__(
+        self,
+        error_code: int = ...,
+        expiry_timestamp_ms: int = ...,
+        throttle_time_ms: int = ...,
+    ) -> None: ...
+
+class ExpireDelegationTokenRequest(WireStruct):
+    hmac: bytes
+    expiry_time_period_ms: int
+    def __init__(
+        self,
+        hmac: bytes = ...,
+        expiry_time_period_ms: int = ...,
+    ) -> None: ...
+
+class ExpireDelegationTokenResponse(WireStruct):
+    error_code: int
+    expiry_timestamp_ms: int
+    throttle_time_ms: int
+    def __init__(
+        self,
+        error_code: int = ...,
+        expiry_timestamp_ms: int = ...,
+        throttle_time_ms: int = ...,
+    ) -> None: ...
+
+class DescribeDelegationTokenRequest(WireStruct):
+    class DescribeDelegationTokenOwner(WireStruct):
+        principal_type: str
+        principal_name: str
+        def __init__(
+            self,
+            principal_type: str = ...,
+            principal_name: str = ...,
+        ) -> None: ...
+
+    owners: Sequence[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None
+    def __init__(
+        self,
+        owners: Sequence[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None = ...,
+    ) -> None: ...
+
+class DescribeDelegationTokenResponse(WireStruct):
+    class DescribedDelegationToken(WireStruct):
+        principal_type: str
+        principal_name: str
+        token_requester_principal_type: str
+        token_requester_principal_name: str
+        issue_timestamp: int
+        expiry_timestamp: int
+        max_timestamp: int
+        token_id: str
+        hmac: bytes
+        renewers: Sequence[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer]
+        def __init__(
+            self,
+            principal_type: str = ...,
+            principal_name: str = ...,
+            token_requester_principal_type: str = ...,
+            token_requester_principal_name: str = ...,
+            issue_timestamp: int = ...,
+            expiry_timestamp: int = ...,
+            max_timestamp: int = ...,
+            token_id: str = ...,
+            hmac: bytes = ...,
+            renewers: Sequence[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer] = ...,
+        ) -> None: ...
+
+    class DescribedDelegationTokenRenewer(WireStruct):
+        principal_type: str
+        principal_name: str
+        def __init__(
+            self,
+            principal_type: str = ...,
+            principal_name: str = ...,
+        ) -> None: ...
+
+    error_code: int
+    tokens: Sequence[DescribeDelegationTokenResponse.DescribedDelegationToken]
+    throttle_time_ms: int
+    def __init__(
+        self,
+        error_code: int = ...,
+        tokens: Sequence[DescribeDelegationTokenResponse.DescribedDelegationToken] = ...,
+        throttle_time_ms: int = ...,
     ) -> None: ...
 
 class SaslHandshakeRequest(WireStruct):

@@ -118,6 +118,37 @@ class ConsumerFetchHandler:
 
         attempt()
 
+    # --- for share groups, which read only when they can also give the records to a member ---
+
+    def read(self, entry: FetchEntry, max_bytes: int, *, is_first: bool) -> None:
+        """Read one entry of a single fetch now; what it gives, refuses, or misses in the page cache is in the entry."""
+        try:
+            self._read_one(entry, max_bytes, entry.fetch.isolation, [], is_first=is_first)
+        except ApiError as error:
+            entry.refuse(int(error.code))
+
+    def wait(self, fetch: ClientFetch, wait_ms: int, reader: Owner, complete: Callable[[], None]) -> bool:
+        """Call `complete` once: when more of one of its entries can be read, at a change, or after `wait_ms`.
+
+        What entries missed in the page cache is loaded. False: too many wait already.
+        """
+        self._load(fetch, reader)
+        wheel = self._hosted.wheel
+        if len(wheel) >= MAX_WAITING:
+            return False
+        for entry in fetch.entries.values():
+            entry.watch(self._hosted.get(entry.key))
+        fetch.wait(wheel, wait_ms, 1, complete)
+        return True
+
+    def sent(self, entry: FetchEntry, size_bytes: int, records: int) -> None:
+        """Records of an entry were given to a member: for the metrics."""
+        self._hosted.counters.bytes_out += size_bytes
+        partition = self._hosted.get(entry.key)
+        if partition is not None:
+            partition.fetched_bytes += size_bytes
+            partition.fetched_records += records
+
     def _load(self, fetch: ClientFetch, reader: Owner) -> bool:
         """Begin to load what was not in the page cache, some of it; whether anything is being loaded."""
         if not fetch.has_missed:

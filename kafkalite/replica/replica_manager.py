@@ -166,7 +166,7 @@ class ReplicaManager:
             on_read_only=self._isr_keeper.schedule_check,
         )
         self._producing = ProduceHandler(self.hosted, metadata)
-        self._consuming = ConsumerFetchHandler(
+        self.consuming = ConsumerFetchHandler(
             self.hosted,
             metadata,
             logs.cold,
@@ -450,7 +450,7 @@ class ReplicaManager:
 
     def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit | None = None) -> None:
         """See ConsumerFetchHandler.fetch."""
-        self._consuming.fetch(fetch, terms, done, room)
+        self.consuming.fetch(fetch, terms, done, room)
 
     def log_ends(self, request: LogEndsRequest) -> LogEndsResponse:
         """The ends of logs, hosted or not: a node that has just registered still waits for its commands."""
@@ -465,7 +465,7 @@ class ReplicaManager:
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """See ConsumerFetchHandler.list_offsets."""
-        return await self._consuming.list_offsets(request)
+        return await self.consuming.list_offsets(request)
 
     def replica_fetch(self, request: ReplicaFetchRequest, done: ReplicaFetchDone) -> None:
         """See ReplicaFetchHandler.fetch."""

@@ -57,6 +57,7 @@ def secret_files(config: BrokerConfig) -> dict[str, str]:
     for key, value in (
         ("inter.broker.password", config.inter_broker_password),
         ("zookeeper.auth", config.zookeeper_auth),
+        ("delegation.token.secret.key", config.delegation_token_secret_key),
     ):
         if value.startswith(_FROM_FILE):
             found[key] = value

@@ -13,7 +13,7 @@ from kafkalite.security.attempts import MAX_HOSTS, Attempts
 from kafkalite.security.names import MappingRule, mapped_name
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.security.sasl import Entropy, SaslServer, sasl_server
-from kafkalite.security.scram import ScramCredential
+from kafkalite.security.scram import Delegated, ScramCredential
 from kafkalite.security.tls import ServerTls, peer_name
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
@@ -33,6 +33,8 @@ class SaslLogin:
     credential: ScramCredential | None
     #: Time in seconds after which it ends, counted from the login; None: it does not.
     lifetime_s: float | None = None
+    #: The delegation token that it was done with; empty: it was none.
+    token_id: str = ""
 
 
 class ListenerSecurity:
@@ -47,6 +49,7 @@ class ListenerSecurity:
         failed_delay_ms: delay of the response to a failure.
         max_reauth_ms: KIP-368; 0 never.
         tokens: what checks those of OAUTHBEARER.
+        delegated: (mechanism, token id) -> what a delegation token stands for.
         is_optional: who proves nothing is let in as ANONYMOUS, and as a node (`security.transition`).
     """
 
@@ -67,6 +70,7 @@ class ListenerSecurity:
         now: Callable[[], float],
         is_optional: bool = False,
         tokens: TokenChecker | None = None,
+        delegated: Callable[[str, str], Delegated | None] = lambda mechanism, token_id: None,
     ) -> None:
         self.name = name
         self.is_optional = is_optional
@@ -81,6 +85,7 @@ class ListenerSecurity:
         self._entropy = entropy
         self._decoy_key = decoy_key
         self._tokens = tokens
+        self._delegated = delegated
         self._repeats = Repeats(now)
         self._attempts = Attempts(now)
         #: (address, user) of logins that have succeeded; the oldest first.
@@ -104,6 +109,7 @@ class ListenerSecurity:
             entropy=self._entropy,
             decoy_key=self._decoy_key(),
             tokens=self._tokens,
+            delegated=self._delegated,
         )
 
     def certified(self, connection: ssl.SSLObject | None) -> Principal:
@@ -125,7 +131,8 @@ class ListenerSecurity:
         Args:
             before: the same connection's login until now: it may not become somebody else's (KIP-368).
         """
-        login = SaslLogin(Principal("User", exchange.user), mechanism, exchange.credential, exchange.lifetime_s)
+        principal = Principal("User", exchange.user)
+        login = SaslLogin(principal, mechanism, exchange.credential, exchange.lifetime_s, exchange.token_id)
         if before is not None and before.principal != login.principal:
             raise PrincipalChanged("a connection logs in again as the same user only")
         if not self.holds(login):
@@ -143,6 +150,9 @@ class ListenerSecurity:
 
         A node's counts until its next login, or a slip with the nodes' own user would stop the whole cluster at once.
         """
+        if login.token_id:
+            delegated = self._delegated(login.mechanism, login.token_id)
+            return delegated is not None and delegated.credential == login.credential
         if login.credential is None or login.principal in self._node_principals:
             return True
         return self._credentials(login.mechanism, login.principal.name) == login.credential

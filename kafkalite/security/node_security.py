@@ -23,7 +23,7 @@ from kafkalite.security.listener import ListenerSecurity
 from kafkalite.security.names import mapped_name, mapping_rules
 from kafkalite.security.principal import Principal
 from kafkalite.security.sasl import OAUTHBEARER, Entropy
-from kafkalite.security.scram import ScramCredential
+from kafkalite.security.scram import Delegated, ScramCredential
 from kafkalite.security.tls import ClientTls, ServerTls, TlsFiles, own_name
 from kafkalite.security.tls_policy import tls_policy
 
@@ -63,9 +63,11 @@ class NodeSecurity:
         now: Callable[[], float],
         credentials: Callable[[str, str], ScramCredential | None],
         wall: Callable[[], float] = lambda: 0.0,
+        delegated: Callable[[str, str], Delegated | None] = lambda mechanism, token_id: None,
     ) -> None:
         self._config = config
         self._wall = wall
+        self._delegated = delegated
         #: What checks the tokens of OAUTHBEARER, and its keys if they come from a server; made with the first listener.
         self._tokens: TokenChecker | None = None
         self.remote_keys: RemoteKeys | None = None
@@ -101,7 +103,10 @@ class NodeSecurity:
         listeners = kafka_listeners(self._config)
         return {
             each.name: self._open_listener(
-                "kafka" if len(listeners) == 1 else f"kafka.{each.name}", each.name, each.protocol
+                "kafka" if len(listeners) == 1 else f"kafka.{each.name}",
+                each.name,
+                each.protocol,
+                delegated=self._delegated,
             )
             for each in listeners
             if each.protocol != "PLAINTEXT"
@@ -153,8 +158,18 @@ class NodeSecurity:
     def _listener(self, label: str, name: str, protocol: str) -> ListenerSecurity | None:
         return None if protocol == "PLAINTEXT" else self._open_listener(label, name, protocol)
 
-    def _open_listener(self, label: str, name: str, protocol: str) -> ListenerSecurity:
-        """`label`: for the log and the metrics; `name`: of `listener.name.NAME.…`, in capitals."""
+    def _open_listener(
+        self,
+        label: str,
+        name: str,
+        protocol: str,
+        *,
+        delegated: Callable[[str, str], Delegated | None] = lambda mechanism, token_id: None,
+    ) -> ListenerSecurity:
+        """`label`: for the log and the metrics; `name`: of `listener.name.NAME.…`, in capitals.
+
+        `delegated`: delegation tokens, on listeners for clients.
+        """
         own = for_listener(self._config, name)
         is_optional = bool(own.security_transition)
         tls = None
@@ -182,6 +197,7 @@ class NodeSecurity:
             now=self._now,
             is_optional=is_optional,
             tokens=self._token_checker() if uses_sasl and OAUTHBEARER in own.sasl_enabled_mechanisms else None,
+            delegated=delegated,
         )
 
     def _token_checker(self) -> TokenChecker:

@@ -123,6 +123,7 @@ class OAuthServer:
         self.is_complete = False
         self.credential: ScramCredential | None = None
         self.lifetime_s: float | None = None
+        self.token_id = ""
         self._checker = checker
         self._refusal = ""
 

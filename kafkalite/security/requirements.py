@@ -22,6 +22,7 @@ class Scope(Enum):
     WHOLE = "refused as a whole"
     EACH = "refused one by one"
     HIDE = "left out"
+    OTHERS = "refused for other users' things; one's own need no right"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,11 @@ KAFKA: Mapping[str, Row] = {
     "DescribeGroups": (Need(_GROUP, _DESCRIBE, _EACH),),
     "ConsumerGroupHeartbeat": (*_READ_GROUP, Need(_TOPIC, _DESCRIBE, _EACH)),
     "ConsumerGroupDescribe": (Need(_GROUP, _DESCRIBE, _EACH), Need(_TOPIC, _DESCRIBE, _HIDE)),
+    "ShareGroupHeartbeat": (*_READ_GROUP, Need(_TOPIC, _DESCRIBE, _EACH)),
+    "ShareGroupDescribe": (Need(_GROUP, _DESCRIBE, _EACH), Need(_TOPIC, _DESCRIBE, _HIDE)),
+    "DescribeShareGroupOffsets": (Need(_GROUP, _DESCRIBE, _EACH), Need(_TOPIC, _DESCRIBE, _EACH)),
+    "AlterShareGroupOffsets": (*_READ_GROUP, Need(_TOPIC, _READ, _EACH)),
+    "DeleteShareGroupOffsets": (Need(_GROUP, _DELETE), Need(_TOPIC, _READ, _EACH)),
     **dict.fromkeys(
         (
             "InitializeShareGroupState",
@@ -90,6 +96,8 @@ KAFKA: Mapping[str, Row] = {
         ),
         _NODES_ONLY,
     ),
+    "ShareFetch": (*_READ_GROUP, Need(_TOPIC, _READ, _EACH)),
+    "ShareAcknowledge": (*_READ_GROUP, Need(_TOPIC, _READ, _EACH)),
     "ListGroups": (Need(_GROUP, _DESCRIBE, _HIDE, or_cluster=_DESCRIBE),),
     "SaslHandshake": FREE,
     "ApiVersions": FREE,
@@ -137,6 +145,14 @@ KAFKA: Mapping[str, Row] = {
     "GetTelemetrySubscriptions": FREE,
     "PushTelemetry": FREE,
     "ListConfigResources": (Need(_CLUSTER, _DESCRIBE_CONFIGS),),
+    # One's own tokens need no right; a token's owner and its renewers may renew and end it, by its HMAC.
+    "CreateDelegationToken": (Need(ResourceType.USER, Operation.CREATE_TOKENS, Scope.OTHERS),),
+    "RenewDelegationToken": FREE,
+    "ExpireDelegationToken": FREE,
+    "DescribeDelegationToken": (
+        Need(ResourceType.DELEGATION_TOKEN, _DESCRIBE, _HIDE),
+        Need(ResourceType.USER, Operation.DESCRIBE_TOKENS, _HIDE),
+    ),
     # Each of its requests has its own row: kafkalite.extension.apis.
     "Extension": FREE,
 }
@@ -211,4 +227,6 @@ REFUSALS: Mapping[ResourceType, ErrorCode] = {
     _GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     _CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     _TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }

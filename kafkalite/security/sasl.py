@@ -12,6 +12,7 @@ from kafkalite.security.scram import (
 )
 from kafkalite.security.scram import (
     NONCE_BYTES,
+    Delegated,
     ScramClient,
     ScramCredential,
     ScramServer,
@@ -43,6 +44,8 @@ class SaslServer(Protocol):
     credential: ScramCredential | None
     #: Time in seconds after which the proof ends (a token's); None: it does not.
     lifetime_s: float | None
+    #: The delegation token that was shown (KIP-48); empty: it was none.
+    token_id: str
 
     def step(self, data: bytes) -> bytes:
         """The answer to the client's next message. Raises AuthenticationFailed; the exchange is over then."""
@@ -70,6 +73,7 @@ class PlainServer:
         self.is_complete = False
         self.credential: ScramCredential | None = None
         self.lifetime_s: float | None = None
+        self.token_id = ""
         self._passwords = passwords
 
     def step(self, data: bytes) -> bytes:
@@ -112,11 +116,13 @@ def sasl_server(
     entropy: Entropy,
     decoy_key: bytes,
     tokens: TokenChecker | None = None,
+    delegated: Callable[[str, str], Delegated | None] = lambda mechanism, token_id: None,
 ) -> SaslServer:
     """One exchange of `mechanism`, which is one of MECHANISMS, or OAUTHBEARER if there are `tokens`.
 
     Args:
         passwords: of PLAIN's users. `credentials`: (mechanism, user) -> what is kept for SCRAM.
+        delegated: (mechanism, token id) -> what a delegation token stands for.
     """
     if mechanism == PLAIN:
         return PlainServer(passwords())
@@ -125,7 +131,13 @@ def sasl_server(
 
         return OAuthServer(tokens)
     nonce = nonce_text(entropy(NONCE_BYTES))
-    return ScramServer(mechanism, lambda user: credentials(mechanism, user), nonce, decoy_key)
+    return ScramServer(
+        mechanism,
+        lambda user: credentials(mechanism, user),
+        nonce,
+        decoy_key,
+        lambda token_id: delegated(mechanism, token_id),
+    )
 
 
 class ClientCredentials:

@@ -33,8 +33,10 @@ NONCE_BYTES = 24
 #: No message of an honest peer is longer.
 _MAX_MESSAGE_BYTES = 8192
 MIN_SALT_BYTES = 4
+#: The extension with which a client says that its user name is a delegation token (Kafka's ScramExtensions).
+_TOKEN_EXTENSION = ",tokenauth=true"
 _NONCE = r"[\x21-\x2b\x2d-\x7e]{1,256}"
-_CLIENT_FIRST = re.compile(rf"([ny]),(?:a=([^,]*))?,n=([^,]+),r=({_NONCE})((?:,[a-zA-Z]=[^,]*)*)")
+_CLIENT_FIRST = re.compile(rf"([ny]),(?:a=([^,]*))?,n=([^,]+),r=({_NONCE})((?:,[a-zA-Z]+=[^,]*)*)")
 _SERVER_FIRST = re.compile(rf"r=({_NONCE}),s=([A-Za-z0-9+/=]+),i=([1-9][0-9]{{0,8}})(?:,[a-zA-Z]=[^,]*)*")
 _CLIENT_FINAL = re.compile(rf"(c=([A-Za-z0-9+/=]+),r=({_NONCE})(?:,[a-oq-zA-Z]=[^,]*)*),p=([A-Za-z0-9+/=]+)")
 
@@ -70,6 +72,15 @@ class ScramCredential:
         if iterations < MIN_ITERATIONS:
             raise ValueError(f"{mechanism}: {iterations} iterations; the least is {MIN_ITERATIONS}")
         return cls(salt, stored_key, server_key, iterations)
+
+
+@dataclass(frozen=True, slots=True)
+class Delegated:
+    """What a delegation token stands for: its owner's name, the credential of a login, and the time left in seconds."""
+
+    owner: str
+    credential: ScramCredential
+    lifetime_s: float
 
 
 def _to_text(data: bytes) -> str:
@@ -129,22 +140,31 @@ class ScramServer:
         lookup: the credential of a user, None if there is none for this mechanism.
         nonce: ours: printable ASCII without a comma, never used before.
         decoy_key: see `decoy`.
+        tokens: what a delegation token stands for, None if there is no such token.
 
     Attributes:
-        user: who the client says it is, after the first step. `is_known`: whether there is such a user.
+        user: who the client says it is, after the first step; of a token, its owner. `is_known`: whether there is such a user.
+        token_id: the delegation token of the login; empty: it is none.
         is_complete: whether the client has proved it. `credential`: against which (a decoy's, if there is no such user).
     """
 
     def __init__(
-        self, mechanism: str, lookup: Callable[[str], ScramCredential | None], nonce: str, decoy_key: bytes
+        self,
+        mechanism: str,
+        lookup: Callable[[str], ScramCredential | None],
+        nonce: str,
+        decoy_key: bytes,
+        tokens: Callable[[str], Delegated | None] = lambda token_id: None,
     ) -> None:
         self.mechanism = mechanism
         self.user = ""
+        self.token_id = ""
         self.is_known = False
         self.is_complete = False
         self.lifetime_s: float | None = None
         self._hash = MECHANISMS[mechanism]
         self._lookup = lookup
+        self._tokens = tokens
         self._own_nonce = nonce
         self._decoy_key = decoy_key
         self._nonce = ""
@@ -167,9 +187,9 @@ class ScramServer:
         self.user = _unescaped(name)
         if acting_as is not None and _unescaped(acting_as) != self.user:
             raise AuthenticationFailed("acting for another user is not offered")
-        if extensions:
-            raise AuthenticationFailed("an extension that is not offered (delegation tokens, m=)")
-        found = self._lookup(self.user)
+        if extensions not in ("", _TOKEN_EXTENSION):
+            raise AuthenticationFailed("an extension that is not offered (m=)")
+        found = self._of_token(self.user) if extensions else self._lookup(self.user)
         self.is_known = found is not None
         self.credential = found or decoy(self.mechanism, self.user, self._decoy_key)
         self._nonce = nonce + self._own_nonce
@@ -178,6 +198,14 @@ class ScramServer:
         answer = f"r={self._nonce},s={_to_text(self.credential.salt)},i={self.credential.iterations}"
         self._messages = f"{text.removeprefix(header)},{answer}"
         return answer
+
+    def _of_token(self, token_id: str) -> ScramCredential | None:
+        self.token_id = token_id
+        delegated = self._tokens(token_id)
+        if delegated is None:
+            return None
+        self.user, self.lifetime_s = delegated.owner, delegated.lifetime_s
+        return delegated.credential
 
     def _final(self, text: str) -> str:
         credential = self.credential
@@ -201,7 +229,8 @@ class ScramServer:
         if bound != self._binding:
             raise AuthenticationFailed("a different channel binding than announced")
         if len(proof) != len(signature) or not proves or not self.is_known:
-            raise AuthenticationFailed("wrong password" if self.is_known else "unknown user")
+            unknown = "unknown delegation token" if self.token_id else "unknown user"
+            raise AuthenticationFailed("wrong password" if self.is_known else unknown)
         self.is_complete = True
         return answer
 

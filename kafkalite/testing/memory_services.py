@@ -11,11 +11,13 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.admin.acls import AclManager
+from kafkalite.admin.tokens import TokenAdmin
 from kafkalite.config import BrokerConfig, TopicConfig, topic_config, usable_topic_config, with_dynamic
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.coordination.topic_configs import FEATURES
 from kafkalite.coordinators.services import ActiveProducer, LogDirDescription, LogDirReplica
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
+from kafkalite.env.fair_queue import Owner
 from kafkalite.env.loop_times import LoopTimes
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Supervisor
@@ -66,7 +68,7 @@ from kafkalite.partition_values import (
 from kafkalite.record.batch import BatchHeader, assign_in_place, split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
 from kafkalite.replica.client_fetch import ClientFetch, FetchEntry, FetchTerms
-from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
+from kafkalite.replica.purgatory import DeadlineWheel, FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.requests import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -165,6 +167,9 @@ class MemoryPartitions:
         self._appended = asyncio.Event()
         self.changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._wheel = DeadlineWheel()
+        #: Fetches of share groups that wait.
+        self._waiting: dict[ClientFetch, None] = {}
 
     def produce(
         self,
@@ -224,6 +229,8 @@ class MemoryPartitions:
             return ProducedPartition(key.topic, key.partition, int(error.code), NO_OFFSET, message=str(error))
         self._appended.set()
         self._appended = asyncio.Event()
+        for fetch in list(self._waiting):
+            fetch.schedule()
         return ProducedPartition(key.topic, key.partition, 0, Offset(base), -1, Offset(log.log_start_offset))
 
     def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit) -> None:
@@ -288,6 +295,21 @@ class MemoryPartitions:
         )
         is_changed = (end, start) != (entry.sent_high_watermark, entry.sent_log_start)
         entry.is_news = entry.records_size > 0 or is_changed
+
+    def read_entry(self, entry: FetchEntry, max_bytes: int, *, is_first: bool) -> None:
+        self._read_one(entry, entry.fetch.isolation, max_bytes)
+
+    def wait_for_entries(self, fetch: ClientFetch, wait_ms: int, reader: Owner, complete: Callable[[], None]) -> bool:
+        def woken() -> None:
+            del self._waiting[fetch]
+            complete()
+
+        self._waiting[fetch] = None
+        fetch.wait(self._wheel, wait_ms, 1, woken)
+        return True
+
+    def entry_sent(self, entry: FetchEntry, size_bytes: int, records: int) -> None:
+        return
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return ListOffsetsResponse(tuple(self._list_one(wanted, request.isolation) for wanted in request.partitions))
@@ -390,6 +412,7 @@ class MemoryServices:
         self.users: dict[str, dict[str, str]] = {}
         self.supervisor = supervisor
         self.rights = AclManager(config, clock, _no_session)
+        self.tokens = TokenAdmin(config, clock, _no_session, self.entropy)
         self.partitions = MemoryPartitions()
         self.kafka_endpoint = ("127.0.0.1", 0)
         self.overrides: dict[str, dict[str, str]] = {}

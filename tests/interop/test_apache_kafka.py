@@ -15,6 +15,12 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
 from kafkalite.testing.apache_kafka import KafkaCluster
+from kafkalite.testing.loopback_cluster import LoopbackCluster
+
+from .conftest import run_client, seen_by
+from .test_backup import CLIENT as BACKUP_CLIENT
+from .test_backup import SETTINGS as BACKUP_SETTINGS
+from .test_backup import backup
 
 RECORDS = 2_000
 
@@ -52,6 +58,32 @@ async def test_our_client_works_on_apache_kafka(tmp_path: Path, kafka_classes: s
                 await client.describe_cluster()
         with BlockingClient(kafka.bootstrap) as blocking:
             assert blocking.fetch_raw(keys[0], 0).high_watermark == ends[keys[0]].offset
+
+
+@pytest.mark.timeout(300)
+async def test_a_backup_moves_topics_to_and_from_apache_kafka(
+    tmp_path: Path, kafka_classes: str, python_clients: Path
+) -> None:
+    """Written there by confluent-kafka, copied, restored in kafkalite; then the same back."""
+    internal = (
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.min.isr",
+    )
+    with KafkaCluster(tmp_path / "kafka", kafka_classes, nodes=1, settings=dict.fromkeys(internal, 1)) as kafka:
+        async with LoopbackCluster(tmp_path / "ours", settings=BACKUP_SETTINGS) as ours:
+            there, client = kafka.bootstrap, str(BACKUP_CLIENT)
+            await run_client([str(python_clients), client, "write", there])
+            before = await seen_by([str(python_clients), client, "read", there, ""])
+            directory = tmp_path / "backup"
+            copied = await backup("create", str(directory), "--bootstrap", there)
+            assert sum(each["records"] for each in copied["topics"]) == 6043
+            await backup("restore", str(directory), "--bootstrap", ours.bootstrap)
+            assert await seen_by([str(python_clients), client, "read", ours.bootstrap, ""]) == before
+            back = tmp_path / "back"
+            await backup("create", str(back), "--bootstrap", ours.bootstrap)
+            await backup("restore", str(back), "--bootstrap", there, "--replace", "--yes")
+            assert await seen_by([str(python_clients), client, "read", there, ""]) == before
 
 
 async def in_a_group(client: AsyncClient, keys: list[TopicPartition]) -> None:

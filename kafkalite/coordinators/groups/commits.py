@@ -61,6 +61,8 @@ class OffsetCommits:
             if generation >= 0 and producer is None:
                 raise api_error(ErrorCode.ILLEGAL_GENERATION)
             entry = self._make(partition, group_id)
+        if entry.share is not None:
+            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a share group.")
         if entry.consumer is not None:
             check_commit(
                 entry.consumer,

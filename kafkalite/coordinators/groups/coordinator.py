@@ -19,10 +19,12 @@ from kafkalite.coordinators.groups.commits import OffsetCommits
 from kafkalite.coordinators.groups.consumer_groups import ConsumerGroups, HeartbeatDone
 from kafkalite.coordinators.groups.decisions.heartbeats import Heartbeat
 from kafkalite.coordinators.groups.decisions.members import JOIN_EPOCH
+from kafkalite.coordinators.groups.decisions.share_heartbeats import ShareHeartbeat
 from kafkalite.coordinators.groups.group_events import Effect, JoinAnswer, JoinRequest, StoreGroup, SyncAnswer
 from kafkalite.coordinators.groups.loading import GroupReplay
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.removal import GroupRemoval
+from kafkalite.coordinators.groups.share_groups import ShareGroups, ShareHeartbeatAnswer
 from kafkalite.coordinators.groups.topics import GroupTopics
 from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.coordinators.services import Services
@@ -63,6 +65,8 @@ class GroupCoordinator:
             services, self.log, self.topics, self._perform, self._schedule_at, self._targets.work
         )
         self._targets.groups = self.consumers
+        self.shares = ShareGroups(services, self.log, self.topics, self._schedule_at)
+        self.removal.shares = self.shares
 
     def start(self) -> None:
         spawn = self._services.supervisor.spawn
@@ -107,6 +111,8 @@ class GroupCoordinator:
             if request.member_id:
                 raise api_error(ErrorCode.UNKNOWN_MEMBER_ID)
             entry = self._replay.make(partition, group_id)
+        if entry.share is not None:
+            raise api_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if entry.consumer is not None and self.consumers.join(partition, entry, request):
             return
         group = entry.group
@@ -162,7 +168,24 @@ class GroupCoordinator:
             if request.epoch != JOIN_EPOCH:
                 raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
             entry = self._replay.make(partition, group_id)
+        if entry.share is not None:
+            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         self.consumers.heartbeat(partition, entry, request, is_visible, done)
+
+    async def share_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
+        """See ShareGroups.heartbeat."""
+        partition, entry = self._find(group_id)
+        if entry is None:
+            if request.epoch != JOIN_EPOCH:
+                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+            entry = self._replay.make(partition, group_id)
+        elif entry.share is None and not entry.is_new:
+            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        return await self.shares.heartbeat(partition, entry, request)
+
+    def find(self, group_id: str) -> tuple[GroupPartition, GroupEntry | None]:
+        """Where a group is, and the group if there is one."""
+        return self._find(group_id)
 
     def _perform(self, partition: GroupPartition, entry: GroupEntry, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -192,7 +215,7 @@ class GroupCoordinator:
 
     def _schedule(self, partition: GroupPartition, entry: GroupEntry) -> None:
         """Make sure that the group's next deadline is in the heap. Stale entries are dropped when they come up."""
-        group = entry.group if entry.consumer is None else entry.consumer
+        group = entry.share or entry.consumer or entry.group
         self._schedule_at(partition, entry, group.next_deadline())
 
     def _schedule_at(self, partition: GroupPartition, entry: GroupEntry, deadline: int | None) -> None:
@@ -216,7 +239,10 @@ class GroupCoordinator:
             entry.scheduled_ms = None
             if self.log.ready_state(partition.index) is not partition:
                 continue
-            if entry.consumer is not None:
+            if entry.share is not None:
+                self.shares.tick(partition, entry)
+                self._schedule(partition, entry)
+            elif entry.consumer is not None:
                 self.consumers.tick(partition, entry)
                 self._schedule(partition, entry)
             else:
@@ -253,6 +279,9 @@ class GroupCoordinator:
     def _loaded(self, partition: GroupPartition) -> None:
         now = self._now()
         for group_id, entry in list(partition.entries.items()):
+            if entry.share is not None:
+                self.shares.loaded(partition, entry)
+                continue
             if entry.consumer is not None:
                 self.consumers.loaded(partition, entry)
                 continue
@@ -267,6 +296,7 @@ class GroupCoordinator:
     def _unloaded(self, partition: GroupPartition) -> None:
         for entry in partition.entries.values():
             self.consumers.unloaded(entry)
+            self.shares.unloaded(entry)
             for effect in entry.group.close(ErrorCode.NOT_COORDINATOR):
                 if isinstance(effect, JoinAnswer | SyncAnswer):
                     assert callable(effect.token)

@@ -6,8 +6,10 @@ from kafkalite.coordinators.groups import records
 from kafkalite.coordinators.groups.consumer_records import ConsumerRecord
 from kafkalite.coordinators.groups.decisions.consumer_group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.members import GroupEpoch
+from kafkalite.coordinators.groups.decisions.share_group import ShareGroup
 from kafkalite.coordinators.groups.group import Group
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.share_records import ShareGroupRecord
 from kafkalite.coordinators.services import Services
 from kafkalite.model import ProducerId
 from kafkalite.protocol.codec import WireError
@@ -65,6 +67,8 @@ class GroupReplay:
                     self._replay_group(partition, parsed)
                 case ConsumerRecord():
                     self._replay_consumer(partition, parsed)
+                case ShareGroupRecord():
+                    self._replay_share(partition, parsed)
 
     def _replay_offset(
         self,
@@ -117,6 +121,18 @@ class GroupReplay:
         entry.consumer.apply(parsed.record)
         if parsed.record == GroupEpoch(None):
             entry.consumer = None
+
+    def _replay_share(self, partition: GroupPartition, parsed: ShareGroupRecord) -> None:
+        entry = partition.entries.get(parsed.group_id)
+        if entry is None or entry.share is None:
+            if parsed.is_tombstone:
+                return
+            entry = entry or self.make(partition, parsed.group_id)
+            entry.share = ShareGroup(parsed.group_id)
+        assert entry.share is not None
+        entry.share.apply(parsed.record)
+        if parsed.record == GroupEpoch(None):
+            del partition.entries[parsed.group_id]
 
 
 def end_transaction(partition: GroupPartition, producer_id: ProducerId, *, is_committed: bool) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import field
 
+from kafkalite.coordinators.committed import Written
 from kafkalite.coordinators.groups.decisions.consumer_group import ConsumerGroup, ConsumerGroupState
 from kafkalite.coordinators.groups.decisions.members import Assignment, Member
+from kafkalite.coordinators.groups.decisions.share_group import ShareGroup
 from kafkalite.coordinators.groups.group import Group, GroupState
 from kafkalite.coordinators.groups.offsets import GroupOffsets
 from kafkalite.errors import ApiError, ErrorCode
@@ -49,6 +52,17 @@ class ConsumerRuntime:
 
 
 @dataclass(slots=True)
+class ShareRuntime:
+    """What a coordinator keeps of a share group beside its state (see ConsumerRuntime). `begun` is set, and replaced, when
+    the states of its partitions were initialized as far as they could be."""
+
+    topics_version: int = -1
+    compared_ms: int = 0
+    is_initializing: bool = False
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(slots=True)
 class GroupEntry:
     """One group and its offsets. `consumer`: it is a consumer group (KIP-848), and `group` is an empty one.
 
@@ -60,20 +74,40 @@ class GroupEntry:
     scheduled_ms: int | None = None
     consumer: ConsumerGroup | None = None
     runtime: ConsumerRuntime = field(default_factory=ConsumerRuntime)
+    #: It is a share group (KIP-932).
+    share: ShareGroup | None = None
+    share_runtime: ShareRuntime = field(default_factory=ShareRuntime)
 
     @property
     def is_empty(self) -> bool:
         """No members, and not dead."""
+        if self.share is not None:
+            return not self.share.members and not self.share.is_dead
         if self.consumer is not None:
             return self.consumer.state is ConsumerGroupState.EMPTY
         return self.group.state is GroupState.EMPTY
 
     @property
+    def is_new(self) -> bool:
+        """Nothing is known of it: it may become a group of any type."""
+        return (
+            self.consumer is None
+            and self.group.state is GroupState.EMPTY
+            and not self.group.generation
+            and not self.group.pending_members
+            and self.offsets.is_empty()
+        )
+
+    @property
     def member_count(self) -> int:
+        if self.share is not None:
+            return len(self.share.members)
         return len(self.group.members if self.consumer is None else self.consumer.members)
 
     @property
     def is_dead(self) -> bool:
+        if self.share is not None:
+            return self.share.is_dead
         if self.consumer is not None:
             return self.consumer.is_dead
         return self.group.state is GroupState.DEAD
@@ -88,3 +122,5 @@ class GroupPartition:
     entries: dict[str, GroupEntry] = field(default_factory=dict)
     #: Producer with an open transaction -> groups it committed offsets for.
     transactions: dict[ProducerId, dict[str, None]] = field(default_factory=dict)
+    #: What its share groups have written.
+    written: Written = field(default_factory=Written)

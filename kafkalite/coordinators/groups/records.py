@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafkalite.coordinators.groups import consumer_records
+from kafkalite.coordinators.groups import consumer_records, share_records
 from kafkalite.coordinators.groups.consumer_records import ConsumerRecord
 from kafkalite.coordinators.groups.group import Group, Member
 from kafkalite.coordinators.groups.offsets import CommittedOffset
+from kafkalite.coordinators.groups.share_records import ShareGroupRecord
 from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Offset, TopicPartition
@@ -91,7 +92,7 @@ def classic_record(group: Group, assignments: Mapping[str, bytes]) -> KeyValue:
 
 def parse(
     key: bytes | None, value: bytes | None, record_offset: int
-) -> OffsetRecord | GroupRecord | ConsumerRecord | None:
+) -> OffsetRecord | GroupRecord | ConsumerRecord | ShareGroupRecord | None:
     """One record of the topic; None for a kind that is not ours (a newer Kafka's). Raises WireError."""
     if key is None or len(key) < 2:
         raise WireError("a record without a key in __consumer_offsets")
@@ -102,6 +103,8 @@ def parse(
         return _parse_group(decode(wire.GroupMetadataKey, version, key[2:]).group, value)
     if version in consumer_records.KEY_VERSIONS:
         return consumer_records.parse(version, key[2:], value)
+    if version in share_records.KEY_VERSIONS:
+        return share_records.parse(version, key[2:], value)
     return None
 
 

@@ -10,6 +10,7 @@ from kafkalite.coordinators.groups.commits import CommitResults
 from kafkalite.coordinators.groups.decisions.consumer_group import tombstones as consumer_tombstones
 from kafkalite.coordinators.groups.group import GroupState
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.share_groups import ShareGroups
 from kafkalite.coordinators.groups.subscription import CONSUMER, topics_in
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
@@ -39,6 +40,8 @@ class GroupRemoval:
         self._log = log
         self._find = find
         self._repeats = Repeats(services.clock.monotonic)
+        #: Set once both exist.
+        self.shares: ShareGroups
 
     async def delete_group(self, group_id: str) -> None:
         """Raises ApiError NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
@@ -47,6 +50,9 @@ class GroupRemoval:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND)
         if not entry.is_empty:
             raise api_error(ErrorCode.NON_EMPTY_GROUP)
+        if entry.share is not None:
+            await self.shares.delete_group(partition, entry)
+            return
         await self._forget(partition, entry, sorted(entry.offsets.committed), and_group=True)
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> CommitResults:
@@ -71,8 +77,9 @@ class GroupRemoval:
         return results
 
     async def topics_deleted(self, topics: Iterable[str]) -> None:
-        """Offsets of topics that are no more are purged."""
+        """Offsets of topics that are no more are purged, and what share groups have of them."""
         gone = sorted(set(topics))
+        await self.shares.topics_deleted(gone)
         for partition in list(self._log.states()):
             for entry in list(partition.entries.values()):
                 if doomed := entry.offsets.of_topics(gone):
@@ -149,6 +156,7 @@ class GroupRemoval:
                 doomed = self._expired(entry, retention_ms)
                 is_over = (
                     entry.is_empty
+                    and entry.share is None
                     and not entry.group.pending_members
                     and not entry.offsets.is_pending
                     and len(doomed) == len(entry.offsets.committed)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from typing import NamedTuple
 from uuid import UUID
 
-from kafkalite.coordinators.internal_log import InternalLog, KeyValue
+from kafkalite.coordinators.committed import CommittedAppends, Written
+from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares import state as rules
 from kafkalite.coordinators.shares.batches import completed
@@ -64,9 +65,7 @@ class SharePartitionStates:
     index: int
     leader_epoch: LeaderEpoch
     entries: dict[ShareKey, ShareEntry] = field(default_factory=dict)
-    #: The end of the last record of any key; appends that are not replicated yet, the last of them at the end.
-    written_to: Offset = Offset(0)
-    appending: dict[asyncio.Future[ErrorCode], None] = field(default_factory=dict)
+    written: Written = field(default_factory=Written)
 
 
 def coordinator_key(key: ShareKey) -> str:
@@ -102,6 +101,7 @@ class ShareCoordinator:
             lambda partition: None,
             when_committed=True,
         )
+        self._appends = CommittedAppends(services, self.log)
 
     def start(self) -> None:
         spawn = self._services.supervisor.spawn
@@ -125,7 +125,7 @@ class ShareCoordinator:
         if state is not None:
             await self._store_snapshot(partition, key, state)
         elif entry is not None:
-            await self._committed(partition, entry.written_to)
+            await self._appends.wait(partition.index, partition.written, entry.written_to)
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
         """See SharePersister."""
@@ -134,7 +134,7 @@ class ShareCoordinator:
         state, change = rules.after_read(None if entry is None else entry.state, leader_epoch)
         assert entry is not None
         if change is None:
-            await self._committed(partition, entry.written_to)
+            await self._appends.wait(partition.index, partition.written, entry.written_to)
         else:
             await self._store_change(partition, key, entry, change, state)
         return ShareState(state.state_epoch, state.leader_epoch, state.start_offset, state.batches)
@@ -161,9 +161,14 @@ class ShareCoordinator:
         _check_key(key)
         partition, entry = self._find(key)
         if entry is None:
-            await self._committed(partition, partition.written_to)
+            await self._appends.wait(partition.index, partition.written)
             return
-        await self._append(partition, [encode_snapshot(key, None)], lambda base: partition.entries.pop(key, None))
+        await self._appends.store(
+            partition.index,
+            partition.written,
+            [encode_snapshot(key, None)],
+            lambda base: partition.entries.pop(key, None),
+        )
 
     async def summary(self, key: ShareKey) -> ShareSummary:
         """The start offset is -1 if there is no state."""
@@ -172,7 +177,7 @@ class ShareCoordinator:
         if entry is None:
             return ShareSummary(0, 0, NO_OFFSET, 0)
         state = entry.state
-        await self._committed(partition, entry.written_to)
+        await self._appends.wait(partition.index, partition.written, entry.written_to)
         return ShareSummary(state.state_epoch, state.leader_epoch, state.start_offset, completed(state.batches))
 
     def _find(self, key: ShareKey) -> tuple[SharePartitionStates, ShareEntry | None]:
@@ -193,57 +198,13 @@ class ShareCoordinator:
             entry.updates += 1
             entry.written_to = Offset(base + 1)
 
-        await self._append(partition, [encode_update(key, change, after)], apply)
+        await self._appends.store(partition.index, partition.written, [encode_update(key, change, after)], apply)
 
     async def _store_snapshot(self, partition: SharePartitionStates, key: ShareKey, state: StoredState) -> None:
         def apply(base: Offset) -> None:
             partition.entries[key] = ShareEntry(state, base, written_to=Offset(base + 1))
 
-        await self._append(partition, [encode_snapshot(key, state)], apply)
-
-    async def _append(
-        self, partition: SharePartitionStates, records: Sequence[KeyValue], apply: Callable[[Offset], object]
-    ) -> None:
-        """Append, `apply` with the first record's offset, and return when it is replicated.
-
-        Raises ApiError. If nothing was appended, nothing has changed. Otherwise the records may be in the log: what is in
-        memory stays what the log says, and a writer that repeats its request changes nothing.
-        """
-        base = self._bounds(partition)[0]
-        outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-
-        def done(error: ErrorCode, _: Offset) -> None:
-            partition.appending.pop(outcome, None)
-            if not outcome.done():
-                outcome.set_result(error)
-
-        self.log.append(partition.index, records, done)
-        if outcome.done() and outcome.result():
-            raise api_error(outcome.result())
-        apply(base)
-        partition.written_to = Offset(base + len(records))
-        if not outcome.done():
-            partition.appending[outcome] = None
-        await _result(outcome)
-
-    async def _committed(self, partition: SharePartitionStates, end: Offset) -> None:
-        """Return when all up to `end` is replicated. Raises ApiError: that is not expected soon."""
-        if self._bounds(partition)[1] >= end:
-            return
-        waiting = next(reversed(partition.appending), None)
-        if waiting is not None:
-            await _result(waiting)
-        if self._bounds(partition)[1] < end:
-            raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-    def _bounds(self, partition: SharePartitionStates) -> tuple[Offset, Offset]:
-        """(log end, high watermark). Raises ApiError NOT_COORDINATOR."""
-        target = TopicPartition(SHARE_TOPIC, partition.index)
-        try:
-            serving = self._services.partitions
-            return serving.local_bounds(target)[1], serving.local_high_watermark(target)
-        except ApiError:
-            raise api_error(ErrorCode.NOT_COORDINATOR) from None
+        await self._appends.store(partition.index, partition.written, [encode_snapshot(key, state)], apply)
 
     def _replay(
         self,
@@ -267,7 +228,7 @@ class ShareCoordinator:
                     )
                 continue
             self._replay_record(partition, key, stored, Offset(record.offset))
-        partition.written_to = Offset(header.next_offset)
+        partition.written.end = Offset(header.next_offset)
 
     def _replay_record(
         self, partition: SharePartitionStates, key: ShareKey, stored: StoredState | Change | None, offset: Offset
@@ -322,18 +283,13 @@ class ShareCoordinator:
         states = {key: rules.snapshot(partition.entries[key].state, now_ms) for key in keys}
         if not states:
             return
-        base = self._bounds(partition)[0]
-        outcome: list[ErrorCode] = []
-        self.log.append(
-            partition.index,
-            [encode_snapshot(key, state) for key, state in states.items()],
-            lambda error, _: outcome.append(error),
-        )
-        if outcome and outcome[0]:
-            raise api_error(outcome[0])
-        for offset, (key, state) in enumerate(states.items(), base):
-            partition.entries[key] = ShareEntry(state, Offset(offset), written_to=Offset(offset + 1))
-        partition.written_to = Offset(base + len(states))
+
+        def apply(base: Offset) -> None:
+            for offset, (key, state) in enumerate(states.items(), base):
+                partition.entries[key] = ShareEntry(state, Offset(offset), written_to=Offset(offset + 1))
+
+        records = [encode_snapshot(key, state) for key, state in states.items()]
+        self._appends.append(partition.index, partition.written, records, apply)
 
     async def _prune(self, partition: SharePartitionStates) -> None:
         target = TopicPartition(SHARE_TOPIC, partition.index)
@@ -350,10 +306,3 @@ class ShareCoordinator:
 def _check_key(key: ShareKey) -> None:
     if not key.group_id or key.partition < 0:
         raise api_error(ErrorCode.INVALID_REQUEST, f"there is no partition {key.partition} of group {key.group_id!r}")
-
-
-async def _result(outcome: asyncio.Future[ErrorCode]) -> None:
-    """Wait without cancelling it: others may wait, too. Raises ApiError."""
-    error = await asyncio.shield(outcome)
-    if error:
-        raise api_error(error)

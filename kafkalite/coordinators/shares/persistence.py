@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
 from kafkalite.model import Offset
 
-
-class DeliveryState(enum.IntEnum):
-    """State of the records of a batch, with the numbers of KIP-932's state records. ACQUIRED (1) is never stored."""
-
-    AVAILABLE = 0
-    ACKNOWLEDGED = 2
-    ARCHIVED = 4
+__all__ = ["DeliveryState", "ShareKey", "SharePersister", "ShareState", "StateBatch"]
 
 
 class ShareKey(NamedTuple):
@@ -24,15 +18,6 @@ class ShareKey(NamedTuple):
     group_id: str
     topic_id: UUID
     partition: int
-
-
-class StateBatch(NamedTuple):
-    """Offsets `first` to `last`, both included, in one state after `delivery_count` deliveries."""
-
-    first: Offset
-    last: Offset
-    state: DeliveryState
-    delivery_count: int
 
 
 class ShareState(NamedTuple):

@@ -25,8 +25,10 @@ from kafkalite.extension.messages.reassignment import (
 )
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.http.authentication import AuthenticatedRequest
+from kafkalite.http.console.body import Values, confirmed, object_of, partition, texts, value
 from kafkalite.http.console.cluster import ClusterAccess
 from kafkalite.http.console.rights import Rights
+from kafkalite.http.console.security_actions import CLUSTER_WIDE, SECRET, SecurityActions
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.security.acl import CLUSTER_NAME, ResourceType
 from kafkalite.telemetry.logs import get_logger
@@ -40,15 +42,6 @@ _log = get_logger("kafkalite.audit")
 _TIMEOUT_S = 8.0
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 _CLUSTER = {ResourceType.CLUSTER: [CLUSTER_NAME]}
-_TYPES: Mapping[type, str] = {
-    str: "a text",
-    int: "a whole number",
-    list: "a list",
-    dict: "an object",
-    bool: "true or false",
-}
-
-Values = Mapping[str, Any]
 Action = Callable[[Values, Rights, AsyncClient], Awaitable[dict[str, Any]]]
 
 
@@ -61,6 +54,7 @@ class Actions:
         "move": "AlterReassignmentsRequest",
         "brokers": "IncrementalAlterConfigs",
         "see_cluster": "StatusRequest",
+        **CLUSTER_WIDE,
     }
 
     def __init__(self, node: Host, cluster: ClusterAccess) -> None:
@@ -78,14 +72,15 @@ class Actions:
             "move.cancel": self._cancel_move,
             "broker.state": self._set_state,
             "transaction.abort": self._abort,
+            **SecurityActions(_TIMEOUT_S).table(),
         }
 
     async def do(self, asked: AuthenticatedRequest, rights: Rights) -> dict[str, Any]:
         """{"action": NAME, …} -> what was done. Raises ValueError, ApiError, RpcError."""
         if not self._node.config.http_actions_enable:
             raise api_error(ErrorCode.POLICY_VIOLATION, "the console only shows here (http.actions.enable is false)")
-        values = _object(asked.body)
-        name = _value(values, "action", str)
+        values = object_of(asked.body)
+        name = value(values, "action", str)
         action = self._table.get(name)
         if action is None:
             raise ValueError(f"action: {name!r} is not one of {', '.join(sorted(self._table))}")
@@ -102,7 +97,7 @@ class Actions:
         return done
 
     def _audit(self, asked: AuthenticatedRequest, name: str, values: Values, outcome: str) -> None:
-        details = {key: value for key, value in values.items() if key not in ("action", "confirm")}
+        details = {key: value for key, value in values.items() if key not in ("action", "confirm", *SECRET)}
         _log.info(
             "console.action",
             principal=str(asked.principal),
@@ -115,29 +110,29 @@ class Actions:
     # --- topics --------------------------------------------------------------------------------------------
 
     async def _create_topic(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
-        topic = _value(values, "topic", str)
+        topic = value(values, "topic", str)
         rights.need("CreateTopics", {_TOPIC: [topic]})
         wanted = NewTopic(
             topic,
-            _value(values, "partitions", int, 1),
-            _value(values, "replication_factor", int, -1),
-            configs=_texts(values, "settings"),
+            value(values, "partitions", int, 1),
+            value(values, "replication_factor", int, -1),
+            configs=texts(values, "settings"),
         )
         [result] = await client.create_topics([wanted], timeout_s=_TIMEOUT_S)
         refuse(result.error, result.message)
         return {"text": f"created {topic} with {result.partitions} partitions"}
 
     async def _delete_topic(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
-        topic = _confirmed(values, "topic")
+        topic = confirmed(values, "topic")
         rights.need("DeleteTopics", {_TOPIC: [topic]})
         [result] = await client.delete_topics([topic], timeout_s=_TIMEOUT_S)
         refuse(result.error, result.message)
         return {"text": f"deleted {topic}"}
 
     async def _alter_settings(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
-        topic = _value(values, "topic", str)
+        topic = value(values, "topic", str)
         rights.need("IncrementalAlterConfigs", {_TOPIC: [topic]})
-        changes, removed = _texts(values, "set"), [str(key) for key in _value(values, "remove", list, [])]
+        changes, removed = texts(values, "set"), [str(key) for key in value(values, "remove", list, [])]
         if not changes and not removed:
             raise ValueError("nothing was changed")
         resource = ConfigResource.topic(topic)
@@ -146,7 +141,7 @@ class Actions:
         return {"text": f"{topic}: {', '.join(said)}"}
 
     async def _add_partitions(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
-        topic, count = _value(values, "topic", str), _value(values, "count", int)
+        topic, count = value(values, "topic", str), value(values, "count", int)
         rights.need("CreatePartitions", {_TOPIC: [topic]})
         await add_partitions(client, topic, count, timeout_s=_TIMEOUT_S)
         return {"text": f"{topic} has {count} partitions"}
@@ -155,8 +150,8 @@ class Actions:
 
     async def _reset_group(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
         """Without `execute` it only says what would be committed."""
-        group, topic = _value(values, "group", str), _value(values, "topic", str, "")
-        reset = Reset(_value(values, "to", str), _value(values, "value", int, 0))
+        group, topic = value(values, "group", str), value(values, "topic", str, "")
+        reset = Reset(value(values, "to", str), value(values, "value", int, 0))
         if reset.place not in PLACES:
             raise ValueError(f"to: {reset.place!r} is not one of {', '.join(PLACES)}")
         rights.need("DescribeGroups", {_GROUP: [group]})
@@ -172,7 +167,7 @@ class Actions:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"{group} has committed nothing for {topic or 'any topic'}")
         rights.need("OffsetCommit", {_GROUP: [group], _TOPIC: sorted({key.topic for key in before})})
         after = await new_offsets(client, before, before, reset, _TIMEOUT_S)
-        is_executed = _value(values, "execute", bool, default=False)
+        is_executed = value(values, "execute", bool, default=False)
         if is_executed:
             if told.members:
                 text = f"{group} has {len(told.members)} members: stop them first"
@@ -186,7 +181,7 @@ class Actions:
         return {"text": text, "offsets": rows[:500], "executed": is_executed}
 
     async def _delete_group(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
-        group = _confirmed(values, "group")
+        group = confirmed(values, "group")
         rights.need("DeleteGroups", {_GROUP: [group]})
         await Groups(client, timeout_s=_TIMEOUT_S).delete(group)
         return {"text": f"deleted {group}"}
@@ -196,13 +191,13 @@ class Actions:
     async def _elect(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
         """The preferred leaders of a topic, of one partition of it, or of all topics."""
         rights.need("ElectLeaders")
-        topic, partition = _value(values, "topic", str, ""), _value(values, "partition", int, -1)
+        topic, number_wanted = value(values, "topic", str, ""), value(values, "partition", int, -1)
         wanted = None
         if topic:
             known = sorted(self._node.metadata.topic(topic) or {})
-            wanted = [TopicPartition(topic, number) for number in known if partition in (-1, number)]
+            wanted = [TopicPartition(topic, number) for number in known if number_wanted in (-1, number)]
             if not wanted:
-                raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{partition}")
+                raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{number_wanted}")
         results = await elect_leaders(client, wanted, timeout_s=_TIMEOUT_S / 2)
         failed = [each for each in results if each.error not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)]
         elected = sum(each.error == ErrorCode.NONE for each in results)
@@ -215,14 +210,14 @@ class Actions:
         return {"text": text}
 
     async def _move(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
-        key = _partition(values)
-        brokers = tuple(BrokerId(int(each)) for each in _value(values, "replicas", list))
-        throttle = _value(values, "throttle", int, 0)
+        key = partition(values)
+        brokers = tuple(BrokerId(int(each)) for each in value(values, "replicas", list))
+        throttle = value(values, "throttle", int, 0)
         await self._reassign(WantedReassignment(*key, brokers, throttle), rights, client)
         return {"text": f"{key} moves to {' '.join(map(str, brokers))}"}
 
     async def _cancel_move(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
-        key = _partition(values)
+        key = partition(values)
         await self._reassign(WantedReassignment(*key, None), rights, client)
         return {"text": f"the move of {key} is called off"}
 
@@ -236,7 +231,7 @@ class Actions:
 
     async def _set_state(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
         """Cordon a broker, drain it (decommission), or let it take replicas again."""
-        broker, state = _value(values, "broker", int), _value(values, "state", str)
+        broker, state = value(values, "broker", int), value(values, "state", str)
         rights.need("IncrementalAlterConfigs", _CLUSTER)
         if state not in STATES:
             raise ValueError(f"state: {state!r} is not one of {', '.join(STATES)}")
@@ -252,43 +247,6 @@ class Actions:
     async def _abort(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
         """A transaction that hangs; its coordinator ends every other one itself."""
         rights.need("AbortTransactionRequest")
-        key, start = _partition(values), _value(values, "start_offset", int)
+        key, start = partition(values), value(values, "start_offset", int)
         ended = await Transactions(client, timeout_s=_TIMEOUT_S).abort(key, start_offset=start)
         return {"text": f"aborted the transaction of producer {ended.producer_id} on {key}"}
-
-
-# --- what a page sends ---------------------------------------------------------------------------------------
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    """Raises ValueError."""
-    values = json.loads(body)
-    if not isinstance(values, dict):
-        raise ValueError("the body is not a JSON object")
-    return values
-
-
-def _value(values: Values, name: str, kind: type, default: Any = None) -> Any:
-    """Raises ValueError: it is missing, or of another type."""
-    value = values.get(name, default)
-    if value is None:
-        raise ValueError(f"{name} is missing")
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ValueError(f"{name} is not {_TYPES[kind]}")
-    return value
-
-
-def _texts(values: Values, name: str) -> dict[str, str]:
-    return {str(key): str(value) for key, value in _value(values, name, dict, {}).items()}
-
-
-def _partition(values: Values) -> TopicPartition:
-    return TopicPartition(_value(values, "topic", str), _value(values, "partition", int))
-
-
-def _confirmed(values: Values, name: str) -> str:
-    """Raises ValueError: the name was not given twice."""
-    wanted: str = _value(values, name, str)
-    if values.get("confirm") != wanted:
-        raise ValueError(f"to delete {wanted}, confirm must be its name")
-    return wanted

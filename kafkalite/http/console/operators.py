@@ -108,7 +108,12 @@ class OperatorAnswers:
 
         async def quotas() -> list[dict[str, Any]]:
             return [
-                {"user": _entity(entity.user), "client_id": _entity(entity.client_id), "limits": limits}
+                {
+                    "user": _entity(entity.user),
+                    "client_id": _entity(entity.client_id),
+                    "limits": limits,
+                    "entity": {"user": entity.user, "client_id": entity.client_id},
+                }
                 for entity, limits in await describe_quotas(client, timeout_s=TIMEOUT_S)
             ]
 

@@ -388,7 +388,8 @@ class GroupHandlers:
                 continue
             try:
                 entry = self._groups.describe(group_id)
-                group = entry.group if entry is not None and entry.consumer is None else None
+                is_classic = entry is not None and entry.consumer is None and entry.share is None
+                group = entry.group if entry is not None and is_classic else None
             except ApiError as error:
                 groups.append(response(int(error.code), str(error), group_id))
                 continue
@@ -533,6 +534,8 @@ def _offset_topics(
 
 def _listed(entry: GroupEntry) -> wire.ListGroupsResponse.ListedGroup:
     listed, group = wire.ListGroupsResponse.ListedGroup, entry.group
+    if entry.share is not None:
+        return listed(group.group_id, "share", entry.share.state.value, "share")
     if entry.consumer is not None:
         return listed(group.group_id, CONSUMER, entry.consumer.state.value, "consumer")
     return listed(group.group_id, group.protocol_type or "", group.state.value, "classic")

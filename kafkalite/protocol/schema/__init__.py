@@ -29,8 +29,10 @@ from kafkalite.protocol.schema import (
     records,
     sasl,
     security,
+    share_records,
     shares,
     telemetry,
+    tokens,
     transactions,
 )  # fmt: skip
 
@@ -42,9 +44,11 @@ TABLES = (
     transactions.TABLE,
     records.TABLE,
     security.TABLE,
+    share_records.TABLE,
     features.TABLE,
     telemetry.TABLE,
     shares.TABLE,
+    tokens.TABLE,
     sasl.TABLE,
     extension.TABLE,
 )

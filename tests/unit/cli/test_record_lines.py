@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kafkalite.client.consumer import ConsumedRecord
 from kafkalite.testing.cluster import Cluster, cluster
+from kafkalite_cli.consume import formatter
 from kafkalite_cli.positions import At, parse_start, record_filter
 from kafkalite_cli.record_lines import LineError, RecordLine, decode_record, encode_record
 from tests.unit.cli.test_commands import Outcome, kafkalite
@@ -155,3 +156,11 @@ async def test_settings_in_force_and_where_they_come_from() -> None:
             in (await run(on, "admin", "config", "get", "--topic", "t", "retention.msx")).err
         )
         assert (await run(on, "admin", "config", "get", "--cluster", "balancer.mode")).code == 0
+
+
+def test_a_terminal_only_shows_what_records_have() -> None:
+    shown = ConsumedRecord("t", 3, 7, 1, b"\x1b[31mk", b"a\tb\r\nc\x07\xff\xc2\x9b", (("h\x1b", b"\x00"), ("n", None)))
+    template = "{key}|{value}|{headers}\\n"
+    assert formatter(template, escapes=True)(shown) == b"\\x1b[31mk|a\tb\\r\nc\\x07\\xff\\x9b|h\\x1b=\\x00,n=\n"
+    assert formatter(template)(shown) == b"\x1b[31mk|a\tb\r\nc\x07\xff\xc2\x9b|h\x1b=\x00,n=\n"
+    assert formatter("{value}\\n", escapes=True)(shown) == b"a\tb\\r\nc\\x07\\xff\\x9b\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import urllib.error
 import urllib.request
@@ -24,6 +25,7 @@ from kafkalite.http.console.values import shown
 from kafkalite.model import TopicPartition
 from kafkalite.security.acl import AclEntry, Binding, Operation, Pattern, PatternType, Permission, ResourceType
 from kafkalite.security.principal import Principal
+from kafkalite.security.scram import salted_password
 from kafkalite.telemetry.series import KEPT, Rates, Series
 from kafkalite.testing.cluster import Cluster, cluster
 from tests.unit.http.test_http import login, settings
@@ -142,7 +144,7 @@ async def ask(
     return await asyncio.to_thread(_call, url, body, headers or {})
 
 
-async def do(running: Cluster, action: str, user: dict[str, str] | None = None, **values: Any) -> Any:
+async def do(running: Cluster, action: str, user: dict[str, str] | None = None, /, **values: Any) -> Any:
     _, me = await ask(running, "me", user)
     headers = {"content-type": "application/json", "x-kafkalite-token": me["token"], **(user or {})}
     return await ask(running, "do", headers, {"action": action, **values})
@@ -215,6 +217,61 @@ def _allow(principal: str, resource: ResourceType, name: str, operation: Operati
     return Binding(Pattern(resource, name, PatternType.LITERAL), AclEntry(principal, "*", operation, Permission.ALLOW))
 
 
+CREDENTIAL = {
+    "mechanism": "SCRAM-SHA-512", "iterations": 4096, "salt": base64.b64encode(b"s" * 24).decode(),
+    "salted_password": base64.b64encode(salted_password("SCRAM-SHA-512", "hush", b"s" * 24, 4096)).decode(),
+}  # fmt: skip
+ENTRY = {
+    "principal": "User:x", "host": "*", "operation": "READ", "permission": "ALLOW", "resource": "TOPIC", "name": "t",
+    "pattern": "PREFIXED",
+}  # fmt: skip
+
+
+async def test_users_permissions_and_quotas_change(tmp_path: Path) -> None:
+    async with cluster(1, settings=settings(tmp_path, **{"listener.security.protocol": "SASL_PLAINTEXT"})) as running:
+        admin = login("admin")
+
+        async def rows(part: str) -> list[dict[str, Any]]:
+            _, security = await ask(running, "security", admin)
+            found: list[dict[str, Any]] = security[part]["rows"]
+            return found
+
+        done = await do(running, "user.set", admin, user="x", credentials=[CREDENTIAL])
+        assert done == (200, {"text": "x can log in with SCRAM-SHA-512"})
+        assert {"user": "x", "mechanisms": ["SCRAM-SHA-512"]} in await rows("users")
+        assert (await ask(running, "me", login("x", "hush")))[0] == 200
+        assert (await do(running, "user.delete", admin, user="x", confirm="y"))[0] == 400
+        assert (await do(running, "user.delete", admin, user="x", confirm="x"))[0] == 200
+        assert (await do(running, "user.delete", admin, user="x", confirm="x"))[0] == 409
+        assert (await do(running, "acl.add", admin, **ENTRY))[0] == 200
+        assert ENTRY in await rows("acls")
+        assert (await do(running, "acl.remove", admin, **ENTRY))[0] == 400
+        assert (await do(running, "acl.remove", admin, **ENTRY, confirm="User:x"))[0] == 200
+        assert ENTRY not in await rows("acls")
+        assert (await do(running, "acl.remove", admin, **ENTRY, confirm="User:x"))[0] == 409
+        limits = {"producer_byte_rate": "1000", "request_percentage": "12.5"}
+        assert (await do(running, "quota.set", admin, user="x", client_id="", limits=limits))[0] == 200
+        [quota] = [each for each in await rows("quotas") if each["user"] == "x"]
+        assert quota["limits"] == {"producer_byte_rate": 1000, "request_percentage": 12.5}
+        assert (quota["client_id"], quota["entity"]) == ("(default)", {"user": "x", "client_id": ""})
+        gone = dict.fromkeys(limits)
+        assert (await do(running, "quota.set", admin, **quota["entity"], limits=gone))[0] == 200
+        assert [each for each in await rows("quotas") if each["user"] == "x"] == []
+        for action, values in (
+            ("user.set", {"user": "x", "credentials": []}),
+            ("user.set", {"user": "", "credentials": [CREDENTIAL]}),
+            ("user.set", {"user": "x", "credentials": [CREDENTIAL | {"salted_password": "aGk="}]}),
+            ("user.set", {"user": "x", "credentials": [CREDENTIAL | {"iterations": 4095}]}),
+            ("user.set", {"user": "x", "credentials": [CREDENTIAL | {"mechanism": "PLAIN"}]}),
+            ("acl.add", ENTRY | {"operation": "ANY"}),
+            ("acl.add", ENTRY | {"principal": "alice"}),
+            ("quota.set", {"user": None, "client_id": None, "limits": limits}),
+            ("quota.set", {"user": "x", "client_id": None, "limits": {"producer_byte_rate": "-1"}}),
+            ("quota.set", {"user": "x", "client_id": None, "limits": {"nonsense": "1"}}),
+        ):
+            assert (await do(running, action, admin, **values))[0] == 400, (action, values)
+
+
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
 async def test_the_rights_are_those_of_the_kafka_apis(tmp_path: Path, protocol: str) -> None:
     # Of the user, whatever the nodes may do on the Kafka listener.
@@ -251,6 +308,11 @@ async def test_the_rights_are_those_of_the_kafka_apis(tmp_path: Path, protocol: 
             ("transaction.abort", {"topic": "open", "partition": 0, "start_offset": 0}),
             ("group.delete", {"group": "g", "confirm": "g"}),
             ("group.reset", {"group": "g", "to": "latest"}),
+            ("user.set", {"user": "x", "credentials": [CREDENTIAL]}),
+            ("user.delete", {"user": "admin", "confirm": "admin"}),
+            ("acl.add", ENTRY),
+            ("acl.remove", {**ENTRY, "confirm": "User:x"}),
+            ("quota.set", {"user": "x", "client_id": None, "limits": {"producer_byte_rate": "1"}}),
         ):
             assert (await do(running, action, watcher, **values))[0] == 403, action
         _, security = await ask(running, "security", watcher)

@@ -11,8 +11,11 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.configs import ConfigResource, describe_configs
 from kafkalite.client.groups import Groups
 from kafkalite.client.producer import Producer
+from kafkalite.client.quotas import describe_quotas
+from kafkalite.client.users import describe_users
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import TopicPartition
+from kafkalite.security.quotas import Entity
 from kafkalite.testing.cluster import Cluster, cluster
 from tests.support.browser import CHROMIUM, DRIVER, Browser
 
@@ -38,6 +41,10 @@ if CHROMIUM is not None and DRIVER is not None:  # takes part where there is a b
             await asyncio.to_thread(_reset_a_group, tmp_path / "reset", url, images)
             _, told = await Groups(client).describe("billing")
             assert {each.offset for each in told.offsets} == {0}
+            await asyncio.to_thread(_users_and_quotas, tmp_path / "users", url)
+            assert (await describe_users(client, ["clara"]))["clara"] == {"SCRAM-SHA-256": 8192, "SCRAM-SHA-512": 8192}
+            async with AsyncClient.connect(running.bootstrap) as other:
+                assert await describe_quotas(other) == [(Entity("clara", None), {"producer_byte_rate": 5000.0})]
             await _look_around(running, tmp_path, url, images)
             assert "payments" not in {each.topic for each in (await client.metadata()).topics}
 
@@ -152,6 +159,45 @@ def _reset_a_group(profile: Path, url: str, images: Path) -> None:
         browser.wait("document.getElementById('said').textContent === 'billing: 4 offsets are set'")
         browser.wait("document.querySelector('#group-offsets tbody td:nth-child(2)').textContent === '0'")
         _end(browser)
+
+
+def _users_and_quotas(profile: Path, url: str) -> None:
+    said = "document.getElementById('said').textContent === arguments[0]"
+    with _open(profile, url + "#page=security") as browser:
+        browser.wait("!document.getElementById('users-add').hidden")
+        for user in ("clara", EVIL):
+            browser.click("#users-add")
+            browser.type("#ask input[name=user]", user)
+            browser.type("#ask input[name=password]", "correct horse")
+            browser.type("#ask input[name=again]", "correct hors")
+            browser.click("#ask-do")
+            browser.wait("document.getElementById('ask-error').textContent === 'the two passwords differ'")
+            browser.type("#ask input[name=again]", "correct horse" + ENTER)
+            browser.wait(said, f"{user} can log in with SCRAM-SHA-256 and SCRAM-SHA-512")
+        browser.wait("document.querySelectorAll('#users tbody tr').length === 2")
+        browser.click("#users tbody tr:nth-child(1) button:nth-of-type(2)")  # "<" comes before "c"
+        browser.type("#ask input[name=confirm]", "clara")
+        assert browser.run("return document.getElementById('ask-do').disabled")
+        browser.type("#ask input[name=confirm]", EVIL + ENTER)
+        browser.wait("document.querySelectorAll('#users tbody tr').length === 1")
+        browser.click("#quotas-add")
+        browser.type("#ask input[name=user]", "clara")
+        browser.type("#ask input[name=producer_byte_rate]", "5000")
+        browser.type("#ask input[name=consumer_byte_rate]", "6000" + ENTER)
+        browser.wait("document.getElementById('quotas').innerText.includes('consumer_byte_rate=6000')")
+        browser.click("#quotas tbody button")
+        browser.type("#ask input[name=consumer_byte_rate]", ENTER)
+        browser.wait(
+            "document.querySelector('#quotas tbody tr').innerText.includes('clara') && !document.getElementById('quotas').innerText.includes('6000')"
+        )
+        # This cluster has no authorizer: a permission is refused, and the dialog says why.
+        browser.click("#acls-add")
+        browser.type("#ask input[name=principal]", "User:clara")
+        browser.type("#ask input[name=name]", "orders" + ENTER)
+        browser.wait("document.getElementById('ask-error').textContent !== ''")
+        browser.click("#ask-cancel")
+        assert browser.run("return document.body.dataset.hacked || ''") == ""
+        assert [text for text in browser.complaints() if "409" not in text] == []  # the refusal
 
 
 def _decommission(profile: Path, url: str) -> None:

@@ -21,13 +21,15 @@ from .test_coordinators import commit, coordinator, join
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 CLUSTER, TRANSACTION = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
+USER = ResourceType.USER
 #: What the requests below name.
-NAMES = {TOPIC: "t", GROUP: "g", CLUSTER: CLUSTER_NAME, TRANSACTION: "x"}
+NAMES = {TOPIC: "t", GROUP: "g", CLUSTER: CLUSTER_NAME, TRANSACTION: "x", USER: "User:bob"}
 CODES = {
     TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 REFUSALS = frozenset(CODES.values())
 
@@ -90,6 +92,7 @@ async def broker(make_broker: Any) -> AsyncIterator[Broker]:
     granted = await root.ask(wire.InitProducerIdRequest("x", 60_000), 4)
     assert granted.error_code == 0
     made.services.clock.monotonic()
+    made.services.feature_level = lambda name: 1
     yield made
 
 
@@ -174,6 +177,18 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
         case "WriteTxnMarkers":
             topics = [request.WritableTxnMarkerTopic("t", [0])]
             return request([request.WritableTxnMarker(0, 0, False, topics, 0)])
+        case "ShareGroupHeartbeat":
+            return request("g", "m", 0, None, ["t"])
+        case "ShareGroupDescribe":
+            return request(["g"])
+        case "DescribeShareGroupOffsets":
+            topics = [request.DescribeShareGroupOffsetsRequestTopic("t", [0])]
+            return request([request.DescribeShareGroupOffsetsRequestGroup("g", topics)])
+        case "AlterShareGroupOffsets":
+            part = request.AlterShareGroupOffsetsRequestPartition(0, 3)
+            return request("g", [request.AlterShareGroupOffsetsRequestTopic("t", [part])])
+        case "DeleteShareGroupOffsets":
+            return request("g", [request.DeleteShareGroupOffsetsRequestTopic("t")])
         case "InitializeShareGroupState":
             return request("g", [request.InitializeStateData(topic_id, [request.PartitionData(0, 1, -1)])])
         case "ReadShareGroupState":
@@ -184,6 +199,12 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
             return request("g", [request.DeleteStateData(topic_id, [request.PartitionData(0)])])
         case "ReadShareGroupStateSummary":
             return request("g", [request.ReadStateSummaryData(topic_id, [request.PartitionData(0, 1)])])
+        case "ShareFetch":
+            return request(
+                "g", "m", 0, max_records=1, topics=[request.FetchTopic(topic_id, [request.FetchPartition(0)])]
+            )
+        case "ShareAcknowledge":
+            return request("g", "m", 1)
         case "DescribeTransactions":
             return request(["x"])
         case "DescribeConfigs":
@@ -194,6 +215,12 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
             return request(
                 [request.AlterConfigsResource(kind, name, []) for kind, name in ((2, "t"), (32, "g"), (4, "1"))], True
             )
+        case "CreateDelegationToken":
+            return request("User" if version >= 3 else None, "bob" if version >= 3 else None, (), -1)
+        case "RenewDelegationToken" | "ExpireDelegationToken":
+            return request(b"hmac", -1)
+        case "DescribeDelegationToken":
+            return request(None)
         case "GetTelemetrySubscriptions" | "PushTelemetry":
             return request(bytes(range(16)))
         case "UpdateFeatures":
@@ -246,10 +273,12 @@ def needs_of(api: str, version: int) -> list[Any]:
     row = [need for need in KAFKA[api] if version in need.versions and need.scope is not Scope.HIDE]
     if api == "FindCoordinator":
         return row[:1]
-    if api == "InitProducerId":
+    if api in ("InitProducerId", "ShareAcknowledge"):  # without a session no topic is read
         return row[:1]
     if api == "Produce":
         return row[1:]
+    if api == "CreateDelegationToken":
+        return row if version >= 3 else []  # before, nobody names another user
     return row[:1] if api == "Metadata" else row
 
 
@@ -306,6 +335,23 @@ async def restore(broker: Broker) -> None:
         request = wire.CreateTopicsRequest
         assert (await root.ask(request([request.CreatableTopic("t", 1, 1)], 1000), 4)).topics[0].error_code == 0
         root.close()
+
+
+async def test_a_right_that_a_member_of_a_share_group_loses(broker: Broker) -> None:
+    client = await client_of(broker, "ann")
+    allow(broker, "ann", GROUP, "g", Operation.READ)
+    allow(broker, "ann", TOPIC, "t", Operation.READ)
+    fetch = wire.ShareFetchRequest
+    topic_id = topic_ids.to_wire(broker.services.metadata(["t"]).topics[0].topic_id)
+    listed = [fetch.FetchTopic(topic_id, [fetch.FetchPartition(0)])]
+    assert (await client.ask(fetch("g", "m", 0, topics=listed), 2)).error_code == 0
+    allow(broker, "ann", TOPIC, "t")
+    answer = await client.ask(fetch("g", "m", 1, max_records=1), 2)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    said = wire.ShareAcknowledgeRequest
+    batches = [said.AcknowledgePartition(0, [said.AcknowledgementBatch(0, 0, [1])])]
+    answer = await client.ask(said("g", "m", 2, topics=[said.AcknowledgeTopic(topic_id, batches)]), 2)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 async def test_operations_on_the_cluster_that_do_as_well(broker: Broker) -> None:

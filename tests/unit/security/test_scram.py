@@ -140,7 +140,7 @@ def test_a_replayed_final_message_is_refused() -> None:
     "first",
     [
         b"", b"\xff", b"n,,", b"n,,n=,r=x", b"n,,n=user", b"n,,n=user,r=", b"n,,n=user,r=a b", b"p=tls-unique,,n=user,r=x",
-        b"n,a=other,n=user,r=x", b"n,,n=us=er,r=x", b"n,,m=1,n=user,r=x", b"n,,n=user,r=x,tokenauth=true", b"n" * 9000,
+        b"n,a=other,n=user,r=x", b"n,,n=us=er,r=x", b"n,,m=1,n=user,r=x", b"n,,n=user,r=x,tokenauth=1", b"n" * 9000,
         b"n,,n=user,r=x,t=1",
     ],
 )  # fmt: skip

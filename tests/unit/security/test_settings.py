@@ -53,7 +53,12 @@ def test_plain_text_is_the_default() -> None:
 
 def test_secrets_are_not_shown() -> None:
     secrets = [key for key, (spec, _) in BROKER_KEYS.items() if spec.metadata["secret"]]
-    assert sorted(secrets) == ["inter.broker.password", "ssl.key.password", "zookeeper.auth"]
+    assert sorted(secrets) == [
+        "delegation.token.secret.key",
+        "inter.broker.password",
+        "ssl.key.password",
+        "zookeeper.auth",
+    ]
     assert not [key for key in BROKER_KEYS if "password" in key and key not in secrets]
     environ = {"KAFKALITE_" + key.upper().replace(".", "_"): f"hush:{key}" for key in secrets}
     config, _ = load(None, environ, {})

@@ -1,0 +1,223 @@
+"""The state of a share group (KIP-932). It changes by records only, live as on loading, and by the time. Pure.
+
+EMPTY     no members
+STABLE    some
+DEAD      deleted, or unloaded
+
+Members own nothing: several of them may have the same partition, whose leader gives each record to one of them. So a
+member is at its target at once. A partition is assigned when the share coordinator has begun a state for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
+from enum import Enum
+
+from kafkalite.coordinators.groups.decisions.members import Assignment, GroupEpoch, TargetEpoch, TargetMember
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import TopicId
+
+
+class ShareGroupState(Enum):
+    """Values are Kafka's names on the wire."""
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMember:
+    """One member. `topics` are sorted."""
+
+    member_id: str
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topics: tuple[str, ...] = ()
+    epoch: int = 0
+    previous_epoch: int = 0
+    assigned: Assignment = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTopic:
+    """A topic with partitions that have a state at the share coordinator, or will have one soon."""
+
+    name: str
+    partitions: frozenset[int]
+
+
+SharedTopics = Mapping[TopicId, SharedTopic]
+
+
+# --- records, beside those that share groups have in common with consumer groups ---
+
+
+@dataclass(frozen=True, slots=True)
+class ShareMemberMetadata:
+    """All of a member but its assignment; `member` None: it is gone."""
+
+    member_id: str
+    member: ShareMember | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareAssignment:
+    """What a member has: its epochs and partitions; `member` None: it is gone."""
+
+    member_id: str
+    member: ShareMember | None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPartitions:
+    """Of which partitions there is a state. `deleting`: topics whose states are being deleted, with their names."""
+
+    initializing: SharedTopics = field(default_factory=dict)
+    initialized: SharedTopics = field(default_factory=dict)
+    deleting: Mapping[TopicId, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NoSharedPartitions:
+    """The group is gone."""
+
+
+ShareRecord = (
+    ShareMemberMetadata
+    | GroupEpoch
+    | TargetMember
+    | TargetEpoch
+    | ShareAssignment
+    | SharedPartitions
+    | NoSharedPartitions
+)
+
+
+@dataclass(slots=True)
+class ShareGroup:
+    """See the module. `deadlines`: until when a heartbeat of a member is expected (ms of the monotonic clock)."""
+
+    group_id: str
+    members: dict[str, ShareMember] = field(default_factory=dict)
+    epoch: int = 0
+    metadata_hash: int = 0
+    target_epoch: int = 0
+    target_at_ms: int = 0
+    targets: dict[str, Assignment] = field(default_factory=dict)
+    shared: SharedPartitions = field(default_factory=SharedPartitions)
+    deadlines: dict[str, int] = field(default_factory=dict)
+    is_dead: bool = False
+
+    def apply(self, record: ShareRecord) -> None:
+        """Take what a record says."""
+        match record:
+            case ShareMemberMetadata(member_id, None):
+                self.members.pop(member_id, None)
+                self.targets.pop(member_id, None)
+                self.deadlines.pop(member_id, None)
+            case ShareMemberMetadata(member_id, member) if member is not None:
+                known = self.members.get(member_id) or ShareMember(member_id)
+                self.members[member_id] = replace(
+                    member, epoch=known.epoch, previous_epoch=known.previous_epoch, assigned=known.assigned
+                )
+            case GroupEpoch(epoch, metadata_hash):
+                self.epoch, self.metadata_hash = epoch or 0, metadata_hash
+            case TargetMember(member_id, target):
+                self._set_target(member_id, target)
+            case TargetEpoch(epoch, at_ms):
+                self.target_epoch, self.target_at_ms = epoch or 0, at_ms
+            case ShareAssignment(member_id, current):
+                self._set_assigned(member_id, current)
+            case SharedPartitions():
+                self.shared = record
+            case _:
+                self.shared = SharedPartitions()
+
+    def _set_target(self, member_id: str, target: Assignment | None) -> None:
+        if target is None:
+            self.targets.pop(member_id, None)
+        else:
+            self.targets[member_id] = target
+
+    def _set_assigned(self, member_id: str, current: ShareMember | None) -> None:
+        known = self.members.get(member_id)
+        if current is None and known is None:
+            return
+        current = current or ShareMember(member_id)
+        self.members[member_id] = replace(
+            known or current, epoch=current.epoch, previous_epoch=current.previous_epoch, assigned=current.assigned
+        )
+
+    @property
+    def state(self) -> ShareGroupState:
+        if self.is_dead:
+            return ShareGroupState.DEAD
+        return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
+
+    def member(self, member_id: str) -> ShareMember:
+        """Raises ApiError UNKNOWN_MEMBER_ID."""
+        found = self.members.get(member_id)
+        if found is None:
+            raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is not a member of group {self.group_id!r}")
+        return found
+
+    def subscribed_topics(self) -> set[str]:
+        """The names of all topics that members subscribe to."""
+        return {topic for topics in {member.topics for member in self.members.values()} for topic in topics}
+
+    def next_deadline(self) -> int | None:
+        """When the group must be asked for `overdue` at the latest; None: never."""
+        return min(self.deadlines.values(), default=None)
+
+    def overdue(self, now: int) -> list[ShareMember]:
+        """Members whose sessions have expired."""
+        late = [member_id for member_id, deadline in self.deadlines.items() if deadline <= now]
+        return [self.members[member_id] for member_id in late if member_id in self.members]
+
+
+def joined(some: SharedTopics, more: SharedTopics) -> dict[TopicId, SharedTopic]:
+    """All partitions of both."""
+    found = dict(some)
+    for topic_id, topic in more.items():
+        known = found.get(topic_id)
+        partitions = topic.partitions if known is None else known.partitions | topic.partitions
+        found[topic_id] = SharedTopic(topic.name, partitions)
+    return found
+
+
+def without(some: SharedTopics, others: Mapping[TopicId, frozenset[int]]) -> dict[TopicId, SharedTopic]:
+    """`some` without these partitions."""
+    found: dict[TopicId, SharedTopic] = {}
+    for topic_id, topic in some.items():
+        left = topic.partitions - others.get(topic_id, frozenset())
+        if left:
+            found[topic_id] = SharedTopic(topic.name, left)
+    return found
+
+
+def partitions_of(topics: SharedTopics) -> dict[TopicId, frozenset[int]]:
+    return {topic_id: topic.partitions for topic_id, topic in topics.items()}
+
+
+def without_topics(shared: SharedPartitions, topic_ids: Iterable[TopicId]) -> SharedPartitions:
+    """`shared` after the deletion of the states of these topics has begun."""
+    gone = set(topic_ids)
+    names = {**{key: each.name for key, each in joined(shared.initializing, shared.initialized).items()}}
+    return SharedPartitions(
+        {key: each for key, each in shared.initializing.items() if key not in gone},
+        {key: each for key, each in shared.initialized.items() if key not in gone},
+        {**shared.deleting, **{key: names[key] for key in sorted(gone) if key in names}},
+    )
+
+
+def tombstones(group: ShareGroup) -> list[ShareRecord]:
+    """The records after which the group does not exist any more."""
+    records: list[ShareRecord] = [ShareAssignment(member_id, None) for member_id in group.members]
+    records += [TargetMember(member_id, None) for member_id in {**group.targets, **group.members}]
+    records.append(TargetEpoch(None))
+    records += [ShareMemberMetadata(member_id, None) for member_id in group.members]
+    return [*records, NoSharedPartitions(), GroupEpoch(None)]

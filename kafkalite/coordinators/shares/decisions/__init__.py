@@ -1,0 +1,1 @@
+"""Share groups without effects: who has which record of a partition, and until when."""

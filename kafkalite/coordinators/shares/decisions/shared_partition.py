@@ -1,0 +1,474 @@
+"""A partition as one share group sees it: which records are delivered, to whom, and which are done (KIP-932). Pure.
+
+The offsets from the start offset to the end offset are in a state; those behind were never delivered. A record is
+available, acquired by a member until its lock ends, acknowledged, or archived (rejected, delivered too often, or no record
+at all). An acknowledgement counts when it is stored: until then its record stays with the member, and its lock does not end.
+One write is under way at a time, so that a start offset is never stored before what it passes over.
+
+Times are milliseconds of a clock that does not go back. Source: Kafka's SharePartition for what a client can see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from kafkalite.coordinators.shares.decisions.runs import Run, Runs
+from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.model import Offset
+
+_AVAILABLE, _ACKNOWLEDGED, _ARCHIVED = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
+_NEVER = 2**63 - 1
+
+
+class AcknowledgeType(IntEnum):
+    """What a member says of a record. GAP: there is none at this offset. RENEW: its lock begins again (KIP-1222)."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+class Limits(NamedTuple):
+    """Settings of the group. `record_locks`: how many records may be open before new ones are acquired."""
+
+    lock_ms: int = 30_000
+    delivery_count: int = 5
+    record_locks: int = 2_000
+
+
+class LogBatch(NamedTuple):
+    """A batch of the log. `is_delivered`: not a control batch, nor of an aborted transaction that the group may not see."""
+
+    first: int
+    last: int
+    is_delivered: bool = True
+
+
+class Wanted(NamedTuple):
+    """How many records a fetch may acquire; `is_exact`: no more than that, even if a batch is cut (KIP-1206)."""
+
+    records: int
+    batch_size: int = 500
+    is_exact: bool = False
+
+
+class Acquired(NamedTuple):
+    """Offsets that a member got, both included; each of them is delivered for the `delivery_count`th time."""
+
+    first: int
+    last: int
+    delivery_count: int
+
+
+class Acknowledgement(NamedTuple):
+    """One type for all offsets from `first` to `last`, or one for each."""
+
+    first: int
+    last: int
+    types: Sequence[int]
+
+    def parts(self) -> Iterator[tuple[int, int, AcknowledgeType]]:
+        """(first, last, type), neighbours of one type together."""
+        if len(self.types) == 1:
+            yield self.first, self.last, AcknowledgeType(self.types[0])
+            return
+        first = self.first
+        for number, kind in enumerate(self.types):
+            offset = self.first + number
+            if number + 1 == len(self.types) or self.types[number + 1] != kind:
+                yield first, offset, AcknowledgeType(kind)
+                first = offset + 1
+
+
+class Write(NamedTuple):
+    """What has to be stored."""
+
+    start_offset: Offset
+    batches: tuple[StateBatch, ...]
+
+
+class SharedPartition:
+    """See the module. `batches`: the stored ones, in the order of their offsets."""
+
+    def __init__(self, start_offset: Offset, batches: Sequence[StateBatch] = (), limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self._runs = Runs(start_offset)
+        self._stored_start: int = start_offset
+        #: How many records may still be delivered.
+        self._open = 0
+        #: Offsets of which an older state is stored: (first, last).
+        self._unstored: list[tuple[int, int]] = []
+        self._next: int | None = None
+        #: No lock ends before.
+        self._earliest_ms = _NEVER
+        #: The write that is under way; what it holds of `_unstored`.
+        self._write: Write | None = None
+        self._writing: list[tuple[int, int]] = []
+        for batch in batches:
+            if batch.last < self._runs.end:
+                continue
+            # What lies between two stored batches was with a member that never said what became of it.
+            self._append(batch.first - 1, _AVAILABLE, 0)
+            self._append(batch.last, batch.state, batch.delivery_count)
+        self._advance()
+
+    # --- what is seen ---
+
+    @property
+    def start_offset(self) -> Offset:
+        """Everything below is done."""
+        return Offset(self._runs.start)
+
+    @property
+    def end_offset(self) -> Offset:
+        """Nothing from here on was delivered."""
+        return Offset(self._runs.end)
+
+    @property
+    def next_offset(self) -> Offset:
+        """The first record that a member could get, if it exists."""
+        if self._next is None:
+            self._next = next((run.first for run in self._runs if run.is_free), self._runs.end)
+        return Offset(self._next)
+
+    @property
+    def can_acquire(self) -> bool:
+        """Whether a member could get the record at `next_offset`, or too many are open."""
+        return self.next_offset < self._runs.end or self._open < self.limits.record_locks
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody holds a record of it, and all that happened is stored."""
+        return self._write is None and not self._unstored and all(run.holder is None for run in self._runs)
+
+    def batches(self) -> list[StateBatch]:
+        """The states as they would be stored now."""
+        return [_stored(run) for run in self._runs]
+
+    def held(self, member: str) -> list[tuple[int, int]]:
+        """The offsets that a member has acquired: (first, last)."""
+        return [(run.first, run.last) for run in self._runs if run.holder == member]
+
+    def next_deadline(self) -> int | None:
+        """When the next lock ends; None: nobody has one."""
+        return min(
+            (run.deadline_ms for run in self._runs if run.holder is not None and run.target is None), default=None
+        )
+
+    # --- delivery ---
+
+    def acquire(
+        self, member: str, read_from: int, batches: Sequence[LogBatch], wanted: Wanted, now_ms: int
+    ) -> list[Acquired]:
+        """Give free records out of what was read from `read_from` on. Offsets without a batch have no records any more.
+
+        Whole batches of the log, unless the number is exact: the last one may exceed it. A record whose last delivery
+        this is comes alone, so that it spoils no others.
+        """
+        got: list[tuple[int, int, int]] = []
+        deadline_ms = now_ms + self.limits.lock_ms
+        left = wanted.records
+        cursor = max(read_from, self._runs.start)
+        touched = cursor
+        for batch in batches:
+            if batch.last < cursor:
+                continue
+            if left <= 0:
+                break
+            self._archive_free(cursor, batch.first - 1)
+            first, last = max(cursor, batch.first), batch.last
+            if not batch.is_delivered:
+                self._archive_free(first, last)
+            else:
+                taken = self._acquire_within(member, first, last, left if wanted.is_exact else None, deadline_ms, got)
+                if taken is None:
+                    break
+                left -= taken
+            cursor = touched = last + 1
+        self._next = None
+        self._runs.merge(read_from, touched)
+        self._advance()
+        return _grouped(got, wanted.batch_size)
+
+    def _acquire_within(
+        self, member: str, first: int, last: int, most: int | None, deadline_ms: int, got: list[tuple[int, int, int]]
+    ) -> int | None:
+        """Acquire what is free of one batch, `most` of it at most; the number of records, None if no more may be acquired."""
+        taken = 0
+        for run in list(self._runs.peek(first, last)):
+            if not run.is_free or (most is not None and taken >= most):
+                continue
+            low, high = max(run.first, first), min(run.last, last)
+            if most is not None:
+                high = min(high, low + most - taken - 1)
+            is_last_delivery = run.delivery_count + 1 >= self.limits.delivery_count > 1 and run.delivery_count > 0
+            if is_last_delivery:
+                if got:
+                    return None
+                high = low
+            for part in self._runs.between(low, high):
+                self._hold(part, member, deadline_ms)
+                got.append((part.first, part.last, part.delivery_count))
+            taken += high - low + 1
+            if is_last_delivery:
+                return None
+        if last >= self._runs.end:
+            room = self.limits.record_locks - self._open
+            if room <= 0:
+                return None
+            self._append(first - 1, _ARCHIVED, 0)
+            new = last
+            if most is not None:
+                new = min(last, self._runs.end + min(most - taken, room) - 1)
+            if new >= self._runs.end:
+                taken += new - self._runs.end + 1
+                added = self._append(new, _AVAILABLE, 0)
+                assert added is not None
+                self._hold(added, member, deadline_ms)
+                got.append((added.first, added.last, added.delivery_count))
+            if new < last:
+                return None
+        return taken
+
+    def _hold(self, run: Run, member: str, deadline_ms: int) -> None:
+        run.holder, run.deadline_ms = member, deadline_ms
+        run.delivery_count += 1
+        self._earliest_ms = min(self._earliest_ms, deadline_ms)
+
+    def _archive_free(self, first: int, last: int) -> None:
+        """There is nothing to deliver at these offsets. That is found again, so it need not be stored."""
+        for run in self._runs.between(first, last):
+            if run.is_free:
+                self._open -= len(run)
+                run.state = _ARCHIVED
+        self._append(last, _ARCHIVED, 0)
+
+    # --- what members say ---
+
+    def acknowledge(
+        self, member: str, acknowledgements: Sequence[Acknowledgement], now_ms: int, *, may_renew: bool = True
+    ) -> bool:
+        """All of them, or none. Whether something has to be stored before the member gets its answer.
+
+        Offsets below the start offset are passed over: what was there is done.
+
+        Raises:
+            ApiError: INVALID_RECORD_STATE if the member does not hold one of the records (any more), or has said
+                something of it already; INVALID_REQUEST.
+        """
+        self.expire(now_ms)
+        parts = [part for each in acknowledgements for part in each.parts()]
+        for first, last, kind in parts:
+            if kind is AcknowledgeType.RENEW and not may_renew:
+                raise api_error(ErrorCode.INVALID_REQUEST, "the group's members may not renew locks")
+            self._check_holder(member, first, last)
+        waits = False
+        for first, last, kind in parts:
+            for run in self._runs.between(first, last):
+                if kind is AcknowledgeType.RENEW:
+                    run.deadline_ms = now_ms + self.limits.lock_ms
+                else:
+                    run.target = self._target(run, kind)
+                    waits = True
+            self._runs.merge(first, last)
+        return waits
+
+    def _check_holder(self, member: str, first: int, last: int) -> None:
+        if last < self._runs.start:
+            return
+        if last >= self._runs.end:
+            raise api_error(ErrorCode.INVALID_RECORD_STATE, f"offset {last} was not delivered")
+        for run in self._runs.peek(first, last):
+            if run.holder != member or run.target is not None:
+                offset = max(first, run.first)
+                raise api_error(
+                    ErrorCode.INVALID_RECORD_STATE, f"the member does not hold the record at offset {offset}"
+                )
+
+    def _target(self, run: Run, kind: AcknowledgeType) -> DeliveryState:
+        if kind is AcknowledgeType.ACCEPT:
+            return _ACKNOWLEDGED
+        if kind is AcknowledgeType.RELEASE and run.delivery_count < self.limits.delivery_count:
+            return _AVAILABLE
+        return _ARCHIVED
+
+    def release(self, member: str) -> bool:
+        """The member is gone: what it held is free again, and that delivery does not count. Whether it held anything."""
+        return self._free(lambda run: run.holder == member, is_counted=False)
+
+    def expire(self, now_ms: int) -> bool:
+        """Locks that have ended by now: their records are free, or were delivered too often. Whether there were any."""
+        if now_ms < self._earliest_ms:
+            return False
+        found = self._free(lambda run: run.deadline_ms <= now_ms, is_counted=True)
+        deadline_ms = self.next_deadline()
+        self._earliest_ms = _NEVER if deadline_ms is None else deadline_ms
+        return found
+
+    def _free(self, is_meant: Callable[[Run], bool], *, is_counted: bool) -> bool:
+        found = False
+        for run in self._runs:
+            if run.holder is None or run.target is not None or not is_meant(run):
+                continue
+            found = True
+            run.let_go()
+            if not is_counted:
+                run.delivery_count -= 1
+            elif run.delivery_count >= self.limits.delivery_count:
+                self._close(run, _ARCHIVED)
+            self._unstored.append((run.first, run.last))
+        if found:
+            self._next = None
+            self._runs.merge(self._runs.start, self._runs.end)
+            self._advance()
+        return found
+
+    def log_starts_at(self, offset: Offset) -> bool:
+        """Records below were deleted. Whether that is news."""
+        if offset <= self._runs.start:
+            return False
+        self._open -= sum(
+            min(run.last, offset - 1) - run.first + 1
+            for run in self._runs.peek(self._runs.start, offset - 1)
+            if run.is_open
+        )
+        self._runs.drop_before(offset)
+        self._next = None
+        self._advance()
+        return True
+
+    def log_ends_at(self, offset: Offset) -> bool:
+        """The log ends before what was delivered: a leader without all committed records was elected. Whether that is news."""
+        if offset >= self._runs.end:
+            return False
+        self._open -= sum(
+            run.last - max(run.first, offset) + 1 for run in self._runs.peek(offset, self._runs.end) if run.is_open
+        )
+        self._runs.drop_from(offset)
+        if self._runs.end > offset:  # the start offset lies behind it
+            self._runs.start = self._runs.end = offset
+            self._stored_start = -1
+        self._next = None
+        return True
+
+    # --- what is stored ---
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to store."""
+        return bool(
+            self._unstored
+            or self._runs.start != self._stored_start
+            or any(run.target is not None and not run.is_written for run in self._runs)
+        )
+
+    def begin_write(self) -> Write | None:
+        """What has to be stored now; None: nothing. `end_write` must follow before the next one."""
+        assert self._write is None
+        if not self.has_news:
+            return None
+        for first, last in self._unstored:
+            self._runs.between(first, last)  # only for the borders
+        changed = {id(run) for first, last in self._unstored for run in self._runs.between(first, last)}
+        batches: list[StateBatch] = []
+        start = self._runs.start
+        is_done = True
+        for run in self._runs:
+            run.is_written = run.target is not None
+            stored = _stored(run)
+            is_done = is_done and stored.state is not _AVAILABLE
+            if is_done:
+                start = run.last + 1
+            elif run.is_written or id(run) in changed:
+                batches.append(stored)
+        self._writing, self._unstored = self._unstored, []
+        self._write = Write(Offset(start), tuple(_joined(batches)))
+        self._runs.merge(self._runs.start, self._runs.end)
+        return self._write
+
+    def end_write(self, *, is_stored: bool) -> None:
+        """The write has ended. If it failed, its records are still with the members that hold them."""
+        assert self._write is not None
+        for run in self._runs:
+            if run.target is None or not run.is_written:
+                continue
+            if is_stored:
+                target = run.target
+                run.let_go()
+                if target is not _AVAILABLE:
+                    self._close(run, target)
+            else:
+                run.target, run.is_written = None, False
+                self._earliest_ms = min(self._earliest_ms, run.deadline_ms)
+        if is_stored:
+            self._stored_start = self._write.start_offset
+        else:
+            self._unstored = self._writing + self._unstored
+        self._write, self._writing = None, []
+        self._next = None
+        self._runs.merge(self._runs.start, self._runs.end)
+        self._advance()
+
+    # --- runs ---
+
+    def _append(self, last: int, state: DeliveryState, delivery_count: int) -> Run | None:
+        run = self._runs.add(last, state, delivery_count)
+        if run is not None and run.is_open:
+            self._open += len(run)
+        return run
+
+    def _close(self, run: Run, state: DeliveryState) -> None:
+        self._open -= len(run)
+        run.state = state
+
+    def _advance(self) -> None:
+        """The start offset passes over what is done."""
+        start = self._runs.start
+        for run in self._runs:
+            if run.is_open:
+                break
+            start = run.last + 1
+        self._runs.drop_before(start)
+
+
+def _stored(run: Run) -> StateBatch:
+    """As it is stored. What a member holds is stored as before it was delivered."""
+    state = run.target if run.target is not None else run.state
+    count = run.delivery_count
+    if run.holder is not None and run.target is None:
+        count -= 1
+    return StateBatch(Offset(run.first), Offset(run.last), state, count)
+
+
+def _joined(batches: Sequence[StateBatch]) -> list[StateBatch]:
+    """Neighbours in one state are one."""
+    joined: list[StateBatch] = []
+    for batch in batches:
+        before = joined[-1] if joined else None
+        if before is not None and before.last + 1 == batch.first and before[2:] == batch[2:]:
+            joined[-1] = before._replace(last=batch.last)
+        else:
+            joined.append(batch)
+    return joined
+
+
+def _grouped(got: Sequence[tuple[int, int, int]], batch_size: int) -> list[Acquired]:
+    """Neighbours with one delivery count, together up to about `batch_size`; batches of the log are not cut for that."""
+    grouped: list[Acquired] = []
+    for first, last, count in sorted(got):
+        before = grouped[-1] if grouped else None
+        if (
+            before is not None
+            and before.last + 1 == first
+            and before.delivery_count == count
+            and last - before.first + 1 <= max(1, batch_size)
+        ):
+            grouped[-1] = before._replace(last=last)
+        else:
+            grouped.append(Acquired(first, last, count))
+    return grouped

@@ -1,0 +1,61 @@
+"""What a page sends with an action: fields of a JSON object, checked. Pure; everything raises ValueError."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from kafkalite.model import TopicPartition
+
+Values = Mapping[str, Any]
+_TYPES: Mapping[type, str] = {
+    str: "a text",
+    int: "a whole number",
+    list: "a list",
+    dict: "an object",
+    bool: "true or false",
+}
+
+
+def object_of(body: bytes) -> dict[str, Any]:
+    values = json.loads(body)
+    if not isinstance(values, dict):
+        raise ValueError("the body is not a JSON object")
+    return values
+
+
+def value(values: Values, name: str, kind: type, default: Any = None) -> Any:
+    """It is there, and of this type."""
+    found = values.get(name, default)
+    if found is None:
+        raise ValueError(f"{name} is missing")
+    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+        raise ValueError(f"{name} is not {_TYPES[kind]}")
+    return found
+
+
+def texts(values: Values, name: str) -> dict[str, str]:
+    return {str(key): str(each) for key, each in value(values, name, dict, {}).items()}
+
+
+def partition(values: Values) -> TopicPartition:
+    return TopicPartition(value(values, "topic", str), value(values, "partition", int))
+
+
+def confirmed(values: Values, name: str) -> str:
+    """The name was given twice."""
+    wanted: str = value(values, name, str)
+    if values.get("confirm") != wanted:
+        raise ValueError(f"to delete {wanted}, confirm must be its name")
+    return wanted
+
+
+def binary(values: Values, name: str) -> bytes:
+    """From base64."""
+    try:
+        return base64.b64decode(value(values, name, str), validate=True)
+    except binascii.Error:
+        raise ValueError(f"{name} is not base64") from None

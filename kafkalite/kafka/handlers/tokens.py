@@ -1,0 +1,133 @@
+"""CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken, DescribeDelegationToken (KIP-48, KIP-373)."""
+
+from __future__ import annotations
+
+from kafkalite.coordinators.services import Services
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.connection import Request
+from kafkalite.protocol import wire
+from kafkalite.security.acl import Operation, ResourceType
+from kafkalite.security.principal import ANONYMOUS, Principal
+from kafkalite.security.tokens import SecretToken, Token
+
+#: In an answer that is an error.
+_NO_TIME = -1
+
+
+class TokenHandlers:
+    def __init__(self, services: Services) -> None:
+        self._tokens = services.tokens
+        self._access = services.rights.access
+
+    def table(self) -> dict[str, Handler]:
+        return {
+            "CreateDelegationToken": self.create,
+            "RenewDelegationToken": self.renew,
+            "ExpireDelegationToken": self.expire,
+            "DescribeDelegationToken": self.describe,
+        }
+
+    async def create(
+        self, request: Request, message: wire.CreateDelegationTokenRequest
+    ) -> wire.CreateDelegationTokenResponse:
+        """Who asks for a token of its own needs no right; of another user's, CREATE_TOKENS on that user."""
+        requester = owner = request.principal
+        if message.owner_principal_name:
+            owner = Principal(message.owner_principal_type or "", message.owner_principal_name)
+        code, made = ErrorCode.NONE, None
+        try:
+            _check_connection(request)
+            if owner != requester and not self._access.may(
+                request, Operation.CREATE_TOKENS, ResourceType.USER, str(owner)
+            ):
+                raise api_error(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+            renewers = [Principal(each.principal_type, each.principal_name) for each in message.renewers]
+            made = await self._tokens.create(owner, requester, renewers, message.max_lifetime_ms)
+        except ApiError as error:
+            code = error.code
+        token = made.token if made is not None else None
+        return wire.CreateDelegationTokenResponse(
+            int(code),
+            owner.kind,
+            owner.name,
+            requester.kind,
+            requester.name,
+            token.issued_ms if token else _NO_TIME,
+            token.expires_ms if token else _NO_TIME,
+            token.max_ms if token else _NO_TIME,
+            token.token_id if token else "",
+            made.hmac if made else b"",
+        )
+
+    async def renew(
+        self, request: Request, message: wire.RenewDelegationTokenRequest
+    ) -> wire.RenewDelegationTokenResponse:
+        """For the token's owner and its renewers."""
+        response = wire.RenewDelegationTokenResponse
+        try:
+            _check_connection(request)
+            return response(
+                0, await self._tokens.renew(request.principal, bytes(message.hmac), message.renew_period_ms)
+            )
+        except ApiError as error:
+            return response(int(error.code), _NO_TIME)
+
+    async def expire(
+        self, request: Request, message: wire.ExpireDelegationTokenRequest
+    ) -> wire.ExpireDelegationTokenResponse:
+        """For the token's owner and its renewers."""
+        response = wire.ExpireDelegationTokenResponse
+        try:
+            _check_connection(request)
+            return response(
+                0, await self._tokens.expire(request.principal, bytes(message.hmac), message.expiry_time_period_ms)
+            )
+        except ApiError as error:
+            return response(int(error.code), _NO_TIME)
+
+    def describe(
+        self, request: Request, message: wire.DescribeDelegationTokenRequest
+    ) -> wire.DescribeDelegationTokenResponse:
+        """One's own, those that one renews, and what DESCRIBE on a token or DESCRIBE_TOKENS on its owner shows."""
+        response = wire.DescribeDelegationTokenResponse
+        owners = None
+        if message.owners is not None:
+            owners = [Principal(each.principal_type, each.principal_name) for each in message.owners]
+
+        def may_see(token: Token) -> bool:
+            may = self._access.may
+            return may(
+                request, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id, is_logged=False
+            ) or may(request, Operation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner), is_logged=False)
+
+        try:
+            _check_connection(request)
+            found = self._tokens.describe(request.principal, owners, may_see)
+        except ApiError as error:
+            return response(int(error.code), ())
+        return response(0, [_described(each) for each in found])
+
+
+def _check_connection(request: Request) -> None:
+    """Raises ApiError: a token is for who has proved to be somebody, and not by another token."""
+    login = request.connection.login
+    if request.principal == ANONYMOUS or (login is not None and login.token_id):
+        raise api_error(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+
+
+def _described(each: SecretToken) -> wire.DescribeDelegationTokenResponse.DescribedDelegationToken:
+    response = wire.DescribeDelegationTokenResponse
+    token = each.token
+    return response.DescribedDelegationToken(
+        token.owner.kind,
+        token.owner.name,
+        token.requester.kind,
+        token.requester.name,
+        token.issued_ms,
+        token.expires_ms,
+        token.max_ms,
+        token.token_id,
+        each.hmac,
+        [response.DescribedDelegationTokenRenewer(renewer.kind, renewer.name) for renewer in token.renewers],
+    )

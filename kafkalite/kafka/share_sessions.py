@@ -1,0 +1,128 @@
+"""Share sessions (KIP-932): which partitions a member of a share group fetches from this node.
+
+A session belongs to a connection: when that ends, so does the session, and what the member held is free. None is ended
+for another one: then the new member is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from kafkalite.kafka.connection import KafkaConnection
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import TopicId
+from kafkalite.replica.client_fetch import ClientFetch
+
+#: Partitions in all sessions together, as for fetch sessions: anybody may list what does not exist.
+MAX_PARTITIONS = 500_000
+#: The epochs of the requests that open and close a session.
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+_HIGHEST = 2**31 - 1
+
+#: (topic id, partition)
+Listed = tuple[TopicId, int]
+
+
+@dataclass(slots=True, eq=False)
+class ShareSession:
+    group_id: str
+    member: str
+    connection: KafkaConnection
+    #: Listed partition -> the error it was answered with last. The one that is first is read first.
+    partitions: dict[Listed, int]
+    #: Of the next request.
+    epoch: int = 1
+    #: Counts requests: an older one than the last gets no records any more.
+    requests: int = 0
+    #: The long poll that is under way.
+    waiting: ClientFetch | None = None
+
+    def next(self) -> None:
+        """A request has come."""
+        self.epoch = 1 if self.epoch == _HIGHEST else self.epoch + 1
+        self.requests += 1
+        if self.waiting is not None:
+            self.waiting.expire()
+
+
+class LeftPartition(Protocol):
+    def __call__(self, session: ShareSession, listed: Listed, *, is_over: bool) -> None: ...
+
+
+class ShareSessions:
+    """One per node.
+
+    Args:
+        slots: how many there may be (group.share.max.share.sessions).
+        on_left: a session does not fetch a partition any more; whether because the session is over. Otherwise its member
+            may still acknowledge what it holds there.
+    """
+
+    def __init__(self, slots: Callable[[], int], on_left: LeftPartition) -> None:
+        self._slots = slots
+        self._on_left = on_left
+        self._sessions: dict[tuple[str, str], ShareSession] = {}
+        self._of: dict[KafkaConnection, dict[ShareSession, None]] = {}
+        self.partitions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, group_id: str, member: str) -> ShareSession | None:
+        return self._sessions.get((group_id, member))
+
+    def open(self, group_id: str, member: str, connection: KafkaConnection) -> ShareSession | None:
+        """A new one, in place of the member's old one; None if there are too many."""
+        old = self.get(group_id, member)
+        if old is not None:
+            self.close(old)
+        if len(self._sessions) >= self._slots() or self.partitions >= MAX_PARTITIONS:
+            return None
+        session = ShareSession(group_id, member, connection, {})
+        self._sessions[group_id, member] = session
+        self._of.setdefault(connection, {})[session] = None
+        return session
+
+    def used_by(self, session: ShareSession, connection: KafkaConnection) -> None:
+        """The member's requests come over this connection now."""
+        if session.connection is not connection:
+            self._disconnect(session)
+            session.connection = connection
+            self._of.setdefault(connection, {})[session] = None
+
+    def list(self, session: ShareSession, listed: Listed) -> None:
+        """The member fetches a partition from now on. More than the node can list are passed over."""
+        if listed not in session.partitions and self.partitions < MAX_PARTITIONS:
+            session.partitions[listed] = 0
+            self.partitions += 1
+
+    def forget(self, session: ShareSession, listed: Listed, *, is_over: bool = False) -> None:
+        """It does not any more."""
+        if session.partitions.pop(listed, None) is not None:
+            self.partitions -= 1
+            self._on_left(session, listed, is_over=is_over)
+
+    def close(self, session: ShareSession) -> None:
+        """It is over."""
+        if self._sessions.get((session.group_id, session.member)) is not session:
+            return
+        del self._sessions[session.group_id, session.member]
+        self._disconnect(session)
+        session.requests += 1
+        for listed in list(session.partitions):
+            self.forget(session, listed, is_over=True)
+        if session.waiting is not None:
+            session.waiting.expire()
+
+    def connection_closed(self, connection: KafkaConnection) -> None:
+        """So are its sessions."""
+        for session in list(self._of.get(connection, ())):
+            self.close(session)
+
+    def _disconnect(self, session: ShareSession) -> None:
+        sessions = self._of.get(session.connection)
+        if sessions is not None:
+            sessions.pop(session, None)
+            if not sessions:
+                del self._of[session.connection]

@@ -1,0 +1,136 @@
+"""Delegation tokens (KIP-48): who has one, until when, and what a login with it is checked against. Pure.
+
+A token is an identifier and its HMAC under a secret that all nodes have. The HMAC in base64 is the password of a SCRAM
+login whose user is the identifier; the connection then acts as the token's owner. Only what describes the tokens is
+stored: who reads ZooKeeper cannot log in without the nodes' secret. Source: Kafka's DelegationTokenManager.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Callable, Iterable
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.security.principal import Principal
+
+if TYPE_CHECKING:  # a node without tokens does not load it
+    from kafkalite.security.scram import Delegated, ScramCredential
+
+#: The HMAC's hash, and its length in bytes.
+_HASH, HMAC_BYTES = "sha512", 64
+#: A shorter secret could be guessed by somebody who has one token.
+MIN_SECRET_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What is kept of one. Times are milliseconds since the epoch; after `expires_ms` nobody logs in with it."""
+
+    token_id: str
+    owner: Principal
+    requester: Principal
+    renewers: tuple[Principal, ...]
+    issued_ms: int
+    expires_ms: int
+    max_ms: int
+
+    def is_expired(self, now_ms: int) -> bool:
+        return min(self.expires_ms, self.max_ms) < now_ms
+
+    def may_renew(self, principal: Principal) -> bool:
+        """Whether this user may renew it, or end it."""
+        return principal == self.owner or principal in self.renewers
+
+    def concerns(self, principal: Principal) -> bool:
+        """Whether this user sees it without any right."""
+        return self.may_renew(principal) or principal == self.requester
+
+
+@dataclass(frozen=True, slots=True)
+class SecretToken:
+    """A token with its HMAC, which is as good as a password."""
+
+    token: Token
+    hmac: bytes = field(repr=False)
+
+
+class Tokens:
+    """Those that this node knows.
+
+    Args:
+        secret: `delegation.token.secret.key`.
+        wall_ms: the time, in milliseconds since the epoch.
+    """
+
+    def __init__(self, secret: str, wall_ms: Callable[[], int]) -> None:
+        self._secret = secret.encode()
+        self._wall_ms = wall_ms
+        self._tokens: dict[str, Token] = {}
+        self._ids: dict[bytes, str] = {}
+        #: (mechanism, token id) -> what a login was checked against; it never changes.
+        self._credentials: dict[tuple[str, str], ScramCredential] = {}
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def put(self, token: Token) -> None:
+        self._tokens[token.token_id] = token
+        self._ids[self._hmac(token.token_id)] = token.token_id
+
+    def drop(self, token_id: str) -> Token | None:
+        """The token that was there."""
+        self._ids.pop(self._hmac(token_id), None)
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            self._credentials.pop((mechanism, token_id), None)
+        return self._tokens.pop(token_id, None)
+
+    def get(self, token_id: str) -> Token | None:
+        return self._tokens.get(token_id)
+
+    def by_hmac(self, value: bytes) -> Token | None:
+        token_id = self._ids.get(value)
+        return None if token_id is None else self._tokens[token_id]
+
+    def all(self) -> Iterable[Token]:
+        """In the order of their identifiers."""
+        return [self._tokens[token_id] for token_id in sorted(self._tokens)]
+
+    def expired(self) -> list[Token]:
+        now = self._wall_ms()
+        return [token for token in self.all() if token.is_expired(now)]
+
+    def next_expiry_ms(self) -> int | None:
+        """When the next one expires, in milliseconds since the epoch."""
+        return min((min(token.expires_ms, token.max_ms) for token in self._tokens.values()), default=None)
+
+    def with_hmac(self, token: Token) -> SecretToken:
+        return SecretToken(token, self._hmac(token.token_id))
+
+    def delegated(self, mechanism: str, token_id: str) -> Delegated | None:
+        """What a login with this token is checked against; None: there is no such token, or it has expired."""
+        token = self._tokens.get(token_id)
+        now = self._wall_ms()
+        if token is None or token.is_expired(now):
+            return None
+        from kafkalite.security.scram import Delegated
+
+        lifetime_s = (min(token.expires_ms, token.max_ms) - now) / 1000
+        return Delegated(token.owner.name, self._credential(mechanism, token_id), lifetime_s)
+
+    def _credential(self, mechanism: str, token_id: str) -> ScramCredential:
+        """The same on every node, and of the same form as a decoy: the salt follows from the secret."""
+        from kafkalite.security.scram import DEFAULT_ITERATIONS, SALT_BYTES, make_credential
+
+        key = (mechanism, token_id)
+        known = self._credentials.get(key)
+        if known is None:
+            salt = hmac.digest(self._secret, f"salt {mechanism} {token_id}".encode(), _HASH)[:SALT_BYTES]
+            password = base64.b64encode(self._hmac(token_id)).decode()
+            known = self._credentials[key] = make_credential(mechanism, password, salt, DEFAULT_ITERATIONS)
+        return known
+
+    def _hmac(self, token_id: str) -> bytes:
+        return hmac.digest(self._secret, token_id.encode(), _HASH)

@@ -1,0 +1,235 @@
+"""One page's shell: a directory and ports of its own, a cluster if the page wants one, one bash for all of its fences."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.documented.compare import difference
+from tests.documented.pages import ROOT, Fence
+
+#: Guards against hanging.
+COMMAND_S = 120.0
+READY_S = 60.0
+#: Ports in the pages are the defaults: a node's Kafka listener (9092 and the following), RPC 100 above, HTTP 200 above, ZooKeeper.
+_PORT = re.compile(r"(?:(?<=:)|(?<=port ))(?:9[012]9\d|218\d)\b")
+_BACKGROUND = re.compile(r"(?<=\s)&[ \t]*(?=#|$)", re.MULTILINE)
+_NODES = 9
+#: Directories of the pages that lie below the session's own.
+_ROOTS = re.compile(r"(?<![\w./])/(?=(?:mnt|etc/kafkalite|var/lib/kafkalite|disk)[\w/]*)")
+
+
+class Failed(AssertionError):
+    """A command failed, or printed something else than the page shows."""
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return True
+    return False
+
+
+def _base_port() -> int:
+    """A port that is free, with those that a cluster takes above it."""
+    for _ in range(200):
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            first: int = probe.getsockname()[1]
+        above = [first + kind * 100 + node for kind in (0, 1, 2, 3) for node in range(_NODES)]
+        if above[-1] < 65_000 and all(map(_free, above)):
+            return first
+    raise RuntimeError("no free ports")
+
+
+class Session:
+    """Runs fences, one after the other; use as a context manager."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._base = _base_port()
+        self._cluster: subprocess.Popen[bytes] | None = None
+        self._buffer = b""
+        command = f"exec {sys.executable} -m kafkalite_cli"
+        shim = directory / ".bin" / "kafkalite"
+        shim.parent.mkdir(parents=True)
+        shim.write_text(
+            f'#!/bin/sh\n[ "$1" = dev ] && {{ shift; {command} dev --kafka-port {self._base} "$@"; }}\n{command} "$@"\n'
+        )
+        shim.chmod(0o755)
+        packages = os.pathsep.join(str(ROOT / each) for each in (".", "cli", "spark"))
+        path = os.pathsep.join((str(shim.parent), str(Path(sys.executable).parent), os.environ["PATH"]))
+        bootstrap = f"localhost:{self._base}"
+        self._environment = {
+            **os.environ,
+            "PYTHONPATH": packages,
+            "PATH": path,
+            "KAFKALITE_BOOTSTRAP": bootstrap,
+            "HOME": str(directory),
+        }
+        self._shell = subprocess.Popen(
+            ["bash"],
+            cwd=directory,
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # so that all that it started can be ended with it
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._stop_cluster()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._shell.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._shell.wait(5)
+        for pipe in (self._shell.stdin, self._shell.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    # -- ports ---------------------------------------------------------------------------------------
+
+    def _ours(self, text: str) -> str:
+        """The text with this session's ports instead of the page's."""
+
+        def replaced(port: re.Match[str]) -> str:
+            number = int(port[0])
+            return str(self._base + (300 + number - 2181 if number < 9000 else number - 9092))
+
+        return _PORT.sub(replaced, _ROOTS.sub(f"{self._directory}/", text))
+
+    def _theirs(self, text: str) -> str:
+        """The text with the page's ports instead of this session's."""
+        text = text.replace(f"{self._directory}/", "/")
+        for kind, first in enumerate((9092, 9192, 9292, 2181)):
+            for node in range(_NODES):
+                text = re.sub(rf"(?<=:){self._base + kind * 100 + node}\b", str(first + node), text)
+        return text
+
+    # -- the cluster ---------------------------------------------------------------------------------
+
+    def _start_cluster(self, options: str) -> None:
+        self._stop_cluster()
+        command = f"exec kafkalite dev {options} --json 2>>background.log"
+        self._cluster = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "--", "bash", "-c", command],
+            cwd=self._directory,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self._cluster.stdout is not None
+        if not self._cluster.stdout.readline():
+            raise Failed(f"kafkalite dev {options} ended\n{self._background()}")
+
+    def _stop_cluster(self) -> None:
+        if self._cluster is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._cluster.pid, signal.SIGKILL)
+            self._cluster.wait()
+            assert self._cluster.stdout is not None
+            self._cluster.stdout.close()
+            self._cluster = None
+
+    # -- commands ------------------------------------------------------------------------------------
+
+    def run(self, fence: Fence) -> None:
+        """Raises Failed."""
+        if "cluster" in fence.words:
+            self._start_cluster(fence.words["cluster"])
+        if hidden := fence.words.get("set-up"):
+            self._script(hidden)
+        if "in the background" in fence.words:
+            self._in_the_background(fence)
+        elif fence.language == "sh":
+            self._script(fence.body)
+        else:
+            self._run_session(fence)
+
+    def _in_the_background(self, fence: Fence) -> None:
+        for line in fence.body.splitlines():
+            command = line.split("  #")[0].strip()
+            if command:
+                (self._directory / "ready.log").write_text("")
+                self._shell_out(f"{command} >ready.log 2>&1 &", is_plain=True)
+                self._until(lambda: (self._directory / "ready.log").read_text().strip() != "", command)
+
+    def _run_session(self, fence: Fence) -> None:
+        for command in fence.session():
+            is_repeated = "soon" in fence.words
+            wrong: list[str] = []
+
+            def is_right(command=command, wrong=wrong) -> bool:  # type: ignore[no-untyped-def]
+                code, out = self._shell_out(command.text)
+                lines = self._theirs(out).splitlines()
+                different = difference(command.prints, lines, fence.words.get("varies"))
+                if code != command.exit:
+                    different = f"it exits with {code} instead of {command.exit}:\n{out}"
+                wrong[:] = [different] if different else []
+                return not different
+
+            if is_repeated:
+                self._until(is_right, command.text, wrong)
+            elif not is_right():
+                raise Failed(f"line {fence.line}: $ {command.text}\n{wrong[0]}")
+
+    def _script(self, text: str) -> None:
+        code, out = self._shell_out("set -eo pipefail\n" + text + "\nset +eo pipefail")
+        if code:
+            raise Failed(f"{text}\nfailed with {code}:\n{out}{self._background()}")
+
+    def _shell_out(self, command: str, *, is_plain: bool = False) -> tuple[int, str]:
+        """Exit code and output of a command, or of several lines, in the page's shell."""
+        assert self._shell.stdin is not None and self._shell.stdout is not None
+        text = self._ours(command)
+        if not is_plain:  # what runs beside the page would print between its lines
+            text = _BACKGROUND.sub(">>background.log 2>&1 & ", text)
+        self._shell.stdin.write(f"{{\n{text}\n}} </dev/null\nprintf '\\n\\001%d\\002' $?\n".encode())
+        self._shell.stdin.flush()
+        deadline = time.monotonic() + COMMAND_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._shell.stdout, selectors.EVENT_READ)
+            while not (end := re.search(rb"\n\x01(\d+)\x02", self._buffer)):
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise Failed(
+                        f"{command}\ndoes not end; so far:\n{self._buffer.decode(errors='replace')}{self._background()}"
+                    )
+                data = os.read(self._shell.stdout.fileno(), 65536)
+                if not data:
+                    out, self._buffer = self._buffer, b""
+                    return self._shell.wait() or 1, out.decode(errors="replace")
+                self._buffer += data
+        out, self._buffer = self._buffer[: end.start()], self._buffer[end.end() :]
+        return int(end[1]), out.decode(errors="replace")
+
+    def _until(self, is_so, what: str, wrong: list[str] | None = None) -> None:  # type: ignore[no-untyped-def]
+        deadline = time.monotonic() + READY_S
+        while not is_so():
+            if time.monotonic() > deadline:
+                raise Failed(f"$ {what}\n{''.join(wrong or [])}{self._background()}")
+            time.sleep(0.05)
+
+    def _background(self) -> str:
+        log = self._directory / "background.log"
+        text = log.read_text(errors="replace")[-2000:] if log.exists() else ""
+        return f"\nin the background:\n{text}" if text else ""

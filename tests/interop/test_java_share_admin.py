@@ -1,0 +1,52 @@
+"""Share groups under Admin of the Java client of today: what kafka-share-groups does, over three nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkalite.testing.apache_kafka import newest_client_class_path, tool_command
+from kafkalite.testing.processes import ProcessCluster
+
+from .conftest import _base, install, scratch
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.cluster]
+
+CLIENTS = Path(__file__).parent / "clients"
+
+
+async def test_java_describes_moves_and_deletes_a_share_group(tmp_path: Path) -> None:
+    jars = newest_client_class_path(_base())
+    sources = sorted((CLIENTS / "java-newest").glob("*.java"))
+    classes = scratch("java-newest", *sources)
+    install(classes, ["javac", "-cp", jars, "-d", str(classes), *map(str, sources)])
+    settings = {
+        "default.replication.factor": 3,
+        "min.insync.replicas": 2,
+        "offsets.topic.num.partitions": 3,
+        "share.coordinator.state.topic.num.partitions": 3,
+        "group.share.heartbeat.interval.ms": 300,
+    }
+    with ProcessCluster(tmp_path, nodes=3, settings=settings) as cluster:
+        command = tool_command(
+            f"{classes}{os.pathsep}{jars}", "ShareAdmin", ",".join(cluster.bootstrap), "shared-by-admin"
+        )
+        program = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        output, _ = await program.communicate()
+        assert program.returncode == 0, output
+        assert json.loads(output.splitlines()[-1]) == {
+            "read": 100,
+            "state": "Empty",
+            "listed": "share-admin:Share:Empty",
+            "start": 100,
+            "lag": [0, 10, 20],
+            "moved": 90,
+            "again": 20,
+            "missing": "GroupIdNotFoundException",
+            "left": 0,
+            "gone": "GroupIdNotFoundException",
+        }

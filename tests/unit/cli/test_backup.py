@@ -1,0 +1,238 @@
+"""Backups: which batches are copied, what is sent back, what damage is found; and the three verbs on a real node."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.groups import Groups
+from kafkalite.client.producer import Producer
+from kafkalite.errors import ApiError
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.model import Offset, ProducerId, TopicPartition
+from kafkalite.partition_values import AbortedTransaction
+from kafkalite.record.batch import BatchHeader, parse_header, split_batches
+from kafkalite.record.builder import (
+    RecordBatchBuilder,
+    empty_batch,
+    encode_batch,
+    encode_record,
+    end_transaction_marker,
+)
+from kafkalite.record.compression import Codec
+from kafkalite.record.reader import Record, records_of
+from kafkalite.testing.cluster import Cluster, cluster
+from kafkalite_cli.backup_files import (
+    BackedPartition,
+    BackupError,
+    Manifest,
+    PartitionWriter,
+    batches_of,
+    finished_manifest,
+    records_before,
+)
+from kafkalite_cli.backup_records import Comparison, batches_to_send, committed_batches
+from tests.unit.cli.test_commands import Outcome, kafkalite
+
+
+def batch(
+    first: int, count: int, *, producer: int = -1, transactional: bool = False, size: int = 5, append_time: bool = False
+) -> bytes:
+    builder = RecordBatchBuilder(
+        Codec.GZIP, base_offset=first, producer_id=producer, transactional=transactional, log_append_time=append_time
+    )
+    for number in range(first, first + count):
+        builder.append(b"k", os.urandom(size) if size > 5 else b"v%d" % number, [("h", None)], 1000 + number)
+    return builder.build()
+
+
+def marker(offset: int, producer: int, *, commit: bool) -> bytes:
+    built = bytearray(end_transaction_marker(producer, 0, commit=commit, coordinator_epoch=0, timestamp_ms=5))
+    built[:8] = offset.to_bytes(8, "big")
+    return bytes(built)
+
+
+def kept(data: bytes, position: int, end: int, *aborted: tuple[int, int]) -> tuple[list[int], int]:
+    """Offsets that would be copied, and where the next fetch begins."""
+    gone = [AbortedTransaction(ProducerId(producer), Offset(first)) for producer, first in aborted]
+    found = committed_batches(memoryview(data), position, end, gone)
+    offsets = [record.offset for header, one in found.batches for record in records_of(one, 0, header)]
+    return offsets, found.position
+
+
+def test_only_committed_records_are_copied() -> None:
+    log = (
+        batch(0, 3) + batch(3, 2, producer=7, transactional=True) + batch(5, 2, producer=8, transactional=True)
+        + marker(7, 7, commit=False) + marker(8, 8, commit=True) + batch(9, 1, producer=7, transactional=True)
+        + marker(10, 7, commit=True) + batch(11, 2)
+    )  # fmt: skip
+    assert kept(log, 0, 13, (7, 3)) == ([0, 1, 2, 5, 6, 9, 11, 12], 13)
+    # Batches after the end have come since; the first one is cut where deleted records end.
+    assert kept(log, 1, 11, (7, 3)) == ([1, 2, 5, 6, 9], 11)
+
+
+def test_an_empty_batch_of_a_compacted_log_is_passed_over() -> None:
+    hole = empty_batch(tuple(parse_header(batch(0, 4))))
+    assert kept(hole + batch(4, 1), 0, 5) == ([4], 5)
+
+
+def stored(*batches: bytes) -> Iterator[tuple[BatchHeader, bytes]]:
+    for each in batches:
+        yield parse_header(each), each
+
+
+def compacted(first: int, offsets: list[int], last: int) -> bytes:
+    payload = b"".join(encode_record(each - first, 0, b"k", b"v%d" % each, ()) for each in offsets)
+    return encode_batch(
+        payload, record_count=len(offsets), base_offset=first, last_offset_delta=last - first,
+        base_timestamp=9, max_timestamp=9,
+    )  # fmt: skip
+
+
+def sent(*batches: bytes, skip: int = 0) -> list[Record]:
+    return [record for each in batches_to_send(stored(*batches), skip) for record in each.records()]
+
+
+@pytest.mark.parametrize("skip", range(9))
+def test_what_is_sent_back_has_neither_gaps_nor_what_is_there_already(skip: int) -> None:
+    batches = (compacted(0, [1, 5], 7), batch(8, 3, append_time=True), batch(20, 2, size=20_000), batch(22, 2))
+    values = [record.value for record in sent(*batches)]
+    assert len(values) == 9 and values[:2] == [b"v1", b"v5"]
+    assert [record.value for record in sent(*batches, skip=skip)] == values[skip:]
+    # The broker's time has become the record's.
+    assert [record.timestamp for record in sent(*batches)][2:5] == [1010] * 3
+
+
+def test_large_batches_are_sent_as_they_are_and_small_ones_together() -> None:
+    large = batch(0, 2, size=20_000)
+    made = list(batches_to_send(stored(large, batch(2, 1), batch(3, 1), batch(4, 2, size=20_000))))
+    assert [each.record_count for each in made] == [2, 2, 2]
+    assert bytes(made[0].payload) == large[61:]
+    header = parse_header(made[1].encoded(5, 1, 77))
+    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.last_offset_delta) == (5, 1, 77, 1)
+
+
+def compare(there: bytes, *wanted: bytes) -> int:
+    comparison = Comparison(batches_to_send(stored(*wanted)))
+    for at, header in split_batches(there):
+        comparison.take(there, at, header)
+    comparison.finish()
+    return comparison.records
+
+
+def test_records_are_compared_however_batches_are_cut() -> None:
+    whole = batch(0, 6)
+    cut = [committed_batches(memoryview(whole), at, 6, ()).batches[0][1] for at in (0, 2)]
+    assert compare(whole, whole) == compare(bytes(whole), batch(0, 2), bytes(cut[1])) == 6
+    large = batch(0, 2, size=20_000)
+    assert compare(large + batch(2, 1), large, batch(2, 1)) == 3
+
+
+@pytest.mark.parametrize(
+    ("there", "what"),
+    [(batch(0, 2), "fewer records"), (batch(0, 4), "more records"), (batch(1, 3), "another record"), (b"", "fewer")],
+)
+def test_a_difference_is_found(there: bytes, what: str) -> None:
+    with pytest.raises(ApiError, match=what):
+        compare(there, batch(0, 3))
+
+
+def written(root: Path) -> BackedPartition:
+    writer = PartitionWriter(root, "t", 0, file_bytes=100)
+    for each in (batch(0, 3), compacted(3, [4, 6], 9), batch(10, 1)):
+        writer.write(each, parse_header(each))
+    writer.seal()
+    return BackedPartition(0, 0, 11, tuple(writer.files))
+
+
+def test_files_are_whole_or_written_again(tmp_path: Path) -> None:
+    part = written(tmp_path)
+    assert part.records == 6 and len(part.files) > 1
+    again = PartitionWriter(tmp_path, "t", 0, file_bytes=100)
+    assert (again.files, again.next_offset) == (list(part.files), 11)
+    directory = tmp_path / "topics" / "t" / "0"
+    (directory / f"{11:020}.log.part").write_bytes(b"torn")
+    with (directory / "files.jsonl").open("a") as journal:
+        journal.write('{"name": "to')
+    (directory / part.files[-1].name).write_bytes(b"")
+    again = PartitionWriter(tmp_path, "t", 0)
+    assert again.files == list(part.files[:-1])
+    assert not list(directory.glob("*.part"))
+
+
+@pytest.mark.parametrize(("offset", "before"), [(0, 0), (2, 2), (3, 3), (5, 4), (7, 5), (10, 5), (11, 6), (99, 6)])
+def test_an_offset_becomes_the_number_of_records_before_it(tmp_path: Path, offset: int, before: int) -> None:
+    assert records_before(tmp_path, "t", written(tmp_path), offset) == before
+
+
+def damaged(root: Path, part: BackedPartition) -> str:
+    with pytest.raises(BackupError) as error:
+        for file in part.files:
+            for _ in batches_of(root, "t", 0, file):
+                pass
+    return str(error.value)
+
+
+def test_damage_is_found(tmp_path: Path) -> None:
+    part = written(tmp_path)
+    path = tmp_path / "topics" / "t" / "0" / part.files[0].name
+    whole = path.read_bytes()
+    for spoilt in (whole[:-1], whole[:75] + bytes([whole[75] ^ 1]) + whole[76:], whole + whole, b"x" * 100, whole[:30]):
+        path.write_bytes(spoilt)
+        assert path.name in damaged(tmp_path, part)
+    path.unlink()
+    assert "missing" in damaged(tmp_path, part)
+
+
+def test_a_manifest_that_was_changed_is_refused(tmp_path: Path) -> None:
+    text = Manifest("c", "now", (), notes=("a",), choice={"topics": []}).to_json()
+    path = tmp_path / "manifest.json"
+    path.write_text(text)
+    assert finished_manifest(tmp_path).notes == ("a",)
+    for wrong in (text.replace('"now"', '"then"'), text.replace('"version": 1', '"version": 2'), "[]", "{", text[:-9]):
+        path.write_text(wrong)
+        with pytest.raises(BackupError):
+            finished_manifest(tmp_path)
+
+
+async def run(on: Cluster, *arguments: str) -> Outcome:
+    return await kafkalite("admin", "backup", *arguments, "--bootstrap", ",".join(on.bootstrap))
+
+
+async def test_the_three_verbs(tmp_path: Path) -> None:
+    directory = str(tmp_path / "b")
+    async with cluster(1) as on, AsyncClient.connect(on.bootstrap) as client:
+        await client.create_topics([NewTopic("t", 2, 1, None, "shifted", {"retention.ms": "60000"})])
+        async with Producer(client) as producer:
+            for number in range(20):
+                await producer.send("t", None, b"%d" % number, partition=number % 2, timestamp_ms=1_000_000)
+        await Groups(client).commit("g", {TopicPartition("t", 1): 4})
+        assert "there is no topic 'nope'" in (await run(on, "create", directory, "--topic", "nope")).err
+        made = await run(on, "create", directory, "--limit", "10MB")
+        assert (made.code, made.err) == (0, "")
+        assert re.fullmatch("copied: 20 records, [0-9]+ B, 1 group", made.out.splitlines()[-1])
+        assert "a finished backup is here" in (await run(on, "create", directory)).err
+        exists = await run(on, "restore", directory)
+        assert (exists.code, "use --prefix, or --replace" in exists.err) == (1, True)
+        assert "add --yes" in (await run(on, "restore", directory, "--replace")).err
+        group = await run(on, "restore", directory, "--prefix", "x.", "--replication-factor", "1")
+        assert (group.code, group.err) == (0, "")
+        ends = await client.list_offsets({TopicPartition("x.t", 0): -1, TopicPartition("x.t", 1): -1})
+        assert [each.offset for each in ends.values()] == [10, 10]
+        _, described = await Groups(client).describe("g")
+        assert [(each.topic, each.partition, each.offset) for each in described.offsets] == [("t", 1, 4), ("x.t", 1, 4)]
+        settings = await kafkalite(
+            "admin", "config", "get", "--topic", "x.t", "--json", "--bootstrap", ",".join(on.bootstrap)
+        )
+        assert json.loads(settings.out)["settings"] == {"retention.ms": "60000"}
+    whole = await kafkalite("admin", "backup", "verify", directory)
+    assert (whole.code, whole.out.splitlines()[-1][:18]) == (0, "whole: 20 records,")
+    next((tmp_path / "b").rglob("*.log")).write_bytes(b"")
+    broken = await kafkalite("admin", "backup", "verify", directory)
+    assert (broken.code, broken.err.count("\n"), "checksum" in broken.err) == (1, 1, True)

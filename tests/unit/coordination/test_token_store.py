@@ -1,0 +1,277 @@
+"""Delegation tokens in ZooKeeper: Kafka's layout and JSON, known to every node, and gone from all when they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+
+import pytest
+
+from kafkalite.admin.tokens import MAX_TOKENS_OF_ONE, TokenAdmin
+from kafkalite.config import BrokerConfig
+from kafkalite.coordination import paths
+from kafkalite.coordination.coordinator import Coordinator, Create
+from kafkalite.coordination.token_znodes import decode_token, encode_token
+from kafkalite.coordination.zk_acl_codec import is_private
+from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.errors import ApiError, ConfigError, ErrorCode
+from kafkalite.security.principal import Principal
+from kafkalite.security.tokens import SecretToken, Token
+from kafkalite.testing.sim_clock import SimClock
+from kafkalite.testing.sim_zookeeper import Fate
+
+from .conftest import World
+
+ALICE, BOB, CAROL = (Principal("User", name) for name in ("alice", "bob", "carol"))
+SETTINGS = {
+    "delegation_token_secret_key": "a secret of the cluster",
+    "delegation_token_expiry_time_ms": 60_000,
+    "delegation_token_max_lifetime_ms": 300_000,
+    "delegation_token_expiry_check_interval_ms": 600_000,
+}
+
+
+class Node:
+    """One node's tokens, and those that it was told are gone."""
+
+    def __init__(self, world: World, *, is_controller: bool = False, **settings: object) -> None:
+        self.world = world
+        self.session: Coordinator | None = None
+        self.gone: list[str] = []
+        self.clock = SimClock(world.loop)
+        config = BrokerConfig(**{**SETTINGS, **settings})  # type: ignore[arg-type]
+        entropy = random.Random(world.random.random()).randbytes
+        self.admin = TokenAdmin(
+            config, self.clock, self._session, entropy, is_controller=lambda: is_controller, on_gone=self.gone.append
+        )
+
+    async def _session(self) -> Coordinator:
+        assert self.session is not None
+        return self.session
+
+    async def start(self, host: str) -> Node:
+        self.session = await self.world.connect(host)
+        await self.admin.load(self.session)
+        for work in (self.admin.follow(self.session), self.admin.run()):
+            self.world.loop.create_task(work)
+        return self
+
+    def ids(self) -> list[str]:
+        return [each.token.token_id for each in self.admin.describe(ALICE, None, lambda token: True)]
+
+
+async def pair(world: World) -> tuple[Node, Node]:
+    return await Node(world, is_controller=True).start("a"), await Node(world).start("b")
+
+
+def code_of(error: pytest.ExceptionInfo[ApiError]) -> ErrorCode:
+    return error.value.code
+
+
+# --- bytes -----------------------------------------------------------------------------------------
+
+
+def test_a_token_as_kafka_writes_it() -> None:
+    odd = Principal("User", "CN=a b,O=c/d")
+    token = Token("id", odd, ALICE, (BOB,), 1, 2, 3)
+    data = encode_token(token)
+    assert json.loads(data) == {
+        "version": 3,
+        "owner": "User%3ACN%3Da%20b%2CO%3Dc%2Fd",
+        "tokenRequester": "User%3Aalice",
+        "renewers": ["User%3Abob"],
+        "issueTimestamp": 1,
+        "maxTimestamp": 3,
+        "expiryTimestamp": 2,
+        "tokenId": "id",
+    }
+    assert decode_token(data, "id") == token
+    assert is_private(paths.token("id")) and not is_private(paths.TOKEN_CHANGES)
+
+
+def test_versions_before_the_requester() -> None:
+    value = json.loads(encode_token(Token("id", ALICE, BOB, (), 1, 2, 3))) | {"version": 1}
+    del value["tokenRequester"]
+    assert decode_token(json.dumps(value).encode(), "id").requester == ALICE
+
+
+@pytest.mark.parametrize(
+    "change", [{"version": 4}, {"owner": "nobody"}, {"renewers": [3]}, {"tokenId": "x"}, {"expiryTimestamp": "1"}]
+)
+def test_what_is_no_token(change: dict[str, object]) -> None:
+    value = json.loads(encode_token(Token("id", ALICE, BOB, (), 1, 2, 3))) | change
+    with pytest.raises(ZnodeError):
+        decode_token(json.dumps(value).encode(), "id")
+
+
+# --- nodes -----------------------------------------------------------------------------------------
+
+
+def test_every_node_hears_of_a_token_and_of_its_end(world: World) -> None:
+    async def main() -> None:
+        one, other = await pair(world)
+        made = await one.admin.create(ALICE, ALICE, [BOB], -1)
+        await asyncio.sleep(1)
+        assert other.ids() == [made.token.token_id]
+        assert other.admin.delegated("SCRAM-SHA-512", made.token.token_id) is not None
+        assert await other.admin.expire(BOB, made.hmac, -1) == other.clock.wall_ms()
+        await asyncio.sleep(1)
+        assert one.ids() == other.ids() == []
+        assert one.gone == other.gone == [made.token.token_id]
+
+    world.run(main())
+
+
+def test_a_node_that_was_away_learns_what_has_changed(world: World) -> None:
+    async def main() -> None:
+        one, other = await pair(world)
+        kept, ended = [await one.admin.create(ALICE, ALICE, [], -1) for _ in range(2)]
+        await asyncio.sleep(1)
+        assert other.session is not None
+        await other.session.close()
+        await one.admin.expire(ALICE, ended.hmac, -1)
+        other.session = await world.connect("b")
+        await other.admin.load(other.session)
+        assert other.ids() == [kept.token.token_id] and other.gone == [ended.token.token_id]
+
+    world.run(main())
+
+
+def test_times_are_those_of_the_request_within_those_of_the_configuration(world: World) -> None:
+    async def main() -> None:
+        one, _ = await pair(world)
+
+        async def times(asked_ms: int) -> tuple[int, int]:
+            token = (await one.admin.create(ALICE, ALICE, [], asked_ms)).token
+            return token.expires_ms - token.issued_ms, token.max_ms - token.issued_ms
+
+        assert await times(-1) == (60_000, 300_000)
+        assert await times(10_000) == (10_000, 10_000)
+        assert await times(10**15) == (60_000, 300_000)
+        made = await one.admin.create(ALICE, ALICE, [], -1)
+        for change, period_ms, expected_ms in (
+            (one.admin.renew, 5_000, 5_000),
+            (one.admin.renew, 10**15, 60_000),
+            (one.admin.expire, 7_000, 7_000),
+        ):
+            before = one.clock.wall_ms()
+            end = await change(ALICE, made.hmac, period_ms)
+            assert before <= end - expected_ms <= one.clock.wall_ms()
+        assert await one.admin.expire(ALICE, made.hmac, 10**15) == made.token.max_ms
+
+    world.run(main())
+
+
+def test_refusals(world: World) -> None:
+    async def main() -> None:
+        one, other = await pair(world)
+        made = await one.admin.create(ALICE, CAROL, [BOB], -1)
+        await asyncio.sleep(1)
+        for principal, value, code in (
+            (CAROL, made.hmac, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH),
+            (ALICE, b"other", ErrorCode.DELEGATION_TOKEN_NOT_FOUND),
+        ):
+            for work in (one.admin.renew(principal, value, -1), other.admin.expire(principal, value, -1)):
+                with pytest.raises(ApiError) as error:
+                    await work
+                assert code_of(error) == code
+        with pytest.raises(ApiError) as error:
+            await one.admin.create(ALICE, ALICE, [Principal("Group", "g")], -1)
+        assert code_of(error) == ErrorCode.INVALID_PRINCIPAL_TYPE
+        with pytest.raises(ApiError) as error:
+            await one.admin.create(ALICE, ALICE, [Principal("User", "x" * 1_000 + str(n)) for n in range(99)], -1)
+        assert code_of(error) == ErrorCode.INVALID_REQUEST
+
+    world.run(main())
+
+
+def test_a_token_ends_on_every_node_at_its_time_and_is_removed_by_the_controller(world: World) -> None:
+    async def main() -> None:
+        one, other = await pair(world)
+        made = await other.admin.create(ALICE, ALICE, [], -1)
+        await asyncio.sleep(59)
+        assert one.ids() == other.ids() == [made.token.token_id]
+        await asyncio.sleep(2)
+        assert one.ids() == other.ids() == []
+        assert one.gone == other.gone == [made.token.token_id]
+        assert one.session is not None
+        path = paths.token(made.token.token_id)
+        assert await one.session.exists(path) is not None
+        await asyncio.sleep(600)
+        assert await one.session.exists(path) is None
+
+    world.run(main())
+
+
+def test_a_renewal_that_was_not_heard_yet_outlives_the_sweep(world: World) -> None:
+    async def main() -> None:
+        one, other = await pair(world)
+        made = await other.admin.create(ALICE, ALICE, [], -1)
+        await asyncio.sleep(1)
+        assert one.session is not None
+        data, stat = await one.session.get(paths.token(made.token.token_id))
+        renewed = decode_token(data, made.token.token_id)
+        longer = Token(
+            renewed.token_id, ALICE, ALICE, (), renewed.issued_ms, renewed.max_ms + 10**7, renewed.max_ms + 10**7
+        )
+        await one.session.set(paths.token(renewed.token_id), encode_token(longer), stat.version)  # no notification
+        await asyncio.sleep(700)
+        assert one.ids() == [made.token.token_id]
+
+    world.run(main())
+
+
+@pytest.mark.parametrize("fate", [Fate.LOSE_REQUEST, Fate.LOSE_REPLY])
+def test_a_write_whose_outcome_is_lost_makes_one_token(world: World, fate: Fate) -> None:
+    async def main() -> None:
+        one, other = await pair(world)
+        world.zk.lose_next("a", Fate.SERVE, 1)  # the read
+        world.zk.lose_next("a", fate, 1)
+        made = await one.admin.create(ALICE, ALICE, [], -1)
+        await asyncio.sleep(10)
+        assert one.ids() == other.ids() == [made.token.token_id]
+
+    world.run(main())
+
+
+def test_nobody_logs_in_with_what_cannot_be_read(world: World) -> None:
+    async def main() -> None:
+        one, _ = await pair(world)
+        assert one.session is not None
+        await one.session.multi([Create(paths.token("bad"), b"{}")])
+        await one.session.multi([Create(f"{paths.TOKEN_CHANGES}/token_change_", b"bad", sequential=True)])
+        await asyncio.sleep(1)
+        assert one.admin.delegated("SCRAM-SHA-256", "bad") is None
+        assert list(one.admin.malformed) == [paths.token("bad")]
+
+    world.run(main())
+
+
+def test_one_user_has_so_many_and_no_more(world: World) -> None:
+    async def main() -> None:
+        one, _ = await pair(world)
+        for _ in range(MAX_TOKENS_OF_ONE):
+            await one.admin.create(ALICE, ALICE, [], -1)
+        with pytest.raises(ApiError) as error:
+            await one.admin.create(ALICE, ALICE, [], -1)
+        assert code_of(error) == ErrorCode.POLICY_VIOLATION
+        assert isinstance(await one.admin.create(ALICE, BOB, [], -1), SecretToken)
+
+    world.run(main())
+
+
+def test_without_a_secret_there_are_none(world: World) -> None:
+    async def main() -> None:
+        node = await Node(world, delegation_token_secret_key="").start("a")
+        assert not node.admin.is_enabled and node.admin.delegated("SCRAM-SHA-256", "id") is None
+        with pytest.raises(ApiError) as error:
+            await node.admin.create(ALICE, ALICE, [], -1)
+        assert code_of(error) == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+    world.run(main())
+
+
+def test_a_short_secret_is_refused(world: World) -> None:
+    with pytest.raises(ConfigError, match=r"delegation\.token\.secret\.key: .*16 bytes"):
+        Node(world, delegation_token_secret_key="short")
