@@ -268,6 +268,12 @@ class BrokerConfig:
         "", "limits of connections for individual addresses: HOST:COUNT,HOST:COUNT"
     )
 
+    max_connection_creation_rate: int = _key(
+        2**31 - 1,
+        "new connections per second on the node's Kafka listeners together, on average; those of 10 seconds may come at once; others are refused",
+        low=0,
+        dynamic=True,
+    )
     max_connection_creation_rate_per_ip: int = _key(
         1_000,
         "new connections per second from one address, per listener, on average; those of 10 seconds may come at once; others are"
@@ -283,6 +289,12 @@ class BrokerConfig:
     )
     quota_window_size_seconds: int = _key(1, "length of a quota window", low=1, high=3600)
 
+    controller_quota_window_num: int = _key(
+        11, "number of windows whose permits of controller_mutation_rate a client may use at once", low=1, high=3600
+    )
+    controller_quota_window_size_seconds: int = _key(
+        1, "length of a window of controller_mutation_rate", low=1, high=3600
+    )
     controller_socket_timeout_ms: int = _key(
         30_000, "time without a response to a controller's command after which health reports it", low=1
     )
@@ -437,6 +449,28 @@ class BrokerConfig:
         high=3_600_000,
     )
 
+    group_streams_acceptable_recovery_lag: int = _key(
+        10_000, "records that a copy of a task's state may be behind to count as caught up", low=0
+    )
+    group_streams_assignment_interval_ms: int = _key(
+        1_000, "least time between two assignments of a streams group", low=0
+    )
+    group_streams_heartbeat_interval_ms: int = _key(
+        5_000, "interval at which members of streams groups send heartbeats", low=1
+    )
+    group_streams_initial_rebalance_delay_ms: int = _key(
+        3_000, "time that a new streams group waits for more members before its first assignment", low=0
+    )
+    group_streams_max_size: int = _key(10_000, "maximum number of members of a streams group", low=1, high=2**31 - 1)
+    group_streams_num_standby_replicas: int = _key(
+        0, "number of standby tasks of each task with state of a streams group", low=0, high=100
+    )
+    group_streams_session_timeout_ms: int = _key(
+        45_000, "time without a heartbeat after which a member of a streams group is removed", low=1
+    )
+    group_streams_task_offset_interval_ms: int = _key(
+        60_000, "interval at which members of streams groups report how far the state of their tasks is", low=1
+    )
     group_share_heartbeat_interval_ms: int = _key(
         5_000, "interval at which members of share groups send heartbeats", low=1
     )

@@ -25,7 +25,7 @@ SUPPORTED: Mapping[str, tuple[int, int]] = {
     GROUP_FEATURE: (0, 1),
     TRANSACTION_FEATURE: (0, TRANSACTION_VERSION),
     SHARE_FEATURE: (0, 1),
-    STREAMS_FEATURE: (0, 0),
+    STREAMS_FEATURE: (0, 1),
     ELR_FEATURE: (1, ELR_VERSION),
 }
 

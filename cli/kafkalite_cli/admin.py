@@ -45,7 +45,7 @@ VERBS = {
     "users": ("kafkalite_cli.users", "SCRAM users and their passwords."),
     "tokens": ("kafkalite_cli.tokens", "Delegation tokens of users."),
     "acls": ("kafkalite_cli.acls", "Permissions (ACLs)."),
-    "quotas": ("kafkalite_cli.quotas", "Quotas of users and clients."),
+    "quotas": ("kafkalite_cli.quotas", "Quotas of users, clients and addresses."),
     "why": ("kafkalite_cli.why", "What is wrong with a partition, since when, why, and what to do."),
     "trace": ("kafkalite_cli.trace", "Watch the requests of clients: where their time goes."),
     "groups": ("kafkalite_cli.groups", "Consumer groups: members, offsets, lag."),

@@ -16,7 +16,7 @@ from kafkalite.client.configs import ConfigResource, describe_configs
 from kafkalite.client.groups import Groups
 from kafkalite.client.quotas import describe_quotas
 from kafkalite.client.refusals import refuse
-from kafkalite.errors import ApiError, ErrorCode, api_error, error_code
+from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error, error_code
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from kafkalite.partition_values import TopicMetadata
@@ -107,9 +107,9 @@ async def _plan(client: AsyncClient, root: Path, choice: Choice, timeout_s: floa
     wanted = dataclasses.asdict(choice) | {"topics": list(choice.topics)}
     if plan is not None:
         if plan.cluster_id != metadata.cluster_id:
-            raise BackupError(f"{root}: this backup was begun from another cluster ({plan.cluster_id})")
+            raise ConfigError(f"{root}: this backup was begun from another cluster ({plan.cluster_id})")
         if plan.choice != wanted:
-            raise BackupError(
+            raise ConfigError(
                 f"{root}: this backup was begun with other topics or options; use the same, or another directory"
             )
         for topic in plan.topics:
@@ -132,10 +132,10 @@ def _plan_in(root: Path) -> Manifest | None:
     """The plan of a backup that was begun; None: the directory is new or empty. Raises BackupError, OSError."""
     root.mkdir(parents=True, exist_ok=True)
     if (root / MANIFEST).exists():
-        raise BackupError(f"{root}: a finished backup is here; choose another directory")
+        raise ConfigError(f"{root}: a finished backup is here; choose another directory")
     plan = read_manifest(root, PLAN)
     if plan is None and any(each.name != f"{PLAN}.part" for each in root.iterdir()):
-        raise BackupError(f"{root}: not empty, and not a backup")
+        raise ConfigError(f"{root}: not empty, and not a backup")
     return plan
 
 

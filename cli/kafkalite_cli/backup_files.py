@@ -14,7 +14,7 @@ from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import IO, Any, Self
 
-from kafkalite.errors import KafkaliteError
+from kafkalite.errors import ConfigError, KafkaliteError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import MAX_NAME_LENGTH, Buffer
 from kafkalite.record.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, crc_of, parse_header
@@ -177,16 +177,16 @@ def read_manifest(root: Path, name: str = MANIFEST) -> Manifest | None:
 
 
 def finished_manifest(root: Path) -> Manifest:
-    """Of a backup that is whole. Raises BackupError, OSError."""
+    """Of a backup that is whole. Raises ConfigError (none is there), BackupError, OSError."""
     if not root.is_dir():
-        raise BackupError(f"{root}: no such directory")
+        raise ConfigError(f"{root}: no such directory")
     found = read_manifest(root)
     if found is None:
         if (root / PLAN).exists():
             raise BackupError(
                 f"{root}: this backup is not finished: run 'kafkalite admin backup create {root}' to go on"
             )
-        raise BackupError(f"{root}: no backup is here ({MANIFEST} is missing)")
+        raise ConfigError(f"{root}: no backup is here ({MANIFEST} is missing)")
     return found
 
 

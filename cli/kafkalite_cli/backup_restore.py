@@ -19,7 +19,7 @@ from kafkalite.client.groups import Groups
 from kafkalite.client.messages import by_topic, first_commit_error
 from kafkalite.client.quotas import alter_quotas
 from kafkalite.client.refusals import refuse
-from kafkalite.errors import ApiError, ErrorCode, api_error, error_code
+from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error, error_code
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Buffer, TopicPartition
@@ -108,7 +108,7 @@ class State:
 
 
 class Restore:
-    """One run. Every method raises BackupError, ApiError, RpcError, OSError."""
+    """One run. Every method raises ConfigError (what is there is in the way), BackupError, ApiError, RpcError, OSError."""
 
     def __init__(
         self, client: AsyncClient, root: Path, manifest: Manifest, wishes: Wishes, state: State, *, timeout_s: float
@@ -156,7 +156,7 @@ class Restore:
         blocked = await self.obstacles()
         if blocked and not self._wishes.replace:
             more = f" and {len(blocked) - 1} more" if len(blocked) > 1 else ""
-            raise BackupError(f"topic {blocked[0]!r}{more} exists: use --prefix, or --replace to delete it first")
+            raise ConfigError(f"topic {blocked[0]!r}{more} exists: use --prefix, or --replace to delete it first")
         await self._refuse_groups()
         for name in blocked:
             await self._delete(name)
@@ -305,7 +305,7 @@ class Restore:
             there = {TopicPartition(e.topic, e.partition): int(e.offset) for e in described.offsets}
             other = [key for key, (offset, _) in wanted.items() if there.get(key, offset) != offset]
             if other and not self._wishes.replace:
-                raise BackupError(
+                raise ConfigError(
                     f"group {group.group!r} has offsets of {other[0].topic!r}: use --replace to overwrite them, or --no-groups"
                 )
 

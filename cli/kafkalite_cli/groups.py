@@ -75,14 +75,19 @@ def describe(group: str, bootstrap: str, timeout_s: float, as_json: bool) -> Non
             node, reported = await _existing(Groups(client, timeout_s=timeout_s), group)
             keys = [TopicPartition(each.topic, each.partition) for each in reported.offsets]
             ends = await ends_of(client, keys, LATEST_TIMESTAMP, timeout_s)
-        owners = {partition: member for member in reported.members for partition in member.partitions}
+        owners: dict[tuple[str, int], list[str]] = {}
+        for member in reported.members:
+            for partition in member.partitions:
+                owners.setdefault(partition, []).append(member.member_id)
         rows: list[dict[str, object]] = []
         for each in reported.offsets:
             end = ends.get(TopicPartition(each.topic, each.partition))
-            owner = owners.get((each.topic, each.partition))
+            held_by = ", ".join(owners.get((each.topic, each.partition), ()))
             lag = None if end is None else max(0, end - each.offset)
+            if each.lag is not None:  # a share group: records behind its start may be done
+                lag = each.lag if each.lag >= 0 else None
             row = {"topic": each.topic, "partition": each.partition, "offset": each.offset, "end": end, "lag": lag}
-            rows.append({**row, "member_id": owner.member_id if owner else "", "metadata": each.metadata})
+            rows.append({**row, "member_id": held_by, "metadata": each.metadata})
         out = Output(as_json)
         if as_json:
             value = {"group": group, "coordinator": node, "state": reported.state, "protocol": reported.protocol}

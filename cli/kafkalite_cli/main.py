@@ -40,6 +40,9 @@ COMMANDS = {
 #: Maximum number of characters of an error line: a name of megabytes would hide the error.
 MAX_LINE = 500
 
+#: Options of all commands, which belong after them.
+_OF_COMMANDS = frozenset({"--json", "--bootstrap", "--timeout", "--profile", "--client-config", "--yes"})
+
 #: Set by the script that `completion` prints (click's protocol).
 COMPLETE_VARIABLE = "_KAFKALITE_COMPLETE"
 
@@ -88,6 +91,8 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            if args[0] == "help":
+                raise click.UsageError("use 'kafkalite --help', or 'kafkalite COMMAND --help'", ctx) from None
             close = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
             if not close or "Did you mean" in error.format_message():
                 raise
@@ -127,6 +132,13 @@ def run(arguments: list[str]) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return 2
+    except click.NoSuchOption as error:
+        context = error.ctx
+        said = error.format_message()
+        if context is not None and context.command is cli and error.option_name in _OF_COMMANDS:
+            said = f"{error.option_name} goes after the command: kafkalite COMMAND … {error.option_name}"
+        _tell(said, "", wants_json, path=context.command_path if context else "kafkalite")
+        return error.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         _tell(error.format_message(), "", wants_json, path=context.command_path if context else "kafkalite")

@@ -130,13 +130,26 @@ def _alter(
                 await _refuse_unset(client, resource, deletions, timeout_s)
             await alter_configs(client, resource, changes, deletions, timeout_s=timeout_s)
             settings = (await describe_configs(client, resource, timeout_s=timeout_s)).own
-            await client.metadata((), timeout_s=timeout_s)
+            await client.metadata([resource.name] if resource.is_topic else (), timeout_s=timeout_s)
+        if resource.is_topic and (note := _too_many_in_sync(client, resource.name, changes)):
+            click.echo(note, err=True)
         if broker is not None and BrokerId(broker) not in client.view.brokers:
             click.echo(f"kafkalite: broker {broker} is not alive: the setting takes effect when it starts", err=True)
         text = "\n".join(f"{key}={value}" for key, value in sorted(settings.items())) or "nothing is set"
         Output(as_json).value({"settings": settings}, text)
 
     run_async(work())
+
+
+def _too_many_in_sync(client: AsyncClient, topic: str, changes: dict[str, str]) -> str:
+    """That a topic has fewer replicas than must be in sync, if this was just set: allowed, as with Kafka, but rarely meant."""
+    wanted = changes.get("min.insync.replicas", "")
+    known = client.view.topics.get(topic)
+    replicas = min((len(each.replicas) for each in known.partitions), default=0) if known is not None else 0
+    if not wanted.isdigit() or not 0 < replicas < int(wanted):
+        return ""
+    has = f"{replicas} replica{'' if replicas == 1 else 's'}"
+    return f"note: {topic} has {has}, so with min.insync.replicas={wanted} every write with acks=all is refused"
 
 
 async def _refuse_unset(client: AsyncClient, resource: ConfigResource, keys: tuple[str, ...], timeout_s: float) -> None:

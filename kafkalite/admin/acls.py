@@ -8,7 +8,7 @@ from kafkalite.config import BrokerConfig
 from kafkalite.coordination import paths
 from kafkalite.coordination.acl_store import AclStore
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError
-from kafkalite.coordination.topic_configs import CLIENTS, USERS, write_config
+from kafkalite.coordination.topic_configs import CLIENTS, IPS, USERS, write_config
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
@@ -17,7 +17,7 @@ from kafkalite.security.acl import AclEntry, Binding, Filter, Pattern
 from kafkalite.security.authorizer import Authorizer, Entries, parse_super_users
 from kafkalite.security.connection_limits import ConnectionLimits, parse_overrides
 from kafkalite.security.principal import Principal
-from kafkalite.security.quotas import DEFAULT, Entity, Kind, Quotas, limit_text, parse_limit
+from kafkalite.security.quotas import DEFAULT, Entity, Quotas, limit_text, parse_limit
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -61,15 +61,25 @@ class AclManager:
             )
             self.store = AclStore(authorizer, clock.monotonic)
         self.access = Access(authorizer, clock.monotonic)
-        self.quotas = Quotas(config.quota_window_num, config.quota_window_size_seconds)
+        self.quotas = Quotas(
+            config.quota_window_num,
+            config.quota_window_size_seconds,
+            float(config.controller_quota_window_num * config.controller_quota_window_size_seconds),
+        )
         self._bad_quotas: dict[str, str] = {}
 
-    def connection_limits(self) -> ConnectionLimits | None:
-        """For one listener; None: no limit is set."""
-        rate = self._config.max_connection_creation_rate_per_ip
-        if self._config.max_connections_per_ip >= 2**31 - 1 and not self._overrides and not rate:
-            return None
-        return ConnectionLimits(self._config.max_connections_per_ip, self._overrides, rate=rate, now=self._monotonic)
+    def connection_limits(
+        self, rate_of_all: Callable[[], float] = lambda: 0.0, *, is_for_nodes: bool = False
+    ) -> ConnectionLimits:
+        """For one listener. `is_for_nodes`: quotas of addresses do not count there, or one for all would part the nodes."""
+        return ConnectionLimits(
+            self._config.max_connections_per_ip,
+            self._overrides,
+            rate=self._config.max_connection_creation_rate_per_ip,
+            rate_of=(lambda host: None) if is_for_nodes else self.quotas.connection_rate,
+            rate_of_all=rate_of_all,
+            now=self._monotonic,
+        )
 
     @property
     def malformed(self) -> dict[str, str]:
@@ -194,7 +204,7 @@ class AclManager:
             return
         limits: dict[str, float] = {}
         for key, text in settings.items():
-            if key in list(Kind):
+            if key in entity.keys:
                 try:
                     limits[key] = parse_limit(key, text)
                 except ValueError as error:
@@ -211,8 +221,8 @@ class AclManager:
         """Set limits, and remove those whose value is None. Raises ApiError."""
         texts: dict[str, str | None] = {}
         for key, value in changes.items():
-            if key not in list(Kind):
-                raise api_error(ErrorCode.INVALID_REQUEST, f"{key!r} is not one of {', '.join(Kind)}")
+            if key not in entity.keys:
+                raise api_error(ErrorCode.INVALID_REQUEST, f"{key!r} is not one of {', '.join(entity.keys)}")
             try:
                 texts[key] = None if value is None else limit_text(key, value)
                 if value is not None and parse_limit(key, str(value)) != value:
@@ -232,6 +242,8 @@ class AclManager:
 
 def _znode(entity: Entity) -> tuple[str, str]:
     """Where an entity's limits are: (type, name)."""
+    if entity.ip is not None:
+        return IPS, _name(entity.ip)
     user, client = _name(entity.user), _name(entity.client_id)
     if entity.user is None:
         return CLIENTS, client
@@ -248,6 +260,8 @@ def _entity(entity_type: str, name: str) -> Entity:
     def plain(part: str) -> str:
         return DEFAULT if part == paths.DEFAULT_ENTITY else paths.desanitize(part)
 
+    if entity_type == IPS:
+        return Entity(ip=plain(name))
     if entity_type == CLIENTS:
         return Entity(None, plain(name))
     user, nested, client = name.partition(f"/{CLIENTS}/")

@@ -35,6 +35,10 @@ class ConfigResource:
         return cls(_BROKER, "" if broker_id is None else str(broker_id))
 
     @property
+    def is_topic(self) -> bool:
+        return self.resource_type == _TOPIC
+
+    @property
     def broker_id(self) -> BrokerId | None:
         """The broker, if it is one."""
         return BrokerId(int(self.name)) if self.resource_type == _BROKER and self.name else None
@@ -117,8 +121,7 @@ async def describe_configs(client: AsyncClient, resource: ConfigResource, *, tim
         for entry in result.configs
         if entry.config_source == resource.own_source
     }
-    is_topic = resource.resource_type == _TOPIC
-    effective = {entry.name: entry.value or "" for entry in result.configs} if is_topic else {}
+    effective = {entry.name: entry.value or "" for entry in result.configs} if resource.is_topic else {}
     return Settings(own, effective)
 
 

@@ -34,13 +34,14 @@ _MEANINGS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such partition",
 }
 ASSIGNOR = "range"
-#: A type of ListGroups, and the state of a group that there is not.
-_MODERN, _DEAD = "consumer", "Dead"
+#: Types of ListGroups, and the state of a group that there is not.
+_MODERN, _STREAMS, _DEAD = "consumer", "streams", "Dead"
+SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """`group_type`: classic or consumer (KIP-848)."""
+    """`group_type`: classic, consumer (KIP-848), share (KIP-932) or streams (KIP-1071)."""
 
     group: str
     state: str
@@ -62,18 +63,23 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """`offset`: the next record to read."""
+    """`offset`: the next record to read; of a share group the first one that is not done, -1 if it has not begun there.
+    `lag`: of a share group, the records that are not done, -1 if that is not known."""
 
     topic: str
     partition: int
     offset: Offset
     leader_epoch: int = -1
     metadata: str = ""
+    lag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """`state` Dead: there is no such group. `protocol`: the assignor. `group_type`: classic or consumer (KIP-848)."""
+    """`state` Dead: there is no such group. `protocol`: the assignor.
+
+    `group_type`: classic, consumer (KIP-848), share (KIP-932) or streams (KIP-1071).
+    """
 
     state: str
     protocol_type: str = ""
@@ -120,7 +126,7 @@ class Groups:
             if isinstance(answer, KafkaliteError):
                 raise answer
             _refuse(answer.error_code, "")
-            names = [each.group_id for each in answer.groups if each.group_type != _MODERN]
+            names = [each.group_id for each in answer.groups if each.group_type not in (_MODERN, SHARE, _STREAMS)]
             # What a list does not say: how many members, and before Kafka 2.6 the state.
             if names:
                 described = await self._client.call_node(
@@ -140,6 +146,24 @@ class Groups:
                     for each in described.groups
                     if not each.error_code
                 ]
+            if shared := [each.group_id for each in answer.groups if each.group_type == SHARE]:
+                described = await self._client.call_node(
+                    node, wire.ShareGroupDescribeRequest(shared), timeout_s=self._timeout_s
+                )
+                found += [
+                    (node, ListedGroup(each.group_id, each.group_state, SHARE, len(each.members), SHARE))
+                    for each in described.groups
+                    if not each.error_code
+                ]
+            if streams := [each.group_id for each in answer.groups if each.group_type == _STREAMS]:
+                described = await self._client.call_node(
+                    node, wire.StreamsGroupDescribeRequest(streams), timeout_s=self._timeout_s
+                )
+                found += [
+                    (node, ListedGroup(each.group_id, each.group_state, _STREAMS, len(each.members), _STREAMS))
+                    for each in described.groups
+                    if not each.error_code
+                ]
         return sorted(found, key=lambda row: row[1].group)
 
     async def describe(self, group: str) -> tuple[BrokerId, GroupDescription]:
@@ -147,6 +171,12 @@ class Groups:
         node, told = await self._classic(group)
         if told.state == _DEAD:
             node, told = await self._modern(group, node)
+        if told.state == _DEAD:
+            node, told = await self._shared(group, node)
+        if told.group_type == SHARE:
+            return node, told
+        if told.state == _DEAD:
+            node, told = await self._streams(group, node)
         offsets = tuple(
             GroupOffset(topic.name, each.partition_index, Offset(each.committed_offset), each.committed_leader_epoch,
                         each.metadata or "")
@@ -196,6 +226,78 @@ class Groups:
             for member in told.members
         )
         return node, GroupDescription(told.group_state, CONSUMER, told.assignor_name, members, group_type=_MODERN)
+
+    async def _shared(self, group: str, node: BrokerId) -> tuple[BrokerId, GroupDescription]:
+        """A share group (KIP-932); state Dead: there is none, or the coordinator knows no such groups."""
+        try:
+            node, answer = await self.ask(group, wire.ShareGroupDescribeRequest([group]), _described_error)
+        except ApiError as error:
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            return node, GroupDescription(_DEAD)
+        told = answer.groups[0]
+        if told.error_code:
+            return node, GroupDescription(_DEAD)
+        members = tuple(
+            GroupMember(
+                member.member_id,
+                "",
+                member.client_id,
+                member.client_host,
+                tuple((topic.topic_name, n) for topic in member.assignment.topic_partitions for n in topic.partitions),
+            )
+            for member in told.members
+        )
+        request = wire.DescribeShareGroupOffsetsRequest
+        asked = request([request.DescribeShareGroupOffsetsRequestGroup(group, None)])
+        _, answer = await self.ask(group, asked, lambda response: response.groups[0].error_code)
+        offsets = tuple(
+            GroupOffset(topic.topic_name, each.partition_index, Offset(each.start_offset), lag=each.lag)
+            for topic in answer.groups[0].topics
+            for each in topic.partitions
+            if not each.error_code
+        )
+        ordered = tuple(sorted(offsets, key=lambda each: (each.topic, each.partition)))
+        return node, GroupDescription(told.group_state, SHARE, told.assignor_name, members, ordered, SHARE)
+
+    async def _streams(self, group: str, node: BrokerId) -> tuple[BrokerId, GroupDescription]:
+        """A streams group (KIP-1071); state Dead: there is none, or the coordinator knows no such groups.
+
+        A member has the partitions that its active tasks read.
+        """
+        try:
+            node, answer = await self.ask(group, wire.StreamsGroupDescribeRequest([group]), _described_error)
+        except ApiError as error:
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            return node, GroupDescription(_DEAD)
+        told = answer.groups[0]
+        if told.error_code:
+            return node, GroupDescription(_DEAD)
+        subtopologies = (told.topology.subtopologies if told.topology is not None else None) or ()
+        inputs = {
+            each.subtopology_id: sorted(
+                [*each.source_topics, *(topic.name for topic in each.repartition_source_topics)]
+            )
+            for each in subtopologies
+        }
+        members = tuple(
+            GroupMember(
+                member.member_id,
+                member.instance_id or "",
+                member.client_id,
+                member.client_host,
+                tuple(
+                    (topic, number)
+                    for task in member.assignment.active_tasks
+                    for topic in inputs.get(task.subtopology_id, ())
+                    for number in task.partitions
+                ),
+            )
+            for member in told.members
+        )
+        assignor = told.assignor_name or ""
+        return node, GroupDescription(told.group_state, _STREAMS, assignor, members, group_type=_STREAMS)
 
     async def _committed(self, group: str) -> Any:
         request = wire.OffsetFetchRequest

@@ -1,4 +1,4 @@
-"""Quotas of users and client ids. Every function raises ApiError and RpcError."""
+"""Quotas of users, client ids and addresses. Every function raises ApiError and RpcError."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from kafkalite.client.refusals import refuse
 from kafkalite.protocol import wire
 from kafkalite.security.quotas import DEFAULT, Entity
 
-_USER, _CLIENT_ID = "user", "client-id"
+_USER, _CLIENT_ID, _IP = "user", "client-id", "ip"
 
 
 async def describe_quotas(client: AsyncClient, *, timeout_s: float = 30.0) -> list[tuple[Entity, dict[str, float]]]:
-    """Everything that is set: (whose, limit by key). Quotas of IP addresses are left out."""
+    """Everything that is set: (whose, limit by key)."""
     answer = await client.call_any(wire.DescribeClientQuotasRequest([], False), timeout_s=timeout_s)
     refuse(answer.error_code, answer.error_message)
     found = []
     for entry in answer.entries or ():
         names = {part.entity_type: DEFAULT if part.entity_name is None else part.entity_name for part in entry.entity}
-        if names.keys() <= {_USER, _CLIENT_ID}:
+        if names.keys() <= {_USER, _CLIENT_ID, _IP}:
             limits = {value.key: value.value for value in entry.values}
-            found.append((Entity(names.get(_USER), names.get(_CLIENT_ID)), limits))
+            found.append((Entity(names.get(_USER), names.get(_CLIENT_ID), names.get(_IP)), limits))
     return found
 
 
@@ -30,7 +30,7 @@ async def alter_quotas(
 ) -> None:
     """Set limits of one entity; None removes one."""
     request = wire.AlterClientQuotasRequest
-    names = {_USER: entity.user, _CLIENT_ID: entity.client_id}
+    names = {_USER: entity.user, _CLIENT_ID: entity.client_id, _IP: entity.ip}
     parts = [
         request.EntityData(kind, None if name == DEFAULT else name) for kind, name in names.items() if name is not None
     ]

@@ -38,6 +38,7 @@ CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CONFIG_CLIENTS = "/config/clients"
+CONFIG_IPS = "/config/ips"
 #: ACLs of literal patterns: /kafka-acl/TYPE/NAME; of prefixed ones under the second.
 ACL = "/kafka-acl"
 ACL_PREFIXED = "/kafka-acl-extended/prefixed"
@@ -68,6 +69,7 @@ PERSISTENT = (
     CONFIG_CLIENT_METRICS,
     CONFIG_FEATURES,
     CONFIG_GROUPS,
+    CONFIG_IPS,
     CONFIG_TOPICS,
     CONFIG_USERS,
     DELETED_TOPICS,

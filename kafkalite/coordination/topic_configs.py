@@ -25,12 +25,14 @@ BROKERS = "brokers"
 #: Their SCRAM credentials and quotas. Names are encoded (paths.sanitize); a user's client is USER/clients/CLIENT.
 USERS = "users"
 CLIENTS = "clients"
+#: Limits of the connections of addresses (KIP-612); names are encoded.
+IPS = "ips"
 #: Kafka's resources of consumer groups and of client metrics (KIP-848, KIP-714); names are encoded, too.
 GROUPS = "groups"
 CLIENT_METRICS = "client-metrics"
 #: Levels of features that UpdateFeatures has chosen (`kafkalite.features`).
 FEATURES = "features"
-ENTITY_TYPES = (TOPICS, BROKERS, USERS, CLIENTS, GROUPS, CLIENT_METRICS, FEATURES)
+ENTITY_TYPES = (TOPICS, BROKERS, USERS, CLIENTS, IPS, GROUPS, CLIENT_METRICS, FEATURES)
 
 _CHANGE_NAME = "config_change_"
 

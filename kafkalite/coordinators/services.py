@@ -212,8 +212,10 @@ class Rights(Protocol):
     access: Access
     quotas: Quotas
 
-    def connection_limits(self) -> ConnectionLimits | None:
-        """For one listener; None: no limit per address is set."""
+    def connection_limits(
+        self, rate_of_all: Callable[[], float] = ..., *, is_for_nodes: bool = False
+    ) -> ConnectionLimits:
+        """For one listener. `rate_of_all`: new connections per second that it takes in all; 0: no limit."""
         ...
 
     def describe_acls(self, wanted: Filter) -> list[Binding]:

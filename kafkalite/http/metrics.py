@@ -132,6 +132,8 @@ METRICS = (
     Spec("kafka_server_fetch_throttle_time_milliseconds", COUNTER, "Sum of the throttle times in fetch responses"),
     Spec("kafka_server_request_throttled", COUNTER, "Responses with a throttle time because of the request quota (processor time)"),
     Spec("kafka_server_request_throttle_time_milliseconds", COUNTER, "Sum of the throttle times because of the request quota (processor time)"),
+    Spec("kafka_server_controllermutation_throttled", COUNTER, "Responses with a throttle time because of controller_mutation_rate"),
+    Spec("kafka_server_controllermutation_throttle_time_milliseconds", COUNTER, "Sum of the throttle times because of controller_mutation_rate"),
     Spec("kafkalite_client_metric", GAUGE, "A metric that a client has pushed (KIP-714), by its name there", ("client_id", "client_instance_id", "client_software", "name", "attributes")),
     Spec("kafkalite_client_metrics_pushes", COUNTER, "Pushes of metrics by clients that were taken"),
     Spec("kafkalite_client_metrics_refused", COUNTER, "Pushes of metrics by clients that were refused"),
@@ -339,7 +341,12 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
                 for (operation, resource), count in sorted(access.denials.items())
             ),
         )
-        for kind, name in ((Kind.PRODUCE, "produce"), (Kind.FETCH, "fetch"), (Kind.REQUEST, "request")):
+        for kind, name in (
+            (Kind.PRODUCE, "produce"),
+            (Kind.FETCH, "fetch"),
+            (Kind.REQUEST, "request"),
+            (Kind.MUTATION, "controllermutation"),
+        ):
             yield single(f"kafka_server_{name}_throttled", quotas.throttled[kind])
             yield single(f"kafka_server_{name}_throttle_time_milliseconds", quotas.throttled_ms[kind])
 

@@ -33,6 +33,7 @@ OFFERED = {
     "AlterPartitionReassignments": (0, 1), "ListPartitionReassignments": (0, 0), "DescribeTopicPartitions": (0, 0),
     "UpdateFeatures": (0, 2), "UnregisterBroker": (0, 0), "ListConfigResources": (0, 1),
     "ConsumerGroupHeartbeat": (0, 1), "ConsumerGroupDescribe": (0, 1),
+    "StreamsGroupHeartbeat": (0, 1), "StreamsGroupDescribe": (0, 1), "StreamsGroupTopologyDescriptionUpdate": (0, 0),
     "ShareGroupHeartbeat": (1, 1), "ShareGroupDescribe": (1, 1), "DescribeShareGroupOffsets": (0, 1),
     "AlterShareGroupOffsets": (0, 0), "DeleteShareGroupOffsets": (0, 0),
     "InitializeShareGroupState": (0, 0), "ReadShareGroupState": (0, 0), "WriteShareGroupState": (0, 1),

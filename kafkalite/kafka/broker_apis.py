@@ -33,6 +33,7 @@ from kafkalite.kafka.handlers.security import SecurityHandlers
 from kafkalite.kafka.handlers.share_fetching import ShareHandlers
 from kafkalite.kafka.handlers.share_groups import ShareGroupHandlers
 from kafkalite.kafka.handlers.share_states import ShareStateHandlers
+from kafkalite.kafka.handlers.streams_groups import StreamsGroupHandlers
 from kafkalite.kafka.handlers.telemetry import TelemetryHandlers
 from kafkalite.kafka.handlers.tokens import TokenHandlers
 from kafkalite.kafka.handlers.topics import TopicHandlers
@@ -79,11 +80,12 @@ class KafkaSide:
             **SecurityHandlers(services).table(),
             **GroupHandlers(services, self.groups, self.verifier).table(),
             **ConsumerGroupHandlers(services, self.groups).table(),
+            **StreamsGroupHandlers(services, self.groups).table(),
             **ExtensionHandlers(services, coordinated).table(),
             **SaslHandlers(services).table(),
-            **ShareGroupHandlers(services, self.groups, self.share_persister).table(),
-            **ShareStateHandlers(services, self.shares).table(),
             **TokenHandlers(services).table(),
+            **ShareStateHandlers(services, self.shares).table(),
+            **ShareGroupHandlers(services, self.groups, self.share_persister).table(),
             **TelemetryHandlers(services, self.client_metrics).table(),
             **TransactionHandlers(services, self.groups, self.transactions, self.markers, self.shares).table(),
         }

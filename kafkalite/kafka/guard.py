@@ -134,6 +134,21 @@ def _config_groups(services: Services, message: _ConfigRequest, version: int) ->
     return [each.resource_name for each in message.resources if each.resource_type == _GROUP_RESOURCE]
 
 
+def _topology_topics(services: Services, message: wire.StreamsGroupHeartbeatRequest, version: int) -> Iterable[str]:
+    if message.topology is None:
+        return ()
+    return {
+        name
+        for each in message.topology.subtopologies
+        for name in (
+            *each.source_topics,
+            *each.repartition_sink_topics,
+            *(topic.name for topic in each.repartition_source_topics),
+            *(topic.name for topic in each.state_changelog_topics),
+        )
+    }
+
+
 def _cluster(services: Services, message: Any, version: int) -> Iterable[str]:
     return (CLUSTER_NAME,)
 
@@ -153,6 +168,8 @@ _NAMES: dict[tuple[str, ResourceType], Names] = {
     ("DescribeGroups", _GROUP): _listed("groups"),
     ("ConsumerGroupDescribe", _GROUP): _listed("group_ids"),
     ("ConsumerGroupHeartbeat", _TOPIC): lambda services, message, version: message.subscribed_topic_names or (),
+    ("StreamsGroupDescribe", _GROUP): _listed("group_ids"),
+    ("StreamsGroupHeartbeat", _TOPIC): _topology_topics,
     ("ShareGroupDescribe", _GROUP): _listed("group_ids"),
     ("ShareGroupHeartbeat", _TOPIC): lambda services, message, version: message.subscribed_topic_names or (),
     ("DescribeShareGroupOffsets", _GROUP): lambda services, message, version: [

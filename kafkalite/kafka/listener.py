@@ -72,7 +72,7 @@ class KafkaListener:
         access = services.rights.access
         #: None: everybody may do everything.
         self.guard = Guard(services, access) if access.authorizer is not None else None
-        self._per_ip = services.rights.connection_limits()
+        self._per_ip = services.rights.connection_limits(lambda: services.config.max_connection_creation_rate)
         self.connections: dict[KafkaConnection, None] = {}
         self.monotonic = services.clock.monotonic
         self.loop_times = services.loop_times
@@ -150,14 +150,13 @@ class KafkaListener:
         if self._is_closing or len(self.connections) >= self.services.config.max_connections:
             self.warn("kafka.connection_refused", connection, "connections.max")
             return False
-        if self._per_ip is not None and not self._per_ip.opened(connection.peer_host):
+        if not self._per_ip.opened(connection.peer_host):
             self.warn("kafka.connection_refused", connection, "max.connections.per.ip")
             return False
         connection.last_active = self.now()
         security = self.security.get(connection.listener_name)
         if security is not None and not self._identify(connection, security, transport):
-            if self._per_ip is not None:
-                self._per_ip.closed(connection.peer_host)
+            self._per_ip.closed(connection.peer_host)
             return False
         self.connections[connection] = None
         return True
@@ -187,7 +186,7 @@ class KafkaListener:
         return True
 
     def closed(self, connection: KafkaConnection) -> None:
-        if self.connections.pop(connection, self) is None and self._per_ip is not None:
+        if self.connections.pop(connection, self) is None:
             self._per_ip.closed(connection.peer_host)
         for call in self.on_closed:
             call(connection)

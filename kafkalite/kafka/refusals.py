@@ -36,6 +36,7 @@ OffsetFetch topics:0-7=topics partitions=partition_indexes groups=groups
 FindCoordinator coordinators=coordinator_keys
 DescribeGroups groups=groups
 ConsumerGroupDescribe groups=group_ids
+StreamsGroupDescribe groups=group_ids
 DeleteGroups results=groups_names
 AddPartitionsToTxn results_by_transaction=transactions topic_results=topics results_by_topic_v3_and_below=v3_and_below_topics results_by_partition=partitions
 WriteTxnMarkers markers=markers topics=topics partitions=partition_indexes

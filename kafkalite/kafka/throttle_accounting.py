@@ -67,6 +67,15 @@ class ThrottleAccounting:
             self._kinds[kind] = wait_ms
         return wait_ms
 
+    def mutate(self, permits: float, *, is_strict: bool) -> bool:
+        """Pay for a change of the cluster (KIP-599); False: it may not be made now."""
+        allowed, wait_ms = self._quotas.mutate(
+            self._user, self._client_id, permits, self._now_ms(), is_strict=is_strict
+        )
+        if wait_ms:
+            self._kinds[Kind.MUTATION] = wait_ms
+        return allowed
+
     def take_back(self, kind: Kind, amount: float) -> None:
         """It was not given after all; the wait stands."""
         self._quotas.take_back(kind, self._user, self._client_id, amount, self._now_ms())

@@ -242,7 +242,8 @@ class Opening:
         """See `LogManager.bring_online`."""
         before = self._pool.dirs.get(directory)
         if before is None:
-            raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is not one of log.dirs")
+            known = ", ".join(sorted(self._pool.dirs))
+            raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is not one of log.dirs, which are {known}")
         if before.online:
             await self._reopening.check(before, is_requested=True)
             return before.log_count

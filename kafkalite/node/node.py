@@ -45,7 +45,7 @@ from kafkalite.coordination import paths, registration
 from kafkalite.coordination.broker_states import closed_among
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
-from kafkalite.coordination.topic_configs import BROKERS, CLIENTS, TOPICS, USERS, TopicConfigs
+from kafkalite.coordination.topic_configs import BROKERS, CLIENTS, IPS, TOPICS, USERS, TopicConfigs
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import DOUBTFUL_BYTES, BrokerZnode, with_room
 from kafkalite.coordinators.draining import Draining
@@ -293,7 +293,7 @@ class Node:
             identity=lambda: Identity(self.cluster_id, self.broker_id, self.broker_epoch),
             handlers=RpcRequests(self).handlers(),
             security=self.security.rpc if self.security is not None else None,
-            per_ip=self.rights.connection_limits(),
+            per_ip=self.rights.connection_limits(is_for_nodes=True),
             monotonic=env.clock.monotonic,
         )
         self.kafka = KafkaSide(self.kafka_services)
@@ -642,7 +642,7 @@ class Node:
                 self._internal_topics_flush = self.configs.any_flushes
                 for internal in sorted(INTERNAL_TOPICS):
                     self.replicas.topic_config_changed(internal)
-        elif entity_type in (USERS, CLIENTS):
+        elif entity_type in (USERS, CLIENTS, IPS):
             self.rights.config_changed(entity_type, name, settings)
             if self.security is not None and entity_type == USERS:
                 self._user_changed(name)

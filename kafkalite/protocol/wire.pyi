@@ -3657,6 +3657,740 @@ class ListConfigResourcesResponse(WireStruct):
         config_resources: Sequence[ListConfigResourcesResponse.ConfigResource] = ...,
     ) -> None: ...
 
+class StreamsGroupHeartbeatRequest(WireStruct):
+    class Topology(WireStruct):
+        epoch: int
+        subtopologies: Sequence[StreamsGroupHeartbeatRequest.Subtopology]
+        def __init__(
+            self,
+            epoch: int = ...,
+            subtopologies: Sequence[StreamsGroupHeartbeatRequest.Subtopology] = ...,
+        ) -> None: ...
+
+    class Subtopology(WireStruct):
+        subtopology_id: str
+        source_topics: Sequence[str]
+        source_topic_regex: Sequence[str]
+        state_changelog_topics: Sequence[StreamsGroupHeartbeatRequest.TopicInfo]
+        repartition_sink_topics: Sequence[str]
+        repartition_source_topics: Sequence[StreamsGroupHeartbeatRequest.TopicInfo]
+        copartition_groups: Sequence[StreamsGroupHeartbeatRequest.CopartitionGroup]
+        def __init__(
+            self,
+            subtopology_id: str = ...,
+            source_topics: Sequence[str] = ...,
+            source_topic_regex: Sequence[str] = ...,
+            state_changelog_topics: Sequence[StreamsGroupHeartbeatRequest.TopicInfo] = ...,
+            repartition_sink_topics: Sequence[str] = ...,
+            repartition_source_topics: Sequence[StreamsGroupHeartbeatRequest.TopicInfo] = ...,
+            copartition_groups: Sequence[StreamsGroupHeartbeatRequest.CopartitionGroup] = ...,
+        ) -> None: ...
+
+    class TopicInfo(WireStruct):
+        name: str
+        partitions: int
+        replication_factor: int
+        topic_configs: Sequence[StreamsGroupHeartbeatRequest.KeyValue]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: int = ...,
+            replication_factor: int = ...,
+            topic_configs: Sequence[StreamsGroupHeartbeatRequest.KeyValue] = ...,
+        ) -> None: ...
+
+    class KeyValue(WireStruct):
+        key: str
+        value: str
+        def __init__(
+            self,
+            key: str = ...,
+            value: str = ...,
+        ) -> None: ...
+
+    class CopartitionGroup(WireStruct):
+        source_topics: Sequence[int]
+        source_topic_regex: Sequence[int]
+        repartition_source_topics: Sequence[int]
+        def __init__(
+            self,
+            source_topics: Sequence[int] = ...,
+            source_topic_regex: Sequence[int] = ...,
+            repartition_source_topics: Sequence[int] = ...,
+        ) -> None: ...
+
+    class TaskIds(WireStruct):
+        subtopology_id: str
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            subtopology_id: str = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    class Endpoint(WireStruct):
+        host: str
+        port: int
+        def __init__(
+            self,
+            host: str = ...,
+            port: int = ...,
+        ) -> None: ...
+
+    class TaskOffset(WireStruct):
+        subtopology_id: str
+        partition: int
+        offset: Offset
+        def __init__(
+            self,
+            subtopology_id: str = ...,
+            partition: int = ...,
+            offset: int = ...,
+        ) -> None: ...
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    endpoint_information_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    topology: StreamsGroupHeartbeatRequest.Topology | None
+    active_tasks: Sequence[StreamsGroupHeartbeatRequest.TaskIds] | None
+    standby_tasks: Sequence[StreamsGroupHeartbeatRequest.TaskIds] | None
+    warmup_tasks: Sequence[StreamsGroupHeartbeatRequest.TaskIds] | None
+    process_id: str | None
+    user_endpoint: StreamsGroupHeartbeatRequest.Endpoint | None
+    client_tags: Sequence[StreamsGroupHeartbeatRequest.KeyValue] | None
+    task_offsets: Sequence[StreamsGroupHeartbeatRequest.TaskOffset] | None
+    task_end_offsets: Sequence[StreamsGroupHeartbeatRequest.TaskOffset] | None
+    shutdown_application: bool
+    def __init__(
+        self,
+        group_id: str = ...,
+        member_id: str = ...,
+        member_epoch: int = ...,
+        endpoint_information_epoch: int = ...,
+        instance_id: str | None = ...,
+        rack_id: str | None = ...,
+        rebalance_timeout_ms: int = ...,
+        topology: StreamsGroupHeartbeatRequest.Topology | None = ...,
+        active_tasks: Sequence[StreamsGroupHeartbeatRequest.TaskIds] | None = ...,
+        standby_tasks: Sequence[StreamsGroupHeartbeatRequest.TaskIds] | None = ...,
+        warmup_tasks: Sequence[StreamsGroupHeartbeatRequest.TaskIds] | None = ...,
+        process_id: str | None = ...,
+        user_endpoint: StreamsGroupHeartbeatRequest.Endpoint | None = ...,
+        client_tags: Sequence[StreamsGroupHeartbeatRequest.KeyValue] | None = ...,
+        task_offsets: Sequence[StreamsGroupHeartbeatRequest.TaskOffset] | None = ...,
+        task_end_offsets: Sequence[StreamsGroupHeartbeatRequest.TaskOffset] | None = ...,
+        shutdown_application: bool = ...,
+    ) -> None: ...
+
+class StreamsGroupHeartbeatResponse(WireStruct):
+    class Status(WireStruct):
+        status_code: int
+        status_detail: str
+        def __init__(
+            self,
+            status_code: int = ...,
+            status_detail: str = ...,
+        ) -> None: ...
+
+    class TaskIds(WireStruct):
+        subtopology_id: str
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            subtopology_id: str = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    class EndpointToPartitions(WireStruct):
+        user_endpoint: StreamsGroupHeartbeatResponse.Endpoint
+        active_partitions: Sequence[StreamsGroupHeartbeatResponse.TopicPartition]
+        standby_partitions: Sequence[StreamsGroupHeartbeatResponse.TopicPartition]
+        def __init__(
+            self,
+            user_endpoint: StreamsGroupHeartbeatResponse.Endpoint | None = ...,
+            active_partitions: Sequence[StreamsGroupHeartbeatResponse.TopicPartition] = ...,
+            standby_partitions: Sequence[StreamsGroupHeartbeatResponse.TopicPartition] = ...,
+        ) -> None: ...
+
+    class Endpoint(WireStruct):
+        host: str
+        port: int
+        def __init__(
+            self,
+            host: str = ...,
+            port: int = ...,
+        ) -> None: ...
+
+    class TopicPartition(WireStruct):
+        topic: str
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic: str = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int
+    acceptable_recovery_lag_legacy: int
+    task_offset_interval_ms: int
+    acceptable_recovery_lag: int
+    status: Sequence[StreamsGroupHeartbeatResponse.Status] | None
+    active_tasks: Sequence[StreamsGroupHeartbeatResponse.TaskIds] | None
+    standby_tasks: Sequence[StreamsGroupHeartbeatResponse.TaskIds] | None
+    warmup_tasks: Sequence[StreamsGroupHeartbeatResponse.TaskIds] | None
+    topology_description_required: bool
+    endpoint_information_epoch: int
+    partitions_by_user_endpoint: Sequence[StreamsGroupHeartbeatResponse.EndpointToPartitions] | None
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        member_id: str = ...,
+        member_epoch: int = ...,
+        heartbeat_interval_ms: int = ...,
+        acceptable_recovery_lag_legacy: int = ...,
+        task_offset_interval_ms: int = ...,
+        acceptable_recovery_lag: int = ...,
+        status: Sequence[StreamsGroupHeartbeatResponse.Status] | None = ...,
+        active_tasks: Sequence[StreamsGroupHeartbeatResponse.TaskIds] | None = ...,
+        standby_tasks: Sequence[StreamsGroupHeartbeatResponse.TaskIds] | None = ...,
+        warmup_tasks: Sequence[StreamsGroupHeartbeatResponse.TaskIds] | None = ...,
+        topology_description_required: bool = ...,
+        endpoint_information_epoch: int = ...,
+        partitions_by_user_endpoint: Sequence[StreamsGroupHeartbeatResponse.EndpointToPartitions] | None = ...,
+    ) -> None: ...
+
+class StreamsGroupDescribeRequest(WireStruct):
+    group_ids: Sequence[str]
+    include_authorized_operations: bool
+    include_topology_description: bool
+    def __init__(
+        self,
+        group_ids: Sequence[str] = ...,
+        include_authorized_operations: bool = ...,
+        include_topology_description: bool = ...,
+    ) -> None: ...
+
+class StreamsGroupDescribeResponse(WireStruct):
+    class DescribedGroup(WireStruct):
+        error_code: int
+        error_message: str | None
+        group_id: str
+        group_state: str
+        group_epoch: int
+        assignment_epoch: int
+        topology: StreamsGroupDescribeResponse.Topology | None
+        members: Sequence[StreamsGroupDescribeResponse.Member]
+        authorized_operations: int
+        topology_description: StreamsGroupDescribeResponse.TopologyDescription | None
+        topology_description_status: int
+        assignor_name: str | None
+        def __init__(
+            self,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            group_id: str = ...,
+            group_state: str = ...,
+            group_epoch: int = ...,
+            assignment_epoch: int = ...,
+            topology: StreamsGroupDescribeResponse.Topology | None = ...,
+            members: Sequence[StreamsGroupDescribeResponse.Member] = ...,
+            authorized_operations: int = ...,
+            topology_description: StreamsGroupDescribeResponse.TopologyDescription | None = ...,
+            topology_description_status: int = ...,
+            assignor_name: str | None = ...,
+        ) -> None: ...
+
+    class Topology(WireStruct):
+        epoch: int
+        subtopologies: Sequence[StreamsGroupDescribeResponse.Subtopology] | None
+        def __init__(
+            self,
+            epoch: int = ...,
+            subtopologies: Sequence[StreamsGroupDescribeResponse.Subtopology] | None = ...,
+        ) -> None: ...
+
+    class Subtopology(WireStruct):
+        subtopology_id: str
+        source_topics: Sequence[str]
+        repartition_sink_topics: Sequence[str]
+        state_changelog_topics: Sequence[StreamsGroupDescribeResponse.TopicInfo]
+        repartition_source_topics: Sequence[StreamsGroupDescribeResponse.TopicInfo]
+        def __init__(
+            self,
+            subtopology_id: str = ...,
+            source_topics: Sequence[str] = ...,
+            repartition_sink_topics: Sequence[str] = ...,
+            state_changelog_topics: Sequence[StreamsGroupDescribeResponse.TopicInfo] = ...,
+            repartition_source_topics: Sequence[StreamsGroupDescribeResponse.TopicInfo] = ...,
+        ) -> None: ...
+
+    class TopicInfo(WireStruct):
+        name: str
+        partitions: int
+        replication_factor: int
+        topic_configs: Sequence[StreamsGroupDescribeResponse.KeyValue]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: int = ...,
+            replication_factor: int = ...,
+            topic_configs: Sequence[StreamsGroupDescribeResponse.KeyValue] = ...,
+        ) -> None: ...
+
+    class KeyValue(WireStruct):
+        key: str
+        value: str
+        def __init__(
+            self,
+            key: str = ...,
+            value: str = ...,
+        ) -> None: ...
+
+    class Member(WireStruct):
+        member_id: str
+        member_epoch: int
+        instance_id: str | None
+        rack_id: str | None
+        client_id: str
+        client_host: str
+        topology_epoch: int
+        process_id: str
+        user_endpoint: StreamsGroupDescribeResponse.Endpoint | None
+        client_tags: Sequence[StreamsGroupDescribeResponse.KeyValue]
+        task_offsets: Sequence[StreamsGroupDescribeResponse.TaskOffset]
+        task_end_offsets: Sequence[StreamsGroupDescribeResponse.TaskOffset]
+        assignment: StreamsGroupDescribeResponse.Assignment
+        target_assignment: StreamsGroupDescribeResponse.Assignment
+        is_classic: bool
+        def __init__(
+            self,
+            member_id: str = ...,
+            member_epoch: int = ...,
+            instance_id: str | None = ...,
+            rack_id: str | None = ...,
+            client_id: str = ...,
+            client_host: str = ...,
+            topology_epoch: int = ...,
+            process_id: str = ...,
+            user_endpoint: StreamsGroupDescribeResponse.Endpoint | None = ...,
+            client_tags: Sequence[StreamsGroupDescribeResponse.KeyValue] = ...,
+            task_offsets: Sequence[StreamsGroupDescribeResponse.TaskOffset] = ...,
+            task_end_offsets: Sequence[StreamsGroupDescribeResponse.TaskOffset] = ...,
+            assignment: StreamsGroupDescribeResponse.Assignment | None = ...,
+            target_assignment: StreamsGroupDescribeResponse.Assignment | None = ...,
+            is_classic: bool = ...,
+        ) -> None: ...
+
+    class Endpoint(WireStruct):
+        host: str
+        port: int
+        def __init__(
+            self,
+            host: str = ...,
+            port: int = ...,
+        ) -> None: ...
+
+    class TaskOffset(WireStruct):
+        subtopology_id: str
+        partition: int
+        offset: Offset
+        def __init__(
+            self,
+            subtopology_id: str = ...,
+            partition: int = ...,
+            offset: int = ...,
+        ) -> None: ...
+
+    class Assignment(WireStruct):
+        active_tasks: Sequence[StreamsGroupDescribeResponse.TaskIds]
+        standby_tasks: Sequence[StreamsGroupDescribeResponse.TaskIds]
+        warmup_tasks: Sequence[StreamsGroupDescribeResponse.TaskIds]
+        def __init__(
+            self,
+            active_tasks: Sequence[StreamsGroupDescribeResponse.TaskIds] = ...,
+            standby_tasks: Sequence[StreamsGroupDescribeResponse.TaskIds] = ...,
+            warmup_tasks: Sequence[StreamsGroupDescribeResponse.TaskIds] = ...,
+        ) -> None: ...
+
+    class TaskIds(WireStruct):
+        subtopology_id: str
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            subtopology_id: str = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    class TopologyDescription(WireStruct):
+        subtopologies: Sequence[StreamsGroupDescribeResponse.TopologyDescriptionSubtopology]
+        global_stores: Sequence[StreamsGroupDescribeResponse.TopologyDescriptionGlobalStore]
+        def __init__(
+            self,
+            subtopologies: Sequence[StreamsGroupDescribeResponse.TopologyDescriptionSubtopology] = ...,
+            global_stores: Sequence[StreamsGroupDescribeResponse.TopologyDescriptionGlobalStore] = ...,
+        ) -> None: ...
+
+    class TopologyDescriptionSubtopology(WireStruct):
+        subtopology_id: str
+        nodes: Sequence[StreamsGroupDescribeResponse.TopologyDescriptionNode]
+        def __init__(
+            self,
+            subtopology_id: str = ...,
+            nodes: Sequence[StreamsGroupDescribeResponse.TopologyDescriptionNode] = ...,
+        ) -> None: ...
+
+    class TopologyDescriptionNode(WireStruct):
+        name: str
+        node_type: int
+        source_topics: Sequence[str]
+        sink_topic: str | None
+        stores: Sequence[str]
+        successors: Sequence[str]
+        def __init__(
+            self,
+            name: str = ...,
+            node_type: int = ...,
+            source_topics: Sequence[str] = ...,
+            sink_topic: str | None = ...,
+            stores: Sequence[str] = ...,
+            successors: Sequence[str] = ...,
+        ) -> None: ...
+
+    class TopologyDescriptionGlobalStore(WireStruct):
+        source: StreamsGroupDescribeResponse.TopologyDescriptionNode
+        processor: StreamsGroupDescribeResponse.TopologyDescriptionNode
+        def __init__(
+            self,
+            source: StreamsGroupDescribeResponse.TopologyDescriptionNode | None = ...,
+            processor: StreamsGroupDescribeResponse.TopologyDescriptionNode | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    groups: Sequence[StreamsGroupDescribeResponse.DescribedGroup]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        groups: Sequence[StreamsGroupDescribeResponse.DescribedGroup] = ...,
+    ) -> None: ...
+
+class StreamsGroupTopologyDescriptionUpdateRequest(WireStruct):
+    class TopologyDescription(WireStruct):
+        subtopologies: Sequence[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionSubtopology]
+        global_stores: Sequence[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionGlobalStore]
+        def __init__(
+            self,
+            subtopologies: Sequence[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionSubtopology] = ...,
+            global_stores: Sequence[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionGlobalStore] = ...,
+        ) -> None: ...
+
+    class TopologyDescriptionSubtopology(WireStruct):
+        subtopology_id: str
+        nodes: Sequence[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode]
+        def __init__(
+            self,
+            subtopology_id: str = ...,
+            nodes: Sequence[StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode] = ...,
+        ) -> None: ...
+
+    class TopologyDescriptionNode(WireStruct):
+        name: str
+        node_type: int
+        source_topics: Sequence[str]
+        sink_topic: str | None
+        stores: Sequence[str]
+        successors: Sequence[str]
+        def __init__(
+            self,
+            name: str = ...,
+            node_type: int = ...,
+            source_topics: Sequence[str] = ...,
+            sink_topic: str | None = ...,
+            stores: Sequence[str] = ...,
+            successors: Sequence[str] = ...,
+        ) -> None: ...
+
+    class TopologyDescriptionGlobalStore(WireStruct):
+        source: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode
+        processor: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode
+        def __init__(
+            self,
+            source: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode | None = ...,
+            processor: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescriptionNode | None = ...,
+        ) -> None: ...
+
+    group_id: str
+    member_id: str
+    topology_epoch: int
+    topology_description: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescription
+    def __init__(
+        self,
+        group_id: str = ...,
+        member_id: str = ...,
+        topology_epoch: int = ...,
+        topology_description: StreamsGroupTopologyDescriptionUpdateRequest.TopologyDescription | None = ...,
+    ) -> None: ...
+
+class StreamsGroupTopologyDescriptionUpdateResponse(WireStruct):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+    ) -> None: ...
+
+class StreamsGroupMetadataKey(WireStruct):
+    group_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+    ) -> None: ...
+
+class StreamsGroupMetadataValue(WireStruct):
+    class LastAssignmentConfig(WireStruct):
+        key: str
+        value: str
+        def __init__(
+            self,
+            key: str = ...,
+            value: str = ...,
+        ) -> None: ...
+
+    epoch: int
+    metadata_hash: int
+    validated_topology_epoch: int
+    last_assignment_configs: Sequence[StreamsGroupMetadataValue.LastAssignmentConfig] | None
+    stored_description_topology_epoch: int
+    failed_description_topology_epoch: int
+    def __init__(
+        self,
+        epoch: int = ...,
+        metadata_hash: int = ...,
+        validated_topology_epoch: int = ...,
+        last_assignment_configs: Sequence[StreamsGroupMetadataValue.LastAssignmentConfig] | None = ...,
+        stored_description_topology_epoch: int = ...,
+        failed_description_topology_epoch: int = ...,
+    ) -> None: ...
+
+class StreamsGroupMemberMetadataKey(WireStruct):
+    group_id: str
+    member_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+        member_id: str = ...,
+    ) -> None: ...
+
+class StreamsGroupMemberMetadataValue(WireStruct):
+    class Endpoint(WireStruct):
+        host: str
+        port: int
+        def __init__(
+            self,
+            host: str = ...,
+            port: int = ...,
+        ) -> None: ...
+
+    class KeyValue(WireStruct):
+        key: str
+        value: str
+        def __init__(
+            self,
+            key: str = ...,
+            value: str = ...,
+        ) -> None: ...
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    topology_epoch: int
+    process_id: str
+    user_endpoint: StreamsGroupMemberMetadataValue.Endpoint | None
+    client_tags: Sequence[StreamsGroupMemberMetadataValue.KeyValue]
+    def __init__(
+        self,
+        instance_id: str | None = ...,
+        rack_id: str | None = ...,
+        client_id: str = ...,
+        client_host: str = ...,
+        rebalance_timeout_ms: int = ...,
+        topology_epoch: int = ...,
+        process_id: str = ...,
+        user_endpoint: StreamsGroupMemberMetadataValue.Endpoint | None = ...,
+        client_tags: Sequence[StreamsGroupMemberMetadataValue.KeyValue] = ...,
+    ) -> None: ...
+
+class StreamsGroupTargetAssignmentMetadataKey(WireStruct):
+    group_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+    ) -> None: ...
+
+class StreamsGroupTargetAssignmentMetadataValue(WireStruct):
+    assignment_epoch: int
+    assignment_timestamp: int
+    def __init__(
+        self,
+        assignment_epoch: int = ...,
+        assignment_timestamp: int = ...,
+    ) -> None: ...
+
+class StreamsGroupTargetAssignmentMemberKey(WireStruct):
+    group_id: str
+    member_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+        member_id: str = ...,
+    ) -> None: ...
+
+class StreamsGroupTargetAssignmentMemberValue(WireStruct):
+    class TaskIds(WireStruct):
+        subtopology_id: str
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            subtopology_id: str = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    active_tasks: Sequence[StreamsGroupTargetAssignmentMemberValue.TaskIds]
+    standby_tasks: Sequence[StreamsGroupTargetAssignmentMemberValue.TaskIds]
+    warmup_tasks: Sequence[StreamsGroupTargetAssignmentMemberValue.TaskIds]
+    def __init__(
+        self,
+        active_tasks: Sequence[StreamsGroupTargetAssignmentMemberValue.TaskIds] = ...,
+        standby_tasks: Sequence[StreamsGroupTargetAssignmentMemberValue.TaskIds] = ...,
+        warmup_tasks: Sequence[StreamsGroupTargetAssignmentMemberValue.TaskIds] = ...,
+    ) -> None: ...
+
+class StreamsGroupCurrentMemberAssignmentKey(WireStruct):
+    group_id: str
+    member_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+        member_id: str = ...,
+    ) -> None: ...
+
+class StreamsGroupCurrentMemberAssignmentValue(WireStruct):
+    class TaskIds(WireStruct):
+        subtopology_id: str
+        partitions: Sequence[int]
+        assignment_epochs: Sequence[int] | None
+        def __init__(
+            self,
+            subtopology_id: str = ...,
+            partitions: Sequence[int] = ...,
+            assignment_epochs: Sequence[int] | None = ...,
+        ) -> None: ...
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    active_tasks: Sequence[StreamsGroupCurrentMemberAssignmentValue.TaskIds]
+    standby_tasks: Sequence[StreamsGroupCurrentMemberAssignmentValue.TaskIds]
+    warmup_tasks: Sequence[StreamsGroupCurrentMemberAssignmentValue.TaskIds]
+    active_tasks_pending_revocation: Sequence[StreamsGroupCurrentMemberAssignmentValue.TaskIds]
+    standby_tasks_pending_revocation: Sequence[StreamsGroupCurrentMemberAssignmentValue.TaskIds]
+    warmup_tasks_pending_revocation: Sequence[StreamsGroupCurrentMemberAssignmentValue.TaskIds]
+    def __init__(
+        self,
+        member_epoch: int = ...,
+        previous_member_epoch: int = ...,
+        state: int = ...,
+        active_tasks: Sequence[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = ...,
+        standby_tasks: Sequence[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = ...,
+        warmup_tasks: Sequence[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = ...,
+        active_tasks_pending_revocation: Sequence[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = ...,
+        standby_tasks_pending_revocation: Sequence[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = ...,
+        warmup_tasks_pending_revocation: Sequence[StreamsGroupCurrentMemberAssignmentValue.TaskIds] = ...,
+    ) -> None: ...
+
+class StreamsGroupTopologyKey(WireStruct):
+    group_id: str
+    def __init__(
+        self,
+        group_id: str = ...,
+    ) -> None: ...
+
+class StreamsGroupTopologyValue(WireStruct):
+    class Subtopology(WireStruct):
+        subtopology_id: str
+        source_topics: Sequence[str]
+        source_topic_regex: Sequence[str]
+        state_changelog_topics: Sequence[StreamsGroupTopologyValue.TopicInfo]
+        repartition_sink_topics: Sequence[str]
+        repartition_source_topics: Sequence[StreamsGroupTopologyValue.TopicInfo]
+        copartition_groups: Sequence[StreamsGroupTopologyValue.CopartitionGroup]
+        def __init__(
+            self,
+            subtopology_id: str = ...,
+            source_topics: Sequence[str] = ...,
+            source_topic_regex: Sequence[str] = ...,
+            state_changelog_topics: Sequence[StreamsGroupTopologyValue.TopicInfo] = ...,
+            repartition_sink_topics: Sequence[str] = ...,
+            repartition_source_topics: Sequence[StreamsGroupTopologyValue.TopicInfo] = ...,
+            copartition_groups: Sequence[StreamsGroupTopologyValue.CopartitionGroup] = ...,
+        ) -> None: ...
+
+    class TopicInfo(WireStruct):
+        name: str
+        partitions: int
+        replication_factor: int
+        topic_configs: Sequence[StreamsGroupTopologyValue.TopicConfig]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: int = ...,
+            replication_factor: int = ...,
+            topic_configs: Sequence[StreamsGroupTopologyValue.TopicConfig] = ...,
+        ) -> None: ...
+
+    class TopicConfig(WireStruct):
+        key: str
+        value: str
+        def __init__(
+            self,
+            key: str = ...,
+            value: str = ...,
+        ) -> None: ...
+
+    class CopartitionGroup(WireStruct):
+        source_topics: Sequence[int]
+        source_topic_regex: Sequence[int]
+        repartition_source_topics: Sequence[int]
+        def __init__(
+            self,
+            source_topics: Sequence[int] = ...,
+            source_topic_regex: Sequence[int] = ...,
+            repartition_source_topics: Sequence[int] = ...,
+        ) -> None: ...
+
+    epoch: int
+    subtopologies: Sequence[StreamsGroupTopologyValue.Subtopology]
+    def __init__(
+        self,
+        epoch: int = ...,
+        subtopologies: Sequence[StreamsGroupTopologyValue.Subtopology] = ...,
+    ) -> None: ...
+
 class GetTelemetrySubscriptionsRequest(WireStruct):
     client_instance_id: bytes
     def __init__(
@@ -3709,6 +4443,156 @@ class PushTelemetryResponse(WireStruct):
         self,
         throttle_time_ms: int = ...,
         error_code: int = ...,
+    ) -> None: ...
+
+class CreateDelegationTokenRequest(WireStruct):
+    class CreatableRenewers(WireStruct):
+        principal_type: str
+        principal_name: str
+        def __init__(
+            self,
+            principal_type: str = ...,
+            principal_name: str = ...,
+        ) -> None: ...
+
+    owner_principal_type: str | None
+    owner_principal_name: str | None
+    renewers: Sequence[CreateDelegationTokenRequest.CreatableRenewers]
+    max_lifetime_ms: int
+    def __init__(
+        self,
+        owner_principal_type: str | None = ...,
+        owner_principal_name: str | None = ...,
+        renewers: Sequence[CreateDelegationTokenRequest.CreatableRenewers] = ...,
+        max_lifetime_ms: int = ...,
+    ) -> None: ...
+
+class CreateDelegationTokenResponse(WireStruct):
+    error_code: int
+    principal_type: str
+    principal_name: str
+    token_requester_principal_type: str
+    token_requester_principal_name: str
+    issue_timestamp_ms: int
+    expiry_timestamp_ms: int
+    max_timestamp_ms: int
+    token_id: str
+    hmac: bytes
+    throttle_time_ms: int
+    def __init__(
+        self,
+        error_code: int = ...,
+        principal_type: str = ...,
+        principal_name: str = ...,
+        token_requester_principal_type: str = ...,
+        token_requester_principal_name: str = ...,
+        issue_timestamp_ms: int = ...,
+        expiry_timestamp_ms: int = ...,
+        max_timestamp_ms: int = ...,
+        token_id: str = ...,
+        hmac: bytes = ...,
+        throttle_time_ms: int = ...,
+    ) -> None: ...
+
+class RenewDelegationTokenRequest(WireStruct):
+    hmac: bytes
+    renew_period_ms: int
+    def __init__(
+        self,
+        hmac: bytes = ...,
+        renew_period_ms: int = ...,
+    ) -> None: ...
+
+class RenewDelegationTokenResponse(WireStruct):
+    error_code: int
+    expiry_timestamp_ms: int
+    throttle_time_ms: int
+    def __init__(
+        self,
+        error_code: int = ...,
+        expiry_timestamp_ms: int = ...,
+        throttle_time_ms: int = ...,
+    ) -> None: ...
+
+class ExpireDelegationTokenRequest(WireStruct):
+    hmac: bytes
+    expiry_time_period_ms: int
+    def __init__(
+        self,
+        hmac: bytes = ...,
+        expiry_time_period_ms: int = ...,
+    ) -> None: ...
+
+class ExpireDelegationTokenResponse(WireStruct):
+    error_code: int
+    expiry_timestamp_ms: int
+    throttle_time_ms: int
+    def __init__(
+        self,
+        error_code: int = ...,
+        expiry_timestamp_ms: int = ...,
+        throttle_time_ms: int = ...,
+    ) -> None: ...
+
+class DescribeDelegationTokenRequest(WireStruct):
+    class DescribeDelegationTokenOwner(WireStruct):
+        principal_type: str
+        principal_name: str
+        def __init__(
+            self,
+            principal_type: str = ...,
+            principal_name: str = ...,
+        ) -> None: ...
+
+    owners: Sequence[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None
+    def __init__(
+        self,
+        owners: Sequence[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None = ...,
+    ) -> None: ...
+
+class DescribeDelegationTokenResponse(WireStruct):
+    class DescribedDelegationToken(WireStruct):
+        principal_type: str
+        principal_name: str
+        token_requester_principal_type: str
+        token_requester_principal_name: str
+        issue_timestamp: int
+        expiry_timestamp: int
+        max_timestamp: int
+        token_id: str
+        hmac: bytes
+        renewers: Sequence[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer]
+        def __init__(
+            self,
+            principal_type: str = ...,
+            principal_name: str = ...,
+            token_requester_principal_type: str = ...,
+            token_requester_principal_name: str = ...,
+            issue_timestamp: int = ...,
+            expiry_timestamp: int = ...,
+            max_timestamp: int = ...,
+            token_id: str = ...,
+            hmac: bytes = ...,
+            renewers: Sequence[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer] = ...,
+        ) -> None: ...
+
+    class DescribedDelegationTokenRenewer(WireStruct):
+        principal_type: str
+        principal_name: str
+        def __init__(
+            self,
+            principal_type: str = ...,
+            principal_name: str = ...,
+        ) -> None: ...
+
+    error_code: int
+    tokens: Sequence[DescribeDelegationTokenResponse.DescribedDelegationToken]
+    throttle_time_ms: int
+    def __init__(
+        self,
+        error_code: int = ...,
+        tokens: Sequence[DescribeDelegationTokenResponse.DescribedDelegationToken] = ...,
+        throttle_time_ms: int = ...,
     ) -> None: ...
 
 class AlterShareGroupOffsetsRequest(WireStruct):
@@ -4566,156 +5450,6 @@ class ShareUpdateValue(WireStruct):
         start_offset: int = ...,
         delivery_complete_count: int = ...,
         state_batches: Sequence[ShareUpdateValue.StateBatch] = ...,
-    ) -> None: ...
-
-class CreateDelegationTokenRequest(WireStruct):
-    class CreatableRenewers(WireStruct):
-        principal_type: str
-        principal_name: str
-        def __init__(
-            self,
-            principal_type: str = ...,
-            principal_name: str = ...,
-        ) -> None: ...
-
-    owner_principal_type: str | None
-    owner_principal_name: str | None
-    renewers: Sequence[CreateDelegationTokenRequest.CreatableRenewers]
-    max_lifetime_ms: int
-    def __init__(
-        self,
-        owner_principal_type: str | None = ...,
-        owner_principal_name: str | None = ...,
-        renewers: Sequence[CreateDelegationTokenRequest.CreatableRenewers] = ...,
-        max_lifetime_ms: int = ...,
-    ) -> None: ...
-
-class CreateDelegationTokenResponse(WireStruct):
-    error_code: int
-    principal_type: str
-    principal_name: str
-    token_requester_principal_type: str
-    token_requester_principal_name: str
-    issue_timestamp_ms: int
-    expiry_timestamp_ms: int
-    max_timestamp_ms: int
-    token_id: str
-    hmac: bytes
-    throttle_time_ms: int
-    def __init__(
-        self,
-        error_code: int = ...,
-        principal_type: str = ...,
-        principal_name: str = ...,
-        token_requester_principal_type: str = ...,
-        token_requester_principal_name: str = ...,
-        issue_timestamp_ms: int = ...,
-        expiry_timestamp_ms: int = ...,
-        max_timestamp_ms: int = ...,
-        token_id: str = ...,
-        hmac: bytes = ...,
-        throttle_time_ms: int = ...,
-    ) -> None: ...
-
-class RenewDelegationTokenRequest(WireStruct):
-    hmac: bytes
-    renew_period_ms: int
-    def __init__(
-        self,
-        hmac: bytes = ...,
-        renew_period_ms: int = ...,
-    ) -> None: ...
-
-class RenewDelegationTokenResponse(WireStruct):
-    error_code: int
-    expiry_timestamp_ms: int
-    throttle_time_ms: int
-    def __init__(
-        self,
-        error_code: int = ...,
-        expiry_timestamp_ms: int = ...,
-        throttle_time_ms: int = ...,
-    ) -> None: ...
-
-class ExpireDelegationTokenRequest(WireStruct):
-    hmac: bytes
-    expiry_time_period_ms: int
-    def __init__(
-        self,
-        hmac: bytes = ...,
-        expiry_time_period_ms: int = ...,
-    ) -> None: ...
-
-class ExpireDelegationTokenResponse(WireStruct):
-    error_code: int
-    expiry_timestamp_ms: int
-    throttle_time_ms: int
-    def __init__(
-        self,
-        error_code: int = ...,
-        expiry_timestamp_ms: int = ...,
-        throttle_time_ms: int = ...,
-    ) -> None: ...
-
-class DescribeDelegationTokenRequest(WireStruct):
-    class DescribeDelegationTokenOwner(WireStruct):
-        principal_type: str
-        principal_name: str
-        def __init__(
-            self,
-            principal_type: str = ...,
-            principal_name: str = ...,
-        ) -> None: ...
-
-    owners: Sequence[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None
-    def __init__(
-        self,
-        owners: Sequence[DescribeDelegationTokenRequest.DescribeDelegationTokenOwner] | None = ...,
-    ) -> None: ...
-
-class DescribeDelegationTokenResponse(WireStruct):
-    class DescribedDelegationToken(WireStruct):
-        principal_type: str
-        principal_name: str
-        token_requester_principal_type: str
-        token_requester_principal_name: str
-        issue_timestamp: int
-        expiry_timestamp: int
-        max_timestamp: int
-        token_id: str
-        hmac: bytes
-        renewers: Sequence[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer]
-        def __init__(
-            self,
-            principal_type: str = ...,
-            principal_name: str = ...,
-            token_requester_principal_type: str = ...,
-            token_requester_principal_name: str = ...,
-            issue_timestamp: int = ...,
-            expiry_timestamp: int = ...,
-            max_timestamp: int = ...,
-            token_id: str = ...,
-            hmac: bytes = ...,
-            renewers: Sequence[DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer] = ...,
-        ) -> None: ...
-
-    class DescribedDelegationTokenRenewer(WireStruct):
-        principal_type: str
-        principal_name: str
-        def __init__(
-            self,
-            principal_type: str = ...,
-            principal_name: str = ...,
-        ) -> None: ...
-
-    error_code: int
-    tokens: Sequence[DescribeDelegationTokenResponse.DescribedDelegationToken]
-    throttle_time_ms: int
-    def __init__(
-        self,
-        error_code: int = ...,
-        tokens: Sequence[DescribeDelegationTokenResponse.DescribedDelegationToken] = ...,
-        throttle_time_ms: int = ...,
     ) -> None: ...
 
 class SaslHandshakeRequest(WireStruct):

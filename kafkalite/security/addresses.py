@@ -6,6 +6,15 @@ import ipaddress
 from functools import lru_cache
 
 
+def is_address(text: str) -> bool:
+    """Whether it is an IPv4 or IPv6 address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 @lru_cache(maxsize=4096)
 def canonical(host: str) -> str:
     """The same text for every spelling of an address; what is no address stays as it is.

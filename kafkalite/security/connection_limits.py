@@ -31,6 +31,8 @@ class ConnectionLimits:
 
     Args:
         rate: new connections per second and address (KIP-612); 0: no limit.
+        rate_of: what is set for one address instead; None: nothing.
+        rate_of_all: new connections per second of all addresses together; 0: no limit.
         now: seconds that never go back.
     """
 
@@ -40,9 +42,14 @@ class ConnectionLimits:
         overrides: dict[str, int],
         *,
         rate: float = 0.0,
+        rate_of: Callable[[str], float | None] = lambda host: None,
+        rate_of_all: Callable[[], float] = lambda: 0.0,
         now: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._rate = rate
+        self._rate_of = rate_of
+        self._rate_of_all = rate_of_all
+        self._all: tuple[float, float] = (0.0, 0.0)
         self._now = now
         #: Address -> (new connections that count, as of when).
         self._lately: dict[str, tuple[float, float]] = {}
@@ -54,26 +61,42 @@ class ConnectionLimits:
         """One more from there; False: too many, and it does not count."""
         host = canonical(host)
         count = self._counts.get(host, 0)
-        if count >= self._overrides.get(host, self._per_ip) or (self._rate and not self._is_slow_enough(host)):
+        if count >= self._overrides.get(host, self._per_ip) or not self._is_slow_enough(host):
             return False
         self._counts[host] = count + 1
         return True
 
     def _is_slow_enough(self, host: str) -> bool:
-        """Count a new connection; False: they come too fast."""
+        """Count a new connection; False: they come too fast, from this address or from all."""
         now = self._now()
+        of_all = self._rate_of_all()
+        together = _left(self._all, of_all, now)
+        if of_all and together >= of_all * BURST_S:
+            return False
+        if not self._is_address_slow_enough(host, now):
+            return False
+        if of_all:
+            self._all = (together + 1, now)
+        return True
+
+    def _is_address_slow_enough(self, host: str, now: float) -> bool:
+        rate = self._kept_rate(host)
+        if not rate:
+            return True
         if host not in self._lately and len(self._lately) >= MAX_HOSTS:
-            self._lately = {each: entry for each, entry in self._lately.items() if self._count(entry, now) > 0}
+            self._lately = {
+                each: entry for each, entry in self._lately.items() if _left(entry, self._kept_rate(each), now) > 0
+            }
         key = host if host in self._lately or len(self._lately) < MAX_HOSTS else _THE_REST
-        count = self._count(self._lately.get(key, (0.0, now)), now)
-        if count >= self._rate * BURST_S:
+        count = _left(self._lately.get(key, (0.0, now)), rate, now)
+        if count >= rate * BURST_S:
             return False
         self._lately[key] = (count + 1, now)
         return True
 
-    def _count(self, entry: tuple[float, float], now: float) -> float:
-        count, at = entry
-        return max(0.0, count - (now - at) * self._rate)
+    def _kept_rate(self, host: str) -> float:
+        own = self._rate_of(host)
+        return self._rate if own is None else own
 
     def closed(self, host: str) -> None:
         """One that was counted is gone."""
@@ -83,3 +106,9 @@ class ConnectionLimits:
             self._counts[host] = count
         else:
             del self._counts[host]
+
+
+def _left(entry: tuple[float, float], rate: float, now: float) -> float:
+    """How many of the connections that were counted at some time still count."""
+    count, at = entry
+    return max(0.0, count - (now - at) * rate)

@@ -2,7 +2,9 @@
 
 Limits are set for users, client ids, and both, each with a default; the most specific one counts. A rate is what was
 counted in the last windows divided by their time; beyond the limit a client waits until the rate, with nothing more
-counted, would be at the limit again. Sources: Kafka 3.9's ClientQuotaManager, Rate and QuotaUtils, KIP-13, 55, 124, 219.
+counted, would be at the limit again. What changes the cluster (KIP-599) is paid from a bucket that fills at the limit's rate; addresses have
+a limit of new connections (KIP-612). Sources: Kafka 3.9's ClientQuotaManager, Rate, QuotaUtils, ControllerMutationQuotaManager and TokenBucket,
+KIP-13, 55, 124, 219, 599, 612.
 """
 
 from __future__ import annotations
@@ -25,38 +27,56 @@ MAX_THROTTLE_MS = 2**31 - 1
 
 
 class Kind(StrEnum):
-    """What is limited: bytes/s, bytes/s, per cent of the node's one event loop."""
+    """What is limited: bytes/s, bytes/s, per cent of the node's one event loop, partitions created or deleted per second."""
 
     PRODUCE = "producer_byte_rate"
     FETCH = "consumer_byte_rate"
     REQUEST = "request_percentage"
+    MUTATION = "controller_mutation_rate"
+
+
+#: Of an address: new connections per second.
+CONNECTION_RATE = "connection_creation_rate"
+#: Limits that may be fractions.
+_FRACTIONS = frozenset({str(Kind.REQUEST), str(Kind.MUTATION)})
+_MAX_RATE = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Entity:
-    """Whose limits: a user, a client id, or a user's client. None: whatever; DEFAULT: those without their own."""
+    """Whose limits: a user, a client id, a user's client, or an address. None: whatever; DEFAULT: those without their own."""
 
     user: str | None = None
     client_id: str | None = None
+    ip: str | None = None
 
     def __post_init__(self) -> None:
-        assert self.user is not None or self.client_id is not None, "an entity needs a user or a client id"
+        is_client = self.user is not None or self.client_id is not None
+        assert is_client != (self.ip is not None), "an entity needs a user or a client id, or it is an address"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The limits that it can have."""
+        return (CONNECTION_RATE,) if self.ip is not None else tuple(map(str, Kind))
 
 
 def parse_limit(key: str, text: str) -> float:
     """A limit as a znode holds it. Raises ValueError."""
-    kind = Kind(key)
+    if key != CONNECTION_RATE:
+        Kind(key)
     value = float(text)
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{key}: {text!r} is not positive")
-    if kind is not Kind.REQUEST and value != int(value):
-        raise ValueError(f"{key}: {text!r} is not a whole number of bytes")
+    if key not in _FRACTIONS and value != int(value):
+        raise ValueError(f"{key}: {text!r} is not a whole number")
+    if key == CONNECTION_RATE and value > _MAX_RATE:
+        raise ValueError(f"{key}: {text!r} is more than {_MAX_RATE}")
     return value
 
 
 def limit_text(key: str, value: float) -> str:
-    """A limit as Kafka writes it: whole numbers for rates of bytes."""
-    return str(value) if key == Kind.REQUEST else str(int(value))
+    """A limit as Kafka writes it: whole numbers for rates of bytes and connections."""
+    return str(value) if key in _FRACTIONS else str(int(value))
 
 
 class Rate:
@@ -104,6 +124,26 @@ class Rate:
         return min(MAX_THROTTLE_MS, round((observed - limit) / limit * self.span_ms(now_ms)))
 
 
+class Bucket:
+    """Permits that fill up at the limit's rate, from `burst_s` times the limit on; it may be in debt."""
+
+    __slots__ = ("_burst_s", "permits", "used_ms")
+
+    def __init__(self, burst_s: float) -> None:
+        self._burst_s = burst_s
+        self.permits = math.inf
+        self.used_ms = 0
+
+    def fill(self, limit: float, now_ms: int) -> None:
+        most = self._burst_s * limit
+        self.permits = min(most, self.permits + limit * max(0, now_ms - self.used_ms) / 1000)
+        self.used_ms = now_ms
+
+    def wait_ms(self, limit: float) -> int:
+        """Until it is out of debt."""
+        return min(MAX_THROTTLE_MS, max(0, round(-self.permits / limit * 1000)))
+
+
 @dataclass(frozen=True, slots=True)
 class _Choice:
     """The limit that counts for a (user, client id), and the name of the rate that it shares."""
@@ -120,7 +160,11 @@ class Quotas:
         throttled: by kind, how many answers told a client to wait; `throttled_ms`: how long in all.
     """
 
-    def __init__(self, windows: int = 11, window_s: int = 1) -> None:
+    def __init__(self, windows: int = 11, window_s: int = 1, mutation_burst_s: float = 11.0) -> None:
+        """`mutation_burst_s`: time whose permits for changes a client may use at once."""
+        self._mutation_burst_s = mutation_burst_s
+        self._buckets: OrderedDict[tuple[str, str], Bucket] = OrderedDict()
+        self._connection_rates: dict[str, float] = {}
         self._windows = windows
         self._window_ms = window_s * 1000
         self._limits: dict[Kind, dict[Entity, float]] = {kind: {} for kind in Kind}
@@ -134,7 +178,12 @@ class Quotas:
     # --- limits ---
 
     def put(self, entity: Entity, limits: Mapping[str, float]) -> None:
-        """Replace an entity's limits; keys that are no Kind are not ours."""
+        """Replace an entity's limits; keys that it cannot have are not ours."""
+        if entity.ip is not None:
+            self._connection_rates.pop(entity.ip, None)
+            if (rate := limits.get(CONNECTION_RATE)) is not None:
+                self._connection_rates[entity.ip] = rate
+            return
         for kind, known in self._limits.items():
             value = limits.get(kind)
             if value is None:
@@ -146,6 +195,7 @@ class Quotas:
         self.limits_requests = bool(self._limits[Kind.REQUEST])
         if not self.is_active:
             self._rates.clear()
+            self._buckets.clear()
 
     def entities(self) -> dict[Entity, dict[str, float]]:
         """Everything that is set, in order."""
@@ -153,9 +203,14 @@ class Quotas:
         for kind, known in self._limits.items():
             for entity, value in known.items():
                 found.setdefault(entity, {})[str(kind)] = value
-        return dict(
-            sorted(found.items(), key=lambda item: (item[0].user or "", item[0].client_id or "", repr(item[0])))
-        )
+        ordered = sorted(found.items(), key=lambda item: (item[0].user or "", item[0].client_id or "", repr(item[0])))
+        addresses = [(Entity(ip=ip), {CONNECTION_RATE: rate}) for ip, rate in sorted(self._connection_rates.items())]
+        return dict([*ordered, *addresses])
+
+    def connection_rate(self, ip: str) -> float | None:
+        """New connections per second that an address may have, in its one spelling; None: no limit is set."""
+        rates = self._connection_rates
+        return rates.get(ip, rates.get(DEFAULT)) if rates else None
 
     def limit(self, kind: Kind, user: str, client_id: str) -> float | None:
         """The limit that counts for somebody; None: none."""
@@ -198,6 +253,26 @@ class Quotas:
         choice = self._choose(kind, user, client_id)
         if choice is not None:
             self._rate(kind, choice, now_ms).add(-amount, now_ms)
+
+    def mutate(self, user: str, client_id: str, permits: float, now_ms: int, *, is_strict: bool) -> tuple[bool, int]:
+        """Pay for a change of the cluster (KIP-599): whether it may be made, and how many ms the client has to wait.
+
+        Strict: a client that is in debt gets nothing, and one that is not may get into debt. Otherwise all is allowed, and a client in debt waits.
+        """
+        choice = self._choose(Kind.MUTATION, user, client_id)
+        if choice is None:
+            return True, 0
+        bucket = self._buckets.get(choice.shared)
+        if bucket is None:
+            bucket = self._buckets[choice.shared] = Bucket(self._mutation_burst_s)
+            if len(self._buckets) > MAX_SENSORS:
+                self._buckets.popitem(last=False)
+        self._buckets.move_to_end(choice.shared)
+        bucket.fill(choice.limit, now_ms)
+        if is_strict and (wait_ms := bucket.wait_ms(choice.limit)):
+            return False, wait_ms
+        bucket.permits -= permits
+        return True, 0 if is_strict else bucket.wait_ms(choice.limit)
 
     def most_at_once(self, kind: Kind, user: str, client_id: str) -> int | None:
         """More than this in one answer would exceed the limit whatever came before; None: there is no limit."""

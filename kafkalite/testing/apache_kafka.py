@@ -24,6 +24,10 @@ KAFKA_VERSION = "3.9.1"
 NEWEST_VERSION = "4.4.0"
 #: The Java client that users of today have.
 CLIENT_VERSION = "4.4.0"
+#: The newest whose MirrorMaker is in the registry.
+MIRROR_VERSION = "4.3.0"
+#: The newest Kafka Streams, with the tools, that the registry has.
+STREAMS_VERSION = "4.3.0"
 #: What bin/kafka-run-class.sh and bin/kafka-server-start.sh give the JVM.
 SERVER_FLAGS = (
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
@@ -81,6 +85,16 @@ def server_class_path(cache: Path, version: str) -> str:
 def services_class_path(cache: Path) -> str:
     """The class path of Kafka Streams, Connect and MirrorMaker; fetched into `cache` if need be. Raises KafkaJarsMissing."""
     return _filled(cache / f"kafka-services-{KAFKA_VERSION}", _SERVICES)
+
+
+def mirror_class_path(cache: Path) -> str:
+    """The class path of MirrorMaker of MIRROR_VERSION; fetched into `cache` if need be. Raises KafkaJarsMissing."""
+    return _filled(cache / f"kafka-mirror-{MIRROR_VERSION}", ("connect-mirror",), MIRROR_VERSION)
+
+
+def newest_streams_class_path(cache: Path) -> str:
+    """The class path of Kafka Streams and the tools of STREAMS_VERSION; fetched into `cache` if need be. Raises KafkaJarsMissing."""
+    return _filled(cache / f"kafka-streams-tools-{STREAMS_VERSION}", ("kafka-streams", "kafka-tools"), STREAMS_VERSION)
 
 
 def newest_client_class_path(cache: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import selectors
 import shutil
@@ -23,7 +24,7 @@ from tests.documented.pages import ROOT, Fence
 COMMAND_S = 120.0
 READY_S = 60.0
 #: Ports in the pages are the defaults: a node's Kafka listener (9092 and the following), RPC 100 above, HTTP 200 above, ZooKeeper.
-_PORT = re.compile(r"(?:(?<=:)|(?<=port ))(?:9[012]9\d|218\d)\b")
+_PORT = re.compile(r"(?:(?<=:)|(?<=[Pp]ort[ =]))(?:9[012]9\d|218\d)\b")
 _BACKGROUND = re.compile(r"(?<=\s)&[ \t]*(?=#|$)", re.MULTILINE)
 _NODES = 9
 #: Directories of the pages that lie below the session's own.
@@ -44,12 +45,10 @@ def _free(port: int) -> bool:
 
 
 def _base_port() -> int:
-    """A port that is free, with those that a cluster takes above it."""
+    """A port that is free, with those that a cluster takes above it; below those that the system gives to outgoing connections."""
     for _ in range(200):
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            first: int = probe.getsockname()[1]
-        above = [first + kind * 100 + node for kind in (0, 1, 2, 3) for node in range(_NODES)]
-        if above[-1] < 65_000 and all(map(_free, above)):
+        first = random.randrange(12_000, 32_000)
+        if all(_free(first + kind * 100 + node) for kind in (0, 1, 2, 3) for node in range(_NODES)):
             return first
     raise RuntimeError("no free ports")
 
@@ -57,10 +56,13 @@ def _base_port() -> int:
 class Session:
     """Runs fences, one after the other; use as a context manager."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, patience_s: float = READY_S) -> None:
+        self._patience_s = patience_s
         self._directory = directory
         self._base = _base_port()
         self._cluster: subprocess.Popen[bytes] | None = None
+        #: Addresses of the page that stand for others.
+        self.aliases: dict[str, str] = {}
         self._buffer = b""
         command = f"exec {sys.executable} -m kafkalite_cli"
         shim = directory / ".bin" / "kafkalite"
@@ -116,6 +118,8 @@ class Session:
             number = int(port[0])
             return str(self._base + (300 + number - 2181 if number < 9000 else number - 9092))
 
+        for theirs, ours in self.aliases.items():
+            text = text.replace(theirs, ours)
         return _PORT.sub(replaced, _ROOTS.sub(f"{self._directory}/", text))
 
     def _theirs(self, text: str) -> str:
@@ -128,7 +132,18 @@ class Session:
 
     # -- the cluster ---------------------------------------------------------------------------------
 
-    def _start_cluster(self, options: str) -> None:
+    def write(self, name: str, text: str) -> None:
+        """A file that the reader of the page writes."""
+        (self._directory / name).write_text(self._ours(text))
+
+    def program(self, name: str, script: str) -> None:
+        """A program that the reader of the page has."""
+        path = self._directory / ".bin" / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    def start_cluster(self, options: str) -> None:
+        """`kafkalite dev` beside the page."""
         self._stop_cluster()
         command = f"exec kafkalite dev {options} --json 2>>background.log"
         self._cluster = subprocess.Popen(
@@ -156,7 +171,7 @@ class Session:
     def run(self, fence: Fence) -> None:
         """Raises Failed."""
         if "cluster" in fence.words:
-            self._start_cluster(fence.words["cluster"])
+            self.start_cluster(fence.words["cluster"])
         if hidden := fence.words.get("set-up"):
             self._script(hidden)
         if "in the background" in fence.words:
@@ -173,6 +188,8 @@ class Session:
                 (self._directory / "ready.log").write_text("")
                 self._shell_out(f"{command} >ready.log 2>&1 &", is_plain=True)
                 self._until(lambda: (self._directory / "ready.log").read_text().strip() != "", command)
+                if self._shell_out("kill -0 $!")[0]:
+                    raise Failed(f"{command}\nhas ended{self._background()}")
 
     def _run_session(self, fence: Fence) -> None:
         for command in fence.session():
@@ -223,13 +240,13 @@ class Session:
         return int(end[1]), out.decode(errors="replace")
 
     def _until(self, is_so, what: str, wrong: list[str] | None = None) -> None:  # type: ignore[no-untyped-def]
-        deadline = time.monotonic() + READY_S
+        deadline = time.monotonic() + self._patience_s
         while not is_so():
             if time.monotonic() > deadline:
                 raise Failed(f"$ {what}\n{''.join(wrong or [])}{self._background()}")
             time.sleep(0.05)
 
     def _background(self) -> str:
-        log = self._directory / "background.log"
-        text = log.read_text(errors="replace")[-2000:] if log.exists() else ""
+        logs = [self._directory / name for name in ("background.log", "ready.log")]
+        text = "\n".join(log.read_text(errors="replace")[-2000:] for log in logs if log.exists())
         return f"\nin the background:\n{text}" if text else ""

@@ -1,4 +1,4 @@
-"""Consumer groups of KIP-848 under the Java client of today, while their coordinator is killed."""
+"""Consumer groups of KIP-848 and share groups of KIP-932 under the Java client of today, while a node is killed."""
 
 from __future__ import annotations
 
@@ -69,3 +69,46 @@ async def test_java_while_the_coordinator_is_killed(tmp_path: Path) -> None:
             "type": "Consumer",
             "state": "Stable",
         }
+
+
+_SHARED_RECORDS = 4000
+
+
+async def test_java_members_of_a_share_group_while_a_leader_is_killed(tmp_path: Path) -> None:
+    """They accept, release and reject; one says nothing until its locks end. What was confirmed does not come again, the rest does."""
+    jars = newest_client_class_path(_base())
+    sources = sorted((CLIENTS / "java-newest").glob("*.java"))
+    classes = scratch("java-newest", *sources)
+    install(classes, ["javac", "-cp", jars, "-d", str(classes), *map(str, sources)])
+    settings = {
+        "default.replication.factor": 3,
+        "min.insync.replicas": 2,
+        "offsets.topic.num.partitions": 3,
+        "share.coordinator.state.topic.num.partitions": 3,
+        "group.share.heartbeat.interval.ms": 1000,
+        "zookeeper.session.timeout.ms": 3000,
+    }
+    with ProcessCluster(tmp_path, nodes=3, settings=settings) as cluster:
+        command = tool_command(
+            f"{classes}{os.pathsep}{jars}", "ShareGroup", ",".join(cluster.bootstrap), "shared-j1", str(_SHARED_RECORDS)
+        )
+        program = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+        assert program.stdout is not None
+        lines = []
+        killed = False
+        while line := (await program.stdout.readline()).decode():
+            lines.append(line)
+            if line.startswith("read") and not killed:
+                killed = True
+                await asyncio.to_thread(cluster.nodes[2].kill)
+        assert await program.wait() == 0, lines
+        assert killed
+        seen = json.loads(lines[-1])
+        # An acknowledgement whose response was lost with the node may have been stored: then its records do not come again.
+        assert seen["accepted"] + seen["rejected"] + seen["failed"] >= _SHARED_RECORDS, lines
+        assert (seen["seen"], seen["again"], seen["returned"], seen["taken over"]) == (
+            _SHARED_RECORDS,
+            0,
+            True,
+            True,
+        ), lines

@@ -38,7 +38,7 @@ class _Instance(JavaProcess):
 
     def __init__(self, classes: str, bootstrap: str, directory: Path, name: str, *, is_static: bool) -> None:
         self.state = directory / name
-        arguments = ["run", bootstrap, str(self.state), *([name] if is_static else [])]
+        arguments = ["run", bootstrap, str(self.state), "classic", *([name] if is_static else [])]
         super().__init__(f"instance {name}", classes, _MAIN, arguments, directory / f"{name}.log")
 
     def restored(self) -> int:

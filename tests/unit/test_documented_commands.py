@@ -46,7 +46,7 @@ def test_few_blocks_are_left_out() -> None:
     """A marker is for what no test machine has. More of them than now need a reason in the commit."""
     shell = [each for path in pages() for each in fences(path.read_text(encoding="utf-8")) if each.language in SHELL]
     left_out = [each for each in shell if "not run" in each.words]
-    assert len(left_out) <= 24
+    assert len(left_out) <= 32
     assert len(shell) - len(left_out) >= 30
 
 

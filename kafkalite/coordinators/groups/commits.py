@@ -63,7 +63,15 @@ class OffsetCommits:
             entry = self._make(partition, group_id)
         if entry.share is not None:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a share group.")
-        if entry.consumer is not None:
+        if entry.streams is not None:
+            entry.streams.check_commit(
+                member_id,
+                generation,
+                list(offsets),
+                is_transactional=producer is not None,
+                knows_epochs=knows_epochs,
+            )
+        elif entry.consumer is not None:
             check_commit(
                 entry.consumer,
                 member_id,
@@ -127,7 +135,9 @@ class OffsetCommits:
         _, entry = self._find(group_id)
         if entry is None:
             return GroupOffsets()
-        if entry.consumer is not None:
+        if entry.streams is not None:
+            entry.streams.check_fetch(member_id, epoch)
+        elif entry.consumer is not None:
             check_fetch(entry.consumer, member_id, epoch)
         return entry.offsets
 

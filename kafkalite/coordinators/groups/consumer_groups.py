@@ -22,6 +22,7 @@ from kafkalite.coordinators.groups.decisions.members import (
 )
 from kafkalite.coordinators.groups.group import Group
 from kafkalite.coordinators.groups.group_events import Effect, JoinAnswer, JoinRequest, SyncAnswer
+from kafkalite.coordinators.groups.group_log import GroupLog
 from kafkalite.coordinators.groups.partition import (
     ConsumerRuntime,
     GroupEntry,
@@ -37,7 +38,6 @@ from kafkalite.coordinators.patterns import full_match
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import Offset, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -81,7 +81,7 @@ class ConsumerGroups:
         work: Callable[[GroupPartition, GroupEntry], None],
     ) -> None:
         self._services = services
-        self._log = log
+        self._group_log = GroupLog(services, log)
         self._topics = topics
         self._perform = perform
         self._schedule = schedule
@@ -421,72 +421,23 @@ class ConsumerGroups:
 
         Raises ApiError: nothing was appended, and nothing has changed.
         """
-        runtime = entry.runtime
-        outcome: list[ErrorCode] = []
-        is_appended = False
-
-        def finished(error: ErrorCode, base_offset: Offset) -> None:
-            if not is_appended:
-                outcome.append(error)
-                return
-            runtime.appending -= 1
-            self._finish(partition, runtime, done, error)
-
         if not records:
             if take is not None:
                 take()
             self._when_committed(partition, entry, done)
             return
         pairs = [consumer_records.encode_record(group.group_id, record) for record in records]
-        self._log.append(partition.index, [*pairs, *more], finished)
-        if outcome and outcome[0]:
-            raise api_error(outcome[0])
-        is_appended = True
-        for record in records[applied:]:
-            group.apply(record)
-        if take is not None:
-            take()
-        runtime.written_to = self._bounds(partition)[0]
-        if outcome:
-            self._finish(partition, runtime, done, outcome[0])
-        else:
-            runtime.appending += 1
 
-    def _finish(
-        self, partition: GroupPartition, runtime: ConsumerRuntime, done: Callable[[ErrorCode], None], error: ErrorCode
-    ) -> None:
-        done(error)
-        if not runtime.uncommitted:
-            return
-        committed = Offset(0)
-        try:
-            committed = self._bounds(partition)[1]
-        except ApiError as failure:
-            error = failure.code
-        ready = [finish for offset, finish in runtime.uncommitted if error or offset <= committed]
-        runtime.uncommitted = [] if error else [each for each in runtime.uncommitted if each[0] > committed]
-        for finish in ready:
-            finish(error)
+        def apply() -> None:
+            for record in records[applied:]:
+                group.apply(record)
+            if take is not None:
+                take()
+
+        self._group_log.write(partition, entry.runtime, [*pairs, *more], apply, done)
 
     def _when_committed(self, partition: GroupPartition, entry: GroupEntry, done: Callable[[ErrorCode], None]) -> None:
-        """Call `done` when all that the group has written is replicated. Raises ApiError: that is not expected soon."""
-        runtime = entry.runtime
-        _, committed = self._bounds(partition)
-        if committed >= runtime.written_to:
-            done(ErrorCode.NONE)
-        elif runtime.appending:
-            runtime.uncommitted.append((runtime.written_to, done))
-        else:
-            raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-    def _bounds(self, partition: GroupPartition) -> tuple[Offset, Offset]:
-        """(log end, high watermark). Raises ApiError NOT_COORDINATOR."""
-        target = TopicPartition(self._log.topic, partition.index)
-        try:
-            serving = self._services.partitions
-            return serving.local_bounds(target)[1], serving.local_high_watermark(target)
-        except ApiError:
-            raise api_error(ErrorCode.NOT_COORDINATOR) from None
+        self._group_log.when_committed(partition, entry.runtime, done)
 
 
 def _nothing(*_: object) -> None:

@@ -20,15 +20,19 @@ from kafkalite.coordinators.groups.consumer_groups import ConsumerGroups, Heartb
 from kafkalite.coordinators.groups.decisions.heartbeats import Heartbeat
 from kafkalite.coordinators.groups.decisions.members import JOIN_EPOCH
 from kafkalite.coordinators.groups.decisions.share_heartbeats import ShareHeartbeat
+from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHeartbeat
 from kafkalite.coordinators.groups.group_events import Effect, JoinAnswer, JoinRequest, StoreGroup, SyncAnswer
 from kafkalite.coordinators.groups.loading import GroupReplay
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.removal import GroupRemoval
 from kafkalite.coordinators.groups.share_groups import ShareGroups, ShareHeartbeatAnswer
+from kafkalite.coordinators.groups.streams.assigning import StreamsTargets
+from kafkalite.coordinators.groups.streams.descriptions import TopologyDescriptions
+from kafkalite.coordinators.groups.streams.groups import StreamsDone, StreamsGroups
 from kafkalite.coordinators.groups.topics import GroupTopics
 from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.coordinators.services import Services
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import GROUP_TOPIC, Offset, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
@@ -65,6 +69,10 @@ class GroupCoordinator:
             services, self.log, self.topics, self._perform, self._schedule_at, self._targets.work
         )
         self._targets.groups = self.consumers
+        self._streams_targets = StreamsTargets(services, self.log, self.topics)
+        self.streams = StreamsGroups(services, self.log, self.topics, self._schedule_at, self._streams_targets.work)
+        self._streams_targets.groups = self.streams
+        self.descriptions = TopologyDescriptions(services, self._known)
         self.shares = ShareGroups(services, self.log, self.topics, self._schedule_at)
         self.removal.shares = self.shares
 
@@ -79,6 +87,7 @@ class GroupCoordinator:
         while True:
             await self._services.metadata_changed()
             self.topics.changed()
+            self.streams.topics_changed()
 
     # --- finding ---
 
@@ -111,7 +120,7 @@ class GroupCoordinator:
             if request.member_id:
                 raise api_error(ErrorCode.UNKNOWN_MEMBER_ID)
             entry = self._replay.make(partition, group_id)
-        if entry.share is not None:
+        if entry.share is not None or entry.streams is not None:
             raise api_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if entry.consumer is not None and self.consumers.join(partition, entry, request):
             return
@@ -168,9 +177,25 @@ class GroupCoordinator:
             if request.epoch != JOIN_EPOCH:
                 raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
             entry = self._replay.make(partition, group_id)
-        if entry.share is not None:
+        if entry.share is not None or entry.streams is not None:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         self.consumers.heartbeat(partition, entry, request, is_visible, done)
+
+    def streams_heartbeat(
+        self,
+        group_id: str,
+        request: StreamsHeartbeat,
+        endpoint_epoch: int,
+        may_create: Callable[[str], bool],
+        done: StreamsDone,
+    ) -> None:
+        """See StreamsGroups.heartbeat."""
+        partition, entry = self._find(group_id)
+        if entry is None:
+            if request.epoch != JOIN_EPOCH:
+                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+            entry = self._replay.make(partition, group_id)
+        self.streams.heartbeat(partition, entry, request, endpoint_epoch, may_create, done)
 
     async def share_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
         """See ShareGroups.heartbeat."""
@@ -215,7 +240,7 @@ class GroupCoordinator:
 
     def _schedule(self, partition: GroupPartition, entry: GroupEntry) -> None:
         """Make sure that the group's next deadline is in the heap. Stale entries are dropped when they come up."""
-        group = entry.share or entry.consumer or entry.group
+        group = entry.share or entry.streams or entry.consumer or entry.group
         self._schedule_at(partition, entry, group.next_deadline())
 
     def _schedule_at(self, partition: GroupPartition, entry: GroupEntry, deadline: int | None) -> None:
@@ -239,7 +264,10 @@ class GroupCoordinator:
             entry.scheduled_ms = None
             if self.log.ready_state(partition.index) is not partition:
                 continue
-            if entry.share is not None:
+            if entry.streams is not None:
+                self.streams.tick(partition, entry)
+                self._schedule(partition, entry)
+            elif entry.share is not None:
                 self.shares.tick(partition, entry)
                 self._schedule(partition, entry)
             elif entry.consumer is not None:
@@ -270,6 +298,13 @@ class GroupCoordinator:
                 offsets = {key: int(each.offset) for key, each in entry.offsets.committed.items()}
                 yield name, entry.member_count, offsets
 
+    def _known(self, group_id: str) -> GroupEntry | None:
+        """None: there is no such group, or another node coordinates it."""
+        try:
+            return self.describe(group_id)
+        except ApiError:
+            return None
+
     def describe(self, group_id: str) -> GroupEntry | None:
         """None: there is no such group."""
         return self._find(group_id)[1]
@@ -279,6 +314,9 @@ class GroupCoordinator:
     def _loaded(self, partition: GroupPartition) -> None:
         now = self._now()
         for group_id, entry in list(partition.entries.items()):
+            if entry.streams is not None:
+                self.streams.loaded(partition, entry)
+                continue
             if entry.share is not None:
                 self.shares.loaded(partition, entry)
                 continue
@@ -296,6 +334,7 @@ class GroupCoordinator:
     def _unloaded(self, partition: GroupPartition) -> None:
         for entry in partition.entries.values():
             self.consumers.unloaded(entry)
+            self.streams.unloaded(entry)
             self.shares.unloaded(entry)
             for effect in entry.group.close(ErrorCode.NOT_COORDINATOR):
                 if isinstance(effect, JoinAnswer | SyncAnswer):

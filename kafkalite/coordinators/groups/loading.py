@@ -7,9 +7,12 @@ from kafkalite.coordinators.groups.consumer_records import ConsumerRecord
 from kafkalite.coordinators.groups.decisions.consumer_group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.members import GroupEpoch
 from kafkalite.coordinators.groups.decisions.share_group import ShareGroup
+from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
+from kafkalite.coordinators.groups.decisions.streams.members import StreamsGroupMetadata
 from kafkalite.coordinators.groups.group import Group
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.share_records import ShareGroupRecord
+from kafkalite.coordinators.groups.streams_records import StreamsGroupRecord
 from kafkalite.coordinators.services import Services
 from kafkalite.model import ProducerId
 from kafkalite.protocol.codec import WireError
@@ -67,6 +70,8 @@ class GroupReplay:
                     self._replay_group(partition, parsed)
                 case ConsumerRecord():
                     self._replay_consumer(partition, parsed)
+                case StreamsGroupRecord():
+                    self._replay_streams(partition, parsed)
                 case ShareGroupRecord():
                     self._replay_share(partition, parsed)
 
@@ -97,7 +102,7 @@ class GroupReplay:
                 )
             return
         entry = partition.entries.get(parsed.group_id) or self.make(partition, parsed.group_id)
-        entry.consumer = None
+        entry.consumer = entry.streams = None
         entry.group.restore(
             parsed.protocol_type,
             parsed.protocol,
@@ -121,6 +126,20 @@ class GroupReplay:
         entry.consumer.apply(parsed.record)
         if parsed.record == GroupEpoch(None):
             entry.consumer = None
+
+    def _replay_streams(self, partition: GroupPartition, parsed: StreamsGroupRecord) -> None:
+        entry = partition.entries.get(parsed.group_id)
+        if parsed.is_tombstone:
+            if entry is None or entry.streams is None:
+                return
+        else:
+            entry = entry or self.make(partition, parsed.group_id)
+            if entry.streams is None:
+                entry.streams = StreamsGroup(parsed.group_id)
+        assert entry.streams is not None
+        entry.streams.apply(parsed.record)
+        if parsed.record == StreamsGroupMetadata(None):
+            entry.streams = None
 
     def _replay_share(self, partition: GroupPartition, parsed: ShareGroupRecord) -> None:
         entry = partition.entries.get(parsed.group_id)

@@ -10,6 +10,9 @@ from kafkalite.coordinators.committed import Written
 from kafkalite.coordinators.groups.decisions.consumer_group import ConsumerGroup, ConsumerGroupState
 from kafkalite.coordinators.groups.decisions.members import Assignment, Member
 from kafkalite.coordinators.groups.decisions.share_group import ShareGroup
+from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup, StreamsGroupState
+from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsOutcome
+from kafkalite.coordinators.groups.decisions.streams.members import TaskSets
 from kafkalite.coordinators.groups.group import Group, GroupState
 from kafkalite.coordinators.groups.offsets import GroupOffsets
 from kafkalite.errors import ApiError, ErrorCode
@@ -51,6 +54,36 @@ class ConsumerRuntime:
     matched_ms: int = 0
 
 
+#: The same for a streams group: it gets what became of the request.
+StreamsMemberDone = Callable[[ApiError | None, StreamsOutcome | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingStreamsMember:
+    """A request whose answer needs the target assignment of `epoch`, or a later one."""
+
+    member_id: str
+    epoch: int
+    owned: TaskSets | None
+    done: StreamsMemberDone
+
+
+@dataclass(slots=True)
+class StreamsRuntime:
+    """What a coordinator keeps of a streams group beside its state."""
+
+    waiting: list[WaitingStreamsMember] = field(default_factory=list)
+    #: See `ConsumerRuntime`.
+    written_to: Offset = Offset(0)
+    appending: int = 0
+    uncommitted: list[tuple[Offset, Callable[[ErrorCode], None]]] = field(default_factory=list)
+    is_working: bool = False
+    topics_version: int = -1
+    compared_ms: int = 0
+    #: Why internal topics could not be created.
+    creation: str = ""
+
+
 @dataclass(slots=True)
 class ShareRuntime:
     """What a coordinator keeps of a share group beside its state (see ConsumerRuntime). `begun` is set, and replaced, when
@@ -59,12 +92,14 @@ class ShareRuntime:
     topics_version: int = -1
     compared_ms: int = 0
     is_initializing: bool = False
+    is_deleting: bool = False
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(slots=True)
 class GroupEntry:
-    """One group and its offsets. `consumer`: it is a consumer group (KIP-848), and `group` is an empty one.
+    """One group and its offsets. `consumer`: it is a consumer group (KIP-848), and `group` is an empty one; `streams`: the
+    same for a streams group (KIP-1071).
 
     `scheduled_ms` is the earliest tick that is due for it.
     """
@@ -74,6 +109,8 @@ class GroupEntry:
     scheduled_ms: int | None = None
     consumer: ConsumerGroup | None = None
     runtime: ConsumerRuntime = field(default_factory=ConsumerRuntime)
+    streams: StreamsGroup | None = None
+    streams_runtime: StreamsRuntime = field(default_factory=StreamsRuntime)
     #: It is a share group (KIP-932).
     share: ShareGroup | None = None
     share_runtime: ShareRuntime = field(default_factory=ShareRuntime)
@@ -81,6 +118,8 @@ class GroupEntry:
     @property
     def is_empty(self) -> bool:
         """No members, and not dead."""
+        if self.streams is not None:
+            return self.streams.state is StreamsGroupState.EMPTY
         if self.share is not None:
             return not self.share.members and not self.share.is_dead
         if self.consumer is not None:
@@ -92,6 +131,7 @@ class GroupEntry:
         """Nothing is known of it: it may become a group of any type."""
         return (
             self.consumer is None
+            and self.streams is None
             and self.group.state is GroupState.EMPTY
             and not self.group.generation
             and not self.group.pending_members
@@ -100,12 +140,16 @@ class GroupEntry:
 
     @property
     def member_count(self) -> int:
+        if self.streams is not None:
+            return len(self.streams.members)
         if self.share is not None:
             return len(self.share.members)
         return len(self.group.members if self.consumer is None else self.consumer.members)
 
     @property
     def is_dead(self) -> bool:
+        if self.streams is not None:
+            return self.streams.is_dead
         if self.share is not None:
             return self.share.is_dead
         if self.consumer is not None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafkalite.coordinators.groups import consumer_records, share_records
+from kafkalite.coordinators.groups import consumer_records, share_records, streams_records
 from kafkalite.coordinators.groups.consumer_records import ConsumerRecord
 from kafkalite.coordinators.groups.group import Group, Member
 from kafkalite.coordinators.groups.offsets import CommittedOffset
 from kafkalite.coordinators.groups.share_records import ShareGroupRecord
+from kafkalite.coordinators.groups.streams_records import StreamsGroupRecord
 from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Offset, TopicPartition
@@ -92,7 +93,7 @@ def classic_record(group: Group, assignments: Mapping[str, bytes]) -> KeyValue:
 
 def parse(
     key: bytes | None, value: bytes | None, record_offset: int
-) -> OffsetRecord | GroupRecord | ConsumerRecord | ShareGroupRecord | None:
+) -> OffsetRecord | GroupRecord | ConsumerRecord | ShareGroupRecord | StreamsGroupRecord | None:
     """One record of the topic; None for a kind that is not ours (a newer Kafka's). Raises WireError."""
     if key is None or len(key) < 2:
         raise WireError("a record without a key in __consumer_offsets")
@@ -103,6 +104,8 @@ def parse(
         return _parse_group(decode(wire.GroupMetadataKey, version, key[2:]).group, value)
     if version in consumer_records.KEY_VERSIONS:
         return consumer_records.parse(version, key[2:], value)
+    if version in streams_records.KEY_VERSIONS:
+        return streams_records.parse(version, key[2:], value)
     if version in share_records.KEY_VERSIONS:
         return share_records.parse(version, key[2:], value)
     return None

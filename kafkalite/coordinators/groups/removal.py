@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from kafkalite.coordinators.groups import consumer_records, records
+from kafkalite.coordinators.groups import consumer_records, records, streams_records
 from kafkalite.coordinators.groups.commits import CommitResults
 from kafkalite.coordinators.groups.decisions.consumer_group import tombstones as consumer_tombstones
+from kafkalite.coordinators.groups.decisions.streams.group import tombstones as streams_tombstones
 from kafkalite.coordinators.groups.group import GroupState
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.share_groups import ShareGroups
@@ -114,6 +115,8 @@ class GroupRemoval:
         if is_over and partition.entries.get(group_id) is entry:
             if entry.consumer is not None:
                 entry.consumer.is_dead = True
+            if entry.streams is not None:
+                entry.streams.is_dead = True
             entry.group.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             del partition.entries[group_id]
 
@@ -167,10 +170,11 @@ class GroupRemoval:
     def _expired(self, entry: GroupEntry, retention_ms: int) -> list[TopicPartition]:
         """The partitions whose offsets nobody needs any more (KIP-211)."""
         now_ms, group = self._clock.wall_ms(), entry.group
-        if entry.consumer is None and entry.is_empty:
+        is_classic = entry.consumer is None and entry.streams is None
+        if is_classic and entry.is_empty:
             idle_since = group.state_since_ms if group.protocol_type else None
             return entry.offsets.expired(now_ms, retention_ms, idle_since)
-        if entry.consumer is None and not (group.state is GroupState.STABLE and group.protocol_type == CONSUMER):
+        if is_classic and not (group.state is GroupState.STABLE and group.protocol_type == CONSUMER):
             return []
         subscribed = subscribed_topics(entry)
         expired = entry.offsets.expired(now_ms, retention_ms, None)
@@ -179,6 +183,8 @@ class GroupRemoval:
 
 def _group_tombstones(entry: GroupEntry) -> list[KeyValue]:
     group_id = entry.group.group_id
+    if entry.streams is not None:
+        return [streams_records.encode_record(group_id, record) for record in streams_tombstones(entry.streams)]
     if entry.consumer is None:
         return [(records.group_key(group_id), None)]
     return [consumer_records.encode_record(group_id, record) for record in consumer_tombstones(entry.consumer)]
@@ -186,6 +192,8 @@ def _group_tombstones(entry: GroupEntry) -> list[KeyValue]:
 
 def subscribed_topics(entry: GroupEntry) -> frozenset[str] | None:
     """The topics that members of a consumer group subscribe to; None if one of them does not say it in a way we know."""
+    if entry.streams is not None:
+        return frozenset(entry.streams.source_topics())
     if entry.consumer is not None:
         return frozenset(entry.consumer.subscribed_topics())
     topics: set[str] = set()

@@ -18,6 +18,7 @@ from kafkalite.coordinators.groups.decisions import share_heartbeats as rules
 from kafkalite.coordinators.groups.decisions.members import LEAVE_EPOCH
 from kafkalite.coordinators.groups.decisions.share_group import (
     ShareAssignment,
+    SharedTopic,
     SharedTopics,
     ShareGroup,
     ShareRecord,
@@ -142,6 +143,10 @@ class ShareGroups:
             topics = self._topics.lookup(group.subscribed_topics())
             self._write(partition, entry, group, rules.topics_compared(group, topics, metadata_hash(topics)))
             self._write(partition, entry, group, rules.new_target(group, topics, self._services.clock.wall_ms()))
+        if group.shared.deleting and not runtime.is_deleting:
+            runtime.is_deleting = True
+            name = f"groups.share_deletion.{group.group_id}"
+            self._services.supervisor.spawn(name, self._resume_deletion(partition, entry, group), Policy.ISOLATED)
         if group.shared.initializing and not runtime.is_initializing:
             runtime.is_initializing = True
             name = f"groups.share.{group.group_id}"
@@ -187,18 +192,42 @@ class ShareGroups:
         group = self._group(entry)
         doomed = {key: each for key, each in rules.begun(group).items() if key in set(topic_ids)}
         self._write(partition, entry, group, [without_topics(group.shared, doomed)] if doomed else [])
-        keys = _keys(group.group_id, doomed)
-        failed: dict[TopicId, ApiError | None] = dict.fromkeys(doomed)
-        for start in range(0, len(keys), _CHUNK):
-            chunk = keys[start : start + _CHUNK]
-            errors = await _each([self.persister.delete(key) for _, key in chunk])
-            for (topic_id, _), error in zip(chunk, errors, strict=True):
-                failed[topic_id] = failed[topic_id] or error
-        if not self._is_current(partition, entry, group):
-            raise api_error(ErrorCode.NOT_COORDINATOR)
-        self._write(partition, entry, group, rules.deleted(group, doomed, [key for key in doomed if failed[key]]))
+        return await self._delete(partition, entry, group, doomed)
+
+    async def _delete(
+        self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup, doomed: SharedTopics
+    ) -> dict[TopicId, ApiError | None]:
+        """Delete the states of topics that are noted as being deleted."""
+        runtime = entry.share_runtime
+        runtime.is_deleting = True
+        try:
+            keys = _keys(group.group_id, doomed)
+            failed: dict[TopicId, ApiError | None] = dict.fromkeys(doomed)
+            for start in range(0, len(keys), _CHUNK):
+                chunk = keys[start : start + _CHUNK]
+                errors = await _each([self.persister.delete(key) for _, key in chunk])
+                for (topic_id, _), error in zip(chunk, errors, strict=True):
+                    failed[topic_id] = failed[topic_id] or error
+            if not self._is_current(partition, entry, group):
+                raise api_error(ErrorCode.NOT_COORDINATOR)
+            self._write(partition, entry, group, rules.deleted(group, doomed, [key for key in doomed if failed[key]]))
+        finally:
+            runtime.is_deleting = False
         await self._appends.wait(partition.index, partition.written)
         return failed
+
+    async def _resume_deletion(self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup) -> None:
+        """What a coordinator before this one, or an attempt that failed, has begun to delete."""
+        names = group.shared.deleting
+        known = {topic.topic_id: topic for topic in self._topics.lookup(set(names.values())).values()}
+        doomed = {
+            topic_id: SharedTopic(name, frozenset(range(known[topic_id].partitions if topic_id in known else 0)))
+            for topic_id, name in names.items()
+        }
+        try:
+            await self._delete(partition, entry, group, doomed)
+        except ApiError as error:
+            _log.info("group.share_states_kept", group=group.group_id, error=error.code.name)
 
     async def alter_offsets(
         self,
@@ -260,6 +289,8 @@ class ShareGroups:
         group = self._group(entry)
         if group.members:
             raise api_error(ErrorCode.NON_EMPTY_GROUP)
+        if group.shared.deleting:
+            await self._resume_deletion(partition, entry, group)
         failed = await self.delete_states(partition, entry, list(rules.begun(group)))
         for error in failed.values():
             if error is not None:

@@ -15,6 +15,7 @@ from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopic
 from kafkalite.features import SUPPORTED
 from kafkalite.kafka.apis import OFFERED, Handler
 from kafkalite.kafka.connection import Request
+from kafkalite.kafka.mutations import may_change
 from kafkalite.model import (
     INTERNAL_TOPICS,
     NO_LEADER,
@@ -189,6 +190,7 @@ class ClusterHandlers:
             for name in missing
             if brokers or name not in INTERNAL_TOPICS
         )
+        may_change(request, len(wanted) * config.num_partitions)
         created = await self._services.create_topics(CreateTopicsRequest(wanted))
         # Brokers that are cordoned or draining take no replicas: then there may be fewer than are alive.
         few = [each.topic for each in created.topics if each.error == ErrorCode.INVALID_REPLICATION_FACTOR]

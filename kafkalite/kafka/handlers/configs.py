@@ -26,6 +26,7 @@ from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.kafka.handlers.config_resources import ENTITIES, GROUP, Change, EntityConfigs
+from kafkalite.kafka.handlers.true_values import TRUE_VALUES, true_value_entries
 from kafkalite.listeners import ADVERTISED, LISTENERS
 from kafkalite.model import BrokerId, ListenerAddress
 from kafkalite.protocol import wire
@@ -124,6 +125,7 @@ class ConfigHandlers:
             entries += _limits(await self._services.broker_overrides(None), wanted, message)
             entries += _broker_state(layers[0][1], wanted, message)
             entries += self._listeners(wanted, layers)
+            entries += true_value_entries(broker, wanted, message)
         elif resource.resource_type in ENTITIES:
             return await self._entities.describe(resource, message)
         else:
@@ -265,7 +267,7 @@ class ConfigHandlers:
         wanted = [entry.name for entry in resource.configs if not _is_delete(entry)]
         fixed = [name for name in wanted if not _is_changeable(name)]
         if fixed:
-            known = all(ALIASES.get(name, name) in BROKER_KEYS for name in fixed)
+            known = all(ALIASES.get(name, name) in BROKER_KEYS or name in TRUE_VALUES for name in fixed)
             text = "cannot be changed without a restart" if known else "no such broker configuration"
             raise api_error(ErrorCode.INVALID_REQUEST, f"{', '.join(fixed)}: {text}")
         if broker_id is None and BROKER_STATE in wanted:

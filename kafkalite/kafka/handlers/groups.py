@@ -388,7 +388,7 @@ class GroupHandlers:
                 continue
             try:
                 entry = self._groups.describe(group_id)
-                is_classic = entry is not None and entry.consumer is None and entry.share is None
+                is_classic = entry is not None and not (entry.consumer or entry.share or entry.streams)
                 group = entry.group if entry is not None and is_classic else None
             except ApiError as error:
                 groups.append(response(int(error.code), str(error), group_id))
@@ -534,6 +534,8 @@ def _offset_topics(
 
 def _listed(entry: GroupEntry) -> wire.ListGroupsResponse.ListedGroup:
     listed, group = wire.ListGroupsResponse.ListedGroup, entry.group
+    if entry.streams is not None:
+        return listed(group.group_id, "streams", entry.streams.state.value, "streams")
     if entry.share is not None:
         return listed(group.group_id, "share", entry.share.state.value, "share")
     if entry.consumer is not None:

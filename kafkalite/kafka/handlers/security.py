@@ -20,9 +20,11 @@ from kafkalite.security.acl import (
     ResourceType,
     known_or_unknown,
 )
+from kafkalite.security.addresses import canonical, is_address
 from kafkalite.security.quotas import DEFAULT, Entity
 
-_USER, _CLIENT_ID = "user", "client-id"
+_USER, _CLIENT_ID, _IP = "user", "client-id", "ip"
+_KINDS = (_USER, _CLIENT_ID, _IP)
 
 
 class SecurityHandlers:
@@ -161,7 +163,7 @@ def _filter(message: wire.DescribeAclsRequest | wire.DeleteAclsRequest.DeleteAcl
 
 def _parts(entity: Entity) -> dict[str, str]:
     """An entity's components as the wire names them."""
-    parts = {_USER: entity.user, _CLIENT_ID: entity.client_id}
+    parts = {_USER: entity.user, _CLIENT_ID: entity.client_id, _IP: entity.ip}
     return {kind: name for kind, name in parts.items() if name is not None}
 
 
@@ -169,14 +171,25 @@ def _quota_entity(parts: Sequence[wire.AlterClientQuotasRequest.EntityData]) -> 
     """Raises ApiError."""
     found: dict[str, str] = {}
     for part in parts:
-        if part.entity_type not in (_USER, _CLIENT_ID):
-            raise api_error(ErrorCode.INVALID_REQUEST, f"quotas of {part.entity_type!r}: not user or client-id")
+        if part.entity_type not in _KINDS:
+            raise api_error(ErrorCode.INVALID_REQUEST, f"quotas of {part.entity_type!r}: not user, client-id or ip")
         if part.entity_type in found or part.entity_name == "":
             raise api_error(ErrorCode.INVALID_REQUEST, f"{part.entity_type} twice, or empty")
         found[part.entity_type] = DEFAULT if part.entity_name is None else part.entity_name
     if not found:
-        raise api_error(ErrorCode.INVALID_REQUEST, "a quota needs a user or a client id")
+        raise api_error(ErrorCode.INVALID_REQUEST, "a quota needs a user, a client id or an address")
+    if _IP in found:
+        if len(found) > 1:
+            raise api_error(ErrorCode.INVALID_REQUEST, "an address has no quota together with a user or client id")
+        return Entity(ip=_address(found[_IP]))
     return Entity(found.get(_USER), found.get(_CLIENT_ID))
+
+
+def _address(text: str) -> str:
+    """One spelling of each. Kafka takes names of hosts, too; here a node does not ask for them. Raises ApiError."""
+    if text != DEFAULT and not is_address(text):
+        raise api_error(ErrorCode.INVALID_REQUEST, f"{text!r} is not an IP address")
+    return canonical(text)
 
 
 def _quota_filter(message: wire.DescribeClientQuotasRequest) -> Callable[[Entity], bool]:
@@ -184,13 +197,13 @@ def _quota_filter(message: wire.DescribeClientQuotasRequest) -> Callable[[Entity
     wanted: dict[str, str | None] = {}
     for component in message.components:
         kind = component.entity_type
-        if kind not in (_USER, _CLIENT_ID):
-            raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"quotas of {kind!r}: not user or client-id")
+        if kind not in _KINDS:
+            raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"quotas of {kind!r}: not user, client-id or ip")
         if kind in wanted:
             raise api_error(ErrorCode.INVALID_REQUEST, f"{kind} twice")
         match component.match_type:
             case 0 if component.match:
-                wanted[kind] = component.match
+                wanted[kind] = canonical(component.match) if kind == _IP else component.match
             case 1 if component.match is None:
                 wanted[kind] = DEFAULT
             case 2 if component.match is None:

@@ -13,6 +13,7 @@ from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.kafka.handlers.cluster import is_topic_name
 from kafkalite.kafka.handlers.configs import ConfigHandlers
+from kafkalite.kafka.mutations import EXCEEDED, may_change
 from kafkalite.kafka.pieces import MAX_NEW_PARTITIONS
 from kafkalite.model import NO_LEADER, BrokerId
 from kafkalite.protocol import topic_ids, wire
@@ -51,6 +52,8 @@ class TopicHandlers:
             problem = _new_topic_problem(topic, times[topic.name])
             if topic.name in request.denied.topics and times[topic.name] == 1:
                 problem = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
+            if problem is None and not message.validate_only and not self._may_create(request, topic):
+                problem = EXCEEDED
             if problem is not None:
                 refused[topic.name] = TopicResult(topic.name, int(problem[0]), problem[1])
             else:
@@ -77,6 +80,18 @@ class TopicHandlers:
                 overrides = {each.name: each.value for each in asked[answer.name] if each.value is not None}
                 answer.configs = await self._configs.of_new_topic(answer.name, overrides)
         return wire.CreateTopicsResponse(topics=answers)
+
+    def _may_create(self, request: Request, topic: wire.CreateTopicsRequest.CreatableTopic) -> bool:
+        """Whether the quota of changes has room. What exists already, and is refused for that, costs nothing."""
+        if request.throttle is None or not self._services.metadata([topic.name]).topics[0].error:
+            return True
+        count = len(topic.assignments) or topic.num_partitions
+        return may_change(request, self._services.config.num_partitions if count == -1 else count)
+
+    def _partitions(self, topic: str) -> int:
+        """How many it has; 0: there is no such topic."""
+        found = self._services.metadata([topic]).topics[0]
+        return 0 if found.error else len(found.partitions)
 
     def _have_leaders(self, topics: list[str]) -> bool:
         return all(
@@ -134,13 +149,14 @@ class TopicHandlers:
             names.append(name)
         names += message.topic_names
         answers += [result_class(name, ZERO_UUID, refused) for name in dict.fromkeys(names) if name in denied]
-        names = [name for name in names if name not in denied]
+        names = [name for name in dict.fromkeys(names) if name not in denied]
+        throttled = {name for name in names if not may_change(request, self._partitions(name))}
+        answers += [result_class(name, ZERO_UUID, int(EXCEEDED[0]), EXCEEDED[1]) for name in throttled]
+        names = [name for name in names if name not in throttled]
         ids = {topic.topic: topic.topic_id for topic in self._services.metadata(names).topics} if names else {}
         deleted = []
         if names:
-            response = await self._services.delete_topics(
-                DeleteTopicsRequest(tuple(dict.fromkeys(names)), message.timeout_ms)
-            )
+            response = await self._services.delete_topics(DeleteTopicsRequest(tuple(names), message.timeout_ms))
             for result in response.topics:
                 if not result.error:
                     deleted.append(result.topic)
@@ -174,6 +190,10 @@ class TopicHandlers:
             if topic.name in request.denied.topics:
                 code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 answers.append(result_class(topic.name, code, "The topic authorization is failed."))
+                continue
+            more = topic.count - self._partitions(topic.name)
+            if more < topic.count and not message.validate_only and not may_change(request, more):
+                answers.append(result_class(topic.name, int(EXCEEDED[0]), EXCEEDED[1]))
                 continue
             assignments = None
             if topic.assignments is not None:

@@ -93,3 +93,16 @@ def test_refuses_what_cannot_be_placed() -> None:
         shifted(brokers, 1, 1, start=0, shift=0)
     with pytest.raises(PlacementError, match="at least 1"):
         mod([BrokerId(1)], 1, 0)
+
+
+@given(st.integers(2, 6), st.integers(1, 8), st.integers(1, 60), st.integers(0, 99), st.integers(0, 99), st.data())
+def test_a_partition_has_at_most_one_replica_per_host(
+    hosts: int, nodes: int, partitions: int, start: int, shift: int, data: st.DataObject
+) -> None:
+    """docs/large-host.md: the rack of a node is its host."""
+    brokers: dict[BrokerId, str | None] = {
+        BrokerId(10 * host + node): f"host{host}" for host in range(1, hosts + 1) for node in range(nodes)
+    }
+    factor = data.draw(st.integers(1, hosts))
+    for replicas in shifted(brokers, partitions, factor, start=start, shift=shift):
+        assert len({broker // 10 for broker in replicas}) == len(replicas) == factor

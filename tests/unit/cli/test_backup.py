@@ -219,7 +219,7 @@ async def test_the_three_verbs(tmp_path: Path) -> None:
         assert re.fullmatch("copied: 20 records, [0-9]+ B, 1 group", made.out.splitlines()[-1])
         assert "a finished backup is here" in (await run(on, "create", directory)).err
         exists = await run(on, "restore", directory)
-        assert (exists.code, "use --prefix, or --replace" in exists.err) == (1, True)
+        assert (exists.code, "use --prefix, or --replace" in exists.err) == (2, True)
         assert "add --yes" in (await run(on, "restore", directory, "--replace")).err
         group = await run(on, "restore", directory, "--prefix", "x.", "--replication-factor", "1")
         assert (group.code, group.err) == (0, "")

@@ -14,8 +14,10 @@ import pytest
 
 from kafkalite.config import load
 from kafkalite.rpc.messages.base import by_kind
+from kafkalite.telemetry.advice import ADVICE
 from kafkalite_cli.docs import PAGES, ROOT, rpc_api
 from kafkalite_cli.docs_man import man_names, man_page
+from kafkalite_cli.docs_troubleshooting import MEANS
 from kafkalite_cli.main import cli
 
 
@@ -69,7 +71,7 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 #: Ends a command's own arguments.
-_SHELL = ("|", ">", "&")
+_SHELL = ("|", "||", "&&", ";", ">", "&")
 
 
 def commands(page: str) -> Iterator[list[str]]:
@@ -109,3 +111,9 @@ def test_each_verb_about_partitions_is_shown() -> None:
     assert shown >= verbs | {f"admin {verb}" for verb in ("add-partitions", "remove-partitions", "elect")}
     main = {" ".join(parse(arguments)) for arguments in commands("README.md")}
     assert main >= {f"admin reassign {verb}" for verb in ("plan", "execute", "status")}
+
+
+def test_every_problem_is_in_the_page_about_troubleshooting() -> None:
+    """test_status finds every problem of the code in ADVICE; the page has one section for each, and no others."""
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^## (\w+\.\w+)$", text, re.MULTILINE)) == set(ADVICE) == set(MEANS)

@@ -14,6 +14,7 @@ import pytest
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition
 from kafkalite.rpc.client import RpcNotSent
+from kafkalite_cli.main import run as run_command
 from kafkalite_cli.reassign import read_plan
 from kafkalite_cli.refusals import refuse_forbidden
 from tests.fake_cluster import FakeCluster
@@ -182,3 +183,23 @@ def test_who_may_not_ask_is_told_so() -> None:
     with pytest.raises(ApiError) as raised:
         refuse_forbidden([RpcNotSent("gone"), forbidden])
     assert raised.value is forbidden
+
+
+@pytest.mark.parametrize(
+    ("arguments", "helps"),
+    [
+        (["help"], "use 'kafkalite --help'"),
+        (["--json", "admin", "list-topics"], "--json goes after the command"),
+        (["--bootstrap", "x:1", "admin", "health"], "--bootstrap goes after the command"),
+        (["tops"], "Did you mean 'top'?"),
+        (["profile", "sho"], "Did you mean 'show'?"),
+        (["admin", "backup", "restore", "/nonexistent"], "no such directory"),
+        (["admin", "backup", "create", "x", "--limit", "fast"], "500k or 20MB"),
+    ],
+)
+def test_a_wrong_command_gets_one_line_that_helps(
+    arguments: list[str], helps: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(arguments) == 2
+    error = capsys.readouterr().err
+    assert helps in error and error.count("\n") == 1

@@ -248,7 +248,7 @@ def test_nobody_logs_in_with_what_cannot_be_read(world: World) -> None:
     world.run(main())
 
 
-def test_one_user_has_so_many_and_no_more(world: World) -> None:
+def test_the_tokens_of_one_user_are_bounded(world: World) -> None:
     async def main() -> None:
         one, _ = await pair(world)
         for _ in range(MAX_TOKENS_OF_ONE):

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from kafkalite.config import ALIASES, BROKER_KEYS, TOPIC_KEYS, UNITS
 from kafkalite.errors import ErrorCode
+from kafkalite.kafka.handlers.true_values import TRUE_VALUES
 from kafkalite.protocol import wire
+from kafkalite_cli.docs_settings import NOT_HERE
 
 from .conftest import Broker, Client
 
@@ -312,3 +315,35 @@ async def test_brokers_and_the_cluster_default_are_configured_while_they_run(bro
         ("x", "max.connections", "1", ErrorCode.INVALID_REQUEST), ("", "no.such", "1", ErrorCode.INVALID_REQUEST),
     ):  # fmt: skip
         assert await alter(client, (key, 0, value), name=name, kind=BROKER) == code
+
+
+async def test_kafkas_settings_that_are_facts_here(make_broker: Any) -> None:
+    """Shown with what is true, never to be changed, and no setting of ours at the same time."""
+    broker = await make_broker(broker_id=1)
+    client = await broker.client()
+    request = wire.DescribeConfigsRequest
+    node = str(broker.services.broker_id)
+    answer = await client.ask(request([request.DescribeConfigsResource(BROKER, node, None)], True, True), 4)
+    names = [each.name for each in answer.results[0].configs]
+    assert len(names) == len(set(names))
+    shown = {each.name: each for each in answer.results[0].configs}
+    assert shown.keys() >= TRUE_VALUES.keys() and not TRUE_VALUES.keys() & (
+        BROKER_KEYS.keys() | TOPIC_KEYS.keys() | ALIASES.keys()
+    )
+    assert all(shown[name].read_only and shown[name].documentation for name in TRUE_VALUES)
+    assert (shown["num.io.threads"].value, shown["node.id"].value) == ("1", str(broker.services.config.broker_id))
+    assert shown["log.retention.ms"].value == shown["retention.ms"].value
+    one = await client.ask(request([request.DescribeConfigsResource(BROKER, node, ["num.io.threads"])]), 4)
+    assert [each.name for each in one.results[0].configs] == ["num.io.threads"]
+    alter = wire.IncrementalAlterConfigsRequest
+    change = alter.AlterableConfig("num.io.threads", 0, "8")
+    refused = await client.ask(alter([alter.AlterConfigsResource(BROKER, node, [change])]), 1)
+    assert refused.responses[0].error_code == ErrorCode.INVALID_REQUEST
+    assert "cannot be changed" in refused.responses[0].error_message
+
+
+def test_a_setting_of_kafka_is_here_or_has_a_reason_but_not_both() -> None:
+    absent = [name for names in NOT_HERE.values() for name in names.split()]
+    assert len(absent) == len(set(absent))
+    known = {*BROKER_KEYS, *TOPIC_KEYS, *ALIASES, *UNITS, *TRUE_VALUES}
+    assert not known & set(absent)

@@ -151,10 +151,16 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
             return request("HealthRequest", b"")
         case "DescribeGroups":
             return request(["g"])
-        case "DeleteGroups" | "ConsumerGroupDescribe":
+        case "DeleteGroups" | "ConsumerGroupDescribe" | "StreamsGroupDescribe":
             return request(["g"])
         case "ConsumerGroupHeartbeat":
             return request("g", "m", 0, None, None, 1_000, ["t"], None, None, [])
+        case "StreamsGroupHeartbeat":
+            topology = request.Topology(1, [request.Subtopology("0", ["t"])])
+            owned = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+            return request("g", "m", 0, rebalance_timeout_ms=1_000, topology=topology, process_id="p", **owned)
+        case "StreamsGroupTopologyDescriptionUpdate":
+            return request("g", "m", 1, request.TopologyDescription())
         case "CreateTopics":
             return request([request.CreatableTopic("t", 1, 1)], 100, True)
         case "DeleteTopics":

@@ -205,7 +205,12 @@ async def test_describing_and_altering_quotas_on_the_wire(make_broker: Any) -> N
     assert await ask(("user", is_default, None)) == [default]
     assert await ask(("client-id", anything, None), strict=True) == [lone]
     assert await ask(("user", anything, None), ("client-id", exact, "c")) == [pair]
-    for bad, code in ((("ip", anything, None), 35), (("user", exact, None), 42), (("user", 9, None), 42)):
+    quotas.put(Entity(ip="::1"), {"connection_creation_rate": 7.0})
+    quotas.put(Entity(ip=DEFAULT), {"connection_creation_rate": 9.0, "producer_byte_rate": 1.0})
+    address = ({"ip": "::1"}, {"connection_creation_rate": 7.0})
+    assert await ask(("ip", exact, "0:0:0:0:0:0:0:1"), strict=True) == [address]
+    assert await ask(("ip", anything, None)) == [({"ip": None}, {"connection_creation_rate": 9.0}), address]
+    for bad, code in ((("group", anything, None), 35), (("user", exact, None), 42), (("user", 9, None), 42)):
         answer = await client.ask(request([request.ComponentData(*bad)]), 1)
         assert (answer.error_code, answer.entries) == (code, None)
     alter = wire.AlterClientQuotasRequest
@@ -217,18 +222,88 @@ async def test_describing_and_altering_quotas_on_the_wire(make_broker: Any) -> N
         return int(answer.entries[0].error_code)
 
     assert await change([("user", "a"), ("client-id", None)], ("producer_byte_rate", 5.0, False)) == 0
+    assert await change([("user", "a")], ("controller_mutation_rate", 0.5, False)) == 0
+    assert await change([("ip", "10.0.0.1")], ("connection_creation_rate", 5.0, False)) == 0
+    assert await change([("ip", None)], ("connection_creation_rate", 5.0, False)) == 0
     for entity, ops in (
         ([], [("producer_byte_rate", 5.0, False)]),
         ([("ip", "a")], []),
         ([("user", "a"), ("user", "b")], []),
         ([("user", "")], []),
-        ([("user", "a")], [("controller_mutation_rate", 5.0, False)]),
+        ([("user", "a")], [("connection_creation_rate", 5.0, False)]),
+        ([("ip", "10.0.0.1")], [("producer_byte_rate", 5.0, False)]),
+        ([("ip", "10.0.0.1")], [("connection_creation_rate", 0.5, False)]),
+        ([("ip", "10.0.0.1"), ("user", "a")], [("connection_creation_rate", 5.0, False)]),
+        ([("ip", "a host")], [("connection_creation_rate", 5.0, False)]),
+        ([("user", "a")], [("controller_mutation_rate", 0.0, False)]),
         ([("user", "a")], [("producer_byte_rate", 0.5, False)]),
         ([("user", "a")], [("request_percentage", float("nan"), False)]),
         ([("user", "a")], [("producer_byte_rate", float("inf"), False)]),
         ([("user", "a")], [("producer_byte_rate", 5.0, False), ("producer_byte_rate", 0.0, True)]),
     ):
         assert await change(entity, *ops) == 42
+
+
+async def test_connections_of_an_address_are_limited_as_soon_as_the_quota_is_set(make_broker: Any) -> None:
+    broker: Broker = await make_broker()
+    quotas = broker.services.rights.quotas
+    assert (await (await broker.client()).ask(wire.ApiVersionsRequest("a", "1"), 3)).error_code == 0
+    quotas.put(Entity(ip=DEFAULT), {"connection_creation_rate": 0.1})
+    quotas.put(Entity(ip="10.0.0.1"), {"connection_creation_rate": 1.0})
+    assert (await (await broker.client()).ask(wire.ApiVersionsRequest("a", "1"), 3)).error_code == 0
+    assert await (await broker.client()).is_closed()
+    quotas.put(Entity(ip="127.0.0.1"), {"connection_creation_rate": 100.0})
+    assert (await (await broker.client()).ask(wire.ApiVersionsRequest("a", "1"), 3)).error_code == 0
+
+
+async def test_changes_of_the_cluster_are_paid_for(make_broker: Any) -> None:
+    """KIP-599: new versions are refused while the client is in debt, older ones wait."""
+    broker, client, _ = await limited(make_broker)
+    clock = broker.services.clock = Handwound()  # type: ignore[assignment]
+    broker.services.rights.quotas.put(Entity(None, "test"), {Kind.MUTATION: 1.0})  # eleven partitions at once
+    create, delete, add = wire.CreateTopicsRequest, wire.DeleteTopicsRequest, wire.CreatePartitionsRequest
+
+    async def created(version: int, *topics: tuple[str, int], validate: bool = False) -> tuple[list[int], int]:
+        wanted = [create.CreatableTopic(name, count, 1) for name, count in topics]
+        answer = await client.ask(create(wanted, 1000, validate), version)
+        for connection in broker.side.listener.connections:
+            connection._unmute_at = 0.0
+            connection._unmute()
+        return [each.error_code for each in answer.topics], answer.throttle_time_ms
+
+    # What is not made, costs nothing.
+    assert await created(7, ("a", 500), validate=True) == ([0], 0)
+    assert await created(7, ("t", 500)) == ([36], 0)
+    # The first one takes the client into debt, the second one finds it there.
+    assert await created(7, ("a", 14), ("b", 1)) == ([0, 89], 3_000)
+    assert await created(6, ("b", 1)) == ([89], 3_000)
+    clock.now += 2.0
+    deleted = await client.ask(delete(topics=[delete.DeleteTopicState("a")], timeout_ms=1000), 6)
+    assert ([each.error_code for each in deleted.responses], deleted.throttle_time_ms) == ([89], 1_000)
+    assert not broker.services.metadata(["a"]).topics[0].error
+    for connection in broker.side.listener.connections:
+        connection._unmute_at = 0.0
+        connection._unmute()
+    more = [add.CreatePartitionsTopic("t", 2, None)]
+    assert [each.error_code for each in (await client.ask(add(more, 1000, False), 3)).results] == [89]
+    for connection in broker.side.listener.connections:
+        connection._unmute_at = 0.0
+        connection._unmute()
+    # A client that does not know the error gets what it asks for, and waits.
+    assert await created(5, ("b", 4)) == ([0], 5_000)
+    clock.now += 6.0
+    assert await created(7, ("c", 1)) == ([0], 0)
+
+
+async def test_a_topic_that_is_created_by_its_first_use_is_paid_for_and_not_refused(make_broker: Any) -> None:
+    broker, client, _ = await limited(make_broker, controller_mutation_rate=0.01)
+    for name in ("x", "y"):
+        answer = await client.ask(wire.MetadataRequest([wire.MetadataRequest.MetadataRequestTopic(name=name)], True), 9)
+        assert answer.topics[0].error_code in (0, 5)
+        assert answer.throttle_time_ms > 0
+        for connection in broker.side.listener.connections:
+            connection._unmute_at = 0.0
+            connection._unmute()
 
 
 def test_services_in_memory_are_those_of_a_node() -> None:

@@ -275,3 +275,33 @@ async def test_a_deleted_topic_takes_its_states_along(broker: Broker) -> None:
     assert not any(partition.entries for partition in broker.side.shares.log.states())
     assert not broker.side.groups.describe("g").share.shared.initialized  # type: ignore[union-attr]
     assert not broker.side.groups.describe("g").share.shared.deleting  # type: ignore[union-attr]
+
+
+async def test_a_deletion_that_was_interrupted_goes_on(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the group would never get this topic again."""
+    client = await started(broker)
+    member = Member(client, "m", "t")
+    await member.beat()
+    await broker.side.share_persister.write(key_of(broker, "t", 0), 9, 1, Offset(7), [])
+    await member.beat(-1)
+    dying = asyncio.Event()
+
+    async def delete(key: ShareKey) -> None:
+        dying.set()
+        await asyncio.sleep(60)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broker.side.share_persister, "delete", delete)
+        request = wire.DeleteShareGroupOffsetsRequest
+        asked = asyncio.ensure_future(client.ask(request("g", [request.DeleteShareGroupOffsetsRequestTopic("t")]), 0))
+        await dying.wait()
+        reload(broker)
+        await until(lambda: not broker.side.groups.log.is_loading)
+        asked.cancel()
+    client = await broker.client()
+    member = Member(client, "m2", "t")
+    async with asyncio.timeout(30):
+        while member.count < 4:
+            assert not (await member.beat()).error_code
+            await asyncio.sleep(0.05)
+    assert await broker.side.share_persister.start_offset(key_of(broker, "t", 0)) == -1

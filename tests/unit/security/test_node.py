@@ -387,9 +387,9 @@ async def test_quotas_of_the_command_line(cluster: LoopbackCluster) -> None:
         await admin(cluster, "quotas", "set", "producer_byte_rate=100", "consumer_byte_rate=50", "--user", "root")
         listed = await admin(cluster, "quotas", "list")
         assert listed["quotas"] == [
-            {"user": "ro ot", "client_id": "<default>", "quota": "producer_byte_rate", "limit": 1000.0},
-            {"user": "root", "client_id": "", "quota": "consumer_byte_rate", "limit": 50.0},
-            {"user": "root", "client_id": "", "quota": "producer_byte_rate", "limit": 100.0},
+            {"user": "ro ot", "client_id": "<default>", "ip": "", "quota": "producer_byte_rate", "limit": 1000.0},
+            {"user": "root", "client_id": "", "ip": "", "quota": "consumer_byte_rate", "limit": 50.0},
+            {"user": "root", "client_id": "", "ip": "", "quota": "producer_byte_rate", "limit": 100.0},
         ]
         written = cluster.zookeeper.peek("/config/users/root")
         assert written is not None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkalite.security import quotas as quotas_module
 from kafkalite.security.connection_limits import ConnectionLimits, parse_overrides
-from kafkalite.security.quotas import DEFAULT, Entity, Kind, Quotas, Rate, limit_text, parse_limit
+from kafkalite.security.quotas import CONNECTION_RATE, DEFAULT, Entity, Kind, Quotas, Rate, limit_text, parse_limit
 
 PRODUCE = Kind.PRODUCE
 #: Kafka's order, the most specific first.
@@ -130,7 +130,8 @@ def test_limits_as_text() -> None:
     for key, text in (
         ("producer_byte_rate", "1.5"), ("producer_byte_rate", "0"), ("consumer_byte_rate", "-1"),
         ("request_percentage", "nan"), ("request_percentage", "inf"), ("request_percentage", "much"),
-        ("controller_mutation_rate", "1"),
+        ("controller_mutation_rate", "0"),
+        ("connection_creation_rate", "1.5"), ("connection_creation_rate", "2147483648"), ("leader_rate", "1"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=r"."):
             parse_limit(key, text)
@@ -153,6 +154,51 @@ def test_connections_per_address() -> None:
     for text in ("a", "a:", ":1", "a:-1", "a:x"):
         with pytest.raises(ValueError, match="HOST:COUNT"):
             parse_overrides(text)
+
+
+def test_connections_of_all_addresses_together_come_at_a_rate() -> None:
+    now, together = [0.0], [2.0]
+    limits = ConnectionLimits(2**31 - 1, {}, rate_of_all=lambda: together[0], now=lambda: now[0])
+    assert [limits.opened(f"10.0.0.{number}") for number in range(25)].count(True) == 20
+    now[0] += 1.0
+    assert [limits.opened(f"10.0.1.{number}") for number in range(25)].count(True) == 2
+    together[0] = 0.0
+    assert limits.opened("10.0.0.1")
+
+
+def test_an_address_has_its_own_rate_or_the_one_of_all_addresses() -> None:
+    quotas, now = Quotas(), [0.0]
+    limits = ConnectionLimits(2**31 - 1, {}, rate=3, rate_of=quotas.connection_rate, now=lambda: now[0])
+
+    def admitted(host: str) -> int:
+        now[0] += 10_000
+        return [limits.opened(host) for _ in range(100)].count(True)
+
+    assert admitted("10.0.0.1") == 30
+    quotas.put(Entity(ip=DEFAULT), {CONNECTION_RATE: 2})
+    quotas.put(Entity(ip="10.0.0.1"), {CONNECTION_RATE: 1})
+    assert (admitted("::ffff:10.0.0.1"), admitted("10.0.0.2")) == (10, 20)
+    assert not quotas.is_active  # requests cost nothing more
+    quotas.put(Entity(ip="10.0.0.1"), {})
+    assert admitted("10.0.0.1") == 20
+    assert quotas.entities() == {Entity(ip=DEFAULT): {CONNECTION_RATE: 2}}
+
+
+def test_a_bucket_of_changes() -> None:
+    quotas = Quotas(mutation_burst_s=10)
+    assert quotas.mutate("u", "c", 1e9, 0, is_strict=True) == (True, 0)
+    quotas.put(Entity("u", None), {Kind.MUTATION: 0.5})
+    assert quotas.mutate("u", "c", 7, 1_000, is_strict=True) == (True, 0)
+    assert quotas.mutate("u", "another", 1, 1_000, is_strict=True) == (False, 4_000)  # the user's clients share it
+    assert quotas.mutate("u", "c", 1, 1_000, is_strict=False) == (True, 6_000)
+    assert quotas.mutate("v", "c", 1e9, 1_000, is_strict=True) == (True, 0)
+    assert quotas.mutate("u", "c", 1, 6_999, is_strict=True)[0] is False
+    assert quotas.mutate("u", "c", 1, 7_000, is_strict=True) == (True, 0)
+    # It never holds more than what comes in ten seconds.
+    assert quotas.mutate("u", "c", 6, 10**9, is_strict=True) == (True, 0)
+    assert quotas.mutate("u", "c", 1, 10**9, is_strict=True) == (False, 2_000)
+    quotas.put(Entity("u", None), {})
+    assert quotas.mutate("u", "c", 1e9, 10**9, is_strict=True) == (True, 0)
 
 
 def test_connections_of_one_address_come_at_a_rate() -> None:

@@ -1,7 +1,9 @@
 // A Kafka Streams application that counts numbers by key exactly once, its feeder and its reader.
 //
 //   feed BOOTSTRAP             make the topics; send 0, 1, 2, ... to "numbers" until stdin ends; tell how many were sent
-//   run BOOTSTRAP DIR [ID]     count them by (number % KEYS) into "counts"; ID: static membership
+//   run BOOTSTRAP DIR PROTOCOL [ID]
+//                              count them by (number % KEYS) into "counts"; PROTOCOL: of the group, classic or streams
+//                              (KIP-1071); ID: static membership
 //   read BOOTSTRAP N           read "counts" committed only, until it tells of N numbers and to its end
 //   topics BOOTSTRAP           what Streams made: configurations and first offsets of its internal topics; the coordinator
 //
@@ -61,7 +63,8 @@ public final class CountNumbers {
         String bootstrap = arguments[1];
         switch (arguments[0]) {
             case "feed" -> feed(bootstrap);
-            case "run" -> run(bootstrap, arguments[2], arguments.length > 3 ? arguments[3] : null);
+            case "run" -> run(
+                bootstrap, arguments[2], arguments[3], arguments.length > 4 ? arguments[4] : null);
             case "read" -> read(bootstrap, Long.parseLong(arguments[2]));
             case "topics" -> topics(bootstrap);
             default -> throw new IllegalArgumentException(arguments[0]);
@@ -109,7 +112,7 @@ public final class CountNumbers {
         System.out.println("{\"sent\": " + sent + "}");
     }
 
-    private static void run(String bootstrap, String directory, String instance) throws Exception {
+    private static void run(String bootstrap, String directory, String protocol, String instance) throws Exception {
         StreamsBuilder builder = new StreamsBuilder();
         KGroupedStream<Integer, Integer> grouped = builder
             .stream("numbers", Consumed.with(Serdes.Integer(), Serdes.Integer()))
@@ -130,7 +133,6 @@ public final class CountNumbers {
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
         settings.put(StreamsConfig.STATE_DIR_CONFIG, directory);
         settings.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
-        settings.put(StreamsConfig.NUM_STANDBY_REPLICAS_CONFIG, 1);
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 200);
         // Every count shows: a reader sees 1, 2, 3, ... of each key.
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
@@ -141,8 +143,14 @@ public final class CountNumbers {
         settings.put(StreamsConfig.topicPrefix(TopicConfig.SEGMENT_BYTES_CONFIG), 10_000);
         settings.put(StreamsConfig.topicPrefix(TopicConfig.MIN_CLEANABLE_DIRTY_RATIO_CONFIG), 0.01);
         settings.put(StreamsConfig.consumerPrefix(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG), "earliest");
-        settings.put(StreamsConfig.consumerPrefix(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG), 6000);
-        settings.put(StreamsConfig.consumerPrefix(ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG), 1000);
+        // Of a streams group the broker has these settings.
+        if (protocol.equals("streams")) {
+            settings.put("group.protocol", protocol);
+        } else {
+            settings.put(StreamsConfig.NUM_STANDBY_REPLICAS_CONFIG, 1);
+            settings.put(StreamsConfig.consumerPrefix(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG), 6000);
+            settings.put(StreamsConfig.consumerPrefix(ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG), 1000);
+        }
         if (instance != null) {
             settings.put(StreamsConfig.consumerPrefix(ConsumerConfig.GROUP_INSTANCE_ID_CONFIG), instance);
         }

@@ -1,0 +1,166 @@
+"""Which member gets which task: Kafka's assignor "sticky" as to its results (KIP-1071). Pure.
+
+Active tasks: each once; members have equally many, or one more; who has a task keeps it if that allows, else a member of a process
+with a copy of its state gets it. Standby tasks: of tasks with state, each on as many other processes as are wanted and there
+are; who has one keeps it if the load allows, else the process with the least load gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import field
+
+from kafkalite.coordinators.groups.decisions.streams.members import NOTHING, Task, TaskSets
+from kafkalite.coordinators.groups.decisions.streams.topology import ConfiguredSubtopology
+from kafkalite.lazy_dataclass import dataclass
+
+#: Tasks between two yields: about a millisecond with a hundred members.
+_PIECE = 16
+STICKY = "sticky"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsAssigned:
+    """A member with its target until now, and what it has in fact."""
+
+    member_id: str
+    process_id: str
+    before: TaskSets = NOTHING
+
+
+@dataclass(slots=True)
+class _Place:
+    """A member while tasks are given out."""
+
+    member_id: str
+    process_id: str
+    active: set[Task] = field(default_factory=set)
+    standby: set[Task] = field(default_factory=set)
+
+    @property
+    def load(self) -> int:
+        return len(self.active) + len(self.standby)
+
+
+class _Assignment:
+    def __init__(self, members: Sequence[StreamsAssigned]) -> None:
+        ordered = sorted(members, key=lambda each: each.member_id)
+        self.places = {each.member_id: _Place(each.member_id, each.process_id) for each in ordered}
+        self.processes: dict[str, list[_Place]] = {}
+        for place in self.places.values():
+            self.processes.setdefault(place.process_id, []).append(place)
+        self.was_active: dict[Task, list[str]] = {}
+        self.was_standby: dict[Task, list[str]] = {}
+        for each in ordered:
+            for task in each.before.active:
+                self.was_active.setdefault(task, []).append(each.member_id)
+            for task in each.before.standby | each.before.warmup:
+                self.was_standby.setdefault(task, []).append(each.member_id)
+        #: Task -> the processes that have it.
+        self.holders: dict[Task, set[str]] = {}
+
+    # --- active tasks ---
+
+    def give_active(self, tasks: Sequence[Task]) -> Generator[None, None, None]:
+        least, more = divmod(len(tasks), len(self.places))
+        left = yield from self._keep_active(tasks, least, more)
+        for count, task in enumerate(left, 1):
+            near = {self.places[name].process_id for name in self.was_standby.get(task, ())}
+            lowest = min(len(place.active) for place in self.places.values())
+            candidates = [place for place in self.places.values() if len(place.active) == lowest]
+            best = min(
+                candidates, key=lambda place: (place.process_id not in near, self._process_load(place), place.member_id)
+            )
+            self._take_active(best, task)
+            if not count % _PIECE:
+                yield
+
+    def _keep_active(self, tasks: Sequence[Task], least: int, more: int) -> Generator[None, None, list[Task]]:
+        """Who has a task keeps it, within its share; the tasks that are left over. `more` members have one more than `least`."""
+        had: dict[str, list[Task]] = {}
+        taken: set[Task] = set()
+        for count, task in enumerate(tasks, 1):
+            owners = [name for name in self.was_active.get(task, ()) if name in self.places]
+            if owners:
+                had.setdefault(owners[0], []).append(task)
+            if not count % _PIECE:
+                yield
+        # Members with the most tasks have the first right to one more.
+        for name, mine in sorted(had.items(), key=lambda each: (-len(each[1]), each[0])):
+            share = least
+            if more and len(mine) > least:
+                share, more = least + 1, more - 1
+            for task in _spread(mine)[:share]:
+                self._take_active(self.places[name], task)
+                taken.add(task)
+        return [task for task in tasks if task not in taken]
+
+    def _take_active(self, place: _Place, task: Task) -> None:
+        place.active.add(task)
+        self.holders.setdefault(task, set()).add(place.process_id)
+
+    def _process_load(self, place: _Place) -> float:
+        return self._load_of(place.process_id)
+
+    def _load_of(self, process_id: str) -> float:
+        places = self.processes[process_id]
+        return sum(place.load for place in places) / len(places)
+
+    # --- standby tasks ---
+
+    def give_standby(self, tasks: Sequence[Task], replicas: int) -> Generator[None, None, None]:
+        wanted = min(replicas, len(self.processes) - 1)
+        if wanted <= 0:
+            return
+        total = sum(len(place.active) for place in self.places.values()) + wanted * len(tasks)
+        limit = -(-total // len(self.places))
+        missing: list[Task] = []
+        for count, task in enumerate(tasks, 1):
+            kept = 0
+            for name in (*self.was_standby.get(task, ()), *self.was_active.get(task, ())):
+                place = self.places.get(name)
+                if place is None or kept == wanted or place.load >= limit or place.process_id in self.holders[task]:
+                    continue
+                self._take_standby(place, task)
+                kept += 1
+            missing += [task] * (wanted - kept)
+            if not count % _PIECE:
+                yield
+        for count, task in enumerate(missing, 1):
+            free = [process for process in self.processes if process not in self.holders[task]]
+            process = min(free, key=lambda each: (self._load_of(each), each))
+            place = min(self.processes[process], key=lambda each: (each.load, each.member_id))
+            self._take_standby(place, task)
+            if not count % _PIECE:
+                yield
+
+    def _take_standby(self, place: _Place, task: Task) -> None:
+        place.standby.add(task)
+        self.holders[task].add(place.process_id)
+
+
+def tasks_of(subtopologies: Iterable[ConfiguredSubtopology], *, is_stateful: bool) -> list[Task]:
+    """Tasks with or without state; neighbours are of different subtopologies."""
+    return _spread(
+        (each.subtopology_id, number)
+        for each in subtopologies
+        if each.is_stateful == is_stateful
+        for number in range(each.tasks)
+    )
+
+
+def _spread(tasks: Iterable[Task]) -> list[Task]:
+    return sorted(tasks, key=lambda task: (task[1], task[0]))
+
+
+def assign(
+    members: Sequence[StreamsAssigned], subtopologies: Sequence[ConfiguredSubtopology], standby_replicas: int
+) -> Generator[None, None, Mapping[str, TaskSets]]:
+    """The target of each member, by its id. Yields now and then, so that others can run."""
+    if not members:
+        return {}
+    state = _Assignment(members)
+    stateful = tasks_of(subtopologies, is_stateful=True)
+    yield from state.give_active([*stateful, *tasks_of(subtopologies, is_stateful=False)])
+    yield from state.give_standby(stateful, standby_replicas)
+    return {name: TaskSets(frozenset(place.active), frozenset(place.standby)) for name, place in state.places.items()}

@@ -1,0 +1,255 @@
+"""The topology of a streams group against the topics that exist: how many tasks there are, which topics are missing. Pure.
+
+Source: KIP-1071. A subtopology has as many tasks as its source topics have partitions at most. A repartition topic without a
+number of its own has as many partitions as the topics that are read where it is written. A changelog has one per task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.lazy_dataclass import dataclass
+
+#: Names in one message; the others are counted.
+_SHOWN = 3
+
+
+class Status(IntEnum):
+    """What a heartbeat's response says about the group; values are those on the wire."""
+
+    STALE_TOPOLOGY = 0
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+    SHUTDOWN_APPLICATION = 4
+    ASSIGNMENT_DELAYED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """A topic that the broker creates. `partitions` 0: it follows from the topology; `replication_factor` 0: the default."""
+
+    name: str
+    partitions: int = 0
+    replication_factor: int = 0
+    configs: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CopartitionGroup:
+    """Topics of a subtopology that must have equally many partitions, by their places in its lists."""
+
+    source_topics: tuple[int, ...] = ()
+    source_regexes: tuple[int, ...] = ()
+    repartition_source_topics: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Subtopology:
+    subtopology_id: str
+    source_topics: tuple[str, ...] = ()
+    source_regexes: tuple[str, ...] = ()
+    changelogs: tuple[InternalTopic, ...] = ()
+    repartition_sinks: tuple[str, ...] = ()
+    repartition_sources: tuple[InternalTopic, ...] = ()
+    copartition_groups: tuple[CopartitionGroup, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """All topics that it reads."""
+        return (*self.source_topics, *(topic.name for topic in self.repartition_sources))
+
+    def copartitioned(self) -> list[set[str]]:
+        """The names of the topics of each copartition group."""
+        return [
+            {self.source_topics[index] for index in group.source_topics}
+            | {self.repartition_sources[index].name for index in group.repartition_source_topics}
+            for group in self.copartition_groups
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """As a member has sent it; subtopologies are sorted by their ids."""
+
+    epoch: int
+    subtopologies: tuple[Subtopology, ...] = ()
+
+    def required_topics(self) -> set[str]:
+        """All topics that it reads or keeps state in."""
+        return {
+            name for each in self.subtopologies for name in (*each.inputs, *(topic.name for topic in each.changelogs))
+        }
+
+    def named_topics(self) -> set[str]:
+        """All topics that it names."""
+        return self.required_topics() | {name for each in self.subtopologies for name in each.repartition_sinks}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredSubtopology:
+    """`tasks`: how many it has. The internal topics have their numbers of partitions."""
+
+    subtopology_id: str
+    tasks: int
+    source_topics: tuple[str, ...]
+    repartition_sinks: tuple[str, ...]
+    repartition_sources: tuple[InternalTopic, ...]
+    changelogs: tuple[InternalTopic, ...]
+
+    @property
+    def is_stateful(self) -> bool:
+        return bool(self.changelogs)
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """A topology as it can run now.
+
+    subtopologies: empty if the topics do not fit. to_create: internal topics that are missing. problem: why it cannot run.
+    """
+
+    topology_epoch: int
+    subtopologies: tuple[ConfiguredSubtopology, ...] = ()
+    to_create: tuple[InternalTopic, ...] = ()
+    problem: tuple[Status, str] | None = None
+    #: Topic -> partitions, of the topics that its tasks read.
+    partitions: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def is_ready(self) -> bool:
+        return self.problem is None
+
+
+class _Unfit(Exception):
+    def __init__(self, status: Status, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def check(topology: Topology) -> None:
+    """Whether its parts fit each other. Raises ApiError STREAMS_INVALID_TOPOLOGY."""
+    seen: set[str] = set()
+    for each in topology.subtopologies:
+        if each.subtopology_id in seen:
+            raise _invalid(f"Subtopology {each.subtopology_id} is there twice.")
+        seen.add(each.subtopology_id)
+        if each.source_regexes or any(group.source_regexes for group in each.copartition_groups):
+            raise _invalid("Regular expressions for source topics are not supported by the group coordinator.")
+        if not each.inputs:
+            raise _invalid(f"Subtopology {each.subtopology_id} has no source topics.")
+        for group in each.copartition_groups:
+            if not all(0 <= index < len(each.source_topics) for index in group.source_topics) or not all(
+                0 <= index < len(each.repartition_sources) for index in group.repartition_source_topics
+            ):
+                raise _invalid(
+                    f"A copartition group of subtopology {each.subtopology_id} names topics that are not there."
+                )
+    written = {name for each in topology.subtopologies for name in each.repartition_sinks}
+    for each in topology.subtopologies:
+        for topic in each.repartition_sources:
+            if not topic.partitions and topic.name not in written:
+                raise _invalid(f"Nothing writes the repartition topic {topic.name}, which has no number of partitions.")
+
+
+def _invalid(text: str) -> Exception:
+    return api_error(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
+
+
+def configure(topology: Topology, existing: Mapping[str, int]) -> Configured:
+    """The topology with these topics (name -> partitions).
+
+    Raises ApiError STREAMS_INVALID_TOPOLOGY: no topics could make it run.
+    """
+    try:
+        return _configured(topology, existing)
+    except _Unfit as unfit:
+        return Configured(topology.epoch, problem=(unfit.status, str(unfit)))
+
+
+def _configured(topology: Topology, existing: Mapping[str, int]) -> Configured:
+    missing = {name for each in topology.subtopologies for name in each.source_topics if name not in existing}
+    if missing:
+        raise _Unfit(Status.MISSING_SOURCE_TOPICS, f"Source topics {_shown(missing)} are missing.")
+    counts = _partition_counts(topology, existing)
+    subtopologies = []
+    wanted: dict[str, InternalTopic] = {}
+    for each in sorted(topology.subtopologies, key=lambda each: each.subtopology_id):
+        tasks = max(counts[name] for name in each.inputs)
+        repartition = tuple(_sized(topic, counts[topic.name]) for topic in each.repartition_sources)
+        changelogs = tuple(_sized(topic, tasks) for topic in each.changelogs)
+        wanted.update((topic.name, topic) for topic in (*repartition, *changelogs))
+        subtopologies.append(
+            ConfiguredSubtopology(
+                each.subtopology_id, tasks, each.source_topics, each.repartition_sinks, repartition, changelogs
+            )
+        )
+    for name, topic in sorted(wanted.items()):
+        if existing.get(name, topic.partitions) != topic.partitions:
+            text = f"Existing topic {name} has different number of partitions: expected {topic.partitions}, found {existing[name]}"
+            raise _Unfit(Status.INCORRECTLY_PARTITIONED_TOPICS, text)
+    to_create = tuple(topic for name, topic in sorted(wanted.items()) if name not in existing)
+    problem = None
+    if to_create:
+        names = _shown(topic.name for topic in to_create)
+        problem = (Status.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {names}")
+    inputs = {name for each in topology.subtopologies for name in each.inputs}
+    sizes = tuple((name, counts[name]) for name in sorted(inputs))
+    return Configured(topology.epoch, tuple(subtopologies), to_create, problem, sizes)
+
+
+def _sized(topic: InternalTopic, partitions: int) -> InternalTopic:
+    return InternalTopic(topic.name, partitions, topic.replication_factor, topic.configs)
+
+
+def _partition_counts(topology: Topology, existing: Mapping[str, int]) -> dict[str, int]:
+    """Of all topics that are read. Raises _Unfit, ApiError."""
+    fixed = {
+        topic.name: topic.partitions
+        for each in topology.subtopologies
+        for topic in each.repartition_sources
+        if topic.partitions
+    }
+    open_topics = [
+        topic.name for each in topology.subtopologies for topic in each.repartition_sources if not topic.partitions
+    ]
+    counts = {name: existing[name] for each in topology.subtopologies for name in each.source_topics} | fixed
+    # A repartition topic may be read where another one is written, and so on: until nothing new follows.
+    writers = {
+        name: [each for each in topology.subtopologies if name in each.repartition_sinks] for name in open_topics
+    }
+    pending = [name for name in dict.fromkeys(open_topics) if name not in counts]
+    while pending:
+        found = {}
+        for name in pending:
+            inputs = {topic for each in writers[name] for topic in each.inputs if topic != name}
+            if inputs and inputs <= counts.keys():
+                found[name] = max(counts[topic] for topic in inputs)
+        if not found:
+            raise _invalid(f"The number of partitions of {_shown(pending)} does not follow from the topology.")
+        counts |= found
+        pending = [name for name in pending if name not in counts]
+    _copartition(topology, counts, set(fixed), set(open_topics) - set(fixed))
+    return counts
+
+
+def _copartition(topology: Topology, counts: dict[str, int], fixed: set[str], flexible: set[str]) -> None:
+    """Give copartitioned repartition topics without a number of their own that of the others. Raises _Unfit."""
+    for each in topology.subtopologies:
+        for group in each.copartitioned():
+            given = {counts[name] for name in group if name not in flexible}
+            if len(given) > 1:
+                sizes = ", ".join(f"{name}: {counts[name]}" for name in sorted(group - flexible))
+                kind = "Following topics" if group & fixed else "Following source topics"
+                text = f"{kind} do not have the same number of partitions: {sizes}"
+                raise _Unfit(Status.INCORRECTLY_PARTITIONED_TOPICS, text)
+            size = given.pop() if given else max((counts[name] for name in group), default=0)
+            counts.update(dict.fromkeys(group & flexible, size))
+
+
+def _shown(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
+    return ", ".join(ordered[:_SHOWN]) + more

@@ -1,0 +1,83 @@
+"""Creates the topics that a topology needs between its parts and for its state, with the rights of the client that asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+from kafkalite.coordination.coordinator import CoordinatorError
+from kafkalite.coordinators.groups.decisions.streams.topology import InternalTopic
+from kafkalite.coordinators.groups.partition import StreamsRuntime
+from kafkalite.coordinators.services import Services
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.extension.messages.topics import CreateTopicsRequest, NewTopic
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+_TIMEOUT_MS = 30_000
+#: Time that a new topic gets to become known here; time before another try.
+_PAUSE_S, _FAILED_PAUSE_S = 5.0, 1.0
+
+
+class InternalTopics:
+    """See the module. A topic that is being created, or was a moment ago, is not created a second time."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        #: Topic -> until when it is left alone (seconds, monotonic).
+        self._until: dict[str, float] = {}
+
+    def create(
+        self,
+        group_id: str,
+        runtime: StreamsRuntime,
+        topics: Sequence[InternalTopic],
+        may_create: Callable[[str], bool],
+    ) -> None:
+        """Have them created, as far as the client may. What goes wrong is noted in `runtime.creation`."""
+        now = self._services.clock.monotonic()
+        self._until = {name: until for name, until in self._until.items() if until > now}
+        wanted = [topic for topic in topics if topic.name not in self._until]
+        refused = sorted(topic.name for topic in wanted if not may_create(topic.name))
+        if refused:
+            runtime.creation = f"Unauthorized to CREATE on topics {', '.join(refused)}."
+        allowed = [topic for topic in wanted if topic.name not in refused]
+        if not allowed:
+            return
+        self._until.update((topic.name, inf) for topic in allowed)
+        name = f"groups.topics.{group_id}"
+        self._services.supervisor.spawn(name, self._create(group_id, runtime, allowed, refused), Policy.ISOLATED)
+
+    async def _create(
+        self, group_id: str, runtime: StreamsRuntime, topics: Sequence[InternalTopic], refused: Sequence[str]
+    ) -> None:
+        orders = tuple(
+            NewTopic(
+                topic.name,
+                partitions=topic.partitions,
+                replication_factor=topic.replication_factor or -1,
+                configs=dict(topic.configs),
+            )
+            for topic in topics
+        )
+        failed: list[str] = []
+        try:
+            response = await self._services.create_topics(CreateTopicsRequest(orders, _TIMEOUT_MS))
+            for result in response.topics:
+                if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    failed.append(f"{result.topic} ({result.message or ErrorCode(result.error).name})")
+        except (ApiError, CoordinatorError) as error:
+            failed = [f"{topic.name} ({error})" for topic in topics]
+        finally:
+            pause_s = _FAILED_PAUSE_S if failed else _PAUSE_S
+            until = self._services.clock.monotonic() + pause_s
+            self._until.update((topic.name, until) for topic in topics)
+        if failed:
+            runtime.creation = f"Creation failed: {', '.join(failed)}."
+            _log.warning("group.topics_not_created", group=group_id, failed=failed)
+        else:
+            if not refused:
+                runtime.creation = ""
+            _log.info("group.topics_created", group=group_id, topics=[topic.name for topic in topics])

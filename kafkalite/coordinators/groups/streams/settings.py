@@ -1,0 +1,39 @@
+"""The settings of one streams group: its own, else the broker's."""
+
+from __future__ import annotations
+
+from kafkalite.config import BrokerConfig
+from kafkalite.coordination.topic_configs import GROUPS
+from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsSettings
+from kafkalite.coordinators.services import Services
+from kafkalite.resource_configs import GROUP_KEYS, value
+
+
+def _setting(services: Services, group_id: str, name: str) -> int:
+    own = services.settings_of(GROUPS).get(group_id, {})
+    config: BrokerConfig = services.config
+    if name in own:
+        return int(value(GROUP_KEYS, own, name))
+    return int(getattr(config, f"group_{name.replace('.', '_')}"))
+
+
+def streams_settings(services: Services, group_id: str) -> StreamsSettings:
+    """As they are now."""
+
+    def setting(name: str) -> int:
+        return _setting(services, group_id, name)
+
+    return StreamsSettings(
+        setting("streams.session.timeout.ms"),
+        setting("streams.heartbeat.interval.ms"),
+        services.config.group_streams_max_size,
+        setting("streams.num.standby.replicas"),
+        setting("streams.initial.rebalance.delay.ms"),
+        setting("streams.task.offset.interval.ms"),
+        setting("streams.acceptable.recovery.lag"),
+    )
+
+
+def assignment_interval_s(services: Services, group_id: str) -> float:
+    """The least time between two assignments."""
+    return _setting(services, group_id, "streams.assignment.interval.ms") / 1000

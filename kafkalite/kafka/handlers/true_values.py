@@ -1,0 +1,78 @@
+"""Kafka's broker settings that are no settings here, but have a value that is true: DescribeConfigs shows them, read-only.
+
+The others of Kafka's settings that are not here are listed in docs/kafka-protocol.md, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kafkalite.config import BrokerConfig, inter_broker_listener
+from kafkalite.coordinators.groups.offsets import MAX_METADATA_BYTES
+from kafkalite.kafka.client_metrics import MAX_PUSH_BYTES
+from kafkalite.kafka.listener import MAX_STRANGERS_BYTES
+from kafkalite.protocol import wire
+
+_SOURCE_DEFAULT = 5
+#: Kafka's ConfigDef types.
+_BOOLEAN, _STRING, _INT = 1, 2, 3
+#: What the event loop asks the kernel for when it listens (asyncio's default).
+_BACKLOG = 100
+#: Kafka's word for what the operating system chooses.
+_SYSTEM = "-1"
+
+TrueValue = tuple[Callable[[BrokerConfig], str], int, str]
+
+
+def _constant(value: object) -> Callable[[BrokerConfig], str]:
+    return lambda config: str(value)
+
+
+#: Kafka's name -> its value here, its type, and what it means here.
+TRUE_VALUES: Mapping[str, TrueValue] = {
+    "broker.id.generation.enable": (_constant("false"), _BOOLEAN, "a node gets its id from its configuration"),
+    "node.id": (lambda config: str(config.broker_id), _INT, "this node's id, as broker.id"),
+    "num.io.threads": (_constant(1), _INT, "one event loop serves all requests"),
+    "num.network.threads": (_constant(1), _INT, "one event loop serves all connections"),
+    "offset.metadata.max.bytes": (_constant(MAX_METADATA_BYTES), _INT, "size of the metadata of a committed offset"),
+    "process.roles": (_constant(""), _STRING, "empty: the cluster's metadata is in ZooKeeper"),
+    "sasl.server.max.receive.size": (
+        _constant(MAX_STRANGERS_BYTES), _INT, "size of the largest request of a client that has not logged in",
+    ),
+    "security.inter.broker.protocol": (
+        lambda config: inter_broker_listener(config).protocol, _STRING,
+        "security protocol of the Kafka listener to which nodes connect",
+    ),
+    "socket.listen.backlog.size": (_constant(_BACKLOG), _INT, "connections that wait to be accepted, per listener"),
+    "socket.receive.buffer.bytes": (_constant(_SYSTEM), _INT, "as the operating system chooses"),
+    "socket.send.buffer.bytes": (_constant(_SYSTEM), _INT, "as the operating system chooses"),
+    "telemetry.max.bytes": (_constant(MAX_PUSH_BYTES), _INT, "size of the largest push of a client's metrics"),
+    "zookeeper.metadata.migration.enable": (_constant("false"), _BOOLEAN, "there is no migration to KRaft"),
+}  # fmt: skip
+
+
+def true_value_entries(
+    config: BrokerConfig, wanted: set[str] | None, message: wire.DescribeConfigsRequest
+) -> list[wire.DescribeConfigsResponse.DescribeConfigsResourceResult]:
+    """Those that are asked for (None: all)."""
+    response = wire.DescribeConfigsResponse
+    entries = []
+    for name, (value, kind, doc) in TRUE_VALUES.items():
+        if wanted is not None and name not in wanted:
+            continue
+        text = value(config)
+        entries.append(
+            response.DescribeConfigsResourceResult(
+                name=name,
+                value=text,
+                read_only=True,
+                is_default=True,
+                config_source=_SOURCE_DEFAULT,
+                synonyms=[response.DescribeConfigsSynonym(name, text, _SOURCE_DEFAULT)]
+                if message.include_synonyms
+                else (),
+                config_type=kind,
+                documentation=doc if message.include_documentation else None,
+            )
+        )
+    return entries

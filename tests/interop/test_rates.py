@@ -1,0 +1,68 @@
+"""Kafka's own kafka-configs.sh sets quotas of addresses and of changes (KIP-612, KIP-599); Kafka's own topic tool obeys them."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kafkalite.testing.apache_kafka import class_path, tool_command
+from kafkalite.testing.processes import ProcessCluster
+from tests.cluster.running import wait_until
+
+from .conftest import _base
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.cluster]
+
+_CONFIGS, _TOPICS = "kafka.admin.ConfigCommand", "org.apache.kafka.tools.TopicCommand"
+#: ApiVersions 0, in a frame.
+_REQUEST = bytes.fromhex("0000000a00120000000000010000")
+_BURST = 10  # seconds
+
+
+def is_served(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        try:
+            connection.sendall(_REQUEST)
+            return bool(connection.recv(4))
+        except ConnectionError:
+            return False
+
+
+def all_served(address: str) -> bool:
+    """Whether more connections than come at once at the smaller rate are all served."""
+    return all(is_served(address) for _ in range(2 * _BURST + 5))
+
+
+def test_kafkas_tools(tmp_path: Path) -> None:
+    tools = class_path(_base())
+    with ProcessCluster(tmp_path, nodes=3, settings={"default.replication.factor": 1}) as cluster:
+        nodes = cluster.bootstrap
+
+        def tool(main: str, *arguments: str) -> str:
+            command = tool_command(tools, main, "--bootstrap-server", ",".join(nodes), *arguments)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            assert done.returncode == 0, done.stdout + done.stderr
+            return done.stdout
+
+        default = ["--alter", "--entity-type", "ips", "--entity-default", "--add-config", "connection_creation_rate=2"]
+        tool(_CONFIGS, *default)
+        shown = tool(_CONFIGS, "--describe", "--entity-type", "ips")
+        assert "default ip are connection_creation_rate=2.0" in shown
+        for address in nodes:  # on every node, at once
+            wait_until(lambda: not all_served(address), "connections beyond the rate are refused")  # noqa: B023
+        own = ["--entity-type", "ips", "--entity-name", "127.0.0.1"]
+        with_patience = ["--alter", *own, "--add-config", "connection_creation_rate=1000"]
+        tool(_CONFIGS, *with_patience)
+        for address in nodes:
+            wait_until(lambda: all_served(address), "the address has its own rate")  # noqa: B023
+        clients = ["--entity-type", "clients", "--entity-default"]
+        tool(_CONFIGS, "--alter", *clients, "--add-config", "controller_mutation_rate=2")
+        assert "controller_mutation_rate=2.0" in tool(_CONFIGS, "--describe", *clients)
+        # The first one takes the client into debt; the tool repeats the second one until it is paid.
+        tool(_TOPICS, "--create", "--topic", "a", "--partitions", "24")
+        tool(_TOPICS, "--create", "--topic", "b", "--partitions", "1")
+        assert "b" in tool(_TOPICS, "--list").split()
