@@ -32,7 +32,7 @@ coverage: $(VENV)/.complete ## tests within one process, and the share of lines 
 	$(PY) -m pytest $(COVERED) -n 2 --dist loadgroup --cov --cov-report=term:skip-covered
 
 rest: $(VENV)/.complete
-	$(PY) -m pytest tests -n 2 --dist loadgroup $(COVERED:%=--ignore=%)
+	$(PY) -m pytest tests -n 2 --dist loadgroup --durations 30 $(COVERED:%=--ignore=%)
 
 check: lint types imports coverage rest simfirst ## what CI runs: lint, types, import contracts, every test, the first simulation seeds
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar, TypeVar, cast, overload
 
 from kafkalite.errors import ProtocolError
@@ -111,7 +111,16 @@ def _make_class(owner: Struct, classes: dict[str, type[WireStruct]]) -> None:
         return
     namespace: dict[str, Any] = {f"d{i}": default_of(field) for i, field in enumerate(owner.fields)}
     parameters = ", ".join(f"{name}=d{i}" for i, name in enumerate(names))
-    body = "\n".join(f"    self.{name} = {name}" for name in names) or "    pass"
+    lines = []
+    for i, field in enumerate(owner.fields):
+        value = field.name
+        is_struct = field.struct is not None and not field.is_array and not field.nullable
+        if field.struct is not None and is_struct and field.tag is None and field.versions.start == 0:
+            # It is in every version, and never null: without a value it has its defaults.
+            namespace[f"make{i}"] = partial(_made, classes, field.struct.name)
+            value = f"make{i}() if {field.name} is None else {field.name}"
+        lines.append(f"    self.{field.name} = {value}")
+    body = "\n".join(lines) or "    pass"
     exec(f"def __init__(self, {parameters}):\n{body}", namespace)
     classes[owner.name] = type(
         owner.name, (WireStruct,), {"__slots__": names, "_names": names, "__init__": namespace["__init__"]}
@@ -119,6 +128,10 @@ def _make_class(owner: Struct, classes: dict[str, type[WireStruct]]) -> None:
     for field in owner.fields:
         if field.struct is not None:
             _make_class(field.struct, classes)
+
+
+def _made(classes: dict[str, type[WireStruct]], name: str) -> WireStruct:
+    return classes[name]()
 
 
 @cache

@@ -164,7 +164,13 @@ def _forget(state: ControllerState, name: str) -> ControllerState:
 
 
 def _without_topic(state: ControllerState, name: str) -> dict[TopicPartition, LeaderAndIsr]:
-    return {partition: known for partition, known in state.partitions.items() if partition.topic != name}
+    topic = state.topics.get(name)
+    if topic is None:
+        return {partition: known for partition, known in state.partitions.items() if partition.topic != name}
+    left = dict(state.partitions)  # a copy is cheap; to compare every partition of the cluster is not
+    for number in topic.assignment:
+        left.pop(TopicPartition(name, number), None)
+    return left
 
 
 def on_deletions_requested(state: ControllerState, event: DeletionsRequested) -> Decision:

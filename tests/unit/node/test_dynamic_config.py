@@ -148,6 +148,7 @@ def test_whoever_is_marked_as_dynamic_is_applied() -> None:
         "follower.replication.throttled.rate",  # it has no effect of its own
         "leader.replication.throttled.rate",
         "log.cleaner.backoff.ms",
+        "max.connection.creation.rate",  # read at each connection
         "max.connections",
         "num.replica.fetchers",
         "producer.id.expiration.ms",
