@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import click
 
 from kafkalite_cli.docs_man import program, verbs_below
@@ -10,13 +12,16 @@ from kafkalite_cli.main import COMMANDS, cli
 _WIDTH = 100
 _INTRODUCTION = """# Commands
 
-The help of every command (`kafkalite COMMAND --help`), written by `make docs`. Exit codes: 0 on success, 1 on failure (for `health`, `why`
+The help of every command (`kafkalite COMMAND --help`, or `-h`), written by `make docs`. Exit codes: 0 on success, 1 on failure (for `health`, `why`
 and `disk list`: something is wrong), 2 if the arguments are invalid or the cluster rejects the request, 130 after Ctrl-C."""
 
 
 def _help(command: click.Command, context: click.Context) -> list[str]:
+    """Without `--help`, which all have: click remembers it with the names that it had when the command was first used."""
+    shown = copy.copy(command)
+    shown.add_help_option = False
     formatter = click.HelpFormatter(width=_WIDTH)
-    command.format_help(context, formatter)
+    shown.format_help(context, formatter)
     return ["```text", formatter.getvalue().rstrip(), "```"]
 
 
