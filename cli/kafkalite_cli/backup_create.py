@@ -246,8 +246,8 @@ async def _copy_partition(
     except OSError:
         writer.abandon()
         raise
-    except BaseException:
-        writer.seal()  # what is here need not be copied again
+    except BaseException:  # Ctrl-C, too; what is here need not be copied again
+        writer.seal()
         raise
     return replace(part, files=tuple(writer.files), deleted=tuple(writer.deleted))
 

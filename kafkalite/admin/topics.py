@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field
+from functools import partial
 from typing import TypeVar
 
 from kafkalite.admin.decisions import placement
@@ -210,7 +211,7 @@ class TopicAdmin:
         results += [_planned_result(plan) for plan in planned if plan.name not in alone]
         for plan in left:
             try:
-                await self.repeating(lambda zk, plan=plan: self._new_topics.write(zk, plan))  # type: ignore[misc]
+                await self.repeating(partial(self._new_topics.write, topic=plan))
             except ApiError as refusal:
                 results.append(await self._refused(plan.name, refusal))
             except CoordinatorError as error:

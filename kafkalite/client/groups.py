@@ -34,9 +34,18 @@ _MEANINGS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such partition",
 }
 ASSIGNOR = "range"
-#: Types of ListGroups, and the state of a group that there is not.
-_MODERN, _STREAMS, _DEAD = "consumer", "streams", "Dead"
-SHARE = "share"
+#: Types of ListGroups.
+CLASSIC, _MODERN, SHARE, _STREAMS = "classic", "consumer", "share", "streams"
+#: The state of a group that there is not.
+_DEAD = "Dead"
+#: Group type -> what its groups are described by; classic ones by DescribeGroups.
+_DESCRIBED_BY = {
+    _MODERN: "ConsumerGroupDescribeRequest",
+    SHARE: "ShareGroupDescribeRequest",
+    _STREAMS: "StreamsGroupDescribeRequest",
+}
+#: What classic groups say of themselves, and the others by their type.
+_PROTOCOL_TYPES = {_MODERN: CONSUMER, SHARE: SHARE, _STREAMS: _STREAMS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +56,7 @@ class ListedGroup:
     state: str
     protocol_type: str
     members: int
-    group_type: str = "classic"
+    group_type: str = CLASSIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +95,7 @@ class GroupDescription:
     protocol: str = ""
     members: tuple[GroupMember, ...] = ()
     offsets: tuple[GroupOffset, ...] = ()
-    group_type: str = "classic"
+    group_type: str = CLASSIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,41 +135,26 @@ class Groups:
             if isinstance(answer, KafkaliteError):
                 raise answer
             _refuse(answer.error_code, "")
-            names = [each.group_id for each in answer.groups if each.group_type not in (_MODERN, SHARE, _STREAMS)]
+            by_type: dict[str, list[str]] = {}
+            for each in answer.groups:
+                by_type.setdefault(each.group_type if each.group_type in _DESCRIBED_BY else CLASSIC, []).append(
+                    each.group_id
+                )
             # What a list does not say: how many members, and before Kafka 2.6 the state.
-            if names:
-                described = await self._client.call_node(
-                    node, wire.DescribeGroupsRequest(names), timeout_s=self._timeout_s
-                )
+            for group_type, names in by_type.items():
+                described = await self._client.call_node(node, _describe(group_type, names), timeout_s=self._timeout_s)
+                own_type = _PROTOCOL_TYPES.get(group_type)
                 found += [
-                    (node, ListedGroup(each.group_id, each.group_state, each.protocol_type, len(each.members)))
-                    for each in described.groups
-                    if not each.error_code
-                ]
-            if modern := [each.group_id for each in answer.groups if each.group_type == _MODERN]:
-                described = await self._client.call_node(
-                    node, wire.ConsumerGroupDescribeRequest(modern), timeout_s=self._timeout_s
-                )
-                found += [
-                    (node, ListedGroup(each.group_id, each.group_state, CONSUMER, len(each.members), _MODERN))
-                    for each in described.groups
-                    if not each.error_code
-                ]
-            if shared := [each.group_id for each in answer.groups if each.group_type == SHARE]:
-                described = await self._client.call_node(
-                    node, wire.ShareGroupDescribeRequest(shared), timeout_s=self._timeout_s
-                )
-                found += [
-                    (node, ListedGroup(each.group_id, each.group_state, SHARE, len(each.members), SHARE))
-                    for each in described.groups
-                    if not each.error_code
-                ]
-            if streams := [each.group_id for each in answer.groups if each.group_type == _STREAMS]:
-                described = await self._client.call_node(
-                    node, wire.StreamsGroupDescribeRequest(streams), timeout_s=self._timeout_s
-                )
-                found += [
-                    (node, ListedGroup(each.group_id, each.group_state, _STREAMS, len(each.members), _STREAMS))
+                    (
+                        node,
+                        ListedGroup(
+                            each.group_id,
+                            each.group_state,
+                            own_type or each.protocol_type,
+                            len(each.members),
+                            group_type,
+                        ),
+                    )
                     for each in described.groups
                     if not each.error_code
                 ]
@@ -204,49 +198,39 @@ class Groups:
         )
         return node, GroupDescription(told.group_state or _DEAD, told.protocol_type, told.protocol_data, members)
 
-    async def _modern(self, group: str, node: BrokerId) -> tuple[BrokerId, GroupDescription]:
-        """A consumer group (KIP-848); state Dead: there is none, or the coordinator knows no such groups."""
+    async def _described(self, group_type: str, group: str, node: BrokerId) -> tuple[BrokerId, Any]:
+        """(coordinator, its description); None: there is no such group, or the coordinator knows no groups of this type."""
         try:
-            node, answer = await self.ask(group, wire.ConsumerGroupDescribeRequest([group]), _described_error)
+            node, answer = await self.ask(group, _describe(group_type, [group]), _described_error)
         except ApiError as error:
             if error.code is not ErrorCode.UNSUPPORTED_VERSION:
                 raise
+            return node, None
+        return node, None if answer.groups[0].error_code else answer.groups[0]
+
+    async def _modern(self, group: str, node: BrokerId) -> tuple[BrokerId, GroupDescription]:
+        """A consumer group (KIP-848); state Dead: there is none, or the coordinator knows no such groups."""
+        node, told = await self._described(_MODERN, group, node)
+        if told is None:
             return node, GroupDescription(_DEAD)
-        told = answer.groups[0]
-        if told.error_code:
-            return node, GroupDescription(_DEAD)
-        members = tuple(
-            GroupMember(
-                member.member_id,
-                member.instance_id or "",
-                member.client_id,
-                member.client_host,
-                tuple((topic.topic_name, n) for topic in member.assignment.topic_partitions for n in topic.partitions),
-            )
-            for member in told.members
+        members = _members(
+            told,
+            lambda each: (
+                (topic.topic_name, n) for topic in each.assignment.topic_partitions for n in topic.partitions
+            ),
         )
         return node, GroupDescription(told.group_state, CONSUMER, told.assignor_name, members, group_type=_MODERN)
 
     async def _shared(self, group: str, node: BrokerId) -> tuple[BrokerId, GroupDescription]:
         """A share group (KIP-932); state Dead: there is none, or the coordinator knows no such groups."""
-        try:
-            node, answer = await self.ask(group, wire.ShareGroupDescribeRequest([group]), _described_error)
-        except ApiError as error:
-            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
-                raise
+        node, told = await self._described(SHARE, group, node)
+        if told is None:
             return node, GroupDescription(_DEAD)
-        told = answer.groups[0]
-        if told.error_code:
-            return node, GroupDescription(_DEAD)
-        members = tuple(
-            GroupMember(
-                member.member_id,
-                "",
-                member.client_id,
-                member.client_host,
-                tuple((topic.topic_name, n) for topic in member.assignment.topic_partitions for n in topic.partitions),
-            )
-            for member in told.members
+        members = _members(
+            told,
+            lambda each: (
+                (topic.topic_name, n) for topic in each.assignment.topic_partitions for n in topic.partitions
+            ),
         )
         request = wire.DescribeShareGroupOffsetsRequest
         asked = request([request.DescribeShareGroupOffsetsRequestGroup(group, None)])
@@ -265,14 +249,8 @@ class Groups:
 
         A member has the partitions that its active tasks read.
         """
-        try:
-            node, answer = await self.ask(group, wire.StreamsGroupDescribeRequest([group]), _described_error)
-        except ApiError as error:
-            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
-                raise
-            return node, GroupDescription(_DEAD)
-        told = answer.groups[0]
-        if told.error_code:
+        node, told = await self._described(_STREAMS, group, node)
+        if told is None:
             return node, GroupDescription(_DEAD)
         subtopologies = (told.topology.subtopologies if told.topology is not None else None) or ()
         inputs = {
@@ -281,20 +259,14 @@ class Groups:
             )
             for each in subtopologies
         }
-        members = tuple(
-            GroupMember(
-                member.member_id,
-                member.instance_id or "",
-                member.client_id,
-                member.client_host,
-                tuple(
-                    (topic, number)
-                    for task in member.assignment.active_tasks
-                    for topic in inputs.get(task.subtopology_id, ())
-                    for number in task.partitions
-                ),
-            )
-            for member in told.members
+        members = _members(
+            told,
+            lambda each: (
+                (topic, number)
+                for task in each.assignment.active_tasks
+                for topic in inputs.get(task.subtopology_id, ())
+                for number in task.partitions
+            ),
         )
         assignor = told.assignor_name or ""
         return node, GroupDescription(told.group_state, _STREAMS, assignor, members, group_type=_STREAMS)
@@ -495,3 +467,22 @@ class Membership:
                 _log.info("group.stale", group=self.group, error=str(error))
                 self.is_stale.set()
                 return
+
+
+def _describe(group_type: str, groups: Sequence[str]) -> Any:
+    """The request that describes groups of a type."""
+    return getattr(wire, _DESCRIBED_BY.get(group_type, "DescribeGroupsRequest"))(list(groups))
+
+
+def _members(told: Any, partitions: Callable[[Any], Iterable[tuple[str, int]]]) -> tuple[GroupMember, ...]:
+    """The members of a described group, with the `partitions` of each; members of share groups are never static."""
+    return tuple(
+        GroupMember(
+            member.member_id,
+            getattr(member, "instance_id", None) or "",
+            member.client_id,
+            member.client_host,
+            tuple(partitions(member)),
+        )
+        for member in told.members
+    )

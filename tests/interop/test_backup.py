@@ -32,7 +32,7 @@ async def backup(*arguments: str) -> Any:
 
 
 async def stopped_after(what: Path, number: int, *arguments: str) -> None:
-    """Run a verb until the directory has `what`, and send it a signal. (One that has ended already was too fast: no harm.)"""
+    """Run a verb until the directory has `what`, and send it a signal. Its rate is limited, so that it cannot end before."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "kafkalite_cli", "admin", "backup", *arguments,
         stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, env=os.environ | ENVIRONMENT,

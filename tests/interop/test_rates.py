@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,10 @@ def all_served(address: str) -> bool:
     return all(is_served(address) for _ in range(2 * _BURST + 5))
 
 
+def some_refused(address: str) -> bool:
+    return not all_served(address)
+
+
 def test_kafkas_tools(tmp_path: Path) -> None:
     tools = class_path(_base())
     with ProcessCluster(tmp_path, nodes=3, settings={"default.replication.factor": 1}) as cluster:
@@ -53,12 +58,12 @@ def test_kafkas_tools(tmp_path: Path) -> None:
         shown = tool(_CONFIGS, "--describe", "--entity-type", "ips")
         assert "default ip are connection_creation_rate=2.0" in shown
         for address in nodes:  # on every node, at once
-            wait_until(lambda: not all_served(address), "connections beyond the rate are refused")  # noqa: B023
+            wait_until(partial(some_refused, address), "connections beyond the rate are refused")
         own = ["--entity-type", "ips", "--entity-name", "127.0.0.1"]
         with_patience = ["--alter", *own, "--add-config", "connection_creation_rate=1000"]
         tool(_CONFIGS, *with_patience)
         for address in nodes:
-            wait_until(lambda: all_served(address), "the address has its own rate")  # noqa: B023
+            wait_until(partial(all_served, address), "the address has its own rate")
         clients = ["--entity-type", "clients", "--entity-default"]
         tool(_CONFIGS, "--alter", *clients, "--add-config", "controller_mutation_rate=2")
         assert "controller_mutation_rate=2.0" in tool(_CONFIGS, "--describe", *clients)

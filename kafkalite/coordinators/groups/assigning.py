@@ -1,8 +1,6 @@
 """Brings the target assignments of consumer groups up to date: topics, regular expressions, the assignor (KIP-848).
 
-One task per group that needs it. It works in pieces, between which the loop serves others, and on what was there when it
-began: members that come meanwhile are served by the next round, all at once. After a round it pauses for as long as the
-round took, so that a group that grows by a member at a time does not take the node's whole time.
+`target_work` says when. The work is done in pieces, between which the loop serves others.
 """
 
 from __future__ import annotations
@@ -23,74 +21,39 @@ from kafkalite.coordinators.groups.decisions.members import (
     TargetEpoch,
     TargetMember,
 )
-from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
-from kafkalite.coordinators.groups.topics import GroupTopics, matching, metadata_hash
-from kafkalite.coordinators.internal_log import InternalLog
+from kafkalite.coordinators.groups.partition import ConsumerRuntime, GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.target_work import TargetWork
+from kafkalite.coordinators.groups.topics import matching, metadata_hash
 from kafkalite.coordinators.patterns import full_match
-from kafkalite.coordinators.services import Services
-from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicId
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: A group's topics are compared at most this often, whatever else changes in the metadata.
-_COMPARE_MS = 1_000
 #: Targets in one append.
 _CHUNK = 50
 #: Members that are prepared for the assignor between two yields.
 _PIECE = 250
 
 
-class TargetAssignments:
+class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
     """See the module."""
 
-    def __init__(self, services: Services, log: InternalLog[GroupPartition], topics: GroupTopics) -> None:
-        self._services = services
-        self._log = log
-        self._topics = topics
-        #: Set once both exist.
-        self.groups: ConsumerGroups
+    #: Set once both exist.
+    groups: ConsumerGroups
 
-    def work(self, partition: GroupPartition, entry: GroupEntry) -> None:
-        """See to it that the group's target is up to date soon."""
-        runtime, group = entry.runtime, entry.consumer
-        if group is None or runtime.is_working or not self._is_due(entry, group):
-            return
-        runtime.is_working = True
-        name = f"groups.assign.{group.group_id}"
-        self._services.supervisor.spawn(name, self._run(partition, entry, group), Policy.ISOLATED)
+    def _of(self, entry: GroupEntry) -> tuple[ConsumerGroup | None, ConsumerRuntime]:
+        return entry.consumer, entry.runtime
 
-    def _now(self) -> int:
-        return int(self._services.clock.monotonic() * 1000)
+    def _is_assignable(self, group: ConsumerGroup) -> bool:
+        return bool(group.members)
 
-    def _is_due(self, entry: GroupEntry, group: ConsumerGroup) -> bool:
-        runtime = entry.runtime
-        if not group.members:
-            return False
-        if group.needs_assignment or any(regex not in group.regexes for regex in runtime.visible):
-            return True
-        return runtime.topics_version != self._topics.version and self._now() - runtime.compared_ms >= _COMPARE_MS
+    def _needs_round(self, group: ConsumerGroup, progress: ConsumerRuntime) -> bool:
+        return group.needs_assignment or any(regex not in group.regexes for regex in progress.visible)
 
-    async def _run(self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup) -> None:
-        runtime, clock = entry.runtime, self._services.clock
-
-        def is_current() -> bool:
-            is_loaded = self._log.ready_state(partition.index) is partition
-            return is_loaded and entry.consumer is group and entry.runtime is runtime
-
-        try:
-            while is_current() and self._is_due(entry, group):
-                began = clock.monotonic()
-                await self._round(partition, entry, group, is_current)
-                await asyncio.sleep(clock.monotonic() - began)
-        except ApiError as error:
-            _log.info("group.not_assigned", group=group.group_id, error=error.code.name)
-            if is_current():
-                self.groups.fail(entry, error.code)
-        finally:
-            runtime.is_working = False
+    def _fail(self, entry: GroupEntry, error: ErrorCode) -> None:
+        self.groups.fail(entry, error)
 
     async def _round(
         self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup, is_current: Callable[[], bool]

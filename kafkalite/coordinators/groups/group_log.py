@@ -17,8 +17,11 @@ from kafkalite.model import Offset, TopicPartition
 
 
 class Written(Protocol):
-    """What is kept for one group: where in the log its last record ends, how many appends are under way, and who is called
-    when the log is replicated up to an offset, or will not be."""
+    """What is kept for one group.
+
+    `written_to` is where its last record ends in the log, `appending` the number of appends under way. The functions of
+    `uncommitted` are called when the log is replicated up to their offset, or will not be.
+    """
 
     written_to: Offset
     appending: int

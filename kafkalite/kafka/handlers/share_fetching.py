@@ -132,7 +132,7 @@ class ShareHandlers:
         return True
 
     def _refused(self, session: ShareSession, request: Request) -> dict[Listed, ErrorCode]:
-        """What of the session the client may not read (any more)."""
+        """The partitions of the session that the client may not read, or no longer, and why."""
         if self._access.authorizer is None:
             return {}
         allowed: dict[TopicId, bool] = {}

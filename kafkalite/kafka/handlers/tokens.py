@@ -31,7 +31,7 @@ class TokenHandlers:
     async def create(
         self, request: Request, message: wire.CreateDelegationTokenRequest
     ) -> wire.CreateDelegationTokenResponse:
-        """Who asks for a token of its own needs no right; of another user's, CREATE_TOKENS on that user."""
+        """A user needs no right for a token of its own, and CREATE_TOKENS on the other user for that user's."""
         requester = owner = request.principal
         if message.owner_principal_name:
             owner = Principal(message.owner_principal_type or "", message.owner_principal_name)

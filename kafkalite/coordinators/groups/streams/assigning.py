@@ -1,7 +1,7 @@
 """Brings the target assignments of streams groups up to date: topics, settings, the assignor (KIP-1071).
 
-One task per group that needs it, as for consumer groups: it works in pieces, on what was there when it began, and then pauses
-for `streams.assignment.interval.ms`. Members that come meanwhile are served by the next round, all at once.
+`target_work` says when; after a new target it pauses for `streams.assignment.interval.ms`. The work is done in pieces, between which
+the loop serves others.
 """
 
 from __future__ import annotations
@@ -19,74 +19,39 @@ from kafkalite.coordinators.groups.decisions.streams.members import (
     TaskSets,
 )
 from kafkalite.coordinators.groups.decisions.streams.topology import ConfiguredSubtopology, Topology, configure
-from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition, StreamsRuntime
 from kafkalite.coordinators.groups.streams.groups import StreamsGroups
 from kafkalite.coordinators.groups.streams.settings import assignment_interval_s, streams_settings
-from kafkalite.coordinators.groups.topics import GroupTopics
-from kafkalite.coordinators.internal_log import InternalLog
-from kafkalite.coordinators.services import Services
-from kafkalite.env.supervisor import Policy
-from kafkalite.errors import ApiError
+from kafkalite.coordinators.groups.target_work import TargetWork
+from kafkalite.errors import ErrorCode
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: A group's topics are compared at most this often, whatever else changes in the metadata.
-_COMPARE_MS = 1_000
 #: Targets in one append.
 _CHUNK = 50
 
 
-class StreamsTargets:
+class StreamsTargets(TargetWork[StreamsGroup, StreamsRuntime]):
     """See the module."""
 
-    def __init__(self, services: Services, log: InternalLog[GroupPartition], topics: GroupTopics) -> None:
-        self._services = services
-        self._log = log
-        self._topics = topics
-        #: Set once both exist.
-        self.groups: StreamsGroups
+    #: Set once both exist.
+    groups: StreamsGroups
 
-    def work(self, partition: GroupPartition, entry: GroupEntry) -> None:
-        """See to it that the group's target is up to date soon."""
-        runtime, group = entry.streams_runtime, entry.streams
-        if group is None or runtime.is_working or not self._is_due(entry, group):
-            return
-        runtime.is_working = True
-        name = f"groups.assign.{group.group_id}"
-        self._services.supervisor.spawn(name, self._run(partition, entry, group), Policy.ISOLATED)
+    def _of(self, entry: GroupEntry) -> tuple[StreamsGroup | None, StreamsRuntime]:
+        return entry.streams, entry.streams_runtime
 
-    def _now(self) -> int:
-        return int(self._services.clock.monotonic() * 1000)
+    def _is_assignable(self, group: StreamsGroup) -> bool:
+        return bool(group.members) and group.topology is not None
 
-    def _is_due(self, entry: GroupEntry, group: StreamsGroup) -> bool:
-        runtime = entry.streams_runtime
-        if not group.members or group.topology is None:
-            return False
-        if group.configured is None or (group.needs_assignment and not group.delayed_until):
-            return True
-        return runtime.topics_version != self._topics.version and self._now() - runtime.compared_ms >= _COMPARE_MS
+    def _needs_round(self, group: StreamsGroup, progress: StreamsRuntime) -> bool:
+        return group.configured is None or (group.needs_assignment and not group.delayed_until)
 
-    async def _run(self, partition: GroupPartition, entry: GroupEntry, group: StreamsGroup) -> None:
-        runtime, clock = entry.streams_runtime, self._services.clock
+    def _pause_s(self, group: StreamsGroup) -> float:
+        return assignment_interval_s(self._services, group.group_id)
 
-        def is_current() -> bool:
-            is_loaded = self._log.ready_state(partition.index) is partition
-            return is_loaded and entry.streams is group and entry.streams_runtime is runtime
-
-        try:
-            while is_current() and self._is_due(entry, group):
-                began, epoch = clock.monotonic(), group.target_epoch
-                await self._round(partition, entry, group, is_current)
-                is_new = group.target_epoch != epoch
-                pause_s = assignment_interval_s(self._services, group.group_id) if is_new else 0.0
-                await asyncio.sleep(max(clock.monotonic() - began, pause_s))
-        except ApiError as error:
-            _log.info("group.not_assigned", group=group.group_id, error=error.code.name)
-            if is_current():
-                self.groups.fail(entry, error.code)
-        finally:
-            runtime.is_working = False
+    def _fail(self, entry: GroupEntry, error: ErrorCode) -> None:
+        self.groups.fail(entry, error)
 
     async def _round(
         self, partition: GroupPartition, entry: GroupEntry, group: StreamsGroup, is_current: Callable[[], bool]

@@ -1,1 +1,1 @@
-"""Share groups without effects: who has which record of a partition, and until when."""
+"""Share groups without effects: which member holds which record of a partition, and until when."""

@@ -1,8 +1,9 @@
 """Which member gets which task: Kafka's assignor "sticky" as to its results (KIP-1071). Pure.
 
-Active tasks: each once; members have equally many, or one more; who has a task keeps it if that allows, else a member of a process
-with a copy of its state gets it. Standby tasks: of tasks with state, each on as many other processes as are wanted and there
-are; who has one keeps it if the load allows, else the process with the least load gets it.
+Active tasks: each is assigned once. The members' numbers of tasks differ by at most one. Within that limit a member keeps its
+tasks. A task that moves goes to a process with a copy of its state, if there is one. Standby tasks: each task with state has as many
+as are wanted, on other processes, as far as there are any. A process keeps its standby tasks if the load allows. Otherwise the
+process with the least load gets them.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class _Assignment:
                 yield
 
     def _keep_active(self, tasks: Sequence[Task], least: int, more: int) -> Generator[None, None, list[Task]]:
-        """Who has a task keeps it, within its share; the tasks that are left over. `more` members have one more than `least`."""
+        """Members keep their tasks, within their shares. Returns the tasks that are left. `more` members have one more than `least`."""
         had: dict[str, list[Task]] = {}
         taken: set[Task] = set()
         for count, task in enumerate(tasks, 1):

@@ -1,0 +1,118 @@
+"""Keeps the target assignments of groups up to date, whatever their protocol: one task per group that needs it.
+
+A task works in rounds, on what was there when a round began. Members that come meanwhile are served by the next round, all at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.topics import GroupTopics
+from kafkalite.coordinators.internal_log import InternalLog
+from kafkalite.coordinators.services import Services
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+#: A group's topics are compared at most this often (ms), whatever else changes in the metadata.
+_COMPARE_MS = 1_000
+
+
+class AssignedGroup(Protocol):
+    """A group whose coordinator assigns."""
+
+    group_id: str
+    target_epoch: int
+
+
+class Progress(Protocol):
+    """What is kept of the work for one group. `compared_ms` is monotonic."""
+
+    is_working: bool
+    topics_version: int
+    compared_ms: int
+
+
+G = TypeVar("G", bound=AssignedGroup)
+R = TypeVar("R", bound=Progress)
+
+
+class TargetWork(ABC, Generic[G, R]):
+    """See the module. A subclass is one group protocol."""
+
+    def __init__(self, services: Services, log: InternalLog[GroupPartition], topics: GroupTopics) -> None:
+        self._services = services
+        self._log = log
+        self._topics = topics
+
+    @abstractmethod
+    def _of(self, entry: GroupEntry) -> tuple[G | None, R]:
+        """The entry's group of this protocol, and what is kept beside it."""
+
+    @abstractmethod
+    def _needs_round(self, group: G, progress: R) -> bool:
+        """Whether there is something to do besides comparing the topics."""
+
+    @abstractmethod
+    def _is_assignable(self, group: G) -> bool:
+        """Whether anybody could be assigned anything."""
+
+    @abstractmethod
+    async def _round(
+        self, partition: GroupPartition, entry: GroupEntry, group: G, is_current: Callable[[], bool]
+    ) -> None:
+        """One new target, or none if nothing has changed. Raises ApiError: something could not be appended."""
+
+    @abstractmethod
+    def _fail(self, entry: GroupEntry, error: ErrorCode) -> None:
+        """The target could not be stored."""
+
+    def _pause_s(self, group: G) -> float:
+        """The least time in seconds between two new targets."""
+        return 0.0
+
+    def work(self, partition: GroupPartition, entry: GroupEntry) -> None:
+        """See to it that the group's target is up to date soon."""
+        group, progress = self._of(entry)
+        if group is None or progress.is_working or not self._is_due(group, progress):
+            return
+        progress.is_working = True
+        name = f"groups.assign.{group.group_id}"
+        self._services.supervisor.spawn(name, self._run(partition, entry, group, progress), Policy.ISOLATED)
+
+    def _now(self) -> int:
+        return int(self._services.clock.monotonic() * 1000)
+
+    def _is_due(self, group: G, progress: R) -> bool:
+        if not self._is_assignable(group):
+            return False
+        if self._needs_round(group, progress):
+            return True
+        return progress.topics_version != self._topics.version and self._now() - progress.compared_ms >= _COMPARE_MS
+
+    async def _run(self, partition: GroupPartition, entry: GroupEntry, group: G, progress: R) -> None:
+        clock = self._services.clock
+
+        def is_current() -> bool:
+            known, kept = self._of(entry)
+            return self._log.ready_state(partition.index) is partition and known is group and kept is progress
+
+        try:
+            while is_current() and self._is_due(group, progress):
+                began, epoch = clock.monotonic(), group.target_epoch
+                await self._round(partition, entry, group, is_current)
+                pause_s = self._pause_s(group) if group.target_epoch != epoch else 0.0
+                # A group that grows by a member at a time must not take the node's whole time.
+                await asyncio.sleep(max(clock.monotonic() - began, pause_s))
+        except ApiError as error:
+            _log.info("group.not_assigned", group=group.group_id, error=error.code.name)
+            if is_current():
+                self._fail(entry, error.code)
+        finally:
+            progress.is_working = False
