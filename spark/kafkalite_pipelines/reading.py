@@ -63,7 +63,7 @@ def load(path: Path) -> Pipeline:
 def _check_schema_file(pipeline: Pipeline) -> None:
     """Raises PipelineError: the file is wrong, or it has no such message."""
     try:
-        from kafkalite_pipelines.protobuf_readers import file_reader
+        from kafkalite_pipelines.decoding.protobuf_readers import file_reader
 
         file_reader(pipeline)
     except ImportError as error:

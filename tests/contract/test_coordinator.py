@@ -33,8 +33,8 @@ from kafkalite.coordination.coordinator import (
     TooBigError,
 )
 from kafkalite.env.real import RealNetwork, real_env
-from kafkalite.testing.sim_zookeeper import Fate, SimZooKeeper
-from kafkalite.testing.sim_zookeeper_wire import Link, Read, Request
+from kafkalite.testing.simulated.zookeeper import Fate, SimZooKeeper
+from kafkalite.testing.simulated.zookeeper_wire import Link, Read, Request
 from tests.zk import ZooKeeperForTests
 from tests.zk_proxy import CONNECT, PING, Do, FaultProxy
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.coordinators.groups import records
 from kafkalite.coordinators.groups.offsets import CommittedOffset
+from kafkalite.coordinators.groups.records import common as records
 from kafkalite.coordinators.transactions import decisions, state
 from kafkalite.errors import ApiError
 from kafkalite.model import Offset, ProducerId, TopicPartition

@@ -10,17 +10,17 @@ from itertools import pairwise
 
 import pytest
 
-from kafkalite.client.configs import ConfigResource, alter_configs
+from kafkalite.client.admin.configs import ConfigResource, alter_configs
 from kafkalite.env.seams import Env
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.replica import authority
-from kafkalite.testing.plan import Fault, FaultKind, Plan, draw
-from kafkalite.testing.sim_network import Link
-from kafkalite.testing.sim_zookeeper_tree import ZnodeTree
-from kafkalite.testing.simulation import Result, Simulation
-from kafkalite.testing.workload import client_of
+from kafkalite.testing.simulated.network import Link
+from kafkalite.testing.simulated.zookeeper_tree import ZnodeTree
+from kafkalite.testing.simulation.plan import Fault, FaultKind, Plan, draw
+from kafkalite.testing.simulation.run import Result, Simulation
+from kafkalite.testing.simulation.workloads.clients import client_of
 
 NODES = ("node1", "node2", "node3")
 #: Faults that no process ends by: without ZooKeeper none could start again, and the ISR cannot shrink.

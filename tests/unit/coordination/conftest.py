@@ -12,8 +12,8 @@ import pytest
 from kafkalite.coordination.coordinator import Coordinator
 from kafkalite.env.real import RealClock, RealDisk, RealNetwork
 from kafkalite.env.seams import Env
-from kafkalite.testing.sim_loop import SimLoop
-from kafkalite.testing.sim_zookeeper import SimZooKeeper
+from kafkalite.testing.simulated.loop import SimLoop
+from kafkalite.testing.simulated.zookeeper import SimZooKeeper
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import BrokerZnode, ProducerIdBlock, decode_broker, encode_broker
 from kafkalite.errors import StartupRefused
 from kafkalite.model import BrokerId, Endpoint
-from kafkalite.testing.sim_zookeeper import Fate
+from kafkalite.testing.simulated.zookeeper import Fate
 
 from .conftest import World
 
