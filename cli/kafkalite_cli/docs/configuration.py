@@ -1,4 +1,4 @@
-"""The page that comes from kafkalite/config.py: docs/configuration.md."""
+"""The page that comes from kafkalite/config: docs/configuration.md."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def configuration_page() -> str:
     lines = [
         "# Configuration",
         "",
-        "Written by `make docs` from kafkalite/config.py; do not edit.",
+        "Written by `make docs` from kafkalite/config; do not edit.",
         "",
         "Names and defaults are Kafka's wherever Kafka has the key. Later sources in this list override earlier ones: default, TOML file",
         "(`serve --config FILE`), environment (`KAFKALITE_MIN_INSYNC_REPLICAS`), flags (`--set min.insync.replicas=2`), and then the",
