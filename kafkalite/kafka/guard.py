@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.apis import refusal
-from kafkalite.kafka.connection import Denied, Request
+from kafkalite.kafka.request import Denied, Request
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import ZERO_UUID

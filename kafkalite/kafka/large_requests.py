@@ -19,7 +19,7 @@ from kafkalite.kafka.pieces import MAX_NEW_PARTITIONS, Joined, pieces_of, releas
 from kafkalite.protocol.codec import WireError, decoding
 
 if TYPE_CHECKING:
-    from kafkalite.kafka.connection import Request
+    from kafkalite.kafka.request import Request
 
 
 class Server(Protocol):

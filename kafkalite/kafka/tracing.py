@@ -22,7 +22,7 @@ from kafkalite.protocol.codec import ZERO_UUID
 
 if TYPE_CHECKING:
     from kafkalite.coordinators.services import Services
-    from kafkalite.kafka.connection import Request
+    from kafkalite.kafka.request import Request
 
 MAX_WATCHERS = 4
 MAX_DURATION_MS = 60_000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.coordination.topic_configs import CLIENT_METRICS, GROUPS
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.kafka.connection import Request
+from kafkalite.kafka.request import Request
 from kafkalite.protocol import wire
 from kafkalite.resource_configs import CLIENT_METRICS_KEYS, GROUP_KEYS, Key, check_all, value
 

@@ -24,9 +24,9 @@ from kafkalite.coordination.broker_states import BROKER_STATE, check_state, stat
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.connection import Request
 from kafkalite.kafka.handlers.config_resources import ENTITIES, GROUP, Change, EntityConfigs
 from kafkalite.kafka.handlers.true_values import TRUE_VALUES, true_value_entries
+from kafkalite.kafka.request import Request
 from kafkalite.listeners import ADVERTISED, LISTENERS
 from kafkalite.model import BrokerId, ListenerAddress
 from kafkalite.protocol import wire

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares.decisions.shared_partition import Acknowledgement, AcknowledgeType
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.kafka.connection import Request
+from kafkalite.kafka.request import Request
 from kafkalite.kafka.shares.sessions import Listed
 from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH
 from kafkalite.protocol import wire

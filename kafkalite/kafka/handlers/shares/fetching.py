@@ -12,7 +12,8 @@ from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import SHARE_FEATURE
 from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.connection import KafkaConnection, Request
+from kafkalite.kafka.connection import KafkaConnection
+from kafkalite.kafka.request import Request
 from kafkalite.kafka.shares.answers import MAX_MEMBER_ID, MOVED, Batches, acknowledgements, leaders
 from kafkalite.kafka.shares.fetch import Delivered, ShareFetch, ShareTerms
 from kafkalite.kafka.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Listed, ShareSession, ShareSessions

@@ -13,8 +13,8 @@ from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.coordinators.shares.records import batches_of, wire_batches
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.connection import Request
 from kafkalite.kafka.node_requests import may_be_node
+from kafkalite.kafka.request import Request
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import WireError
 
