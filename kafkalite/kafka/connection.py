@@ -25,7 +25,8 @@ from kafkalite.kafka.outbox import Outbox
 from kafkalite.kafka.pieces import CUTS, MOST_UNCUT
 from kafkalite.kafka.receive_buffer import ReceiveBuffer
 from kafkalite.kafka.request import Request
-from kafkalite.protocol.codec import ELEMENTS_AT_ONCE, TooManyAtOnce, WireError
+from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
+from kafkalite.protocol.errors import TooManyAtOnce, WireError
 from kafkalite.protocol.request_header import HEAD_BYTES, parse_header, skip_tags
 from kafkalite.security.principal import ANONYMOUS, Principal
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.kafka.answers import COUNTED_BYTES
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Buffer
-from kafkalite.protocol.codec import TooManyAtOnce, encoding, small_encoder
+from kafkalite.protocol.codec import encoding, small_encoder
+from kafkalite.protocol.errors import TooManyAtOnce
 from kafkalite.security.principal import Principal
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from kafkalite.extension.messages.tracing import (
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId
 from kafkalite.protocol import topic_ids
-from kafkalite.protocol.codec import ZERO_UUID
+from kafkalite.protocol.structs import ZERO_UUID
 
 if TYPE_CHECKING:
     from kafkalite.coordinators.services import Services

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from kafkalite.protocol.codec import WireError, read_varint
+from kafkalite.protocol.errors import WireError
+from kafkalite.protocol.varints import read_varint
 
 _HEAD = struct.Struct(">hhih").unpack_from
 #: API, version, correlation id, and the length of the client id.

@@ -15,7 +15,7 @@ from kafkalite.coordinators.groups.records.share import ShareGroupRecord
 from kafkalite.coordinators.groups.records.streams import StreamsGroupRecord
 from kafkalite.coordinators.services import Services
 from kafkalite.model import ProducerId
-from kafkalite.protocol.codec import WireError
+from kafkalite.protocol.errors import WireError
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
 from kafkalite.telemetry.logs import get_logger

@@ -24,8 +24,8 @@ from kafkalite.model import (
 )
 from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import topic_ids, wire
-from kafkalite.protocol.codec import ZERO_UUID
 from kafkalite.protocol.schema import schemas
+from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.security.acl import Operation, ResourceType

@@ -17,7 +17,7 @@ from kafkalite.kafka.pieces import MAX_NEW_PARTITIONS
 from kafkalite.kafka.request import Request
 from kafkalite.model import NO_LEADER, BrokerId
 from kafkalite.protocol import topic_ids, wire
-from kafkalite.protocol.codec import ZERO_UUID
+from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import Need, Scope
 

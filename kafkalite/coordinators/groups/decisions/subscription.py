@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError, decode, encode
+from kafkalite.protocol.codec import decode, encode
+from kafkalite.protocol.errors import WireError
 
 CONSUMER = "consumer"
 _NEWEST = 3

@@ -16,7 +16,8 @@ from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError, decode, encode
+from kafkalite.protocol.codec import decode, encode
+from kafkalite.protocol.errors import WireError
 
 _OFFSET_KEY_VERSION = 1
 _OFFSET_VALUE_VERSION = 3

@@ -26,7 +26,8 @@ from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicId
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError, decode, encode
+from kafkalite.protocol.codec import decode, encode
+from kafkalite.protocol.errors import WireError
 from kafkalite.protocol.topic_ids import from_wire, to_wire
 
 _CLASSIC, _GROUP, _OLD_METADATA, _MEMBER, _TARGET, _TARGET_MEMBER, _CURRENT, _REGEX = 2, 3, 4, 5, 6, 7, 8, 16

@@ -19,7 +19,8 @@ from kafkalite.coordinators.groups.decisions.share.group import (
 from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError, decode, encode
+from kafkalite.protocol.codec import decode, encode
+from kafkalite.protocol.errors import WireError
 from kafkalite.protocol.topic_ids import from_wire, to_wire
 
 _MEMBER, _GROUP, _TARGET, _TARGET_MEMBER, _CURRENT, _SHARED = 10, 11, 12, 13, 14, 15

@@ -28,7 +28,8 @@ from kafkalite.coordinators.groups.decisions.streams.topology import (
 from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError, decode, encode
+from kafkalite.protocol.codec import decode, encode
+from kafkalite.protocol.errors import WireError
 
 _GROUP, _MEMBER, _TARGET, _TARGET_MEMBER, _CURRENT, _TOPOLOGY = 17, 19, 20, 21, 22, 23
 KEY_VERSIONS = frozenset({_GROUP, _MEMBER, _TARGET, _TARGET_MEMBER, _CURRENT, _TOPOLOGY})

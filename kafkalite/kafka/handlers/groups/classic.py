@@ -22,7 +22,7 @@ from kafkalite.kafka.request import Request
 from kafkalite.kafka.topic_names import name_topics
 from kafkalite.model import GROUP_TOPIC, NO_TOPIC_ID, Offset, ProducerId, TopicPartition
 from kafkalite.protocol import topic_ids, wire
-from kafkalite.protocol.codec import ZERO_UUID
+from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA, Need, Scope
 

@@ -21,7 +21,7 @@ from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.request import Request
 from kafkalite.model import Offset, TopicId, TopicPartition
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import ZERO_UUID
+from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.protocol.topic_ids import to_wire
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import REFUSALS, Need, Scope

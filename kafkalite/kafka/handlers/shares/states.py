@@ -16,7 +16,7 @@ from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.node_requests import may_be_node
 from kafkalite.kafka.request import Request
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError
+from kafkalite.protocol.errors import WireError
 
 #: Serves one partition: returns the fields of its result after the error, for the response's class.
 _Serve = Callable[[ShareKey, Any], Awaitable[Sequence[Any]]]

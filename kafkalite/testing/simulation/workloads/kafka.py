@@ -7,8 +7,8 @@ from typing import Any
 
 from kafkalite.env.seams import Env
 from kafkalite.errors import ErrorCode
-from kafkalite.protocol import codec
 from kafkalite.protocol.authenticate import authenticate
+from kafkalite.protocol.structs import classes
 from kafkalite.security.dialling import Dialling
 from kafkalite.testing.kafka_client import Client
 from kafkalite.testing.simulation import security as sim_security
@@ -54,12 +54,12 @@ class SimKafkaClient:
     @staticmethod
     def message(name: str, /, **fields: Any) -> Any:
         """A request of this kind."""
-        return codec.classes(name)[name](**fields)
+        return classes(name)[name](**fields)
 
     @staticmethod
     def part(message: str, name: str, /, **fields: Any) -> Any:
         """A struct inside a request of the kind `message`."""
-        cls: Any = codec.classes(message)[name]
+        cls: Any = classes(message)[name]
         return cls(**fields)
 
     async def ask(self, host: str, message: Any, version: int, timeout_s: float = ANSWER_S) -> Any:
