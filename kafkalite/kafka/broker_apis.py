@@ -24,8 +24,10 @@ from kafkalite.kafka.handlers.data import DataHandlers
 from kafkalite.kafka.handlers.extension import ExtensionHandlers
 from kafkalite.kafka.handlers.features import FeatureHandlers
 from kafkalite.kafka.handlers.fetching import FetchHandlers
-from kafkalite.kafka.handlers.groups.classic import GroupHandlers
+from kafkalite.kafka.handlers.groups.administration import GroupAdminHandlers
+from kafkalite.kafka.handlers.groups.classic import ClassicGroupHandlers
 from kafkalite.kafka.handlers.groups.consumer import ConsumerGroupHandlers
+from kafkalite.kafka.handlers.groups.offsets import OffsetHandlers
 from kafkalite.kafka.handlers.groups.share import ShareGroupHandlers
 from kafkalite.kafka.handlers.groups.streams import StreamsGroupHandlers
 from kafkalite.kafka.handlers.log_dirs import LogDirHandlers
@@ -78,7 +80,9 @@ class KafkaSide:
             **ConfigHandlers(services).table(),
             **FeatureHandlers(services).table(),
             **SecurityHandlers(services).table(),
-            **GroupHandlers(services, self.groups, self.verifier).table(),
+            **ClassicGroupHandlers(self.groups).table(),
+            **OffsetHandlers(services, self.groups, self.verifier).table(),
+            **GroupAdminHandlers(services, self.groups).table(),
             **ConsumerGroupHandlers(services, self.groups).table(),
             **StreamsGroupHandlers(services, self.groups).table(),
             **ExtensionHandlers(services, coordinated).table(),

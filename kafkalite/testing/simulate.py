@@ -21,7 +21,8 @@ from typing import TypeVar
 from kafkalite.testing.simulation import disk_operations
 from kafkalite.testing.simulation.plan import FaultKind, draw
 from kafkalite.testing.simulation.plants import PLANTS
-from kafkalite.testing.simulation.run import Result, simulate
+from kafkalite.testing.simulation.result import Result
+from kafkalite.testing.simulation.run import simulate
 
 T = TypeVar("T")
 

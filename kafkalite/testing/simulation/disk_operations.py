@@ -23,7 +23,8 @@ from kafkalite.model import BrokerId
 from kafkalite.testing.simulated.network import Link
 from kafkalite.testing.simulation.checkers.cluster import ReplicaView, Violation
 from kafkalite.testing.simulation.plan import Plan
-from kafkalite.testing.simulation.run import CONVERGE_S, Result, Simulation
+from kafkalite.testing.simulation.result import Result
+from kafkalite.testing.simulation.run import CONVERGE_S, Simulation
 from kafkalite.testing.simulation.workloads.clients import client_of
 
 #: The node whose disks are counted.
@@ -190,9 +191,9 @@ class DiskOperations(Simulation):
         """See the module's text. Raises Violation."""
         for name in self.nodes:
             self.start_node(name)
-        await self.until(self._not_ready, CONVERGE_S, "all nodes start")
+        await self.until(self.final.not_ready, CONVERGE_S, "all nodes start")
         await self._create_topics()
-        await self.until(self._not_converged, CONVERGE_S, "new topics come up")
+        await self.until(self.final.not_converged, CONVERGE_S, "new topics come up")
         self._start_clients()
         await self._pass(1.0)
         self.world.start("boss", self._move, self.client_ended)
@@ -214,13 +215,13 @@ class DiskOperations(Simulation):
         for producer in self._producers:
             producer.stopping.set()
         await self.until(self._not_delivered, CONVERGE_S, "everything sent is delivered without an operator")
-        await self.until(self._not_converged, CONVERGE_S, "the cluster converges without an operator")
+        await self.until(self.final.not_converged, CONVERGE_S, "the cluster converges without an operator")
         self.healed = True
         self.faults.bring_back(VICTIM)
         await self.until(self._not_tidy, CONVERGE_S, "each log is in one place when the disk is back")
-        await self.until(self._not_converged, CONVERGE_S, "the cluster converges when the disk is back")
+        await self.until(self.final.not_converged, CONVERGE_S, "the cluster converges when the disk is back")
         self._forget_what_retention_took()
-        self._judge()
+        self.final.judge()
         for name in self.nodes:
             await self.stop_node(name)
 
@@ -251,7 +252,7 @@ class DiskOperations(Simulation):
 
     def _not_tidy(self) -> str | None:
         """No move is left, no log is there twice, no disk is out of service."""
-        if (late := self._not_ready()) is not None:
+        if (late := self.final.not_ready()) is not None:
             return late
         for node in self.nodes.values():
             if offline := node.node.logs.offline_dirs():

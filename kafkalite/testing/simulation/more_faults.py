@@ -17,6 +17,7 @@ from kafkalite.extension.messages.disks import DiskMoveOrder, MoveReplicasReques
 from kafkalite.model import BrokerId
 from kafkalite.testing.simulated.network import Link
 from kafkalite.testing.simulation.plan import KEYED, LONE, Fault, FaultKind
+from kafkalite.testing.simulation.topics import settings_of
 from kafkalite.testing.simulation.workloads.clients import client_of
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class MoreFaults:
 
     def _reset(self, topic: str) -> None:
         names = self._changed.pop(topic, set())
-        original = self._simulation.settings_of(topic)
+        original = settings_of(self._simulation.plan, topic)
         self._alter(
             topic,
             {name: original[name] for name in sorted(names) if name in original},

@@ -13,17 +13,13 @@ import json
 import re
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import field
 from functools import partial
 from typing import Any
 
 from kafkalite.config import BrokerConfig, broker_config
 from kafkalite.env.seams import Env
 from kafkalite.errors import ApiError, KafkaliteError
-from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.lazy_dataclass import dataclass
 from kafkalite.node.node import Node
-from kafkalite.record.reader import read_records
 from kafkalite.replica.decisions.nearby import RACK_AWARE_SELECTOR
 from kafkalite.replica.partition import Partition as Replica
 from kafkalite.rpc.answers import RpcError
@@ -32,21 +28,23 @@ from kafkalite.testing.simulated.loop import Process, SimulationError
 from kafkalite.testing.simulation import security as sim_security
 from kafkalite.testing.simulation.checkers.cluster import History, ReplicaChecker, ReplicaView, Violation, ZkChecker
 from kafkalite.testing.simulation.checkers.copies import Copies
-from kafkalite.testing.simulation.checkers.indexes import check_aborted, check_indexes
 from kafkalite.testing.simulation.checkers.log_view import BatchView, read_batches
 from kafkalite.testing.simulation.faults import FaultInjector
-from kafkalite.testing.simulation.plan import KEYED, LEDGER, LONE, TRIMMED, FaultKind, Plan, draw
+from kafkalite.testing.simulation.final_checks import FinalChecks
+from kafkalite.testing.simulation.node import SimNode
+from kafkalite.testing.simulation.plan import LONE, TRIMMED, FaultKind, Plan, draw
+from kafkalite.testing.simulation.result import Result, where
+from kafkalite.testing.simulation.topics import compacted, new_topics
 from kafkalite.testing.simulation.workloads.clients import (
     ConsumerWorkload,
     NearbyConsumerWorkload,
     ProducerWorkload,
     client_of,
-    record_name,
 )
 from kafkalite.testing.simulation.workloads.groups import SETTINGS as GROUP_SETTINGS
 from kafkalite.testing.simulation.workloads.groups import GroupMembers
 from kafkalite.testing.simulation.workloads.kafka import KAFKA_PORT
-from kafkalite.testing.simulation.workloads.operator import CHURN, REPLICAS, THROTTLE, OperatorWorkload, OrdersChecker
+from kafkalite.testing.simulation.workloads.operator import REPLICAS, THROTTLE, OperatorWorkload, OrdersChecker
 from kafkalite.testing.simulation.workloads.transactions import TransactionalClients
 from kafkalite.testing.simulation.workloads.trimming import Trimming
 
@@ -66,69 +64,13 @@ _AFTER_POWER_S = 10.0
 _RESTART_AFTER_S = 1.0
 #: Time limit of a clean stop (each of its steps has its own deadline).
 _STOP_S = 120.0
-
 #: Exceptions that no peer and no disk can cause: somebody's program is wrong.
 _BUGS = (AssertionError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, NameError, RuntimeError)
-
-
 #: Log events of a node that takes a disk or a log out of service, or finds damage.
 _COMPLAINTS = frozenset(
-    {"log_dir.offline", "log.offline", "log_dir.file_failed", "replica.damaged", "log.not_compacted"}
+    {"log_dir.offline", "log.offline", "log_dir.file_failed", "replica.damaged", "log.notcompacted"}
 )
-
-
 NodeFactory = Callable[[BrokerConfig, Env], Any]
-
-
-@dataclass(slots=True)
-class Result:
-    """How a seed went. `violation` None: every promise held."""
-
-    seed: int
-    violation: str | None
-    trace_hash: str
-    virtual_s: float
-    cpu_s: float
-    stats: dict[str, int] = field(default_factory=dict)
-    log: list[str] = field(default_factory=list)
-    #: What was run, if that is not said by the seed.
-    name: str = ""
-
-    @property
-    def ok(self) -> bool:
-        return self.violation is None
-
-    def line(self) -> str:
-        """One line for people."""
-        numbers = " ".join(f"{key}={value}" for key, value in self.stats.items())
-        verdict = "ok" if self.ok else f"FAILED {self.violation}"
-        return (
-            f"{self.name or f'seed {self.seed}'}: {verdict}\n  {numbers} virtual={self.virtual_s:.1f}s cpu={self.cpu_s:.1f}s "
-            f"trace={self.trace_hash}"
-        )
-
-
-class SimNode:
-    """A node's host as the harness sees it."""
-
-    def __init__(self, name: str, broker_id: int, config: BrokerConfig) -> None:
-        self.name = name
-        self.broker_id = broker_id
-        self.config = config
-        self.node: Any = None
-        self.process: Process | None = None
-        #: Asked to stop, by a fault or at the end: its end is no news.
-        self.stopping = False
-        self.lives = 0
-
-    @property
-    def alive(self) -> bool:
-        return self.process is not None and self.process.alive
-
-    @property
-    def ready(self) -> bool:
-        """Alive (perhaps stopped), and past its start."""
-        return self.alive and self.node is not None and self.node.ready.is_set()
 
 
 class Simulation:
@@ -151,7 +93,7 @@ class Simulation:
         self._factory = factory
         self.world = SimWorld(plan.seed, link=plan.link, record=record)
         self.history = History()
-        self.replicas = ReplicaChecker(compacted=self._compacted(), lone=(LONE,))
+        self.replicas = ReplicaChecker(compacted=compacted(self.plan), lone=(LONE,))
         self.zk = ZkChecker(self._znode)
         self.nodes = {
             name: SimNode(name, number, self._config(name, number))
@@ -159,7 +101,7 @@ class Simulation:
         }
         self.faults = FaultInjector(self)
         self.orders = OrdersChecker(self._znode, plan.move_limits)
-        self._operator: OperatorWorkload | None = None
+        self.operator: OperatorWorkload | None = None
         self._producers: list[ProducerWorkload] = []
         self.transactions = TransactionalClients(self)
         self.members = GroupMembers(self)
@@ -172,6 +114,7 @@ class Simulation:
         )
         for name in self.nodes:
             self.world.host(name).disk.on_remove_tree = partial(self._removing, name)
+        self.final = FinalChecks(self)
         self._failure: str | None = None
         self._outside = contextvars.copy_context()
         self._exits = 0
@@ -181,10 +124,6 @@ class Simulation:
         self.world.zookeeper.on_commit = self._committed
         self.world.log.tap = self._logged
         self._watch = watch
-
-    def _compacted(self) -> tuple[str, ...]:
-        """Topics whose replicas may differ in what they have compacted."""
-        return (KEYED, TRIMMED) if self.plan.keyed else (KEYED,)
 
     def _config(self, name: str, number: int) -> BrokerConfig:
         config, _ = broker_config(
@@ -263,7 +202,7 @@ class Simulation:
                 f"a disk that does nothing wrong stays in service: {render(seconds, process, level, event).strip()}"
             )
         if event.get("event") == "task.failed" and isinstance(error, _BUGS):
-            self.fail(f"a task met a bug: {event.get('task')} of {process}: {error!r}{_where(error)}")
+            self.fail(f"a task met a bug: {event.get('task')} of {process}: {error!r}{where(error)}")
 
     def views(self) -> list[ReplicaView]:
         """All replicas that live nodes say they host."""
@@ -314,11 +253,11 @@ class Simulation:
             raise Violation(self._failure)
         if self.world.bugs:
             process, bug = self.world.bugs[0]
-            raise Violation(f"a connection's handler met a bug in {process}: {bug!r}{_where(bug)}")
+            raise Violation(f"a connection's handler met a bug in {process}: {bug!r}{where(bug)}")
         if self.world.loop.unhandled:
             context = self.world.loop.unhandled[0]
             error = context.get("exception")
-            raise Violation(f"an error that nobody sees: {context['message']}: {error!r}{_where(error)}")
+            raise Violation(f"an error that nobody sees: {context['message']}: {error!r}{where(error)}")
         views = self.views()
         self.replicas.observe(views, self.zk.states)
         self._trimming.check(views, self.zk.states)
@@ -344,7 +283,7 @@ class Simulation:
         node = self.nodes[process.host]
         self.world.loop.trace(f"exit {process} {type(error).__name__}")
         if isinstance(error, _BUGS) or (error is not None and not isinstance(error, KafkaliteError | OSError)):
-            self.fail(f"{process} met a bug: {error!r}{_where(error)}")
+            self.fail(f"{process} met a bug: {error!r}{where(error)}")
         if node.stopping:
             return
         self._exits += 1
@@ -388,9 +327,9 @@ class Simulation:
             self.world.zookeeper.poke(*sim_security.znodes())
         for name in self.nodes:
             self.start_node(name)
-        await self.until(self._not_ready, _START_S, "all nodes start")
+        await self.until(self.final.not_ready, _START_S, "all nodes start")
         await self._create_topics()
-        await self.until(self._not_converged, CONVERGE_S, "new topics come up")
+        await self.until(self.final.not_converged, CONVERGE_S, "new topics come up")
         self._start_clients()
         self.transactions.start()
         self.members.start()
@@ -406,57 +345,26 @@ class Simulation:
         self.transactions.stop()
         self.members.stop()
         self._trimming.stopping.set()
-        if self._operator is not None:
-            self._operator.stopping.set()
+        if self.operator is not None:
+            self.operator.stopping.set()
             # Records are half as large as they may be, on average; a throttled order may have to copy all of them to all.
             copied_bytes = self.history.sent * (self.plan.record_bytes // 2 + 100) * REPLICAS
             patience_s = CONVERGE_S + copied_bytes / THROTTLE
-            await self.until(self._not_ordered, patience_s, "every order ends when the faults are over")
+            await self.until(self.final.not_ordered, patience_s, "every order ends when the faults are over")
         await self.until(self._not_delivered, CONVERGE_S, "everything sent is delivered when the faults are over")
         await self.until(self.transactions.not_done, CONVERGE_S, "every transaction ends when the faults are over")
         await self.until(self.members.not_shared, CONVERGE_S, "a group shares its partitions when the faults are over")
-        await self.until(self._not_converged, CONVERGE_S, "the cluster converges when the faults are over")
-        await self.until(self._not_retained, _RETENTION_S, "retention removes what is due")
+        await self.until(self.final.not_converged, CONVERGE_S, "the cluster converges when the faults are over")
+        await self.until(self.final.not_retained, _RETENTION_S, "retention removes what is due")
         await self.transactions.judge()
-        self._judge()
+        self.final.judge()
         for name in self.nodes:
             await self.stop_node(name)
-        self._judge_files()
-
-    def _not_ready(self) -> str | None:
-        late = [node.name for node in self.nodes.values() if not node.ready]
-        return f"not ready: {', '.join(late)}" if late else None
-
-    def new_topics(self) -> list[NewTopic]:
-        """What is to be created before the faults begin."""
-        settings = dict(self.plan.topic_settings)
-        return [
-            NewTopic(name, count, self.plan.replicas_of(name), configs={**settings, **self._own_settings(name)})
-            for name, count in self.plan.all_topics.items()
-        ]
-
-    def _own_settings(self, topic: str) -> dict[str, str]:
-        if topic == LONE:
-            return {"min.insync.replicas": "1"}
-        if topic not in self._compacted():
-            return {}
-        settings = {
-            "cleanup.policy": self.plan.keyed if topic == KEYED else "compact,delete",
-            "segment.bytes": "2048",
-            "min.cleanable.dirty.ratio": "0.01",
-            "delete.retention.ms": "1000",
-        }
-        if topic == KEYED and "delete" in self.plan.keyed:
-            settings["retention.bytes"] = "2048"
-        return settings
-
-    def settings_of(self, topic: str) -> dict[str, str]:
-        """What it was created with."""
-        return dict(next(each.configs or {} for each in self.new_topics() if each.topic == topic))
+        self.final.judge_files()
 
     def assigned(self, partition: tuple[str, int]) -> tuple[int, ...]:
         """The ids of the nodes that are to have a replica."""
-        return self._assignment(partition[0]).get(partition[1], ())
+        return self.assignment(partition[0]).get(partition[1], ())
 
     async def _create_topics(self) -> None:
         created: list[str] = []
@@ -465,7 +373,7 @@ class Simulation:
             async with client_of(self.plan, env, "admin") as client:
                 while not created:
                     try:
-                        created.extend(result.topic for result in await client.create_topics(self.new_topics()))
+                        created.extend(result.topic for result in await client.create_topics(new_topics(self.plan)))
                     except (ApiError, RpcError):
                         await asyncio.sleep(0.5)
 
@@ -485,15 +393,15 @@ class Simulation:
             nearby = NearbyConsumerWorkload(f"nearby{number}", f"rack{number}", self.plan, self.history)
             programs.append((nearby.name, nearby.run))
         if self.plan.orders:
-            self._operator = OperatorWorkload(self.plan)
+            self.operator = OperatorWorkload(self.plan)
             for topic in self.plan.topics:
-                for number, replicas in self._assignment(topic).items():
-                    self._operator.assignments[topic, number] = {replicas}
-            programs.append((self._operator.name, self._operator.run))
+                for number, replicas in self.assignment(topic).items():
+                    self.operator.assignments[topic, number] = {replicas}
+            programs.append((self.operator.name, self.operator.run))
         for name, program in programs:
             self.world.start(name, program, self.client_ended)
 
-    def _assignment(self, topic: str) -> dict[int, tuple[int, ...]]:
+    def assignment(self, topic: str) -> dict[int, tuple[int, ...]]:
         data = self._znode(f"/brokers/topics/{topic}")
         partitions = json.loads(data)["partitions"] if data is not None else {}
         return {int(number): tuple(replicas) for number, replicas in partitions.items()}
@@ -504,120 +412,15 @@ class Simulation:
         if isinstance(error, Violation):
             self.fail(str(error))
         elif error is not None:
-            self.fail(f"{process} ended: {error!r}{_where(error)}")
+            self.fail(f"{process} ended: {error!r}{where(error)}")
 
     def _not_delivered(self) -> str | None:
         late = [f"{each.name} holds {each.outstanding} records" for each in self._producers if not each.done]
         return ", ".join(late) or None
 
-    def _not_ordered(self) -> str | None:
-        """What is left of the operator's orders: unfinished ones, and files where no replica belongs."""
-        assert self._operator is not None
-        if not self._operator.done:
-            return "the operator still waits for an answer"
-        if (late := self._not_ready()) is not None:
-            return late
-        drained = self._operator.drained
-        if (left := self.orders.unfinished(self.plan.topics, self._operator.assignments, drained)) is not None:
-            return left
-        assigned = {topic: self._assignment(topic) for topic in (*self.plan.all_topics, CHURN)}
-        for node in self.nodes.values():
-            disk = self.world.host(node.name).disk
-            for directory in self.plan.log_dirs:
-                for name in disk.peek_names(directory):
-                    topic, _, number = name.rpartition("-")
-                    if name.endswith("-future"):
-                        return f"{node.name} still moves {name} to {directory}"
-                    if topic in assigned and node.broker_id not in assigned[topic].get(int(number), ()):
-                        return f"{node.name} still has {directory}/{name}, which is assigned to {assigned[topic]}"
-        return None
-
-    def _not_converged(self) -> str | None:
-        """What is not as it should be in a cluster without faults."""
-        if (late := self._not_ready()) is not None:
-            return late
-        views: dict[tuple[str, int], list[ReplicaView]] = {}
-        for view in self.views():
-            views.setdefault(view.partition, []).append(view)
-        for topic, count in self.plan.all_topics.items():
-            for number in range(count):
-                if (missing := self._not_whole((topic, number), views.get((topic, number), []))) is not None:
-                    return missing
-        return None
-
-    def _not_whole(self, partition: tuple[str, int], views: list[ReplicaView]) -> str | None:
-        state = self.zk.states.get(partition)
-        where = f"{partition[0]}-{partition[1]}"
-        if state is None or state.leader == -1:
-            return f"{where} has no leader ({state})"
-        if len(state.isr) < self.plan.replicas_of(partition[0]):
-            return f"{where} is under-replicated ({state})"
-        told = ", ".join(map(str, views))
-        hosted = [view for view in views if view.broker in state.isr and view.leader_epoch == state.leader_epoch]
-        if len(hosted) < len(state.isr):
-            return f"{where}: replicas do not know their state {state}: {told}"
-        if len({view.log_end_offset for view in hosted}) > 1:
-            return f"{where}: replicas differ: {told}"
-        if any(view.high_watermark != view.log_end_offset for view in hosted):
-            return f"{where}: not all is committed: {told}"
-        return None
-
     def begin(self, view: ReplicaView) -> int:
         """Where a log must begin at the end of the run."""
         return view.log_start_offset if view.partition[0] == TRIMMED else 0
-
-    def _not_retained(self) -> str | None:
-        """Which log keeps a segment that DeleteRecords or retention.bytes has made superfluous."""
-        for node in self.nodes.values():
-            for replica in node.node.replicas.hosted.all():
-                log = replica.log
-                if replica.topic_partition.topic not in (KEYED, TRIMMED) or "delete" not in log.config.cleanup_policy:
-                    continue
-                *closed, _ = log.segments
-                where = f"{replica.topic_partition} on {node.name}"
-                if closed and closed[0].next_offset <= log.log_start_offset:
-                    return (
-                        f"{where} begins at {log.log_start_offset}, its first segment ends at {closed[0].next_offset}"
-                    )
-                oldest = next((segment.size for segment in log.segments if segment.size), 0)
-                if 0 <= log.config.retention_bytes <= log.size_bytes - oldest and oldest:
-                    return f"{where} has {log.size_bytes} bytes, its oldest segment {oldest}"
-        return None
-
-    def _judge(self) -> None:
-        """The whole log of every replica, and the responses that clients got."""
-        finals: dict[tuple[str, int], list[tuple[int, str]]] = {}
-        for view in self.views():
-            if view.partition[0] in self._compacted():
-                continue
-            if view.log_end_offset > 0:
-                self.replicas.compare(view, self.begin(view), view.log_end_offset)
-            if view.is_leader and view.partition[0] not in (LEDGER, TRIMMED):
-                finals[view.partition] = self._records(view)
-        self.history.final(finals)
-        for node in self.nodes.values():
-            for replica in node.node.replicas.hosted.all():
-                if replica.topic_partition.topic in (*self.plan.topics, LEDGER) and replica.storage_error is None:
-                    where = f"{replica.topic_partition} on {node.name}"
-                    check_aborted(self.world.host(node.name).disk, replica.log, where)
-
-    def _judge_files(self) -> None:
-        """The files that the nodes have left when they stopped."""
-        for name in self.nodes:
-            disk = self.world.host(name).disk
-            for directory in self.plan.log_dirs:
-                for replica in disk.peek_names(directory):
-                    if replica.rpartition("-")[0] in self.plan.all_topics and replica.rpartition("-")[2].isdigit():
-                        check_indexes(disk, f"{directory}/{replica}", f"{directory}/{replica} on {name}")
-
-    def _records(self, view: ReplicaView) -> list[tuple[int, str]]:
-        disk = self.world.host(self.plan.node_names[view.broker - 1]).disk
-        found = []
-        for name in disk.peek_names(view.path):
-            if name.endswith(".log"):
-                for record in read_records(disk.peek(f"{view.path}/{name}")):
-                    found.append((record.offset, record_name(record.value or b"")))
-        return found
 
     def run(self) -> Result:
         """Run the plan to its end."""
@@ -639,7 +442,7 @@ class Simulation:
                 "sent": self.history.sent,
                 "failed": self.history.failed,
                 "faults": self.faults.applied,
-                "orders": self._operator.orders if self._operator is not None else 0,
+                "orders": self.operator.orders if self.operator is not None else 0,
                 **self.transactions.stats(),
                 **self.members.stats(),
                 **({"deletions": self._trimming.answers} if self.plan.trims else {}),
@@ -652,17 +455,6 @@ class Simulation:
         )
         self.world.close()
         return result
-
-
-def _where(error: BaseException | None) -> str:
-    """The innermost place of an exception, for one line."""
-    trace = error.__traceback__ if error is not None else None
-    if trace is None:
-        return ""
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    code = trace.tb_frame.f_code
-    return f" at {code.co_filename.rpartition('kafkalite/')[2]}:{trace.tb_lineno} in {code.co_qualname}"
 
 
 def simulate(

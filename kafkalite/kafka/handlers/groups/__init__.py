@@ -1,1 +1,1 @@
-"""Group APIs, a file per protocol of groups. What is common to all of them is in `classic`."""
+"""Group APIs: membership, a file per protocol; `offsets` and `administration` are for all of them."""
