@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import click
 
@@ -22,13 +20,12 @@ from kafkalite.extension.messages.reassignment import (
     WantedReassignment,
 )
 from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
-from kafkalite.model import MAX_NAME_LENGTH, BrokerId, TopicPartition
+from kafkalite.model import BrokerId, TopicPartition
 from kafkalite_cli.admin.move_progress import show, watch
+from kafkalite_cli.admin.plan_files import plan_document, read_plan, save_plan
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, run_watch, size_text
-from kafkalite_cli.parameters import MAX_ID, MAX_LONG, Whole, parse_brokers, parse_partition
+from kafkalite_cli.parameters import MAX_LONG, Whole, parse_brokers, parse_partition
 
-#: Of a plan file. A hundred thousand partitions are some 15 MB.
-MAX_PLAN_BYTES = 64_000_000
 #: For who interrupts --watch.
 HOW_TO_RETURN = "the moves go on; `kafkalite admin reassign status --watch` shows them again, `kafkalite admin reassign cancel` ends them"
 
@@ -37,9 +34,6 @@ HOW_TO_RETURN = "the moves go on; `kafkalite admin reassign status --watch` show
 @group_options
 def reassign(bootstrap: str | None) -> None:
     """Move partitions between brokers, in small steps."""
-
-
-# --- plan ----------------------------------------------------------------------------------------
 
 
 @reassign.command("plan")
@@ -103,9 +97,9 @@ def plan(
             reason = f"broker {strangers[0]} is not alive and has no replica: nothing to drain"
             raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
         made = make_plan(goal, assignment, chosen=chosen, racks=racks, sizes=sizes)
-        document = _document(made, assignment)
+        document = plan_document(made, assignment)
         if path is not None:
-            _save(path, document)
+            save_plan(path, document)
         _show_plan(made, assignment, sizes, document, path, Output(as_json))
 
     run_async(work())
@@ -133,29 +127,6 @@ async def _sizes(client: AsyncClient, timeout_s: float) -> dict[TopicPartition, 
             if replica.is_leader:
                 sizes[TopicPartition(replica.topic, replica.partition)] = replica.size_bytes
     return sizes
-
-
-def _document(made: ReassignmentPlan, assignment: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> dict[str, Any]:
-    """Kafka's format; `current` is for people, and for a plan back."""
-    return {
-        "version": 1,
-        "partitions": [
-            {
-                "topic": partition.topic,
-                "partition": partition.partition,
-                "replicas": list(target),
-                "current": list(assignment[partition]),
-            }
-            for partition, target in made.targets.items()
-        ],
-    }
-
-
-def _save(path: str, document: dict[str, Any]) -> None:
-    try:
-        Path(path).write_text(json.dumps(document, indent=1) + "\n")
-    except OSError as error:
-        raise click.FileError(path, error.strerror) from None
 
 
 def _show_plan(
@@ -198,69 +169,6 @@ def _show_plan(
 
 def _ids(brokers: Sequence[int]) -> str:
     return ",".join(str(broker) for broker in brokers)
-
-
-# --- execute -------------------------------------------------------------------------------------
-
-
-def _is_id(value: object) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value <= MAX_ID
-
-
-def read_plan(path: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
-    """A plan file: Kafka's JSON. Raises click.BadParameter."""
-
-    def bad(reason: str) -> click.BadParameter:
-        return click.BadParameter(f"{path or repr(path)}: {reason}", param_hint="PLAN")
-
-    try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_PLAN_BYTES + 1)
-        if len(data) > MAX_PLAN_BYTES:
-            raise bad(f"more than {size_text(MAX_PLAN_BYTES)} are not a plan")
-        value = json.loads(data.decode("utf-8-sig"))  # with the mark that Windows puts in front
-    except OSError as error:
-        raise bad(error.strerror or "cannot be read") from None
-    except RecursionError:
-        raise bad("not JSON: nested too deep") from None
-    except UnicodeDecodeError:
-        raise bad("not JSON: it is not UTF-8") from None
-    except ValueError as error:
-        # Only JSON's own errors say where; the other one is about a number of thousands of digits.
-        reason = str(error) if isinstance(error, json.JSONDecodeError) else "a number is too long"
-        raise bad(f"not JSON: {reason}" if data.strip() else "the file is empty") from None
-    if isinstance(value, dict) and value.get("version", 1) != 1:
-        raise bad(f"version {value['version']!r} is not 1")
-    items = value.get("partitions") if isinstance(value, dict) else None
-    if not isinstance(items, list) or not items:
-        raise bad("no partitions in it")
-    targets: dict[TopicPartition, tuple[BrokerId, ...]] = {}
-    for index, item in enumerate(items):
-        try:
-            partition, replicas = _plan_line(item)
-        except ValueError as error:
-            raise bad(f"partitions[{index}]: {error}") from None
-        if partition in targets:
-            raise bad(f"{partition} occurs twice")
-        targets[partition] = replicas
-    return targets
-
-
-def _plan_line(item: object) -> tuple[TopicPartition, tuple[BrokerId, ...]]:
-    """Raises ValueError."""
-    if not isinstance(item, dict):
-        raise ValueError("it is not an object")
-    topic, number, replicas = item.get("topic"), item.get("partition"), item.get("replicas")
-    if not isinstance(topic, str) or not topic.isprintable() or not 0 < len(topic) <= MAX_NAME_LENGTH:
-        raise ValueError("topic is not the name of a topic")
-    if not _is_id(number):
-        raise ValueError("partition is not a number from 0")
-    if not isinstance(replicas, list) or not replicas or not all(map(_is_id, replicas)):
-        raise ValueError("replicas is not a list of brokers")
-    directories = item.get("log_dirs")
-    if directories is not None and (not isinstance(directories, list) or any(each != "any" for each in directories)):
-        raise ValueError('log_dirs other than "any" are not accepted; see `kafkalite admin disk move`')
-    return TopicPartition(topic, number), tuple(BrokerId(each) for each in replicas)
 
 
 @reassign.command("execute")
@@ -334,9 +242,6 @@ def _refuse_any(answer: AlterReassignmentsResponse) -> None:
     if refused:
         more = f" (and {len(refused) - 1} more); nothing was changed" if len(refused) > 1 else "; nothing was changed"
         refuse(refused[0].error, refused[0].message + more)
-
-
-# --- what is under way ---------------------------------------------------------------------------
 
 
 async def _ongoing(client: AsyncClient, timeout_s: float) -> tuple[Reassignment, ...]:

@@ -7,9 +7,10 @@ import signal
 import sys
 from collections.abc import Callable
 
-from kafkalite.client.admin.groups import Groups, Membership
+from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import ConsumedRecord, Consumer
+from kafkalite.client.membership import Membership
 from kafkalite.model import TopicPartition
 from kafkalite_cli.records.to_the_end import ToTheEnd
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkalite.coordinators.services import Services
-from kafkalite.coordinators.shares.decisions.shared_partition import Acknowledgement, AcknowledgeType
+from kafkalite.coordinators.shares.decisions.deliveries import Acknowledgement, AcknowledgeType
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka.request import Request
 from kafkalite.kafka.shares.sessions import Listed

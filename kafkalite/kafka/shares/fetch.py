@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkalite.coordinators.services import Partitions
-from kafkalite.coordinators.shares.decisions.shared_partition import Acquired, Wanted
+from kafkalite.coordinators.shares.decisions.deliveries import Acquired, Wanted
 from kafkalite.coordinators.shares.delivery import holding, placed_batches
 from kafkalite.coordinators.shares.leading import Led, SharedPartitions
 from kafkalite.coordinators.shares.settings import ShareSettings

@@ -20,149 +20,13 @@ from collections.abc import Callable, Sequence
 from kafkalite.env import residency
 from kafkalite.model import Buffer
 from kafkalite.testing.simulated.clock import SimClock
+from kafkalite.testing.simulated.disk_tree import Directory, Node, Tree
 from kafkalite.testing.simulated.lanes import Lanes
-from kafkalite.testing.simulated.loop import Process, SimLoop, current_process
+from kafkalite.testing.simulated.loop import SimLoop
+from kafkalite.testing.simulated.process import Process, current_process
 
 _CAPACITY_BYTES = 1 << 34
 _COLDNESS = (0.0, 0.02, 0.2, 0.6)
-
-
-class _Node:
-    """A file's content: as seen, as it is on the platter, and the writes between the two."""
-
-    __slots__ = ("cached", "durable", "is_cold", "modified_ms", "pending")
-
-    def __init__(self) -> None:
-        self.cached = bytearray()
-        self.durable = bytearray()
-        #: (offset, data) of a write, (size, None) of a truncation; in order.
-        self.pending: list[tuple[int, bytes | None]] = []
-        self.modified_ms = 0
-        #: The page cache does not have it (any more).
-        self.is_cold = False
-
-    def write(self, offset: int, data: bytes) -> None:
-        _apply(self.cached, offset, data)
-        self.pending.append((offset, data))
-
-    def truncate(self, size: int) -> None:
-        _apply(self.cached, size, None)
-        self.pending.append((size, None))
-
-    def persist(self, count: int) -> None:
-        """The first `count` pending writes are on the platter now."""
-        for offset, data in self.pending[:count]:
-            _apply(self.durable, offset, data)
-        del self.pending[:count]
-
-    def lose_power(self, source: random.Random) -> None:
-        fate = source.choice(("nothing", "prefix", "zeros", "all"))
-        kept = {"nothing": 0, "all": len(self.pending)}.get(fate, source.randint(0, len(self.pending)))
-        torn = self.pending[kept] if kept < len(self.pending) else None
-        self.persist(kept)
-        offset, data = torn or (0, None)
-        if data and fate in ("prefix", "zeros"):
-            cut = source.randrange(len(data))
-            _apply(self.durable, offset, data[:cut] if fate == "prefix" else bytes(cut))
-        self.pending.clear()
-        self.cached = bytearray(self.durable)
-
-
-def _apply(content: bytearray, offset: int, data: bytes | None) -> None:
-    if len(content) < offset:
-        content.extend(bytes(offset - len(content)))
-    if data is None:
-        del content[offset:]
-    else:
-        content[offset : offset + len(data)] = data
-
-
-class _Directory:
-    __slots__ = ("children",)
-
-    def __init__(self) -> None:
-        self.children: dict[str, _Directory | _Node] = {}
-
-    def copy(self) -> _Directory:
-        """The names, deeply; the files' content is shared."""
-        twin = _Directory()
-        twin.children = {
-            name: child.copy() if isinstance(child, _Directory) else child for name, child in self.children.items()
-        }
-        return twin
-
-
-def _parts(path: str) -> list[str]:
-    assert path.startswith("/"), f"not absolute: {path}"
-    return [part for part in path.split("/") if part]
-
-
-class _Tree:
-    """Names. The disk has two: as programs see them, and as the journal has them on the platter."""
-
-    def __init__(self, root: _Directory | None = None) -> None:
-        self.root = root or _Directory()
-
-    def find(self, path: str) -> _Directory | _Node | None:
-        node: _Directory | _Node | None = self.root
-        for part in _parts(path):
-            if not isinstance(node, _Directory):
-                return None
-            node = node.children.get(part)
-        return node
-
-    def lookup(self, path: str) -> _Directory | _Node | None:
-        """As `find`, but a file in the middle of the path is an error, as in POSIX."""
-        node: _Directory | _Node | None = self.root
-        for part in _parts(path):
-            if isinstance(node, _Node):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-            node = node.children.get(part) if node is not None else None
-        return node
-
-    def directory(self, path: str) -> _Directory:
-        found = self.lookup(path)
-        if found is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        if not isinstance(found, _Directory):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-        return found
-
-    def parent(self, path: str) -> tuple[_Directory, str]:
-        head, _, name = path.rstrip("/").rpartition("/")
-        return self.directory(head or "/"), name
-
-    # The journal's operations: each must do the same to either tree.
-
-    def make(self, path: str) -> None:
-        node = self.root
-        for part in _parts(path):
-            child = node.children.setdefault(part, _Directory())
-            if not isinstance(child, _Directory):
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-            node = child
-
-    def enter(self, path: str, node: _Node) -> None:
-        parent, name = self.parent(path)
-        parent.children[name] = node
-
-    def remove(self, path: str) -> None:
-        parent, name = self.parent(path)
-        parent.children.pop(name, None)
-
-    def rename(self, old: str, new: str) -> None:
-        source, old_name = self.parent(old)
-        target, new_name = self.parent(new)
-        moved = source.children.get(old_name)
-        if moved is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
-        there = target.children.get(new_name)
-        if isinstance(there, _Directory) and (there.children or not isinstance(moved, _Directory)):
-            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), new)
-        if there is not None and not isinstance(there, _Directory) and isinstance(moved, _Directory):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), new)
-        del source.children[old_name]
-        target.children[new_name] = moved
 
 
 class SimDisk:
@@ -179,10 +43,10 @@ class SimDisk:
         self._clock = clock
         self._random = source
         self._sync_ms = sync_ms
-        self._tree = _Tree()
-        self._durable = _Tree()
+        self._tree = Tree()
+        self._durable = Tree()
         #: Changes of names that are not on the platter yet, in order.
-        self._journal: list[Callable[[_Tree], None]] = []
+        self._journal: list[Callable[[Tree], None]] = []
         self._locks: dict[str, Process | None] = {}
         self._boots = 0
         #: Path prefix -> errno of every operation below it (a dead disk).
@@ -224,7 +88,7 @@ class SimDisk:
         # A file without a durable name is gone whatever its content.
         for node in self._files(self._durable.root):
             node.lose_power(self._random)
-        self._tree = _Tree(self._durable.root.copy())
+        self._tree = Tree(self._durable.root.copy())
 
     def fail(self, path: str, error: int = errno.EIO) -> None:
         """Every operation at or below `path` raises OSError(error) from now on."""
@@ -257,32 +121,32 @@ class SimDisk:
     def unsynced_bytes(self, path: str) -> int:
         """What a loss of power could take from one file."""
         node = self._tree.find(path)
-        assert isinstance(node, _Node)
+        assert isinstance(node, Node)
         return sum(len(data) for _, data in node.pending if data is not None)
 
     def peek(self, path: str) -> bytes:
         """A file's content as programs see it, also of a failing disk; empty if there is none. For checkers."""
         node = self._tree.find(path)
-        return bytes(node.cached) if isinstance(node, _Node) else b""
+        return bytes(node.cached) if isinstance(node, Node) else b""
 
     def peek_names(self, path: str) -> list[str]:
         """The names in a directory, sorted; none if there is none. For checkers."""
         found = self._tree.find(path)
-        return sorted(found.children) if isinstance(found, _Directory) else []
+        return sorted(found.children) if isinstance(found, Directory) else []
 
     def flip_bit(self, path: str, offset: int) -> None:
         """Rot: on the platter and in the cache, unseen by the programs."""
         node = self._tree.find(path)
-        assert isinstance(node, _Node)
+        assert isinstance(node, Node)
         self.was_faulty = True
         node.persist(len(node.pending))
         node.cached[offset] ^= 1
         node.durable[offset] ^= 1
 
-    def _files(self, directory: _Directory) -> list[_Node]:
-        files: list[_Node] = []
+    def _files(self, directory: Directory) -> list[Node]:
+        files: list[Node] = []
         for child in directory.children.values():
-            files += self._files(child) if isinstance(child, _Directory) else [child]
+            files += self._files(child) if isinstance(child, Directory) else [child]
         return files
 
     # --- the seam --------------------------------------------------------------------------------
@@ -290,12 +154,12 @@ class SimDisk:
     def open(self, path: str, *, create: bool = False) -> SimFile:
         self.operation("open", path)
         node = self._tree.lookup(path)
-        if isinstance(node, _Directory):
+        if isinstance(node, Directory):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if node is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-            node = _Node()
+            node = Node()
             self._touch(node)
             made = node
             self._change(lambda tree: tree.enter(path, made))
@@ -327,7 +191,7 @@ class SimDisk:
 
     def makedirs(self, path: str) -> None:
         self.operation("makedirs", path)
-        if not isinstance(self._tree.lookup(path), _Directory):
+        if not isinstance(self._tree.lookup(path), Directory):
             self._change(lambda tree: tree.make(path))
 
     def rename(self, old: str, new: str) -> None:
@@ -338,7 +202,7 @@ class SimDisk:
     def remove(self, path: str) -> None:
         self.operation("remove", path)
         found = self._tree.lookup(path)
-        if isinstance(found, _Directory):
+        if isinstance(found, Directory):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if found is not None:
             self._change(lambda tree: tree.remove(path))
@@ -373,7 +237,7 @@ class SimDisk:
         found = self._tree.lookup(path)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return found.modified_ms if isinstance(found, _Node) else 0
+        return found.modified_ms if isinstance(found, Node) else 0
 
     def lock(self, path: str) -> Callable[[], None]:
         self.operation("lock", path)
@@ -399,7 +263,7 @@ class SimDisk:
         except OSError:
             return
         node = self._tree.find(path)
-        if isinstance(node, _Node):
+        if isinstance(node, Node):
             node.is_cold = False
 
     def separate(self, path: str) -> None:
@@ -418,7 +282,7 @@ class SimDisk:
         await self.answers(at)
         return await self.lanes.run(function, at)
 
-    def check_resident(self, node: _Node, path: str, offset: int, size: int) -> None:
+    def check_resident(self, node: Node, path: str, offset: int, size: int) -> None:
         """Raises NotResident if the reader may not wait, and the page cache has dropped the file."""
         if not residency.is_required():
             node.is_cold = False
@@ -461,18 +325,18 @@ class SimDisk:
             if path == prefix or path.startswith(prefix + "/"):
                 raise OSError(error, os.strerror(error), path)
 
-    def _change(self, change: Callable[[_Tree], None]) -> None:
+    def _change(self, change: Callable[[Tree], None]) -> None:
         change(self._tree)
         self._journal.append(change)
 
-    def _touch(self, node: _Node) -> None:
+    def _touch(self, node: Node) -> None:
         node.modified_ms = self._clock.wall_ms()
 
     def reserve(self, size: int, path: str) -> None:
         if size > 0 and self.capacity_bytes < _CAPACITY_BYTES and self.used_bytes() + size > self.capacity_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
-    def written(self, node: _Node) -> None:
+    def written(self, node: Node) -> None:
         self._touch(node)
 
     async def pause(self) -> None:
@@ -489,7 +353,7 @@ class SimFile:
 
     __slots__ = ("_closed", "_disk", "_node", "path")
 
-    def __init__(self, disk: SimDisk, path: str, node: _Node) -> None:
+    def __init__(self, disk: SimDisk, path: str, node: Node) -> None:
         self.path = path
         self._disk = disk
         self._node = node

@@ -24,8 +24,9 @@ import structlog
 from kafkalite.env.seams import Env
 from kafkalite.testing.simulated.clock import SimClock
 from kafkalite.testing.simulated.disk import SimDisk
-from kafkalite.testing.simulated.loop import Process, SimLoop, current_process
+from kafkalite.testing.simulated.loop import SimLoop
 from kafkalite.testing.simulated.network import Link, SimNetwork
+from kafkalite.testing.simulated.process import Process, current_process
 from kafkalite.testing.simulated.zookeeper import SimZooKeeper
 
 T = TypeVar("T")

@@ -23,11 +23,11 @@ import zlib
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from enum import Enum
 from typing import Any, NoReturn, TypeVar
 
-T = TypeVar("T")
+from kafkalite.testing.simulated.process import Handle, Process, ProcessState, SimTask, TimerHandle, running
 
+T = TypeVar("T")
 #: What one turn of the loop costs.
 TURN_NS = 1_000
 #: Number of turns between garbage collections, which run at no other time: `__del__` methods must not run when they like.
@@ -48,81 +48,6 @@ class Spinning(SimulationError):
     """More callbacks than any sane run needs: somebody loops without waiting."""
 
 
-class ProcessState(Enum):
-    RUNNING = "running"
-    STOPPED = "stopped"
-    DEAD = "dead"
-
-
-class Process:
-    """One life of one program on one host. Made by `SimLoop.process`."""
-
-    def __init__(self, number: int, host: str, incarnation: int) -> None:
-        self.number = number
-        self.host = host
-        #: Counts the programs started on this host, from 1.
-        self.incarnation = incarnation
-        self.state = ProcessState.RUNNING
-        #: What became due while the process was stopped, in order.
-        self.held: deque[_Handle | _TimerHandle] = deque()
-        self.context = contextvars.copy_context()
-        self.context.run(_process.set, self)
-
-    @property
-    def alive(self) -> bool:
-        """Running or stopped."""
-        return self.state is not ProcessState.DEAD
-
-    def __repr__(self) -> str:
-        return f"{self.host}#{self.incarnation}"
-
-
-_process: contextvars.ContextVar[Process | None] = contextvars.ContextVar("kafkalite.testing.process", default=None)
-
-
-def current_process() -> Process | None:
-    """The process whose code is running; None is the world outside: the network, the schedule of faults, checkers."""
-    return _process.get()
-
-
-class _Handle(asyncio.Handle):
-    __slots__ = ("process",)
-
-    process: Process | None
-    _callback: Any
-    _context: contextvars.Context
-    _cancelled: bool
-
-
-class _TimerHandle(asyncio.TimerHandle):
-    __slots__ = ("process",)
-
-    process: Process | None
-    _callback: Any
-    _context: contextvars.Context
-    _cancelled: bool
-    _scheduled: bool
-
-
-class SimTask(asyncio.Task[Any]):
-    """A task that hashes by its number: a TaskGroup keeps a set, and cancels in the set's order."""
-
-    number: int
-    process: Process | None
-    _log_destroy_pending: bool
-
-    def __init__(self, coro: Coroutine[Any, Any, Any], number: int, process: Process | None, **options: Any) -> None:
-        self.number = number  # before Task.__init__, which puts the task into a set
-        self.process = process
-        super().__init__(coro, **options)
-
-    def __hash__(self) -> int:
-        return self.number
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-
 class SimLoop(asyncio.AbstractEventLoop):
     """See the module's text.
 
@@ -133,8 +58,8 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def __init__(self, *, max_callbacks: int = 30_000_000, record: bool = False) -> None:
         self._now_ns = 0
-        self._ready: deque[_Handle | _TimerHandle] = deque()
-        self._timers: list[tuple[int, int, _TimerHandle]] = []
+        self._ready: deque[Handle | TimerHandle] = deque()
+        self._timers: list[tuple[int, int, TimerHandle]] = []
         self._timers_cancelled = 0
         self._sequence = 0
         self._task_count = 0
@@ -225,8 +150,8 @@ class SimLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Handle:
         if context is None:
             context = contextvars.copy_context()
-        handle = _Handle(callback, args, self, context)
-        handle.process = context.get(_process)
+        handle = Handle(callback, args, self, context)
+        handle.process = context.get(running)
         if not self._disposing:
             self._assert_open()
             self._ready.append(handle)
@@ -250,8 +175,8 @@ class SimLoop(asyncio.AbstractEventLoop):
             raise RuntimeError("a thread set a timer")
         if context is None:
             context = contextvars.copy_context()
-        handle = _TimerHandle(when_ns / 1e9, callback, args, self, context)
-        handle.process = context.get(_process)
+        handle = TimerHandle(when_ns / 1e9, callback, args, self, context)
+        handle.process = context.get(running)
         if not self._disposing:
             self._assert_open()
             self._sequence += 1
@@ -284,7 +209,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         task = SimTask(
             coro,  # type: ignore[arg-type]
             number,
-            context.get(_process) if context is not None else _process.get(),
+            context.get(running) if context is not None else running.get(),
             loop=self,
             name=f"task-{number}" if name is None else str(name),
             context=context,
@@ -324,7 +249,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.callbacks_run += count
         self._now_ns += TURN_NS
 
-    def _run_handle(self, handle: _Handle | _TimerHandle) -> None:
+    def _run_handle(self, handle: Handle | TimerHandle) -> None:
         if handle._cancelled:
             return
         process = handle.process

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING
 from kafkalite.env.seams import ConnectionHandler, Listener
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.testing.simulated.loop import Process, SimLoop, current_process
+from kafkalite.testing.simulated.loop import SimLoop
+from kafkalite.testing.simulated.process import Process, current_process
 from kafkalite.testing.simulated.transport import Pipe, SimTransport
 
 if TYPE_CHECKING:

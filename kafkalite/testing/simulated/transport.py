@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.testing.simulated.loop import Process
+from kafkalite.testing.simulated.process import Process
 
 if TYPE_CHECKING:
     from kafkalite.testing.simulated.network import Host, SimNetwork

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalite.config import BrokerConfig
-from kafkalite.testing.simulated.loop import Process
+from kafkalite.testing.simulated.process import Process
 
 
 class SimNode:

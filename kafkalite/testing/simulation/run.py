@@ -24,7 +24,8 @@ from kafkalite.replica.decisions.nearby import RACK_AWARE_SELECTOR
 from kafkalite.replica.partition import Partition as Replica
 from kafkalite.rpc.answers import RpcError
 from kafkalite.testing.simulated.env import SimWorld, render
-from kafkalite.testing.simulated.loop import Process, SimulationError
+from kafkalite.testing.simulated.loop import SimulationError
+from kafkalite.testing.simulated.process import Process
 from kafkalite.testing.simulation import security as sim_security
 from kafkalite.testing.simulation.checkers.cluster import History, ReplicaChecker, ReplicaView, Violation, ZkChecker
 from kafkalite.testing.simulation.checkers.copies import Copies

@@ -14,7 +14,7 @@ import pytest
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition
 from kafkalite.rpc.client import RpcNotSent
-from kafkalite_cli.admin.reassign import read_plan
+from kafkalite_cli.admin.plan_files import read_plan
 from kafkalite_cli.admin.refusals import refuse_forbidden
 from kafkalite_cli.main import run as run_command
 from tests.fake_cluster import FakeCluster

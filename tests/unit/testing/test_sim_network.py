@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from kafkalite.testing.simulated.loop import Process, SimLoop
+from kafkalite.testing.simulated.loop import SimLoop
 from kafkalite.testing.simulated.network import Link, SimNetwork
+from kafkalite.testing.simulated.process import Process
 from kafkalite.testing.simulated.transport import WINDOW_BYTES
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
