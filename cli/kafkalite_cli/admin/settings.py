@@ -182,7 +182,7 @@ def set_(
       kafkalite admin config set --broker 2 max.connections=500
       kafkalite admin config set --cluster min.insync.replicas=2
     """
-    from kafkalite_cli.admin.command import parse_settings
+    from kafkalite_cli.admin.topics import parse_settings
 
     _alter(_resource(topic, broker, is_cluster), parse_settings(pairs), (), broker, bootstrap, timeout_s, as_json)
 
