@@ -19,7 +19,8 @@ from kafkalite.env.supervisor import Policy
 from kafkalite.kafka.apis import OfferedApi, make_apis
 from kafkalite.kafka.client_metrics import ClientMetrics
 from kafkalite.kafka.handlers.cluster import ClusterHandlers
-from kafkalite.kafka.handlers.configs import ConfigHandlers
+from kafkalite.kafka.handlers.configs.altering import AlterConfigHandlers
+from kafkalite.kafka.handlers.configs.describing import DescribeConfigHandlers
 from kafkalite.kafka.handlers.data import DataHandlers
 from kafkalite.kafka.handlers.extension import ExtensionHandlers
 from kafkalite.kafka.handlers.features import FeatureHandlers
@@ -77,7 +78,8 @@ class KafkaSide:
             **TopicHandlers(services).table(),
             **PartitionHandlers(services).table(),
             **LogDirHandlers(services).table(),
-            **ConfigHandlers(services).table(),
+            **DescribeConfigHandlers(services).table(),
+            **AlterConfigHandlers(services).table(),
             **FeatureHandlers(services).table(),
             **SecurityHandlers(services).table(),
             **ClassicGroupHandlers(self.groups).table(),

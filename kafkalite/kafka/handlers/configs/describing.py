@@ -1,9 +1,9 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs."""
+"""DescribeConfigs, ListConfigResources."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.config import (
@@ -11,37 +11,29 @@ from kafkalite.config import (
     BROKER_KEYS,
     TOPIC_KEYS,
     UNITS,
-    TopicConfig,
-    check_dynamic,
     is_dynamic,
     is_limit,
     kafka_listeners,
-    parse_limit,
-    topic_config,
     with_dynamic,
 )
-from kafkalite.coordination.broker_states import BROKER_STATE, check_state, state_of
+from kafkalite.coordination.broker_states import BROKER_STATE, state_of
 from kafkalite.coordinators.services import Services
-from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.handlers.config_resources import ENTITIES, GROUP, Change, EntityConfigs
-from kafkalite.kafka.handlers.true_values import TRUE_VALUES, true_value_entries
+from kafkalite.kafka.handlers.configs.entities import ENTITIES, EntityConfigs
+from kafkalite.kafka.handlers.configs.resources import BROKER, LISTS, TOPIC, broker_of, canonical, check_resource
+from kafkalite.kafka.handlers.configs.true_values import true_value_entries
 from kafkalite.kafka.request import Request
 from kafkalite.listeners import ADVERTISED, LISTENERS
-from kafkalite.model import BrokerId, ListenerAddress
+from kafkalite.model import ListenerAddress
 from kafkalite.protocol import wire
 
-_TOPIC, _BROKER = 2, 4
 _SOURCE_TOPIC, _SOURCE_DYNAMIC_BROKER, _SOURCE_DYNAMIC_DEFAULT, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 2, 3, 4, 5
-_SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
-#: Keys that are lists, of which IncrementalAlterConfigs can add and take away members.
-_LISTS = frozenset({"cleanup.policy"})
 _KINDS = {bool: 1, str: 2, int: 5, float: 6, tuple: 7}
+
 
 if TYPE_CHECKING:  # the classes are made when a request of their kind comes
     _Entry = wire.DescribeConfigsResponse.DescribeConfigsResourceResult
-    _Altered = wire.AlterConfigsRequest.AlterConfigsResource | wire.IncrementalAlterConfigsRequest.AlterConfigsResource
-    _Setting = wire.AlterConfigsRequest.AlterableConfig | wire.IncrementalAlterConfigsRequest.AlterableConfig
 
 
 def as_text(value: object) -> str:
@@ -53,18 +45,13 @@ def as_text(value: object) -> str:
     return str(value)
 
 
-class ConfigHandlers:
+class DescribeConfigHandlers:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._entities = EntityConfigs(services)
 
     def table(self) -> dict[str, Handler]:
-        return {
-            "DescribeConfigs": self.describe,
-            "AlterConfigs": self.alter,
-            "IncrementalAlterConfigs": self.alter_incrementally,
-            "ListConfigResources": self._entities.list_resources,
-        }
+        return {"DescribeConfigs": self.describe, "ListConfigResources": self._entities.list_resources}
 
     async def describe(self, request: Request, message: wire.DescribeConfigsRequest) -> wire.DescribeConfigsResponse:
         result = wire.DescribeConfigsResponse.DescribeConfigsResult
@@ -73,7 +60,7 @@ class ConfigHandlers:
         once = {(resource.resource_type, resource.resource_name): resource for resource in message.resources}
         for resource in once.values():
             try:
-                _check_resource(request, resource)
+                check_resource(request, resource)
                 entries = await self._entries(resource, message)
             except ApiError as error:
                 results.append(result(int(error.code), str(error), resource.resource_type, resource.resource_name, ()))
@@ -87,7 +74,7 @@ class ConfigHandlers:
         # Nothing named is everything, as with Kafka: clients send either.
         wanted = set(resource.configuration_keys or ()) or None
         entries = []
-        if resource.resource_type == _TOPIC:
+        if resource.resource_type == TOPIC:
             overrides = await self._services.topic_overrides(resource.resource_name)
             config = self._services.effective_topic_config(resource.resource_name, overrides)
             layers = await self._broker_layers()
@@ -96,8 +83,8 @@ class ConfigHandlers:
                     values = [(_SOURCE_TOPIC, overrides[key])] if key in overrides else []
                     values += self._values(key, spec, layers)
                     entries.append(_entry(key, getattr(config, spec.name), spec, values, message, is_read_only=False))
-        elif resource.resource_type == _BROKER:
-            broker_id = self._broker(resource.resource_name)
+        elif resource.resource_type == BROKER:
+            broker_id = broker_of(resource.resource_name)
             if broker_id is None:
                 return self._cluster_entries(await self._services.broker_overrides(None), wanted, message)
             if broker_id != self._services.broker_id:
@@ -149,7 +136,7 @@ class ConfigHandlers:
         """Dynamic settings that hold here, the strongest first: (source, key -> value)."""
         own = await self._services.broker_overrides(self._services.broker_id)
         everybody = await self._services.broker_overrides(None)
-        return [(_SOURCE_DYNAMIC_BROKER, _canonical(own)), (_SOURCE_DYNAMIC_DEFAULT, _canonical(everybody))]
+        return [(_SOURCE_DYNAMIC_BROKER, canonical(own)), (_SOURCE_DYNAMIC_DEFAULT, canonical(everybody))]
 
     def _values(
         self, key: str, spec: dataclasses.Field[Any], layers: list[tuple[int, dict[str, str]]]
@@ -166,19 +153,13 @@ class ConfigHandlers:
         """What is set for all brokers, and nothing else, as Kafka does."""
         entries = []
         config = with_dynamic(self._services.static_config, settings)
-        for key, text in sorted(_canonical(settings).items()):
+        for key, text in sorted(canonical(settings).items()):
             if (wanted is None or key in wanted) and is_dynamic(key):
                 spec, _ = TOPIC_KEYS[key] if key in TOPIC_KEYS else BROKER_KEYS[key]
                 value = getattr(config.topic if key in TOPIC_KEYS else config, spec.name)
                 values = [(_SOURCE_DYNAMIC_DEFAULT, text)]
                 entries.append(_entry(key, value, spec, values, message, is_read_only=False))
         return entries + _limits(settings, wanted, message)
-
-    def _broker(self, name: str) -> BrokerId | None:
-        """None: all brokers. Raises ApiError."""
-        if not (name == "" or (name.isascii() and name.isdigit())):
-            raise api_error(ErrorCode.INVALID_REQUEST, f"{name!r} is not a broker id")
-        return None if name == "" else BrokerId(int(name))
 
     def _listeners(self, wanted: set[str] | None, layers: list[tuple[int, dict[str, str]]]) -> list[_Entry]:
         """Where this broker listens, under the keys by which Kafka's tools look for it."""
@@ -200,118 +181,11 @@ class ConfigHandlers:
             if wanted is None or key in wanted
         ]
 
-    # --- changes ---
-
-    async def alter(self, request: Request, message: wire.AlterConfigsRequest) -> wire.AlterConfigsResponse:
-        response = wire.AlterConfigsResponse
-        results = await self._alter_all(request, message, _replace)
-        return response(responses=[response.AlterConfigsResourceResponse(*result) for result in results])
-
-    async def alter_incrementally(
-        self, request: Request, message: wire.IncrementalAlterConfigsRequest
-    ) -> wire.IncrementalAlterConfigsResponse:
-        response = wire.IncrementalAlterConfigsResponse
-        results = await self._alter_all(request, message, _increment)
-        return response(responses=[response.AlterConfigsResourceResponse(*result) for result in results])
-
-    async def _alter_all(
-        self,
-        request: Request,
-        message: wire.AlterConfigsRequest | wire.IncrementalAlterConfigsRequest,
-        change: Change,
-    ) -> list[tuple[int, str | None, int, str]]:
-        """Error code, its text, type and name of each resource."""
-        results = []
-        for resource in message.resources:
-            code, text = 0, None
-            try:
-                _check_resource(request, resource)
-                await self._alter(resource, change, validate_only=message.validate_only)
-            except ApiError as error:
-                code, text = int(error.code), str(error)
-            results.append((code, text, resource.resource_type, resource.resource_name))
-        return results
-
-    async def _alter(self, resource: _Altered, change: Change, *, validate_only: bool) -> None:
-        names = [ALIASES.get(entry.name, entry.name) for entry in resource.configs]
-        if len(set(names)) != len(names):
-            raise api_error(ErrorCode.INVALID_REQUEST, "the same configuration twice")
-        try:
-            if resource.resource_type == _TOPIC:
-                await self._alter_topic(resource, change, validate_only=validate_only)
-            elif resource.resource_type == _BROKER:
-                await self._alter_broker(resource, change, validate_only=validate_only)
-            elif resource.resource_type in ENTITIES:
-                kind, name = resource.resource_type, resource.resource_name
-                await self._entities.alter(kind, name, resource.configs, change, validate_only=validate_only)
-            else:
-                text = f"nothing of type {resource.resource_type} has configurations"
-                raise api_error(ErrorCode.INVALID_REQUEST, text)
-        except ConfigError as error:
-            raise api_error(ErrorCode.INVALID_CONFIG, str(error)) from None
-
-    async def _alter_topic(self, resource: _Altered, change: Change, *, validate_only: bool) -> None:
-        before = dict(await self._services.topic_overrides(resource.resource_name))
-        base = self._services.config.topic
-        for entry in resource.configs:
-            if entry.name not in TOPIC_KEYS and not _is_delete(entry):
-                raise ConfigError(f"{entry.name}: no such topic configuration")
-        after = change(before, resource.configs, _lists(base))
-        topic_config(base, after)
-        if not validate_only and after != before:
-            await self._services.set_topic_overrides(resource.resource_name, after)
-
-    async def _alter_broker(self, resource: _Altered, change: Change, *, validate_only: bool) -> None:
-        """Of one broker, or with an empty name of all of them (KIP-226)."""
-        broker_id = self._broker(resource.resource_name)
-        wanted = [entry.name for entry in resource.configs if not _is_delete(entry)]
-        fixed = [name for name in wanted if not _is_changeable(name)]
-        if fixed:
-            known = all(ALIASES.get(name, name) in BROKER_KEYS or name in TRUE_VALUES for name in fixed)
-            text = "cannot be changed without a restart" if known else "no such broker configuration"
-            raise api_error(ErrorCode.INVALID_REQUEST, f"{', '.join(fixed)}: {text}")
-        if broker_id is None and BROKER_STATE in wanted:
-            raise api_error(ErrorCode.INVALID_CONFIG, f"{BROKER_STATE}: holds for one broker, not for the cluster")
-        if broker_id is not None and (limits := [name for name in wanted if is_limit(name)]):
-            raise api_error(ErrorCode.INVALID_CONFIG, f"{', '.join(limits)}: holds for the cluster, not for one broker")
-        if broker_id is None and ADVERTISED in wanted:
-            raise api_error(ErrorCode.INVALID_CONFIG, f"{ADVERTISED}: is for one broker, not for all of them")
-        settings = await self._services.broker_overrides(broker_id)
-        before = _canonical({key: value for key, value in settings.items() if _is_changeable(key)})
-        # What was written by hand.
-        others = {key: value for key, value in settings.items() if not _is_changeable(key)}
-        after = change(before, resource.configs, _lists(self._services.config.topic))
-        if change is _replace:  # limits belong to the moves under way: only who names them changes them
-            after = {key: value for key, value in before.items() if is_limit(key) or key == BROKER_STATE} | after
-        for key, value in after.items():
-            if key == BROKER_STATE:
-                check_state(value)
-            elif not is_limit(key):
-                check_dynamic(key, value)
-            elif parse_limit(value) is None:
-                raise ConfigError(f"{key}: {value!r} is not an integer of at least 1")
-        if broker_id == self._services.broker_id and ADVERTISED in after:
-            kafka_listeners(dataclasses.replace(self._services.static_config, advertised_listeners=after[ADVERTISED]))
-        if broker_id is not None and (state := state_of(after)) != state_of(before):
-            await self._services.check_broker_state(broker_id, state)
-        if not validate_only and after != before:
-            await self._services.set_broker_overrides(broker_id, {**others, **after})
-
 
 def _names(key: str) -> list[str]:
     """Our name of a broker's setting, and those that Kafka's brokers have for it."""
     theirs = [alias for alias, ours in ALIASES.items() if ours == key and alias.startswith(("log.", "message."))]
     return [key, *theirs, *(name for name, (ours, _) in UNITS.items() if ours == key)]
-
-
-def _is_changeable(name: str) -> bool:
-    """Whether a broker's or the cluster's setting of this name can change while nodes run."""
-    return name == BROKER_STATE or is_dynamic(name) or is_limit(name)
-
-
-def _is_delete(entry: _Setting) -> bool:
-    """Kafka's tools delete what they have never set; that changes nothing, whatever its name."""
-    return getattr(entry, "config_operation", _SET) == _DELETE
 
 
 def _limits(settings: Mapping[str, str], wanted: set[str] | None, message: wire.DescribeConfigsRequest) -> list[_Entry]:
@@ -356,66 +230,6 @@ def _broker_state(
     ]
 
 
-def _check_resource(request: Request, resource: _Altered | wire.DescribeConfigsRequest.DescribeConfigsResource) -> None:
-    """Raises ApiError."""
-    if resource.resource_type == _TOPIC:
-        if resource.resource_name in request.denied.topics:
-            raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    elif resource.resource_type == GROUP:
-        if resource.resource_name in request.denied.keys:
-            raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    elif request.denied.cluster:
-        raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-
-
-def _lists(base: TopicConfig) -> dict[str, str]:
-    """Keys that are lists, and the values that hold where nothing is set."""
-    return {key: getattr(base, TOPIC_KEYS[key][0].name) for key in _LISTS}
-
-
-def _replace(before: Mapping[str, str], changes: Sequence[_Setting], lists: Mapping[str, str]) -> dict[str, str]:
-    """AlterConfigs: what is not named goes back to its default."""
-    return {ALIASES.get(entry.name, entry.name): _value(entry) for entry in changes}
-
-
-def _canonical(settings: Mapping[str, str]) -> dict[str, str]:
-    """Kafka's broker-wide spellings (log.retention.ms) as ours (retention.ms)."""
-    return {ALIASES.get(key, key): value for key, value in settings.items()}
-
-
-def _increment(
-    before: Mapping[str, str],
-    changes: Sequence[wire.IncrementalAlterConfigsRequest.AlterableConfig],
-    lists: Mapping[str, str],
-) -> dict[str, str]:
-    """IncrementalAlterConfigs (KIP-339)."""
-    after = dict(before)
-    for entry in changes:
-        key = ALIASES.get(entry.name, entry.name)
-        match entry.config_operation:
-            case 0:
-                after[key] = _value(entry)
-            case 1:
-                after.pop(key, None)
-            case 2 | 3 if key in lists:
-                members = [part.strip() for part in after.get(key, lists[key]).split(",") if part.strip()]
-                named = [part.strip() for part in _value(entry).split(",")]
-                if entry.config_operation == _APPEND:
-                    members += [part for part in named if part not in members]
-                else:
-                    members = [part for part in members if part not in named]
-                after[key] = ",".join(members)
-            case _:
-                raise api_error(ErrorCode.INVALID_CONFIG, f"{entry.name} is not a list, or the operation is unknown")
-    return after
-
-
-def _value(entry: _Setting) -> str:
-    if entry.value is None:
-        raise api_error(ErrorCode.INVALID_REQUEST, f"{entry.name}: there is no value")
-    return str(entry.value)
-
-
 def _defaults(value: object, default: object) -> list[tuple[int, str]]:
     """Where a broker-wide value comes from, most specific first."""
     static = [(_SOURCE_STATIC, as_text(value))] if value != default else []
@@ -447,7 +261,7 @@ def _entry(
         config_type=9
         if is_secret
         else 7
-        if key in _LISTS
+        if key in LISTS
         else 5
         if isinstance(value, int) and abs(value) >= 2**31
         else _kind(value),
