@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kafkalite.config import BrokerConfig
-from kafkalite.env.real import RealNetwork
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.model import BrokerEpoch, BrokerId, Offset
 from kafkalite.rpc.client import Answer, RpcConnection

@@ -49,7 +49,7 @@ from kafkalite.rpc.messages.control import (
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
-    from kafkalite.coordination.znodes import TopicZnode
+    from kafkalite.coordination.topic_znodes import TopicZnode
     from kafkalite.log.log_manager import LogManager
 
 _log = get_logger(__name__)

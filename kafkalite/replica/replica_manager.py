@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import broker_znodes, paths
 from kafkalite.coordination.coordinator import Coordinator
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Env
@@ -61,7 +61,7 @@ from kafkalite.rpc.messages.replication import (
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
-    from kafkalite.coordination.znodes import TopicZnode
+    from kafkalite.coordination.topic_znodes import TopicZnode
     from kafkalite.log.log_manager import LogManager
     from kafkalite.log.strays import Stray
 
@@ -241,7 +241,7 @@ class ReplicaManager:
             and self._logs.get(key := TopicPartition(state.topic, state.partition)) is None
         ]
         if missing:
-            reported = znodes.with_room(missing)
+            reported = broker_znodes.with_room(missing)
             _log.warning("logs.missing", partitions=len(missing), reported=len(reported), first=str(missing[0]))
             return reported
         if is_start and snapshot.is_readable:

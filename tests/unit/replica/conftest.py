@@ -13,13 +13,10 @@ from kafkalite.config import BrokerConfig, broker_config
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.coordination.session import SessionKeeper
-from kafkalite.coordination.znodes import (
-    TopicZnode,
-    decode_partition_state,
-    encode_partition_state,
-    encode_topic,
-)
-from kafkalite.env.real import RealClock, RealDisk, RealNetwork
+from kafkalite.coordination.topic_znodes import TopicZnode, decode_partition_state, encode_partition_state, encode_topic
+from kafkalite.env.real import RealClock
+from kafkalite.env.real_disk import RealDisk
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import StorageError

@@ -5,8 +5,9 @@ import errno
 import pytest
 
 from kafkalite.coordination import paths
+from kafkalite.coordination.cluster_znodes import encode_cluster_id
 from kafkalite.coordination.coordinator import Create, SetData
-from kafkalite.coordination.znodes import TopicZnode, encode_cluster_id, encode_topic
+from kafkalite.coordination.topic_znodes import TopicZnode, encode_topic
 from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.model import BrokerId, TopicPartition
 from tests.unit.replica.conftest import CLUSTER_ID, TOPIC_ID

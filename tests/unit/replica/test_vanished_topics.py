@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from kafkalite.coordination import paths
+from kafkalite.coordination.cluster_znodes import encode_cluster_id
 from kafkalite.coordination.coordinator import Create, Delete
-from kafkalite.coordination.znodes import encode_cluster_id
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import ALL_OF_A_VANISHED_TOPIC, UpdateMetadataRequest
