@@ -260,7 +260,7 @@ class TestCluster:
         request = LeaderAndIsrRequest(
             BrokerId(99), self.controller_epoch, node.broker_epoch, is_init, states, self.brokers()
         )
-        return await node.manager.leader_and_isr(replace(request, **changes))
+        return await node.manager.commands.leader_and_isr(replace(request, **changes))
 
     async def command_all(self, *states: PartitionState) -> None:
         for number in sorted({int(replica) for state in states for replica in state.replicas}):
@@ -273,7 +273,7 @@ class TestCluster:
         node = self.nodes[number]
         stop = StopPartition(tp.topic, tp.partition, TOPIC_ID, LeaderEpoch(epoch), delete)
         request = StopReplicaRequest(BrokerId(99), self.controller_epoch, node.broker_epoch, (stop,))
-        return await node.manager.stop_replica(replace(request, **changes))
+        return await node.manager.commands.stop_replica(replace(request, **changes))
 
 
 async def until(condition: Callable[[], bool], what: str = "", *, timeout_s: float = 150) -> None:

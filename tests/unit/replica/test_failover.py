@@ -130,7 +130,7 @@ async def test_a_controller_of_the_past_commands_nothing(three):
     for answer in (
         await three.command(1, state, controller_epoch=ControllerEpoch(4)),
         await three.stop_replica(1, TP, epoch=9, delete=True, controller_epoch=ControllerEpoch(4)),
-        three.node(1).manager.update_metadata(
+        three.node(1).manager.commands.update_metadata(
             UpdateMetadataRequest(BrokerId(9), ControllerEpoch(4), three.node(1).broker_epoch, True, (), ())
         ),
     ):

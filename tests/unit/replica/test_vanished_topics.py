@@ -34,7 +34,7 @@ def tell_metadata(cluster, *states):
     request = UpdateMetadataRequest(
         BrokerId(99), cluster.controller_epoch, node.broker_epoch, True, cluster.brokers(), states
     )
-    assert node.manager.update_metadata(request).error == 0
+    assert node.manager.commands.update_metadata(request).error == 0
 
 
 def vanish(cluster):
