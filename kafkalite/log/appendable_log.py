@@ -201,7 +201,7 @@ class AppendableLog(ReadableLog):
         local = self._local
         for done, stable in aborted:
             entry = AbortedTxn(done.producer_id, done.first_offset, done.last_offset, stable)
-            local.segments[local.segment_number(done.last_offset)].add_aborted(entry)
+            local.segments[local.segment_number(done.last_offset)].aborted().append(entry)
 
     def _roll(self, base_offset: int) -> Segment:
         """Close the active segment and begin the next. Raises OSError."""
