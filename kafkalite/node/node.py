@@ -89,10 +89,11 @@ from kafkalite.node.zookeeper_health import ZooKeeperHealth
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.client import RpcConnection
+from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
-from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.rpc.server import RpcServer
 from kafkalite.schemas.coordinator import SchemaRegistry
 from kafkalite.security.posture import posture
 from kafkalite.telemetry.logs import get_logger

@@ -29,6 +29,7 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
+from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
@@ -42,7 +43,7 @@ from kafkalite.rpc.messages.control import (
     UpdateMetadataResponse,
 )
 from kafkalite.rpc.messages.replication import LogEnd, LogEndsRequest, LogEndsResponse
-from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.rpc.server import RpcServer
 from kafkalite.testing.sim_zookeeper import SimZooKeeper
 
 CLUSTER_ID = "test-cluster"

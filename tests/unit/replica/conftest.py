@@ -39,6 +39,7 @@ from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.replica.rpc_handlers import handlers
+from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.messages.control import (
     Broker,
     IsrChange,
@@ -49,7 +50,7 @@ from kafkalite.rpc.messages.control import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
-from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.rpc.server import RpcServer
 from kafkalite.testing.sim_zookeeper import SimZooKeeper
 from tests.support.fetching import fetched
 
