@@ -16,7 +16,9 @@ from kafkalite.config.limits import (
     parse_limit,
 )
 from kafkalite.config.listeners import (
+    advertised_http,
     advertised_rpc,
+    console_url,
     for_listener,
     http_names,
     http_protocol,
@@ -50,9 +52,11 @@ __all__ = [
     "UNITS",
     "BrokerConfig",
     "TopicConfig",
+    "advertised_http",
     "advertised_rpc",
     "broker_config",
     "check_dynamic",
+    "console_url",
     "flatten",
     "for_listener",
     "http_names",

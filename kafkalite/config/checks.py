@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafkalite.config.broker import BrokerConfig
 from kafkalite.config.listeners import (
+    advertised_http,
     advertised_rpc,
     for_listener,
     http_protocol,
@@ -30,6 +31,9 @@ def check_addresses(config: BrokerConfig) -> None:
         raise ConfigError(
             f"host is {config.host or 'empty'}, which no node can connect to: set advertised.rpc=HOST:PORT"
         )
+    if config.advertised_http and config.http_port < 0:
+        raise ConfigError("advertised.http is set, but http.port is -1: the node has no HTTP listener")
+    advertised_http(config, 0)
 
 
 def check_security(config: BrokerConfig) -> None:

@@ -11,6 +11,7 @@ from kafkalite.listeners import (
     LISTENERS,
     PROTOCOL_MAP,
     KafkaListenerSettings,
+    is_wildcard,
     one_listener,
     parse_advertised,
     several_listeners,
@@ -48,9 +49,25 @@ def advertised_rpc(config: BrokerConfig, bound_port: int) -> Endpoint:
     return Endpoint(address.host, address.port or bound_port)
 
 
+def advertised_http(config: BrokerConfig, bound_port: int) -> Endpoint:
+    """Where browsers find the HTTP listener. Raises ConfigError."""
+    if config.advertised_http:
+        address = parse_advertised("advertised.http", config.advertised_http.strip())
+        return Endpoint(address.host, address.port or bound_port)
+    host = advertised_rpc(config, 0).host if is_wildcard(config.host) else config.host
+    return Endpoint(host, bound_port)
+
+
+def console_url(config: BrokerConfig, bound_port: int) -> str:
+    """What a browser opens to see this node's console. Raises ConfigError."""
+    where = advertised_http(config, bound_port)
+    host = f"[{where.host}]" if ":" in where.host else where.host
+    return f"{'https' if http_protocol(config).endswith('SSL') else 'http'}://{host}:{where.port}"
+
+
 def http_names(config: BrokerConfig) -> frozenset[str]:
     """By which browsers may open the status page."""
-    names = {config.host, advertised_rpc(config, 0).host}
+    names = {config.host, advertised_rpc(config, 0).host, advertised_http(config, 0).host}
     names |= {each.address(0).host for each in kafka_listeners(config)}
     names |= {part.strip() for part in config.http_allowed_hosts.split(",")}
     return frozenset(names - {""})

@@ -41,4 +41,9 @@ class NodeSettings:
     advertised_rpc: str = setting(
         "", "address that other nodes get for the RPC listener, HOST:PORT; port 0: rpc.port; empty: host and rpc.port"
     )
+    advertised_http: str = setting(
+        "",
+        "address at which browsers find the HTTP listener, HOST:PORT; the consoles of the other nodes link to it; port 0: http.port;"
+        " empty: host and http.port, and if host is all addresses the host of advertised.rpc",
+    )
     broker_rack: str = setting("", "rack of this broker, used to place replicas")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.env.real import RealDisk
+from kafkalite.env.real_disk import RealDisk
 from kafkalite.testing.simulated.clock import SimClock
 from kafkalite.testing.simulated.disk import SimDisk
 from kafkalite.testing.simulated.loop import SimLoop
