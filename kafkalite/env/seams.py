@@ -129,6 +129,10 @@ class Disk(Protocol):
 
     def makedirs(self, path: str) -> None: ...
 
+    def make_dir(self, path: str) -> bool:
+        """Make one directory in one that is there; False if there is something of that name. Raises OSError."""
+        ...
+
     def rename(self, old: str, new: str) -> None: ...
 
     def remove(self, path: str) -> None:

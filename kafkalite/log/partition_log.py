@@ -97,6 +97,7 @@ class PartitionLog:
             metadata_dirty=is_new or unclean, dir_dirty=unclean,
             compacted_to=parts.compacted_to, records_compactions=parts.records_compactions,
         )  # fmt: skip
+        self._local.metadata_unwritten = is_new and bool(parts.topic_id)
         self._epochs = LeaderEpochFile(self._local, parts.epochs, dirty=unclean)
         self._producers = parts.producers
         self._snapshots = ProducerSnapshots(
@@ -495,10 +496,9 @@ class PartitionLog:
         if self._epochs.cache.assign(leader_epoch, start_offset):
             self._epochs.unsaved = True
 
-    def write_metadata(self) -> None:
-        """Put partition.metadata into the page cache; `sync_metadata` or the first flush makes it durable."""
-        with self._local.io("writing partition.metadata"):
-            self._local.write_metadata()
+    def take_topic_id(self, topic_id: TopicId) -> None:
+        """This empty log, of which no topic is known, belongs to this one. partition.metadata is written before the first batch."""
+        self._local.take_topic_id(topic_id)
 
     # --- truncation -------------------------------------------------------------------------------
 

@@ -330,6 +330,13 @@ class SimDisk:
         if not isinstance(self._tree.lookup(path), _Directory):
             self._change(lambda tree: tree.make(path))
 
+    def make_dir(self, path: str) -> bool:
+        self.operation("makedirs", path)
+        if self._tree.lookup(path) is not None:
+            return False
+        self._change(lambda tree: tree.make(path))
+        return True
+
     def rename(self, old: str, new: str) -> None:
         self.operation("rename", old)
         self.check(new)

@@ -150,6 +150,13 @@ class MemoryDisk:
             self.dirs.add(path)
             path = posixpath.dirname(path)
 
+    def make_dir(self, path: str) -> bool:
+        self._check(path)
+        if path in self.dirs or path in self.entries:
+            return False
+        self.makedirs(path)
+        return True
+
     def rename(self, old: str, new: str) -> None:
         self._check(old)
         if old in self.dirs:
