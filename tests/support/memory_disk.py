@@ -47,6 +47,10 @@ class MemoryFile:
         self._disk.check_resident(self.path, offset, size)
         return bytes(self._inode.data[offset : offset + size])
 
+    def version(self) -> int:
+        self._disk.versions += 1  # tests change bytes behind the file's back
+        return self._disk.versions
+
     def write_at(self, offset: int, data: Buffer) -> None:
         self._inode.data[offset : offset + len(data)] = data
 
@@ -84,6 +88,7 @@ class MemoryDisk:
         self.locks: set[str] = set()
         self.calls: list[tuple[str, str, int]] = []
         self.open_files = 0
+        self.versions = 0
         self.fail_append_after: int | None = None
         self.fail_sync = False
         self.during_sync: Callable[[], Awaitable[object]] | None = None
