@@ -230,7 +230,7 @@ def _is_doubtful(segment: Segment, names: list[str], *, clean: bool) -> bool:
     """Whether the transaction index of a segment that is not checked again must be wrong. Raises OSError."""
     name = segment.path("").rpartition("/")[2]
     if name + TXN_INDEX in names:
-        return not segment.load_aborted()
+        return not segment.transactions.load(segment.next_offset)
     # Files that were not synced are lost together: one that has rolled has a time index, unless it is tiny.
     return not clean and bool(segment.size) and name + INDEX not in names and name + TIME_INDEX not in names
 
@@ -271,7 +271,7 @@ def _producers(
     try:
         for segment, aborted in replay(states, segments, start):
             if segment in recovered:
-                segment.add_aborted(aborted)
+                segment.aborted().append(aborted)
     except ApiError as error:
         # Below the recovery point, where nothing was checked: reads will meet it and refuse.
         _log.error("log.damaged", path=path, error=str(error))

@@ -274,9 +274,9 @@ class LocalLog:
             for source in sources:
                 source.remove()
             for entry in aborted:
-                cleaned.add_aborted(entry)
+                cleaned.aborted().append(entry)
             # The next start makes the transaction index again as long as it finds a .swap; after that it trusts the index.
-            if cleaned.save_aborted_durably():
+            if cleaned.transactions.save_durably():
                 self.disk.sync_dir(self.path)
             self.disk.rename(swap, cleaned.log_path)
             self.segments[first : first + len(sources)] = [cleaned]

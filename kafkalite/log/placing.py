@@ -83,7 +83,6 @@ class Placing:
             topic_partition, config, topic_id, disk=self._disk, handles=log_dir.handles, directory=log_dir.path,
             path=path, now_ms=self._clock.wall_ms,
         )  # fmt: skip
-        log.on_recovery_point_lowered = self._offsets.save_recovery_points_of
         if topic_partition in log_dir.recovery_points:
             # It is an earlier replica's. The first roll writes this one's before anything relies on it.
             log.needs_checkpoint = True

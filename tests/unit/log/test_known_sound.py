@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from kafkalite.config import TopicConfig
-from kafkalite.env import real
-from kafkalite.env.real import RealDisk
+from kafkalite.env import real_file
+from kafkalite.env.real_disk import RealDisk
 from kafkalite.env.residency import NotResident
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.log import reading
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import new_log
 from kafkalite.log.partition_log import PartitionLog
+from kafkalite.record.batch import crc_of
 from tests.support.logs import TOPIC_ID, TP, batch
 
 COUNT = 20
@@ -40,7 +41,6 @@ def log(tmp_path: Path) -> Iterator[PartitionLog]:
 def checks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Positions of the batches whose CRC was computed by reads."""
     found: list[int] = []
-    crc_of = reading.crc_of
 
     def counting(data: bytes, position: int, size: int) -> int:
         found.append(position)
@@ -114,7 +114,7 @@ def test_bytes_that_come_from_the_disk_again_are_checked_again(
         raise NotResident(path, offset, size)
 
     with monkeypatch.context() as context:
-        context.setattr(real, "_read_resident", missing)
+        context.setattr(real_file, "read_resident", missing)
         with pytest.raises(NotResident):
             read(log)
     read(log)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.config import TopicConfig
-from kafkalite.env.real import RealDisk
+from kafkalite.env.real_disk import RealDisk
 from kafkalite.env.seams import File
 from kafkalite.errors import StorageError
 from kafkalite.log.handles import HandleCache

@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.config import advertised_rpc, broker_config, kafka_listeners
 from kafkalite.coordination import paths
-from kafkalite.coordination.znodes import decode_broker
+from kafkalite.coordination.broker_znodes import decode_broker
 from kafkalite.errors import ConfigError
 from kafkalite.model import BrokerId, Endpoint, ListenerAddress
 from kafkalite.protocol import wire
