@@ -10,9 +10,11 @@ import random
 class Node:
     """A file's content: as seen, as it is on the platter, and the writes between the two."""
 
-    __slots__ = ("cached", "durable", "is_cold", "modified_ms", "pending")
+    __slots__ = ("cached", "durable", "is_cold", "modified_ms", "pending", "version")
 
     def __init__(self) -> None:
+        #: See File.version.
+        self.version = 1
         self.cached = bytearray()
         self.durable = bytearray()
         #: (offset, data) of a write, (size, None) of a truncation; in order.
