@@ -120,6 +120,9 @@ class TopicConfig:
     min_compaction_lag_ms: int = _key(0, "minimum time before a record may be compacted", low=0)
     max_compaction_lag_ms: int = _key(_MAX, "maximum time before a record must be compacted", low=1)
     delete_retention_ms: int = _key(86_400_000, "how long a compacted log keeps tombstones", low=0)
+    errors_deadletterqueue_group_enable: bool = _key(
+        False, "whether share groups may write the records that they give up to this topic"
+    )
     file_delete_delay_ms: int = _key(
         60_000, "time between the deletion of a segment and the removal of its files", low=0
     )
@@ -484,6 +487,12 @@ class BrokerConfig:
         45_000, "time without a heartbeat after which a member of a share group is removed", low=1
     )
 
+    errors_deadletterqueue_auto_create_topics_enable: bool = _key(
+        False, "whether the dead letter topic of a share group is created when it is first needed", dynamic=True
+    )
+    errors_deadletterqueue_topic_name_prefix: str = _key(
+        "dlq.", "how the names of dead letter topics of share groups must begin; empty: anything", dynamic=True
+    )
     #: The range of what a group may set for itself; the value of the broker is always within it.
     group_consumer_min_heartbeat_interval_ms: int = _key(
         5_000, "least consumer.heartbeat.interval.ms of a group", low=1
