@@ -805,6 +805,8 @@ def topic_config(base: TopicConfig, overrides: Mapping[str, str]) -> TopicConfig
 
 def usable_topic_config(base: TopicConfig, overrides: Mapping[str, str]) -> TopicConfig:
     """As `topic_config`, without what was written by hand and means nothing: the rest of the topic's settings hold."""
+    if not overrides:
+        return base
     try:
         return topic_config(base, overrides)
     except ConfigError:
