@@ -34,7 +34,7 @@ from kafkalite.testing.faults import FaultInjector
 from kafkalite.testing.group_workload import SETTINGS as GROUP_SETTINGS
 from kafkalite.testing.group_workload import GroupMembers
 from kafkalite.testing.index_checker import check_aborted, check_indexes
-from kafkalite.testing.log_view import BatchView, read_batches
+from kafkalite.testing.log_view import BatchView, Places, read_batches
 from kafkalite.testing.operator_workload import CHURN, REPLICAS, THROTTLE, OperatorWorkload, OrdersChecker
 from kafkalite.testing.plan import KEYED, LEDGER, LONE, TRIMMED, FaultKind, Plan, draw
 from kafkalite.testing.sim_env import SimWorld, render
@@ -172,6 +172,8 @@ class Simulation:
         )
         for name in self.nodes:
             self.world.host(name).disk.on_remove_tree = partial(self._removing, name)
+        #: Node -> where the checkers have read its logs up to.
+        self._places: dict[str, Places] = {name: {} for name in self.nodes}
         self._failure: str | None = None
         self._outside = contextvars.copy_context()
         self._exits = 0
@@ -285,11 +287,11 @@ class Simulation:
         return found
 
     def _view(self, node: SimNode, process: Process, replica: Replica) -> ReplicaView:
-        disk = self.world.host(node.name).disk
+        disk, places = self.world.host(node.name).disk, self._places[node.name]
         path = replica.log.path
 
         def read(start: int, end: int) -> list[BatchView]:
-            return read_batches(disk, path, start, end)
+            return read_batches(disk, path, start, end, places)
 
         return ReplicaView(
             broker=node.broker_id,
