@@ -32,7 +32,7 @@ from rich.table import Table
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.connection import Connection
 from kafkalite.client.producer import Producer
-from kafkalite.env.real import RealNetwork
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import Endpoint

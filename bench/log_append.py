@@ -95,6 +95,7 @@ def of_size(disk: Disk, root: str, megabytes: int, size: int) -> list[dict[str, 
 
     def fresh() -> PartitionLog:
         shutil.rmtree(path, ignore_errors=True)
+        disk.makedirs(path)
         return new_log(
             TP,
             TopicConfig(),
@@ -238,7 +239,7 @@ def main() -> None:
     parser.add_argument("--mb", type=int, default=256)
     parser.add_argument("--partitions", type=int, default=2000)
     parser.add_argument("--json", default=None)
-    parser.add_argument("--disk", default="kafkalite.env.real:RealDisk")
+    parser.add_argument("--disk", default="kafkalite.env.real_disk:RealDisk")
     arguments = parser.parse_args()
     module, name = arguments.disk.split(":")
     disk: Disk = getattr(importlib.import_module(module), name)()

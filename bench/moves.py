@@ -31,7 +31,7 @@ from rich.table import Table
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import paths, topic_znodes
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -76,7 +76,7 @@ class Trace:
 
     def _topic(self, event: object = None) -> None:
         data, _ = self._client.get(paths.topic(TOPIC), watch=self._topic)
-        topic = znodes.decode_topic(data)
+        topic = topic_znodes.decode_topic(data)
         steps = [move for move in topic.moves.values() if move.step]
         extra = [len(topic.partitions[number]) - len(OLD) for number in topic.moves]
         seen = {

@@ -20,14 +20,15 @@ from rich.console import Console
 from rich.table import Table
 
 from kafkalite.config import BrokerConfig
-from kafkalite.env.real import RealNetwork
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.model import BrokerEpoch, BrokerId, Offset
 from kafkalite.rpc.client import Answer, RpcConnection
+from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.replication import ReplicaFetchedPartition, ReplicaFetchRequest, ReplicaFetchResponse
-from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.rpc.server import RpcServer
 from kafkalite.telemetry import logs
 
 #: (body bytes, requests under way).

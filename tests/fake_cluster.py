@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkalite.env.real import RealNetwork
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.seams import Listener
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode

@@ -12,7 +12,8 @@ import click
 
 from kafkalite.config import broker_config, settings_from
 from kafkalite.coordination.coordinator import Coordinator
-from kafkalite.env.real import RealClock, RealNetwork
+from kafkalite.env.real import RealClock
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.errors import ConfigError
 from kafkalite_cli.parameters import os_error_text
 

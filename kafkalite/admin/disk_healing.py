@@ -146,7 +146,7 @@ class ReplicaSelfHealing:
             offline = self._replicas().offline()
             if offline:
                 self._logs().reopen_failed()
-                await self._replicas().retry_offline()
+                await self._replicas().commands.retry_offline()
             if self._is_back or self._replicas().needs_classification:
                 await self._set_aside_strays()
             self._ask_again()

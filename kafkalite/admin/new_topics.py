@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import config_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import (
     Coordinator,
     CoordinatorError,
@@ -107,9 +107,12 @@ class NewTopics:
         Settings of an earlier topic of this name that somebody removed by hand are overwritten. A topic without settings of its own
         needs no notice: every node would read it, and list all other notices of the last 15 minutes for it.
         """
-        path, settings = paths.config_topic(topic.name), znodes.encode_config(topic.configs)
+        path, settings = paths.config_topic(topic.name), config_znodes.encode_config(topic.configs)
         ops: list[Op] = [
-            Create(paths.topic(topic.name), znodes.encode_topic(znodes.TopicZnode(topic.topic_id, topic.assignment))),
+            Create(
+                paths.topic(topic.name),
+                topic_znodes.encode_topic(topic_znodes.TopicZnode(topic.topic_id, topic.assignment)),
+            ),
             Create(path, settings) if stale is None else SetData(path, settings, stale.version),
         ]
         if topic.configs or stale is not None or self._known_settings(topic.name):
@@ -120,6 +123,6 @@ class NewTopics:
 async def _is_written(zk: Coordinator, topic: PlannedTopic) -> bool:
     try:
         data, _ = await zk.get(paths.topic(topic.name))
-        return znodes.decode_topic(data, paths.topic(topic.name)).topic_id == topic.topic_id
+        return topic_znodes.decode_topic(data, paths.topic(topic.name)).topic_id == topic.topic_id
     except (NoNodeError, ZnodeError):
         return False

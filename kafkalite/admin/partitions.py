@@ -10,7 +10,7 @@ from kafkalite.admin.decisions.placement import PlacementError, shifted
 from kafkalite.admin.reassignments import POLL_S, readable_topics
 from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, check_open, check_partition_count, closed_text, patience
 from kafkalite.config import BrokerConfig
-from kafkalite.coordination import admin_znodes, paths, znodes
+from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import (
     BadVersionError,
     Coordinator,
@@ -81,7 +81,7 @@ class PartitionAdmin:
 
     async def _new_partitions(
         self, zk: Coordinator, wanted: NewPartitions
-    ) -> tuple[znodes.TopicZnode, dict[int, Replicas]]:
+    ) -> tuple[topic_znodes.TopicZnode, dict[int, Replicas]]:
         """What has to be ordered. Raises ApiError."""
         _refuse_internal(wanted.topic)
         topic = (await readable_topics(zk, [wanted.topic])).get(wanted.topic)
@@ -281,7 +281,7 @@ class PartitionAdmin:
         states: list[LeaderAndIsr | None] = []
         for each in await zk.get_many([paths.partition_state(partition) for partition in partitions]):
             try:
-                states.append(None if each is None else znodes.decode_partition_state(each[0], each[1].version))
+                states.append(None if each is None else topic_znodes.decode_partition_state(each[0], each[1].version))
             except ZnodeError:
                 states.append(None)
         return states

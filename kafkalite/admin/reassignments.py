@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, patience
 from kafkalite.controller.decisions.reassignments import is_over
-from kafkalite.coordination import admin_znodes, paths, znodes
+from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.broker_states import read_closed
 from kafkalite.coordination.coordinator import (
     BadVersionError,
@@ -43,7 +43,7 @@ POLL_S = 0.02
 class _Cluster:
     """What an order is checked against."""
 
-    topics: Mapping[str, znodes.TopicZnode]
+    topics: Mapping[str, topic_znodes.TopicZnode]
     brokers: frozenset[BrokerId]
     #: Brokers that take no new replicas, with their states.
     closed: Mapping[BrokerId, str]
@@ -177,7 +177,7 @@ class ReassignmentAdmin:
             leader = BrokerId(-1)
             if each is not None:
                 try:
-                    state = znodes.decode_partition_state(each[0], each[1].version)
+                    state = topic_znodes.decode_partition_state(each[0], each[1].version)
                     isr, leader = state.isr, state.leader
                 except ZnodeError:
                     pass  # `health` reports it
@@ -198,13 +198,13 @@ class ReassignmentAdmin:
         return ListReassignmentsResponse(ErrorCode.NONE, "", tuple(found))
 
 
-async def readable_topics(zk: Coordinator, names: Sequence[str]) -> dict[str, znodes.TopicZnode]:
+async def readable_topics(zk: Coordinator, names: Sequence[str]) -> dict[str, topic_znodes.TopicZnode]:
     """The topics that are there and can be read."""
-    topics: dict[str, znodes.TopicZnode] = {}
+    topics: dict[str, topic_znodes.TopicZnode] = {}
     for name, each in zip(names, await zk.get_many([paths.topic(name) for name in names]), strict=True):
         if each is not None:
             try:
-                topics[name] = znodes.decode_topic(each[0], paths.topic(name))
+                topics[name] = topic_znodes.decode_topic(each[0], paths.topic(name))
             except ZnodeError as error:
                 _log.warning("znode.malformed", path=error.path, reason=error.reason)
     return topics
@@ -254,7 +254,7 @@ def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassign
     return _result(wanted, ErrorCode.NONE)
 
 
-def _is_taken_up(topic: znodes.TopicZnode | None, partition: int, ordered: Replicas) -> bool:
+def _is_taken_up(topic: topic_znodes.TopicZnode | None, partition: int, ordered: Replicas) -> bool:
     if topic is None or partition not in topic.partitions:
         return True
     move = topic.moves.get(partition)

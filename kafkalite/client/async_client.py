@@ -10,7 +10,8 @@ from kafkalite.client.bootstrap import parse_bootstrap
 from kafkalite.client.cluster_requests import ClusterRequests, of_kind
 from kafkalite.client.exchange import Request
 from kafkalite.client.results import Metadata
-from kafkalite.env.real import RealClock, RealNetwork
+from kafkalite.env.real import RealClock
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error

@@ -8,14 +8,16 @@ from collections.abc import Callable, Container, Mapping
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.controller.broker_failure_detector import BrokerFailureDetector
 from kafkalite.controller.channels import Channels
+from kafkalite.controller.cluster_reading import ClusterReader
 from kafkalite.controller.controller_election import ControllerElection, Won
-from kafkalite.controller.decisions.events import BalancerSettings, Event
+from kafkalite.controller.decisions.events import BalancerSettings, Limits
 from kafkalite.controller.decisions.problems import find_problems
 from kafkalite.controller.decisions.reassignments import limits_from
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.controller.decisions.topic_changes import without_leader
 from kafkalite.controller.describing_balance import describe_balance
 from kafkalite.controller.event_loop import Balance, ControllerEventLoop
+from kafkalite.controller.inbox import Inbox
 from kafkalite.controller.load_reports import PAUSE_S, BalancerConfig, LoadReports
 from kafkalite.controller.log_ends import LogEnds
 from kafkalite.controller.sources import Source
@@ -162,45 +164,17 @@ class Controller:
         _log.info("controller.elected", epoch=won.epoch)
         self.history.record("", "controller.elected", f"controller epoch {won.epoch}")
 
-        def channels(post: Callable[[Event], None]) -> Channels:
-            return Channels(
-                config=self._config,
-                env=self._env,
-                supervisor=self._supervisor,
-                stats=self.stats,
-                hello=self._hello,
-                may_send=lambda: coordinator.lease_left() > 0,
-                post=post,
-                on_stale=self._on_stale,
-            )
-
-        def liveness(post: Callable[[Event], None]) -> BrokerFailureDetector:
-            return BrokerFailureDetector(
-                config=self._config,
-                env=self._env,
-                own_time=self._own_time,
-                supervisor=self._supervisor,
-                hello=self._hello,
-                own_id=self._identity()[0],
-                usable=lambda: coordinator.lease_left() > 0,
-                post=post,
-            )
-
-        leadership = ControllerEventLoop(
-            state=ControllerState(self._identity()[0], won.epoch),
-            storage=Storage(coordinator, connectivity, won.epoch_version, self.stats),
-            channels=channels,
-            liveness=liveness,
-            clock=self._env.clock,
-            stats=self.stats,
-            topic_config=self._topic_config,
-            balance=self._balance(),
-            on_moves=lambda: reports.moves_went_on(),
-            limits=lambda: limits_from(self._cluster_settings()),
-            log_ends=LogEnds(self._env, self._own_time, self._supervisor, self._hello),
-            phases=phases,
-            on_ready=lambda: _log.info("controller.ready", epoch=won.epoch),
-            history=self.history,
+        inbox = Inbox(self._env.clock)
+        storage = Storage(coordinator, connectivity, won.epoch_version, self.stats)
+        liveness = BrokerFailureDetector(
+            config=self._config,
+            env=self._env,
+            own_time=self._own_time,
+            supervisor=self._supervisor,
+            hello=self._hello,
+            own_id=self._identity()[0],
+            usable=connectivity.holds_lease,
+            post=inbox.post,
         )
         reports = LoadReports(
             self._env,
@@ -208,9 +182,39 @@ class Controller:
             self._supervisor,
             self._hello,
             config=self._balancer_config,
-            state=lambda: leadership.state,
+            state=self._present_state,
             closed=self._broker_states,
-            post=leadership.post,
+            post=inbox.post,
+        )
+        leadership = ControllerEventLoop(
+            state=ControllerState(self._identity()[0], won.epoch),
+            inbox=inbox,
+            reader=ClusterReader(
+                storage,
+                inbox,
+                liveness,
+                LogEnds(self._env, self._own_time, self._supervisor, self._hello),
+                topic_config=self._topic_config,
+                limits=self._limits,
+            ),
+            storage=storage,
+            channels=Channels(
+                config=self._config,
+                env=self._env,
+                supervisor=self._supervisor,
+                stats=self.stats,
+                hello=self._hello,
+                may_send=connectivity.holds_lease,
+                post=inbox.post,
+                on_stale=inbox.stale,
+            ),
+            liveness=liveness,
+            clock=self._env.clock,
+            stats=self.stats,
+            balance=self._balance(),
+            on_moves=reports.moves_went_on,
+            phases=phases,
+            history=self.history,
         )
         self._leadership, self._reports = leadership, reports
         watcher = self._supervisor.spawn(
@@ -257,27 +261,26 @@ class Controller:
         """Resign when this node is not the controller any more, for any reason."""
         try:
             await candidate.wait_until_lost()
-            leadership.resign("this node is not the controller any more")
+            leadership.inbox.resign("this node is not the controller any more")
         except SessionExpiredError:
-            leadership.expire()
+            leadership.inbox.expire()
 
     def _hello(self) -> HelloRequest:
         broker_id, broker_epoch = self._identity()
         return HelloRequest(self._cluster_id(), broker_id, broker_epoch, client_id="controller")
 
-    def _on_stale(self, code: ErrorCode) -> None:
-        leadership = self._leadership
-        if leadership is None:
-            return
-        if code is ErrorCode.STALE_CONTROLLER_EPOCH:
-            leadership.verify_election()
-        else:
-            leadership.verify_brokers()
+    def _present_state(self) -> ControllerState:
+        """While this node is the controller."""
+        assert self._leadership is not None
+        return self._leadership.state
+
+    def _limits(self) -> Limits:
+        return limits_from(self._cluster_settings())
 
     def settings_changed(self) -> None:
         """The cluster's dynamic settings are others: a reassignment that waits for a slot may go on."""
         if self._leadership is not None:
-            self._leadership.mark(Source.MOVES)
+            self._leadership.inbox.mark(Source.MOVES)
         if self._reports is not None:
             self._reports.kick()
 
@@ -337,7 +340,7 @@ class Controller:
             TRANSACTION_TOPIC: self._config.transaction_state_log_replication_factor,
             SHARE_TOPIC: self._config.share_coordinator_state_topic_replication_factor,
         }
-        found = find_problems(leadership.state, leadership.malformed_brokers, wanted)
+        found = find_problems(leadership.state, leadership.reader.malformed_brokers, wanted)
         now_ms = self._env.clock.wall_ms()
         self._since = {(what, subject): self._since.get((what, subject), now_ms) for what, subject, _ in found}
         own = [HealthProblem(what, self._since[what, subject], detail, subject) for what, subject, detail in found]

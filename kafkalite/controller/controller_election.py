@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Container
 
 from kafkalite.controller.storage import Connectivity
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import cluster_znodes, paths
 from kafkalite.coordination.coordinator import (
     BadVersionError,
     Check,
@@ -91,7 +91,7 @@ class ControllerElection:
                 elif stat.ephemeral_owner == self._zk.session_id:
                     data, epoch_stat = await self._zk.get(paths.CONTROLLER_EPOCH)
                     self.seen = self._broker_id
-                    return Won(znodes.decode_controller_epoch(data), epoch_stat.version, vacant_since)
+                    return Won(cluster_znodes.decode_controller_epoch(data), epoch_stat.version, vacant_since)
                 elif stat.ephemeral_owner not in self._dead_sessions() or not await self._remove_earlier():
                     await self._record_controller()
                     await self._changed.wait()
@@ -127,7 +127,7 @@ class ControllerElection:
     async def _record_controller(self) -> None:
         data, _ = await self._zk.get(paths.CONTROLLER)
         try:
-            controller_id = znodes.decode_controller(data).broker_id
+            controller_id = cluster_znodes.decode_controller(data).broker_id
         except ZnodeError:
             controller_id = None
         if controller_id != self.seen:
@@ -140,16 +140,16 @@ class ControllerElection:
             data, stat = await self._zk.get(paths.CONTROLLER_EPOCH)
         except NoNodeError:
             with contextlib.suppress(NodeExistsError):
-                await self._zk.create(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(INITIAL_EPOCH))
+                await self._zk.create(paths.CONTROLLER_EPOCH, cluster_znodes.encode_controller_epoch(INITIAL_EPOCH))
             return
-        epoch = ControllerEpoch(znodes.decode_controller_epoch(data) + 1)
+        epoch = ControllerEpoch(cluster_znodes.decode_controller_epoch(data) + 1)
         try:
             await self._zk.multi(
                 [
-                    SetData(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(epoch), stat.version),
+                    SetData(paths.CONTROLLER_EPOCH, cluster_znodes.encode_controller_epoch(epoch), stat.version),
                     Create(
                         paths.CONTROLLER,
-                        znodes.encode_controller(self._broker_id, self._clock.wall_ms()),
+                        cluster_znodes.encode_controller(self._broker_id, self._clock.wall_ms()),
                         ephemeral=True,
                     ),
                 ]

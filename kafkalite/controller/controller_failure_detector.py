@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from kafkalite.config import BrokerConfig
 from kafkalite.controller.heartbeat import FORGET_S, MAX_PATIENCE_FACTOR, MIN_WAIT_S, Dialler, Heartbeat, ProbeOutcome
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import broker_znodes, cluster_znodes, paths
 from kafkalite.coordination.coordinator import Check, CoordinatorError, Delete, SessionState
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.znode_json import ZnodeError
@@ -126,7 +126,7 @@ class ControllerFailureDetector:
             return None
         try:
             data, _ = await zk.get(paths.broker(broker_id))
-            return znodes.decode_broker(data).rpc
+            return broker_znodes.decode_broker(data).rpc
         except (CoordinatorError, ZnodeError):
             return None
 
@@ -178,11 +178,11 @@ class ControllerFailureDetector:
         try:
             _, epoch = await zk.get(paths.CONTROLLER_EPOCH)
             data, stat = await zk.get(paths.CONTROLLER)
-            if znodes.decode_controller(data).broker_id != controller_id:
+            if cluster_znodes.decode_controller(data).broker_id != controller_id:
                 return
             found = (await zk.get_many([paths.broker(controller_id)]))[0]
             if found is not None:
-                info = znodes.decode_broker(found[0]).info(controller_id, BrokerEpoch(found[1].czxid))
+                info = broker_znodes.decode_broker(found[0]).info(controller_id, BrokerEpoch(found[1].czxid))
                 if info.rpc != endpoint:
                     return  # another life of it, at another address
             await zk.multi([Check(paths.CONTROLLER_EPOCH, epoch.version), Delete(paths.CONTROLLER, stat.version)])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kafkalite.controller.decisions.state import Leftover, Vanished
 from kafkalite.controller.zk_access import MAX_OPS, ZkAccess
-from kafkalite.coordination import admin_znodes, paths, znodes
+from kafkalite.coordination import admin_znodes, config_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, Delete, NoNodeError, Op, SetData, Stat, Watch
 from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
@@ -81,7 +81,7 @@ class DeletionStorage(ZkAccess):
         for name, each in zip(names, await self.get_many([paths.vanished_topic(name) for name in names]), strict=True):
             if each is not None:
                 try:
-                    topic, states, since = znodes.decode_vanished_topic(each[0], paths.vanished_topic(name))
+                    topic, states, since = topic_znodes.decode_vanished_topic(each[0], paths.vanished_topic(name))
                     found[topic] = Vanished(TopicId(name), states, since)
                 except ZnodeError as error:
                     _log.warning("znode.malformed", path=error.path, reason=error.reason)
@@ -90,7 +90,7 @@ class DeletionStorage(ZkAccess):
     async def keep_vanished(self, topic: str, vanished: Vanished) -> None:
         """Store them; if this fails, only this controller knows them."""
         path = paths.vanished_topic(vanished.topic_id)
-        data = znodes.encode_vanished_topic(topic, vanished.states, vanished.since)
+        data = topic_znodes.encode_vanished_topic(topic, vanished.states, vanished.since)
         await self.read(lambda: self._zk.ensure_path(paths.VANISHED_TOPICS))
         is_there = await self.read(lambda: self._zk.exists(path)) is not None
         if not await self._fenced([SetData(path, data) if is_there else Create(path, data)]):
@@ -151,6 +151,6 @@ class DeletionStorage(ZkAccess):
 def _has_settings(znode: tuple[bytes, Stat] | None, path: str) -> bool:
     """Whether a node may know settings by this znode."""
     try:
-        return znode is not None and bool(znodes.decode_config(znode[0], path))
+        return znode is not None and bool(config_znodes.decode_config(znode[0], path))
     except ZnodeError:
         return True

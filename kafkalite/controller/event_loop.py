@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import assert_never
 
-from kafkalite.config import TopicConfig
 from kafkalite.controller.broker_failure_detector import BrokerFailureDetector
 from kafkalite.controller.channels import Channels
+from kafkalite.controller.cluster_reading import ClusterReader
 from kafkalite.controller.decisions.decide import decide
 from kafkalite.controller.decisions.effects import (
     AdvanceReassignments,
@@ -47,17 +46,12 @@ from kafkalite.controller.decisions.events import (
     Advance,
     BalanceDue,
     BeginDraining,
-    BrokersChanged,
     BrokerSuspected,
-    ClusterRead,
     ControlledShutdown,
     ControlledShutdownReceived,
     ControllerElected,
-    DeletionsRequested,
     Event,
     IsrsChanged,
-    Limits,
-    MovesDue,
     PartitionRemoved,
     PartitionsDrained,
     PreferredElection,
@@ -68,21 +62,18 @@ from kafkalite.controller.decisions.events import (
     StatesWritten,
     Ticked,
     TopicRemoved,
-    TopicsChanged,
     TopicsWritten,
 )
 from kafkalite.controller.decisions.state import ControllerState
+from kafkalite.controller.inbox import Inbox
 from kafkalite.controller.isr_notices import IsrNotices
-from kafkalite.controller.log_ends import LogEnds
 from kafkalite.controller.sources import ADMIN, Source
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
-from kafkalite.controller.storage import ControllerMovedError, StatesFound, Storage
-from kafkalite.controller.topic_watches import TopicWatches
-from kafkalite.coordination import paths
-from kafkalite.coordination.coordinator import SessionExpiredError, Watch
+from kafkalite.controller.storage import ControllerMovedError, Storage
+from kafkalite.coordination.coordinator import SessionExpiredError
 from kafkalite.env.seams import Clock
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
+from kafkalite.model import BrokerEpoch, BrokerId
 from kafkalite.rpc.messages.control import ControlledShutdownResponse, IsrChangedRequest, IsrChangedResponse
 from kafkalite.telemetry.history import History
 from kafkalite.telemetry.logs import get_logger
@@ -123,91 +114,45 @@ class ControllerEventLoop:
         self,
         *,
         state: ControllerState,
+        inbox: Inbox,
+        reader: ClusterReader,
         storage: Storage,
-        channels: Callable[[Callable[[Event], None]], Channels],
-        liveness: Callable[[Callable[[Event], None]], BrokerFailureDetector],
+        channels: Channels,
+        liveness: BrokerFailureDetector,
         clock: Clock,
         stats: ControllerStats,
-        topic_config: Callable[[str], TopicConfig],
-        limits: Callable[[], Limits],
-        log_ends: LogEnds,
         balance: Balance | None,
         on_moves: Callable[[], None],
         phases: FailoverPhases,
-        on_ready: Callable[[], None],
         history: History,
     ) -> None:
         self.state = state
+        self.inbox = inbox
+        self.channels = channels
+        self.liveness = liveness
+        self.reader = reader
         self._history = history
         self.ready = False
-        #: Registrations that cannot be used: path -> reason.
-        self._watches: dict[Source, Watch] = {}
-        self.malformed_brokers: Mapping[str, str] = {}
-        self.channels = channels(self.post)
-        self.liveness = liveness(self.post)
         self._storage = storage
         self._clock = clock
         self._stats = stats
-        self._topic_config = topic_config
-        self._limits = limits
-        self._log_ends = log_ends
         self._balance = balance
         self._on_moves = on_moves
         self._balance_due = float("inf") if balance is None else clock.monotonic() + balance.interval_s
-        self._stale_topics: set[str] = set()
-        self._topic_watches = TopicWatches(storage, lambda: self._wake.set())
-        self._on_ready = on_ready
-        self._wake = asyncio.Event()
-        #: What has to be read -> when (monotonic seconds) that became known first.
-        self._dirty: dict[Source, float] = {}
-        self._posted: list[Event] = []
         self._notices = IsrNotices(storage)
         self._ticks = 0
         self._tick_due = clock.monotonic() + TICK_S
         self._shutdowns: dict[int, asyncio.Future[ControlledShutdownResponse]] = {}
         self._next_token = 0
-        self._read_again = False
-        self._resign_reason: str | None = None
-        self._expired = False
-        self._verify = False
         #: The failover that is being handled.
         self._phases: FailoverPhases | None = phases
 
     # --- from outside ----------------------------------------------------------------------------------------
 
-    def post(self, event: Event) -> None:
-        """Handle this event when its turn comes. At most a few per command sent: bounded by the queues."""
-        self._posted.append(event)
-        self._wake.set()
-
-    def mark(self, source: Source) -> None:
-        """Something about this source may have changed."""
-        self._dirty.setdefault(source, self._clock.monotonic())
-        self._wake.set()
-
-    def resign(self, reason: str) -> None:
-        """There is a newer controller: resign as soon as the current step is over."""
-        self._resign_reason = reason
-        self._wake.set()
-
-    def expire(self) -> None:
-        """The session is over."""
-        self._expired = True
-        self._wake.set()
-
-    def verify_election(self) -> None:
-        """A broker says that it knows a newer controller: the next fenced write will tell; make one now."""
-        self._verify = True
-        self._wake.set()
-
-    def verify_brokers(self) -> None:
-        """A command met another life of its broker: look who is there."""
-        self.mark(Source.BROKERS)
-
     def isr_changed(self, request: IsrChangedRequest, answer: asyncio.Future[IsrChangedResponse]) -> None:
         """See kafkalite.controller.isr_notices."""
         self._notices.take(self.state, request, answer)
-        self._wake.set()
+        self.inbox.arrived.set()
 
     async def controlled_shutdown(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> ControlledShutdownResponse:
         """Ask, and wait for the answer. Cancelled when the term ends."""
@@ -215,7 +160,7 @@ class ControllerEventLoop:
         token = self._next_token
         future: asyncio.Future[ControlledShutdownResponse] = asyncio.get_running_loop().create_future()
         self._shutdowns[token] = future
-        self.post(ControlledShutdownReceived(broker_id, broker_epoch, token))
+        self.inbox.post(ControlledShutdownReceived(broker_id, broker_epoch, token))
         try:
             return await future
         finally:
@@ -240,45 +185,38 @@ class ControllerEventLoop:
                     async with asyncio.timeout(
                         max(0, min(self._tick_due, self._balance_due) - self._clock.monotonic())
                     ):
-                        await self._wake.wait()
+                        await self.inbox.arrived.wait()
             if self._clock.monotonic() >= self._tick_due:
                 self._tick()
-            self._wake.clear()
+            self.inbox.arrived.clear()
             await self._turn()
 
     def _tick(self) -> None:
         self._tick_due = self._clock.monotonic() + TICK_S
         self._ticks += 1
         if self._ticks % TICKS_PER_FULL_READ == 0:
-            self._read_again = True
+            self.reader.is_full_read_due = True
             for source in (Source.TOPICS, Source.RESTARTS, Source.STATES):
-                self.mark(source)
-        self.mark(Source.TICK)
+                self.inbox.mark(source)
+        self.inbox.mark(Source.TICK)
 
     def _has_work(self) -> bool:
-        return bool(
-            self._dirty
-            or self._posted
-            or self._notices.is_due
-            or self._resign_reason
-            or self._expired
-            or self._verify
-            or self._topic_watches.is_due
-        )
+        return not self.inbox.is_empty or self._notices.is_due or self.reader.topic_watches.is_due
 
     async def _turn(self) -> None:
         """One piece of news of each kind, so that none starves the others; the most urgent first."""
-        self._stats.queue_size = len(self._dirty) + len(self._posted) + self._notices.is_due
-        if self._resign_reason is not None:
-            raise ControllerMovedError(self._resign_reason)
-        if self._expired:
+        inbox = self.inbox
+        self._stats.queue_size = len(inbox.dirty) + len(inbox.posted) + self._notices.is_due
+        if inbox.resign_reason is not None:
+            raise ControllerMovedError(inbox.resign_reason)
+        if inbox.is_expired:
             raise SessionExpiredError("the session is over")
-        if self._verify:
-            self._verify = False
+        if inbox.must_verify:
+            inbox.must_verify = False
             await self._storage.verify()
-        if self._dirty:
-            source = min(self._dirty)
-            since = self._dirty.pop(source)
+        if inbox.dirty:
+            source = min(inbox.dirty)
+            since = inbox.dirty.pop(source)
             self._stats.event_queue.add((self._clock.monotonic() - since) * 1000)
             await self._read_source(source, since)
         await self._notices.confirm()
@@ -286,96 +224,46 @@ class ControllerEventLoop:
             await self._handle(IsrsChanged(changed))
         if drained := self._notices.drained():
             await self._handle(PartitionsDrained(drained))
-        if self._topic_watches.is_due and not self._dirty:
-            stale = await self._topic_watches.arm(self.state.topics)
+        if self.reader.topic_watches.is_due and not inbox.dirty:
+            stale = await self.reader.topic_watches.arm(self.state.topics)
             if stale:
-                self._stale_topics |= stale
-                self.mark(Source.TOPICS)
+                self.reader.stale_topics |= stale
+                self.inbox.mark(Source.TOPICS)
         if self._balance is not None and self._clock.monotonic() >= self._balance_due:
             self._balance_due = self._clock.monotonic() + self._balance.interval_s
             await self._handle(BalanceDue(self._balance.percentage))
-        if self._posted:
-            event = self._posted.pop(0)
+        if inbox.posted:
+            event = inbox.posted.pop(0)
             if isinstance(event, BrokerSuspected) and self.state.has_broker(event.broker_id, event.broker_epoch):
                 self._phases = FailoverPhases("broker", self._clock.monotonic(), detected_ms=0)
             await self._handle(event)
 
-    def _watch(self, source: Source) -> Watch:
-        """The same object every time: a path on which it is armed already does not fire twice."""
-        return self._watches.setdefault(source, lambda: self.mark(source))
-
     async def _on_controller_elected(self) -> None:
-        """Controller design D.3-9: read everything, then one event."""
-        # The order of reading is that of need: who is alive, what was ordered, what there is.
-        brokers, self.malformed_brokers = await self._storage.read_brokers(self._watch(Source.BROKERS))
-        deletions, order_error = await self._storage.read_deletions(self._watch(Source.DELETIONS))
-        leftovers = await self._storage.read_leftovers()
-        vanished = await self._storage.read_vanished()
-        partition_requests = await self._storage.read_partition_requests(self._watch(Source.PARTITION_ORDERS))
-        topics, malformed = await self._storage.read_topics({}, self._watch(Source.TOPICS), again=True)
-        assigned = [
-            TopicPartition(name, number) for name in sorted(topics) for number in sorted(topics[name].assignment)
-        ]
-        found = await self._storage.read_states(assigned)
-        states = {partition: state for partition, state in found.states.items() if state is not None}
-        newest = max((state.controller_epoch for state in states.values()), default=0)
-        if newest > self.state.epoch:
-            raise ControllerMovedError(f"a state was written by controller epoch {newest}")
-        malformed |= {paths.partition_state(partition): reason for partition, reason in found.malformed.items()}
-        # A registration outlives its process by a session. A controller that is elected after a common failure, and believed it, would make
-        # the dead the only ones in sync: they have not restarted since, as everybody has who is there.
-        some_restarted = any(
-            id_ in brokers and brokers[id_].broker_epoch > found.modified[partition]
-            for partition, state in states.items()
-            for id_ in state.isr
-        )
-        refusing = await self.liveness.refusing(brokers, some_restarted=some_restarted)
+        events = await self.reader.everything(self.state)
         if self._phases is not None:
             self._phases.read_ms = self._since(self._phases)
-        await self._handle(
-            ClusterRead(
-                brokers={id_: info for id_, info in brokers.items() if id_ not in refusing},
-                suspects={id_: info for id_, info in brokers.items() if id_ in refusing},
-                topics=topics,
-                states=states,
-                modified=found.modified,
-                malformed=malformed,
-                deletions=deletions,
-                unclean_topics=self._unclean(topics),
-                removals=partition_requests.removals,
-                leftovers=leftovers,
-                vanished=vanished,
-                min_insync=self._min_insync(topics),
-            )
-        )
-        if order_error is not None:
-            await self._handle(DeletionsRequested(deletions, order_error))
+        for event in events:
+            await self._handle(event)
         for source in (*(each for each, admin in ADMIN.items() if not admin.is_read_at_start), Source.MOVES):
-            self.mark(source)
-        self._topic_watches.follow(topics)
+            self.inbox.mark(source)
         self.ready = True
-        self._on_ready()
+        _log.info("controller.ready", epoch=self.state.epoch)
 
     async def _read_source(self, source: Source, since: float) -> None:
         match source:
             case Source.BROKERS:
-                brokers, self.malformed_brokers = await self._storage.read_brokers(self._watch(Source.BROKERS))
-                gone = [
-                    id_
+                event = await self.reader.brokers()
+                if any(
+                    id_ not in event.brokers or event.brokers[id_].broker_epoch != info.broker_epoch
                     for id_, info in self.state.brokers.items()
-                    if id_ not in brokers or brokers[id_].broker_epoch != info.broker_epoch
-                ]
-                if gone:
+                ):
                     self._phases = FailoverPhases("broker", since)
                     self._phases.detected_ms = self._since(self._phases)
-                await self._handle(BrokersChanged(brokers))
+                await self._handle(event)
             case Source.TOPICS:
-                await self._read_topics(again=self._read_again)
-                self._read_again = False
+                await self._handle(await self.reader.topics(self.state))
             case Source.MOVES:
-                names = {partition.topic for partition, _ in self.state.moves()}
-                minimum = {name: self._topic_config(name).min_insync_replicas for name in sorted(names)}
-                await self._handle(MovesDue(self._limits(), minimum))
+                await self._handle(self.reader.moves(self.state))
                 self._on_moves()
             case Source.TICK:
                 await self._handle(Ticked())
@@ -384,35 +272,8 @@ class ControllerEventLoop:
             case _:
                 admin = ADMIN[source]
                 if admin.names_topics:
-                    await self._read_topics(again=False)
-                await self._handle(await admin.read(self._storage, self._watch(source)))
-
-    async def _read_topics(self, *, again: bool) -> None:
-        unreadable = {path.rpartition("/")[2] for path in self.state.malformed if path.startswith(paths.TOPICS + "/")}
-        unreadable |= self._stale_topics
-        self._stale_topics.clear()
-        known = {name: topic for name, topic in self.state.topics.items() if name not in unreadable}
-        topics, malformed = await self._storage.read_topics(known, self._watch(Source.TOPICS), again=again)
-        await self._handle(TopicsChanged(topics, malformed))
-        self._topic_watches.follow(topics)
-
-    def _unclean(self, topics: Mapping[str, object] | set[str]) -> frozenset[str]:
-        return frozenset(name for name in topics if self._topic_config(name).unclean_leader_election_enable)
-
-    def _min_insync(self, topics: Iterable[str]) -> dict[str, int]:
-        return {name: self._topic_config(name).min_insync_replicas for name in sorted(topics)}
-
-    def _as_read(self, found: StatesFound, purpose: Purpose, chunk: int) -> StatesRead:
-        topics = {partition.topic for partition in found.states}
-        return StatesRead(
-            found.states,
-            purpose,
-            found.modified,
-            found.malformed,
-            self._unclean(topics),
-            chunk,
-            self._min_insync(topics),
-        )
+                    await self._handle(await self.reader.new_topics(self.state))
+                await self._handle(await admin.read(self._storage, self.reader.watch(source)))
 
     def _since(self, phases: FailoverPhases) -> float:
         return (self._clock.monotonic() - phases.started) * 1000
@@ -431,8 +292,8 @@ class ControllerEventLoop:
                 measured.decided_ms = self._since(measured)
             outcomes = [outcome for effect in effects if (outcome := await self._perform(effect)) is not None]
             pending[:0] = outcomes
-            if self._resign_reason is not None:
-                raise ControllerMovedError(self._resign_reason)
+            if self.inbox.resign_reason is not None:
+                raise ControllerMovedError(self.inbox.resign_reason)
         self.liveness.follow({**self.state.brokers, **self.state.suspects}, self.state.suspects)
         if measured is not None:
             self._phases = None
@@ -469,26 +330,24 @@ class ControllerEventLoop:
             case Send(broker_id, command):
                 self.channels.offer(broker_id, command)
             case ReadStates(partitions, purpose, chunk):
-                found = await self._storage.read_states(partitions)
+                read = await self.reader.states(partitions, purpose, chunk)
                 if self._phases is not None and self._phases.read_ms < 0 and isinstance(purpose, Repair):
                     self._phases.read_ms = self._since(self._phases)
-                return self._as_read(found, purpose, chunk)
-            case AskLogEnds(replicas, purpose, chunk):
-                ends = await self._log_ends.ask(replicas, self.state.brokers)
-                found = await self._storage.read_states(tuple(sorted(replicas)))
-                return dataclasses.replace(self._as_read(found, purpose, chunk), log_ends=ends)
+                return read
+            case AskLogEnds():
+                return await self.reader.log_ends(effect, self.state)
             case WriteStates():
                 return await self._write(effect)
             case WriteTopics(changes):
                 written, failed = await self._storage.write_topics(changes)
                 return TopicsWritten(tuple(written), tuple(failed))
             case RereadTopics(topics):
-                self._stale_topics |= set(topics)
-                self.mark(Source.TOPICS)
+                self.reader.stale_topics |= set(topics)
+                self.inbox.mark(Source.TOPICS)
                 if self.state.removals:
-                    self.mark(Source.PARTITION_ORDERS)
+                    self.inbox.mark(Source.PARTITION_ORDERS)
             case AdvanceReassignments():
-                self.mark(Source.MOVES)
+                self.inbox.mark(Source.MOVES)
             case RemoveReassignmentRequests(done):
                 await self._storage.remove_reassignment_requests(done)
             case RemovePartitionRequests(adds, removals):

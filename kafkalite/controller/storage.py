@@ -17,7 +17,7 @@ from kafkalite.controller.stats import ControllerStats
 from kafkalite.controller.zk_access import MAX_OPS
 from kafkalite.controller.zk_access import Connectivity as Connectivity
 from kafkalite.controller.zk_access import ControllerMovedError as ControllerMovedError
-from kafkalite.coordination import admin_znodes, paths, znodes
+from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import (
     Coordinator,
     CoordinatorError,
@@ -103,7 +103,7 @@ class Storage(DeletionStorage):
             if each is None:
                 continue
             try:
-                topics[name] = _topic(znodes.decode_topic(each[0], paths.topic(name)), each[1].version)
+                topics[name] = _topic(topic_znodes.decode_topic(each[0], paths.topic(name)), each[1].version)
             except ZnodeError as error:
                 malformed[paths.topic(name)] = error.reason
             else:
@@ -140,7 +140,7 @@ class Storage(DeletionStorage):
         for partition, path, each in zip(made, where, found, strict=True):
             try:
                 states[partition] = (
-                    None if each is None else znodes.decode_partition_state(each[0], each[1].version, path)
+                    None if each is None else topic_znodes.decode_partition_state(each[0], each[1].version, path)
                 )
             except ZnodeError as error:
                 malformed[partition] = error.reason
@@ -209,7 +209,7 @@ class Storage(DeletionStorage):
         self._bare.difference_update({partition.topic for partition in new})
         groups: list[tuple[TopicPartition, list[Op]]] = []
         for partition, state in writes.items():
-            path, data = paths.partition_state(partition), znodes.encode_partition_state(state)
+            path, data = paths.partition_state(partition), topic_znodes.encode_partition_state(state)
             ops: list[Op] = []
             if state.partition_epoch == NOT_CREATED:
                 for parent in (paths.topic_partitions(partition.topic), paths.partition(partition)):
@@ -238,7 +238,9 @@ class Storage(DeletionStorage):
                 SetData(paths.topic(change.name), _topic_data(change.topic), change.topic.version),
             ]
             ops += [
-                SetData(paths.partition_state(partition), znodes.encode_partition_state(state), state.partition_epoch)
+                SetData(
+                    paths.partition_state(partition), topic_znodes.encode_partition_state(state), state.partition_epoch
+                )
                 for partition, state in change.states.items()
             ]
             ops += [Delete(paths.partition_add(partition)) for partition in change.added]
@@ -376,13 +378,13 @@ class Storage(DeletionStorage):
             await self._fenced([Delete(f"{paths.RESTART_PARTITIONS}/{name}")])
 
 
-def _topic(value: znodes.TopicZnode, version: int) -> Topic:
+def _topic(value: topic_znodes.TopicZnode, version: int) -> Topic:
     return Topic(value.topic_id, value.partitions, value.adding_replicas, value.removing_replicas, value.moves, version)
 
 
 def _topic_data(topic: Topic) -> bytes:
-    value = znodes.TopicZnode(topic.topic_id, topic.assignment, topic.adding, topic.removing, topic.moves)
-    return znodes.encode_topic(value)
+    value = topic_znodes.TopicZnode(topic.topic_id, topic.assignment, topic.adding, topic.removing, topic.moves)
+    return topic_znodes.encode_topic(value)
 
 
 def _parents(partitions: Sequence[TopicPartition]) -> list[str]:

@@ -50,6 +50,10 @@ class Connectivity:
         self._changed = asyncio.Event()
         coordinator.on_state(lambda _: self._changed.set())
 
+    def holds_lease(self) -> bool:
+        """False while the session's lease has run out: a controller that may have a successor is silent."""
+        return self._coordinator.lease_left() > 0
+
     async def wait(self) -> None:
         """Wait for a change of state, but no longer than RETRY_S. Raises SessionExpiredError."""
         if self._coordinator.state is SessionState.EXPIRED:

@@ -1,4 +1,4 @@
-"""ACLs as Kafka writes them into ZooKeeper: paths, JSON, notifications. Pure; see `kafkalite.coordination.znodes`.
+"""ACLs as Kafka writes them into ZooKeeper: paths, JSON, notifications. Pure; see `kafkalite.coordination.znode_json`.
 
 Sources: Kafka 3.9's ZkData (ZkAclStore, LiteralAclChangeStore, ExtendedAclChangeStore) and AclEntry.
 """

@@ -1,6 +1,6 @@
 """What the znodes of orders hold: reassignments, elections, topics and partitions to add and remove, restarts. Pure.
 
-Decoded as strictly as `znodes`, in the same JSON: an order that cannot be used is reported and left alone.
+Decoded as `znode_json` says: an order that cannot be used is reported and left alone.
 """
 
 from __future__ import annotations

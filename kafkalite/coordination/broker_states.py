@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kafkalite.coordination import paths
+from kafkalite.coordination.config_znodes import decode_config
 from kafkalite.coordination.coordinator import Coordinator
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.coordination.znodes import decode_config
 from kafkalite.errors import ConfigError
 from kafkalite.model import BrokerId
 

@@ -10,6 +10,14 @@ import random
 from collections.abc import Callable, Container, Sequence
 
 from kafkalite.coordination import paths
+from kafkalite.coordination.broker_znodes import BrokerZnode, decode_broker, encode_broker
+from kafkalite.coordination.cluster_znodes import (
+    ProducerIdBlock,
+    decode_cluster_id,
+    decode_producer_id_block,
+    encode_cluster_id,
+    encode_producer_id_block,
+)
 from kafkalite.coordination.coordinator import (
     BadVersionError,
     Coordinator,
@@ -27,16 +35,6 @@ from kafkalite.coordination.coordinator import (
 from kafkalite.coordination.notifications import follow
 from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.coordination.znodes import (
-    BrokerZnode,
-    ProducerIdBlock,
-    decode_broker,
-    decode_cluster_id,
-    decode_producer_id_block,
-    encode_broker,
-    encode_cluster_id,
-    encode_producer_id_block,
-)
 from kafkalite.errors import StartupRefused
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo
 from kafkalite.telemetry.logs import get_logger

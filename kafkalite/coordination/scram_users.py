@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kafkalite.coordination import paths
+from kafkalite.coordination.config_znodes import decode_config
 from kafkalite.coordination.coordinator import Coordinator, NoNodeError
 from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.topic_configs import USERS, write_config
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.coordination.znodes import decode_config
 from kafkalite.security.scram import MECHANISMS, ScramCredential
 from kafkalite.telemetry.logs import get_logger
 

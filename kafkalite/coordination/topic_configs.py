@@ -10,11 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kafkalite.config import FLUSH_BEFORE_ACK
 from kafkalite.coordination import paths
+from kafkalite.coordination.config_znodes import (
+    decode_config,
+    decode_config_change,
+    encode_config,
+    encode_config_change,
+)
 from kafkalite.coordination.coordinator import Coordinator, Create, NoNodeError, Op, SetData
 from kafkalite.coordination.notifications import Notifications, children_of, follow, write_and_notify
 from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.coordination.znodes import decode_config, decode_config_change, encode_config, encode_config_change
 from kafkalite.model import INTERNAL_TOPICS
 from kafkalite.telemetry.logs import get_logger
 

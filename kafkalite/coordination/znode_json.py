@@ -1,4 +1,8 @@
-"""How a znode's JSON is read strictly and written compactly: the grammar that `znodes` and `admin_znodes` share. Pure."""
+"""How a znode's JSON is decoded strictly and encoded compactly: the grammar that all `*_znodes` modules share. Pure.
+
+A person may write any bytes with a ZooKeeper shell. Every decoder raises ZnodeError for what it cannot use, and
+nothing else: the caller reports it and leaves the znode alone. Unknown fields are skipped (newer writers).
+"""
 
 from __future__ import annotations
 
@@ -121,3 +125,13 @@ def read(data: bytes, path: str) -> JsonReader:
 
 def write(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
+
+
+def timestamp(reader: JsonReader) -> int | None:
+    """When the znode was written (wall ms), as its `timestamp` says; None if the writer left it out."""
+    value = reader.fields.get("timestamp")
+    if value is None:
+        return None
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        value = int(value)
+    return integer(value, 0, INT64_MAX, lambda reason: reader.fail("timestamp", reason))

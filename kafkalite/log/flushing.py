@@ -125,7 +125,7 @@ class Flusher:
             ]
             for segment, _ in sizes:
                 # Before the directory is synced: a file may be new.
-                if segment.save_aborted() if segment is active else segment.save_indexes():
+                if segment.transactions.save() if segment is active else segment.save_indexes():
                     local.dir_dirty = True
             await self.sync_metadata()
             for segment, size in sizes:
@@ -165,16 +165,16 @@ class Flusher:
         # exactly here.
         if is_closed:
             await self._sync_indexes(segment)
-        elif count := segment.aborted_to_sync():
+        elif count := segment.transactions.to_sync():
             await self._sync_path(segment.path(TXN_INDEX))
             if self._sync_ceiling is None:
-                segment.aborted_synced(count)
+                segment.transactions.synced(count)
 
     async def _sync_indexes(self, segment: Segment) -> None:
         if segment.indexes_synced:
             return
         segment.indexes_synced = True  # until the next write to them
-        count = segment.aborted_to_sync()
+        count = segment.transactions.to_sync()
         try:
             for suffix in (INDEX, TIME_INDEX, TXN_INDEX):
                 if segment not in self.local.segments:
@@ -184,7 +184,7 @@ class Flusher:
             segment.indexes_synced = False
             raise
         if segment.indexes_synced:
-            segment.aborted_synced(count)
+            segment.transactions.synced(count)
 
     async def sync_indexes(self) -> None:
         """See `PartitionLog.close_cleanly`."""
@@ -232,6 +232,7 @@ class Flusher:
         dir_dirty = local.dir_dirty
         if not (local.metadata_dirty or epochs_dirty or snapshots_dirty or dir_dirty):
             return
+        local.write_metadata()
         epochs.dirty, snapshots.dirty, local.dir_dirty = False, [], False
         metadata_dirty, local.metadata_dirty = local.metadata_dirty, False
         names = [checkpoints.PARTITION_METADATA] if metadata_dirty and local.topic_id else []

@@ -213,22 +213,6 @@ class Housekeeping:
         self._offsets.write(log_dir, checkpoints.CLEANER_OFFSETS, log_dir.cleaned_to, durable=False)
         return True
 
-    def watch_cuts(self, log: PartitionLog) -> None:
-        """A log came into service: offsets that are cut from it and written again must be compacted again."""
-        log.on_cut = self._was_cut
-        self._was_cut(log)
-
-    def _was_cut(self, log: PartitionLog) -> None:
-        """The checkpoint files must not know higher offsets than the log has."""
-        log_dir = self._pool.dirs[log.directory]
-        tp, end = log.topic_partition, log.log_end_offset
-        if self._pool.holds(log) and log_dir.cleaned_to.get(tp, 0) > end:
-            log_dir.cleaned_to[tp] = end
-            # Before anything is written there: later records above it would never be compacted.
-            self._offsets.write(log_dir, checkpoints.CLEANER_OFFSETS, log_dir.cleaned_to, durable=True)
-        if self._pool.holds(log):
-            self._offsets.save_lowered_log_start(log)
-
     async def compaction_over(self, topic_partition: TopicPartition) -> None:
         """See `LogManager.compaction_over`."""
         while self._compacting is not None and self._compacting.topic_partition == topic_partition:

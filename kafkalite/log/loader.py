@@ -136,22 +136,18 @@ def new_log(
     path: str,
     now_ms: Callable[[], int],
 ) -> PartitionLog:
-    """An empty log: a directory with partition.metadata in it; segment files come with the first batch.
+    """An empty log in the directory `path`, which its caller has made; partition.metadata and segment files come with the first batch.
 
-    Durable with the first flush (which syncs the metadata before the data) or `sync_metadata`. Raises StorageError, OSError.
+    Durable with the first flush (which syncs the metadata before the data) or `sync_metadata`.
     """
-    disk.makedirs(path)
     parts = LogParts(
         [Segment(disk, handles, path, 0)], LeaderEpochCache(), ProducerStates(), [], 0, 0, topic_id, clean=True,
         records_compactions=True,
     )  # fmt: skip
-    log = PartitionLog(
+    return PartitionLog(
         topic_partition, config, disk=disk, handles=handles, directory=directory, path=path, parts=parts,
         now_ms=now_ms, is_new=True,
     )  # fmt: skip
-    if topic_id:
-        log.write_metadata()
-    return log
 
 
 def no_log(
@@ -234,7 +230,7 @@ def _is_doubtful(segment: Segment, names: list[str], *, clean: bool) -> bool:
     """Whether the transaction index of a segment that is not checked again must be wrong. Raises OSError."""
     name = segment.path("").rpartition("/")[2]
     if name + TXN_INDEX in names:
-        return not segment.load_aborted()
+        return not segment.transactions.load(segment.next_offset)
     # Files that were not synced are lost together: one that has rolled has a time index, unless it is tiny.
     return not clean and bool(segment.size) and name + INDEX not in names and name + TIME_INDEX not in names
 
@@ -275,7 +271,7 @@ def _producers(
     try:
         for segment, aborted in replay(states, segments, start):
             if segment in recovered:
-                segment.add_aborted(aborted)
+                segment.aborted().append(aborted)
     except ApiError as error:
         # Below the recovery point, where nothing was checked: reads will meet it and refuse.
         _log.error("log.damaged", path=path, error=str(error))

@@ -90,9 +90,7 @@ class LogManager:
         self._removals = Removals(
             self._pool, disk, clock, stray_delay_ms=config.stray_delete_delay_ms, report_error=self._report_error
         )
-        self._reopening = Reopening(
-            self._pool, disk, clock, on_recovery_point_lowered=lambda log: self._offsets.save_recovery_points_of(log)
-        )
+        self._reopening = Reopening(self._pool, disk, clock)
         self._failures = DirFailures(
             self._pool, config, disk, clock, self._removals, report_error=self._report_error, on_dir_failed=on_dir_failed,
             on_log_failed=on_log_failed, on_examined=on_examined, end_moves=self.moves.dir_failed,
@@ -120,7 +118,7 @@ class LogManager:
             self.cold,
             hw_of=lambda topic_partition: self.hw_of(topic_partition),
         )  # fmt: skip
-        self._pool.on_put = self._housekeeping.watch_cuts
+        self._pool.on_put = self._offsets.watch
 
     def _report_error(self, log_dir: LogDir, error: StorageError) -> None:
         self._failure_handler.report_error(log_dir, error)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from kafkalite.log import checkpoints
 from kafkalite.log.log_dir import LogDir
+from kafkalite.log.log_state import LogState
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
 from kafkalite.model import Offset, TopicPartition
@@ -69,8 +70,26 @@ class OffsetCheckpoints:
         except OSError as error:
             self._file_failed(log_dir, name, error)
 
-    def save_recovery_points_of(self, log: PartitionLog) -> None:
-        """A recovery point was lowered and new records will be trusted: write it to the disk first. Raises OSError."""
+    def watch(self, log: PartitionLog) -> None:
+        """A log has come into service: hear of what happens to it. It may end below what the files know of an earlier one."""
+        log.events = self
+        self.cut(log)
+
+    def cut(self, log: LogState) -> None:
+        """The files must not know higher offsets than the log has: those that are written again must be compacted again."""
+        if self._pool.logs.get(log.topic_partition) is not log:
+            return
+        log_dir = self._pool.dirs[log.directory]
+        tp, end = log.topic_partition, log.log_end_offset
+        if log_dir.cleaned_to.get(tp, 0) > end:
+            log_dir.cleaned_to[tp] = end
+            # Before anything is written there: later records above it would never be compacted.
+            self.write(log_dir, checkpoints.CLEANER_OFFSETS, log_dir.cleaned_to, durable=True)
+        if self._pool.logs.get(tp) is log:
+            self._save_lowered_log_start(log)
+
+    def recovery_point_lowered(self, log: LogState) -> None:
+        """New records will be trusted: write the recovery points to the disk first. Raises OSError."""
         log_dir = self._pool.dirs[log.directory]
         logs = self._pool.logs_in(log_dir)
         # A save under way in a thread has older points: it must not replace these.
@@ -116,7 +135,7 @@ class OffsetCheckpoints:
                     return False
         return log.durable_start_offset >= min(target, log.log_start_offset)
 
-    def save_lowered_log_start(self, log: PartitionLog) -> None:
+    def _save_lowered_log_start(self, log: LogState) -> None:
         """A log was cut below its start, or took the place of another one: the file must not know a higher start.
 
         It would cost the records that come below that. On the loop, since they may come at once. Does nothing in most cases.

@@ -218,7 +218,6 @@ class Opening:
 
     def _admit(self, log: PartitionLog) -> None:
         """Take a loaded log in. Of two copies (one disk was away for a while) the one that got further stays."""
-        log.on_recovery_point_lowered = self._offsets.save_recovery_points_of
         other = self._pool.logs.get(log.topic_partition)
         if other is None:
             self._pool.put(log)
@@ -264,7 +263,6 @@ class Opening:
         self._pool.dirs[directory] = log_dir
         for log in found:
             self._pool.forget_offline(log.topic_partition)
-            log.on_recovery_point_lowered = self._offsets.save_recovery_points_of
             if log.topic_partition in self._pool.logs:
                 try:
                     self._removals.set_aside(log, STRAY_SUFFIX, 0)

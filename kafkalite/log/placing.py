@@ -76,12 +76,13 @@ class Placing:
             # Not to be made again: it may be the empty place where the disk was mounted.
             raise FileNotFoundError(errno.ENOENT, "the log directory is missing", log_dir.path)
         path = f"{log_dir.path}/{topic_partition}"
-        self._failures.set_leftover_aside(log_dir, topic_partition)  # a new log must not use its segments
+        if not self._disk.make_dir(path):
+            self._failures.set_leftover_aside(log_dir, topic_partition)  # a new log must not use its segments
+            self._disk.makedirs(path)
         log = new_log(
             topic_partition, config, topic_id, disk=self._disk, handles=log_dir.handles, directory=log_dir.path,
             path=path, now_ms=self._clock.wall_ms,
         )  # fmt: skip
-        log.on_recovery_point_lowered = self._offsets.save_recovery_points_of
         if topic_partition in log_dir.recovery_points:
             # It is an earlier replica's. The first roll writes this one's before anything relies on it.
             log.needs_checkpoint = True

@@ -191,7 +191,7 @@ def remake_aborted(
     try:
         for segment, aborted in replay(states, segments[: segments.index(doubtful[-1]) + 1], start):
             if segment in doubtful:
-                segment.add_aborted(aborted)
+                segment.aborted().append(aborted)
     except ApiError as error:
         # Below the recovery point, where nothing was checked: reads will find it and fail.
         _log.error("log.damaged", path=path, error=str(error))

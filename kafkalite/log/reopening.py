@@ -12,7 +12,7 @@ read found damage, is opened only by a restart or by order of an operator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Clock, Disk
@@ -47,19 +47,12 @@ class NotSound(Exception):
 
 
 class Reopening:
-    """Checks failed logs again.
+    """Checks failed logs again."""
 
-    Args:
-        on_recovery_point_lowered: for the log that is opened, see PartitionLog.
-    """
-
-    def __init__(
-        self, pool: LogPool, disk: Disk, clock: Clock, *, on_recovery_point_lowered: Callable[[PartitionLog], None]
-    ) -> None:
+    def __init__(self, pool: LogPool, disk: Disk, clock: Clock) -> None:
         self._pool = pool
         self._disk = disk
         self._clock = clock
-        self._on_recovery_point_lowered = on_recovery_point_lowered
 
     def failed(self, log_dir: LogDir, log: PartitionLog, error: StorageError) -> None:
         """A log has left service."""
@@ -145,7 +138,6 @@ class Reopening:
         log_dir.reopened.setdefault(tp, []).append(self._clock.monotonic())
         del log_dir.reopened[tp][:-16]
         log.use_handles(log_dir.handles)
-        log.on_recovery_point_lowered = self._on_recovery_point_lowered
         self._pool.forget_offline(tp)
         self._pool.put(log)
         _log.warning("log.opened_again", partition=str(tp), path=log.path, log_end_offset=log.log_end_offset)

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from kafkalite.env.residency import NotResident
 from kafkalite.env.seams import Disk, File
-from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.errors import ApiError
+from kafkalite.log.batch_scan import SCAN_BYTES, checked, headers
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.index import (
     ABORTED_ENTRY,
@@ -17,18 +18,14 @@ from kafkalite.log.index import (
     AbortedTxn,
     OffsetIndex,
     TimeIndex,
-    decode_aborted,
 )
+from kafkalite.log.transaction_index import TransactionIndex, save_from
 from kafkalite.model import Buffer
-from kafkalite.record.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, crc_of
+from kafkalite.record.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 DELETED = ".deleted"
 
-#: Scans read this much at once; headers only.
-_SCAN_BYTES = 64 * 1024
-#: Checked scans read this much at once, or one batch if that is larger.
-_CHECK_BYTES = 1024 * 1024
 #: Batches at the end of the active segment whose position is known without an index; trimmed to half.
 _TAIL_BATCHES = 128
 
@@ -46,10 +43,11 @@ class Segment:
     """
 
     __slots__ = (
-        "_aborted", "_aborted_saved", "_aborted_synced", "_disk", "_handles", "_offsets", "_offsets_saved", "_tail_last", "_tail_positions",
+        "_disk", "_handles", "_offsets", "_offsets_saved", "_tail_last", "_tail_positions",
         "_times", "_times_saved", "base_offset", "bytes_since_index", "directory", "exists", "first_timestamp",
         "indexes_synced", "log_path",
-        "max_timestamp", "max_timestamp_offset", "next_offset", "size", "synced_size",
+        "max_timestamp", "max_timestamp_offset", "next_offset", "size", "sound_from", "sound_to", "sound_version", "synced_size",
+        "transactions",
     )  # fmt: skip
 
     def __init__(self, disk: Disk, handles: HandleCache, directory: str, base_offset: int) -> None:
@@ -68,10 +66,8 @@ class Segment:
         #: None: not loaded from their files yet.
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
-        self._aborted: list[AbortedTxn] | None = None
-        self._offsets_saved = self._times_saved = self._aborted_saved = 0
-        #: Entries of the transaction index that are on the disk itself.
-        self._aborted_synced = 0
+        self._offsets_saved = self._times_saved = 0
+        self.transactions = TransactionIndex(disk, handles, self.path(TXN_INDEX), base_offset)
         self.bytes_since_index = 0
         #: Of the first batch: a segment's age is counted in record time. None: not known yet.
         self.first_timestamp: int | None = None
@@ -80,6 +76,10 @@ class Segment:
         self.max_timestamp_offset = -1
         self._tail_last: array[int] | None = None
         self._tail_positions: array[int] | None = None
+        #: Between these two bytes of the file all batches are sound: a read found that at this version of the file (ADR 47), or
+        #: they were appended behind such a read.
+        self.sound_version = 0
+        self.sound_from = self.sound_to = -1
 
     def path(self, suffix: str) -> str:
         return f"{self.directory}/{self.base_offset:020d}{suffix}"
@@ -124,7 +124,7 @@ class Segment:
     def _offset_index(self) -> OffsetIndex:
         if self._offsets is None:
             loaded = OffsetIndex.decode(self._read_optional(INDEX)) if self.size else OffsetIndex()
-            lost = loaded is not None and not len(loaded) and self.size > _SCAN_BYTES
+            lost = loaded is not None and not len(loaded) and self.size > SCAN_BYTES
             if loaded is None or lost or (loaded.positions and loaded.positions[-1] >= self.size):
                 self._rebuild()
             else:
@@ -228,6 +228,8 @@ class Segment:
             position += size
         self.max_timestamp, self.max_timestamp_offset = largest, largest_offset
         self.bytes_since_index = since
+        if self.sound_to == self.size:
+            self.sound_to = position
         self.size = position
         self.next_offset = last_offset + 1
         if len(tail_last) > _TAIL_BATCHES:
@@ -274,54 +276,28 @@ class Segment:
     def read_at(self, position: int, size: int) -> bytes:
         return self._log().read_at(position, size)
 
-    def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of each batch from `position`; reads little more than the headers of large batches.
+    def version(self) -> int:
+        """See `File.version`. Raises OSError."""
+        return self._log().version()
 
-        Raises:
-            ApiError: CORRUPT_MESSAGE where there is no batch. OSError.
-        """
-        end = self.size if end is None else end
-        file = self._log()
-        chunk, start = b"", position
-        while position < end:
-            at = position - start
-            if at + HEADER_SIZE > len(chunk):
-                start, at = position, 0
-                chunk = file.read_at(position, min(_SCAN_BYTES, end - position))
-                if len(chunk) < HEADER_SIZE:
-                    raise self._corrupt(position)
-            header = BatchHeader._make(HEADER.unpack_from(chunk, at))
-            size = header.batch_length + LOG_OVERHEAD
-            if header.magic != MAGIC or size < HEADER_SIZE or position + size > end:
-                raise self._corrupt(position)
-            yield position, header
-            position += size
+    def is_sound(self, version: int, start: int, end: int) -> bool:
+        """Whether these bytes, read after the file had this version, need no other check of their CRCs."""
+        return version == self.sound_version and self.sound_from <= start and end <= self.sound_to
+
+    def found_sound(self, version: int, start: int, end: int) -> None:
+        """All batches between these two bytes, read after the file had this version, are sound."""
+        if version == self.sound_version and start <= self.sound_to and self.sound_from <= end:
+            self.sound_from, self.sound_to = min(self.sound_from, start), max(self.sound_to, end)
+        else:
+            self.sound_version, self.sound_from, self.sound_to = version, start, end
+
+    def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of each batch from `position`. Raises ApiError CORRUPT_MESSAGE where there is no batch. OSError."""
+        return headers(self._log(), self.log_path, position, self.size if end is None else end)
 
     def checked(self) -> Iterator[tuple[int, BatchHeader, memoryview]]:
         """(position, header, bytes) of each batch up to the first one that is torn or whose CRC is wrong. Raises OSError."""
-        file = self._log()
-        position, start, chunk = 0, 0, memoryview(b"")
-        while position < self.size:
-            at = position - start
-            if at + HEADER_SIZE > len(chunk):
-                start, at, chunk = position, 0, memoryview(file.read_at(position, _CHECK_BYTES))
-                if len(chunk) < HEADER_SIZE:
-                    return
-            header = BatchHeader._make(HEADER.unpack_from(chunk, at))
-            size = header.batch_length + LOG_OVERHEAD
-            if header.magic != MAGIC or size < HEADER_SIZE or position + size > self.size:
-                return
-            if at + size > len(chunk):
-                start, at, chunk = position, 0, memoryview(file.read_at(position, max(size, _CHECK_BYTES)))
-                if len(chunk) < size:
-                    return
-            if crc_of(chunk, at, size) != header.crc:
-                return
-            yield position, header, chunk[at : at + size]
-            position += size
-
-    def _corrupt(self, position: int) -> Exception:
-        return api_error(ErrorCode.CORRUPT_MESSAGE, f"{self.path(LOG)}: no batch at byte {position}")
+        return checked(self._log(), self.size)
 
     def position_of(self, offset: int) -> int:
         """Where the first batch whose last offset is >= `offset` starts; `size` if there is none.
@@ -411,34 +387,14 @@ class Segment:
     # --- transactions -----------------------------------------------------------------------------
 
     def aborted(self) -> list[AbortedTxn]:
-        """Aborted transactions whose marker lies in this segment, in the markers' order."""
-        if self._aborted is None and not self.load_aborted():
-            raise api_error(ErrorCode.CORRUPT_MESSAGE, f"{self.path(TXN_INDEX)} is damaged")
-        assert self._aborted is not None
-        return self._aborted
-
-    def load_aborted(self) -> bool:
-        """Read the transaction index; False if the file is not one of this segment. Raises OSError."""
-        entries = decode_aborted(self._read_optional(TXN_INDEX))
-        lowest = self.base_offset
-        for entry in entries or ():
-            if not lowest <= entry.last_offset < self.next_offset or entry.first_offset >= entry.last_offset:
-                return False
-            lowest = entry.last_offset + 1
-        if entries is None:
-            return False
-        self._aborted = entries
-        self._aborted_saved = self._aborted_synced = len(entries)
-        return True
+        """Aborted transactions whose marker lies in this segment, in the markers' order. Raises ApiError, OSError."""
+        return self.transactions.entries(self.next_offset)
 
     def forget_aborted(self) -> None:
         """The transaction index is to be made again from the batches. Raises OSError."""
-        self._disk.remove(self.path(TXN_INDEX))
-        self._aborted, self._aborted_saved, self._aborted_synced = [], 0, 0
+        self._disk.remove(self.transactions.path)
+        self.transactions.reset()
         self.indexes_synced = False
-
-    def add_aborted(self, entry: AbortedTxn) -> None:
-        self.aborted().append(entry)
 
     # --- durability -------------------------------------------------------------------------------
 
@@ -457,50 +413,14 @@ class Segment:
                 TIME_INDEX, self._times_saved * TIME_ENTRY.size, self._times.encode(self._times_saved)
             )
             self._times_saved = len(self._times)
-        written += self.save_aborted()
+        if self.transactions.save():
+            written.append(TXN_INDEX)
         if written:
             self.indexes_synced = False
         return written
 
-    def save_aborted(self) -> list[str]:
-        """Bring the file of the transaction index up to date, as `save_indexes`."""
-        if self._aborted is None or self._aborted_saved == len(self._aborted):
-            return []
-        data = b"".join(entry.encode() for entry in self._aborted[self._aborted_saved :])
-        written = self._save(TXN_INDEX, self._aborted_saved * ABORTED_ENTRY.size, data)
-        self._aborted_saved = len(self._aborted)
-        return written
-
-    def save_aborted_durably(self) -> bool:
-        """Write the whole transaction index and sync it here and now; False if it is empty. Raises OSError."""
-        if not self._aborted:
-            return False
-        self._disk.write_file_atomic(self.path(TXN_INDEX), b"".join(entry.encode() for entry in self._aborted))
-        self._aborted_saved = self._aborted_synced = len(self._aborted)
-        return True
-
-    def aborted_to_sync(self) -> int:
-        """How many entries of the transaction index are in the file; 0 if all of those are on the disk itself."""
-        return self._aborted_saved if self._aborted_saved > self._aborted_synced else 0
-
-    def aborted_synced(self, count: int) -> None:
-        """This number of entries is on the disk itself."""
-        self._aborted_synced = max(self._aborted_synced, min(count, self._aborted_saved))
-
     def _save(self, suffix: str, keep: int, data: bytes) -> list[str]:
-        """Cut the file to `keep` bytes and append `data`."""
-        path = self.path(suffix)
-        if not data and not keep and not self._disk.exists(path):
-            return []
-        file = self._handles.open_apart(path, create=True)
-        try:
-            if file.size() != keep:
-                file.truncate(keep)
-            if data:
-                file.append([data])
-        finally:
-            file.close()
-        return [suffix]
+        return [suffix] if save_from(self._disk, self._handles, self.path(suffix), keep, data) else []
 
     def seal(self) -> None:
         """The segment rolls: the time index gets the largest timestamp as its last entry, the files all there is."""
@@ -518,7 +438,8 @@ class Segment:
 
     def truncate_to_position(self, position: int, next_offset: int) -> None:
         """Cut the .log at a batch's start; everything derived from what is gone goes too. Raises OSError."""
-        offsets, times, aborted = self._offset_index(), self._time_index(), self.aborted()
+        offsets, times = self._offset_index(), self._time_index()
+        self.aborted()  # before anything is cut: what is damaged now stays as it is
         self._log().truncate(position)
         self.size, self.synced_size = position, min(self.synced_size, position)
         self.next_offset = next_offset
@@ -526,9 +447,7 @@ class Segment:
         times.truncate_to_offset(next_offset - self.base_offset)
         self._offsets_saved = min(self._offsets_saved, len(offsets))
         self._times_saved = min(self._times_saved, len(times))
-        aborted[:] = [entry for entry in aborted if entry.last_offset < next_offset]
-        self._aborted_saved = min(self._aborted_saved, len(aborted))
-        self._aborted_synced = min(self._aborted_synced, len(aborted))
+        self.transactions.truncate(next_offset)
         self.indexes_synced = False
         self._forget_tail()
         self.bytes_since_index = position - (offsets.positions[-1] if offsets.positions else 0)
@@ -542,7 +461,7 @@ class Segment:
         for suffix, saved, entry_size in (
             (INDEX, self._offsets_saved, OFFSET_ENTRY_SIZE),
             (TIME_INDEX, self._times_saved, TIME_ENTRY.size),
-            (TXN_INDEX, self._aborted_saved, ABORTED_ENTRY.size),
+            (TXN_INDEX, self.transactions.saved, ABORTED_ENTRY.size),
         ):
             path = self.path(suffix)
             if self._disk.exists(path):
@@ -553,8 +472,9 @@ class Segment:
 
     def reset_for_recovery(self) -> None:
         """Drop everything that is derived from the batches: recovery rebuilds it."""
-        self._offsets, self._times, self._aborted = OffsetIndex(), TimeIndex(), []
-        self._offsets_saved = self._times_saved = self._aborted_saved = self._aborted_synced = 0
+        self._offsets, self._times = OffsetIndex(), TimeIndex()
+        self._offsets_saved = self._times_saved = 0
+        self.transactions.reset()
         self.indexes_synced = False
         self._forget_tail()
         self.bytes_since_index = 0
@@ -600,10 +520,12 @@ class Segment:
         """The log's directory has another name; the handle was closed before."""
         self.directory = directory
         self.log_path = self.path(LOG)
+        self.transactions.relocate(self.path(TXN_INDEX))
 
     def use_handles(self, handles: HandleCache) -> None:
         """Open the file through this cache from now on; it was closed before."""
         self._handles = handles
+        self.transactions.use_handles(handles)
 
     def close(self) -> None:
         self._handles.forget(self.path(LOG))

@@ -30,6 +30,7 @@ from kafkalite.config import (
     BrokerConfig,
     TopicConfig,
     advertised_rpc,
+    console_url,
     http_names,
     inter_broker_listener,
     internal_topic_config,
@@ -43,11 +44,11 @@ from kafkalite.controller.controller import Controller
 from kafkalite.controller.controller_failure_detector import ControllerFailureDetector
 from kafkalite.coordination import paths, registration
 from kafkalite.coordination.broker_states import closed_among
+from kafkalite.coordination.broker_znodes import DOUBTFUL_BYTES, BrokerZnode, with_room
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.topic_configs import BROKERS, CLIENTS, IPS, TOPICS, USERS, TopicConfigs
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.coordination.znodes import DOUBTFUL_BYTES, BrokerZnode, with_room
 from kafkalite.coordinators.draining import Draining
 from kafkalite.coordinators.producer_ids import ProducerIds
 from kafkalite.env import Env
@@ -89,10 +90,11 @@ from kafkalite.node.zookeeper_health import ZooKeeperHealth
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.client import RpcConnection
+from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
-from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.rpc.server import RpcServer
 from kafkalite.schemas.coordinator import SchemaRegistry
 from kafkalite.security.posture import posture
 from kafkalite.telemetry.logs import get_logger
@@ -581,6 +583,7 @@ class Node:
             keeps_elr=True,
             transaction_version=TRANSACTION_VERSION,
             features=registered(),
+            http=console_url(self.config, self.endpoints["http"].port) if "http" in self.endpoints else "",
         )
 
     async def _shut_down(self, *, controlled: bool) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from kafkalite.coordination import paths
+from kafkalite.coordination.cluster_znodes import decode_cluster_id
 from kafkalite.coordination.coordinator import Coordinator
 from kafkalite.coordination.patience import refused_at as refused_at_of_the_request
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.coordination.znodes import decode_cluster_id
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.watching import HealthProblem

@@ -19,13 +19,13 @@ from kafkalite.model import (
     is_under_replicated,
 )
 from kafkalite.replica import doubts
-from kafkalite.replica.commands import Commands
 from kafkalite.replica.decisions.leader import NEVER_MS, PartitionLeader, on_idle_fetch
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.offline_replicas import OfflineReplicas
 from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
+from kafkalite.replica.stray_logs import StrayLogs
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager
@@ -40,7 +40,7 @@ class Describing:
     def __init__(
         self,
         hosted: HostedPartitions,
-        commands: Commands,
+        strays: StrayLogs,
         restarting: OfflineReplicas,
         logs: LogManager,
         metadata: MetadataCache,
@@ -51,7 +51,7 @@ class Describing:
         self._logs = logs
         self._metadata = metadata
         self._hosted = hosted
-        self._commands = commands
+        self._strays = strays
         self._restarting = restarting
         self._open_transactions = open_transactions
         self._clock = clock
@@ -183,14 +183,14 @@ class Describing:
             if late is not None:
                 report("transaction.late", name, f"{name}: {late.text()}")
         self._report_unserved(report)
-        if self._commands.stray_refusal:
-            report("replica.strays_refused", "", self._commands.stray_refusal)
+        if self._strays.refusal:
+            report("replica.strays_refused", "", self._strays.refusal)
         return self._with_times(found)
 
     def _report_unserved(self, report: Callable[[str, str, str], None]) -> None:
         """Replicas of topics that have vanished: in their places, or set aside because a later topic has the name."""
         by_topic: dict[str, list[TopicPartition]] = {}
-        unserved = self._commands.unserved()
+        unserved = self._strays.unserved()
         for key in sorted(unserved):
             by_topic.setdefault(key.topic, []).append(key)
         for topic, keys in by_topic.items():

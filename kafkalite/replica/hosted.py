@@ -12,11 +12,11 @@ from kafkalite.env.pulse import Pulse
 from kafkalite.env.seams import Clock
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, StorageError, api_error
-from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.failures import FaultScope, fault_scope
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import BrokerId, Offset, TopicPartition
 from kafkalite.replica import authority
+from kafkalite.replica.counters import Counters
 from kafkalite.replica.decisions.leader import low_watermark, next_high_watermark, on_append, on_flushed, on_idle_fetch
 from kafkalite.replica.fetch_session import FetchSession
 from kafkalite.replica.partition import Partition
@@ -35,26 +35,6 @@ FENCE_RECHECK_S = 0.05
 #: For this time (ms) after a consumer was sent to a follower, it may read there without asking the leader again: twice
 #: the default of metadata.max.age.ms, after which consumers ask.
 READ_ELSEWHERE_MS = 600_000
-
-
-@dataclass(slots=True)
-class Counters:
-    """For metrics; Kafka's names."""
-
-    isr_shrinks: int = 0
-    isr_expands: int = 0
-    failed_isr_updates: int = 0
-    fenced_high_watermarks: int = 0
-    truncations_below_high_watermark: int = 0
-    bytes_in: int = 0
-    messages_in: int = 0
-    bytes_out: int = 0
-    replication_bytes_in: int = 0
-    replication_bytes_out: int = 0
-    produce_requests: int = 0
-    failed_produce_requests: int = 0
-    fetch_requests: int = 0
-    failed_fetch_requests: int = 0
 
 
 class HostedPartitions:

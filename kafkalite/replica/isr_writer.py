@@ -18,8 +18,8 @@ from kafkalite.coordination.coordinator import (
     SetData,
 )
 from kafkalite.coordination.session import SessionKeeper
+from kafkalite.coordination.topic_znodes import decode_partition_state, encode_partition_state
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.coordination.znodes import decode_partition_state, encode_partition_state
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
 from kafkalite.replica.decisions.isr import Proposal, ProposalOutcome, outcome_of, still_joining

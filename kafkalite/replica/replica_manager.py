@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import broker_znodes, paths
 from kafkalite.coordination.coordinator import Coordinator
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.errors import StorageError
 from kafkalite.extension.messages.topics import DescribeReplicasResponse
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.log.validation import Origin
-from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, Buffer, ControllerEpoch, Offset, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, Buffer, Offset, TopicPartition
 from kafkalite.replica import authority
 from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.commands import Commands
@@ -41,15 +41,12 @@ from kafkalite.replica.produce import ProduceHandler
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.replica_fetch import ReplicaFetchHandler
 from kafkalite.replica.requests import ListOffsetsRequest, ListOffsetsResponse
+from kafkalite.replica.roles import Roles
 from kafkalite.replica.startup import own_topics, read_cluster
+from kafkalite.replica.stray_logs import StrayLogs
 from kafkalite.rpc.messages.control import (
     IsrChange,
-    LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
-    StopReplicaRequest,
-    StopReplicaResponse,
     UpdateMetadataRequest,
-    UpdateMetadataResponse,
 )
 from kafkalite.rpc.messages.replication import (
     LogEnd,
@@ -61,7 +58,7 @@ from kafkalite.rpc.messages.replication import (
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
-    from kafkalite.coordination.znodes import TopicZnode
+    from kafkalite.coordination.topic_znodes import TopicZnode
     from kafkalite.log.log_manager import LogManager
     from kafkalite.log.strays import Stray
 
@@ -152,18 +149,30 @@ class ReplicaManager:
             expire_sessions=lambda silent_ms: self._serving.expire(silent_ms),
         )
         self.restarting = OfflineReplicas(logs, lambda: identity()[0], request_restart)
-        self._commands = Commands(
-            config=config,
+        self._roles = Roles(
+            hosted=self.hosted,
+            logs=logs,
+            fetchers=self._fetchers,
+            topic_configs=topic_configs,
+            identity=identity,
+            restarting=self.restarting,
+            doubtful=self._doubts,
+            isr_keeper=self._isr_keeper,
+        )
+        self._strays = StrayLogs(
+            config=config, hosted=self.hosted, logs=logs, metadata=metadata, identity=identity, roles=self._roles
+        )
+        self.commands = Commands(
             hosted=self.hosted,
             logs=logs,
             fetchers=self._fetchers,
             metadata=metadata,
-            topic_configs=topic_configs,
             identity=identity,
-            on_brokers_changed=self._brokers_changed,
             restarting=self.restarting,
             doubtful=self._doubts,
-            on_read_only=self._isr_keeper.schedule_check,
+            isr_keeper=self._isr_keeper,
+            roles=self._roles,
+            strays=self._strays,
         )
         self._producing = ProduceHandler(self.hosted, metadata)
         self.consuming = ConsumerFetchHandler(
@@ -184,7 +193,7 @@ class ReplicaManager:
         self._serving.throttled_rate = config.leader_replication_throttled_rate
         self.open_transactions = OpenTransactions(self.hosted, env.clock, lambda: config.transaction_max_timeout_ms)
         self._describing = Describing(
-            self.hosted, self._commands, self.restarting, logs, metadata, self.open_transactions, env.clock, identity
+            self.hosted, self._strays, self.restarting, logs, metadata, self.open_transactions, env.clock, identity
         )
 
     # --- life ----------------------------------------------------------------------------------
@@ -193,7 +202,7 @@ class ReplicaManager:
         """Begin to carry out commands, to watch over ISRs and to save high watermarks."""
         spawn = self._supervisor.spawn
         self._tasks = [
-            spawn("replica.commands", self._commands.run()),
+            spawn("replica.commands", self.commands.queue.run()),
             spawn("replica.isr_keeper", self._isr_keeper.run()),
             spawn("replica.isr_writer", self._isr_writer.run()),
             spawn("replica.open_transactions", self.open_transactions.run()),
@@ -241,7 +250,7 @@ class ReplicaManager:
             and self._logs.get(key := TopicPartition(state.topic, state.partition)) is None
         ]
         if missing:
-            reported = znodes.with_room(missing)
+            reported = broker_znodes.with_room(missing)
             _log.warning("logs.missing", partitions=len(missing), reported=len(reported), first=str(missing[0]))
             return reported
         if is_start and snapshot.is_readable:
@@ -253,7 +262,7 @@ class ReplicaManager:
 
         Register with SessionKeeper.on_session. Raises the Coordinator's errors (SessionKeeper repeats it).
         """
-        since = self._commands.count
+        since = self.commands.count
         snapshot = await read_cluster(coordinator)
         if self.metadata.is_empty:
             self.metadata.apply(
@@ -267,15 +276,15 @@ class ReplicaManager:
                     cause="startup",
                 )
             )
-            self._brokers_changed()
-        await self._commands.take_snapshot(
+            self.commands.brokers_changed()
+        await self.commands.take_snapshot(
             snapshot.brokers, snapshot.partitions, is_complete=snapshot.is_complete, since=since
         )
 
     @property
     def needs_classification(self) -> bool:
-        """See Commands.needs_classification."""
-        return self._commands.needs_classification
+        """See StrayLogs.needs_classification."""
+        return self._strays.needs_classification
 
     async def set_aside_strays(self, coordinator: Coordinator, *, is_guarded: bool) -> bool:
         """Set aside logs that do not belong to this node any more (kafkalite.replica.decisions.strays): a disk is back, or a complete list did
@@ -283,13 +292,13 @@ class ReplicaManager:
 
         False: look again. Raises the Coordinator's errors.
         """
-        since = self._commands.count
-        names = sorted({key.topic for key in self._commands.suspects()})
+        since = self.commands.count
+        names = sorted({key.topic for key in self._strays.suspects()})
         topics: dict[str, TopicZnode | None] = {}
         if names:
             await coordinator.sync(paths.TOPICS)
             topics = await own_topics(coordinator, self._cluster_id(), names)
-        return await self._commands.set_aside_strays(topics, since=since, is_guarded=is_guarded)
+        return await self.commands.set_aside_strays(topics, since=since, is_guarded=is_guarded)
 
     def on_session_lost(self) -> None:
         """The session has expired: other nodes may lead partitions of this one. Register with SessionKeeper.on_lost.
@@ -311,7 +320,7 @@ class ReplicaManager:
 
     def checkpoint_high_watermarks(self) -> None:
         """Save all high watermarks, if any has moved."""
-        marks = dict(self._commands.stopped_high_watermarks)
+        marks = dict(self._roles.stopped_high_watermarks)
         for partition in self.hosted.all():
             if partition.storage_error is None:
                 marks[partition.topic_partition] = partition.high_watermark
@@ -322,37 +331,6 @@ class ReplicaManager:
             self._saved_marks = marks
         except StorageError as error:
             _log.error("replica.high_watermarks_not_saved", directory=error.directory, error=str(error))
-
-    # --- the controller's commands --------------------------------------------------------------
-
-    @property
-    def controller_epoch(self) -> ControllerEpoch:
-        """Of the latest controller that this node has taken a command of."""
-        return self._commands.controller_epoch
-
-    def leader_and_isr(self, request: LeaderAndIsrRequest) -> Awaitable[LeaderAndIsrResponse]:
-        """Take its place in the lane now; await the outcome."""
-        return self._commands.leader_and_isr(request)
-
-    def stop_replica(self, request: StopReplicaRequest) -> Awaitable[StopReplicaResponse]:
-        """Take its place in the lane now; await the outcome."""
-        return self._commands.stop_replica(request)
-
-    def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """Metadata for clients."""
-        error = self._commands.fence(request.controller_epoch, request.broker_epoch)
-        if error is not ErrorCode.NONE:
-            return UpdateMetadataResponse(error)
-        self._commands.controller_epoch = request.controller_epoch
-        if self.metadata.apply(request):
-            self._brokers_changed()
-        self._doubts.on_metadata(self._identity()[0])
-        return UpdateMetadataResponse(ErrorCode.NONE)
-
-    def _brokers_changed(self) -> None:
-        """The live brokers have changed: followers may join the ISR, leaders may be reachable again."""
-        self._isr_keeper.schedule_check()
-        self._fetchers.retry()
 
     def topic_config_changed(self, topic: str) -> None:
         """The topic's configuration is another one now."""
@@ -415,10 +393,6 @@ class ReplicaManager:
         """Replicas that are offline, sorted."""
         found = [partition for partition in self.hosted.all() if partition.storage_error is not None]
         return sorted(found, key=lambda partition: partition.topic_partition)
-
-    def retry_offline(self) -> Awaitable[None]:
-        """See Commands.retry_offline."""
-        return self._commands.retry_offline()
 
     # --- data ----------------------------------------------------------------------------------
 

@@ -27,17 +27,17 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
     def leader_and_isr(request: RpcRequest) -> Awaitable[Reply]:
         only_nodes(request)
         assert isinstance(request.message, LeaderAndIsrRequest)
-        return answer(manager.leader_and_isr(request.message))
+        return answer(manager.commands.leader_and_isr(request.message))
 
     def stop_replica(request: RpcRequest) -> Awaitable[Reply]:
         only_nodes(request)
         assert isinstance(request.message, StopReplicaRequest)
-        return answer(manager.stop_replica(request.message))
+        return answer(manager.commands.stop_replica(request.message))
 
     def update_metadata(request: RpcRequest) -> Reply:
         only_nodes(request)
         assert isinstance(request.message, UpdateMetadataRequest)
-        return Reply(manager.update_metadata(request.message))
+        return Reply(manager.commands.update_metadata(request.message))
 
     def replica_fetch(request: RpcRequest) -> LateReply:
         only_nodes(request)

@@ -8,17 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkalite.coordination import paths
+from kafkalite.coordination.cluster_znodes import decode_cluster_id, decode_controller, decode_controller_epoch
 from kafkalite.coordination.coordinator import Coordinator, NoNodeError
 from kafkalite.coordination.registration import registered_brokers
+from kafkalite.coordination.topic_znodes import TopicZnode, decode_partition_state, decode_topic
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.coordination.znodes import (
-    TopicZnode,
-    decode_cluster_id,
-    decode_controller,
-    decode_controller_epoch,
-    decode_partition_state,
-    decode_topic,
-)
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, ControllerEpoch, TopicPartition
 from kafkalite.rpc.messages.control import Broker, PartitionState
@@ -154,6 +148,7 @@ async def _read_brokers(coordinator: Coordinator) -> tuple[Broker, ...]:
             int(info.keeps_elr),
             info.listeners,
             info.features,
+            info.http,
         )
         for broker_id, info in brokers.items()
     )

@@ -84,3 +84,43 @@ class RequestMemory:
             elif stuck and in_frame:
                 waiter.set_result(None)
                 return
+
+
+class ConnectionMemory:
+    """What one connection has taken of the memory of all."""
+
+    def __init__(self, memory: RequestMemory) -> None:
+        self._memory = memory
+        self._charged = 0
+        #: Bytes of the frame that is half received.
+        self.incomplete_bytes = 0
+
+    def charge(self, size: int) -> None:
+        """Bytes have come in."""
+        self._charged += size
+        self._memory.take(size)
+
+    def uncharge(self, size: int) -> None:
+        """Their request is answered."""
+        self._charged -= size
+        self._memory.give_back(size)
+
+    def set_incomplete(self, size: int) -> None:
+        """The frame that is half received has this size now; 0: there is none."""
+        change = size - self.incomplete_bytes
+        self.incomplete_bytes = size
+        if change:
+            self._memory.mark_incomplete(change)
+        if not size:
+            self._memory.end_overdraft(self)
+
+    async def wait_for_room(self) -> None:
+        """Return when this connection may read on."""
+        await self._memory.wait_for_room(self, in_frame=self.incomplete_bytes > 0)
+
+    def release(self) -> None:
+        """The connection is gone."""
+        self._memory.mark_incomplete(-self.incomplete_bytes)
+        self._memory.give_back(self._charged)
+        self._memory.end_overdraft(self)
+        self._charged = self.incomplete_bytes = 0

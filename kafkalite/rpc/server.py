@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Listener, Network
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
+from kafkalite.model import Endpoint
+from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.handling import Handler
 from kafkalite.rpc.memory import RequestMemory
 from kafkalite.rpc.messages.base import Message
@@ -33,15 +33,6 @@ _log = get_logger(__name__)
 
 #: While others wait for memory that half received frames hold, such a frame has only this long.
 MEMORY_GRACE_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Identity of this node for its hello. An empty cluster id: not known yet, every hello is deferred."""
-
-    cluster_id: str
-    node_id: BrokerId
-    broker_epoch: BrokerEpoch
 
 
 class RpcServer:
@@ -149,8 +140,8 @@ class RpcServer:
         if excess <= 0:
             return
         late = [c for c in self.connections.values() if c.held_by_frame_since(now - MEMORY_GRACE_S)]
-        for connection in sorted(late, key=lambda c: c.incomplete_bytes, reverse=True):
-            excess -= connection.incomplete_bytes
+        for connection in sorted(late, key=lambda c: c.memory.incomplete_bytes, reverse=True):
+            excess -= connection.memory.incomplete_bytes
             connection.shut("a frame arrived too slowly while memory was short", at_once=True)
             if excess <= 0:
                 return

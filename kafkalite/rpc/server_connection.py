@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections import deque
 from typing import TYPE_CHECKING
 
 from kafkalite.env.streams import close_when_written
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, ProtocolError
-from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_BROKER_EPOCH, BrokerId, Buffer
+from kafkalite.model import NO_BROKER_EPOCH, BrokerId
 from kafkalite.rpc.admission import Admission
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import (
@@ -21,15 +19,18 @@ from kafkalite.rpc.framing import (
     FrameReader,
     encode_frame,
 )
+from kafkalite.rpc.greeting import check_peer
 from kafkalite.rpc.handling import LateReply, Peer, Reply, RpcRequest
-from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, Message, by_kind
+from kafkalite.rpc.memory import ConnectionMemory
+from kafkalite.rpc.messages.base import PROTOCOL_VERSION, Message, by_kind
 from kafkalite.rpc.messages.connection import ErrorResponse, HelloRequest, HelloResponse, SaslAuthenticateRequest
 from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
+from kafkalite.rpc.pending_responses import PendingResponse, PendingResponses
 from kafkalite.security.principal import ANONYMOUS
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
-    from kafkalite.rpc.server import Identity, RpcServer
+    from kafkalite.rpc.server import RpcServer
 
 _log = get_logger(__name__)
 
@@ -48,26 +49,6 @@ STALL_TIMEOUT_S = 30.0
 SWEEP_INTERVAL_S = 1.0
 #: Time to answer the outstanding requests of an ended session; then the connection is closed in any case.
 LAST_WORDS_S = 1.0
-#: How nodes before 0.1.0 named the connections on which they said no id.
-_OLDER_NODES = frozenset({"controller-watch", "draining"})
-
-
-@dataclass(slots=True)
-class _PendingResponse:
-    """A request under way: its place in the order of answers."""
-
-    correlation_id: int
-    size: int
-    is_fetch: bool
-    done: bool = False
-    reply: Reply | None = None
-    waiting: asyncio.Future[Reply | None] | None = None
-    #: Its handler has returned, and answers later with a LateReply.
-    is_late: bool = False
-    #: For the metrics: the API, when its handler was called, and when it returned (monotonic seconds).
-    api: str = ""
-    began: float = 0.0
-    returned: float = 0.0
 
 
 class ServerConnection:
@@ -82,8 +63,7 @@ class ServerConnection:
         self._reader = reader
         self._writer = writer
         self._frames = FrameReader(max_frame_bytes=HELLO_FRAME_BYTES, max_header_bytes=HELLO_FRAME_BYTES)
-        self._slots: deque[_PendingResponse] = deque()
-        self._fetches = 0
+        self._pending = PendingResponses(server.requests, server.monotonic)
         self._loop = asyncio.get_running_loop()
         self._admission = None if server.security is None else Admission(server.security, address, self._loop.time)
         self._closed = False
@@ -93,8 +73,7 @@ class ServerConnection:
         self._is_dispatching = False
         #: Set whenever a request is answered: a reader that waits for room looks again.
         self._progress: asyncio.Future[None] | None = None
-        self._charged = 0
-        self._incomplete = 0
+        self.memory = ConnectionMemory(server.memory)
         now = self._loop.time()
         self._last_active = now
         self._frame_since: float | None = now
@@ -111,14 +90,14 @@ class ServerConnection:
             while not self._closed and not self._ending:
                 memory = self.server.memory
                 if not memory.has_room:
-                    await memory.wait_for_room(self, in_frame=self._incomplete > 0)
+                    await self.memory.wait_for_room()
                 # Beyond the limit a connection ends its frame and reads nothing further.
                 data = await self._reader.read(READ_BYTES if memory.has_room else self._frames.missing)
                 if not data:
                     self.shut("peer closed", quietly=True)
                     break
                 self._last_active = self._loop.time()
-                self._charge(len(data))
+                self.memory.charge(len(data))
                 frames = self._frames.feed(data)
                 self._count_incomplete()
                 await self._dispatch(frames)
@@ -131,7 +110,7 @@ class ServerConnection:
             self.shut(f"connection lost: {error}", quietly=True)
         finally:
             self.shut("handler failed")
-            self._release_all()
+            self.memory.release()
             if not self.ended.done():
                 self.ended.set_result(None)
 
@@ -185,9 +164,9 @@ class ServerConnection:
                     await self._progress
 
     def _is_full(self, *, is_fetch: bool) -> bool:
-        if is_fetch and self._fetches >= MAX_INFLIGHT_FETCHES:
+        if is_fetch and self._pending.fetches >= MAX_INFLIGHT_FETCHES:
             return True
-        return len(self._slots) >= self.server.config.max_inflight_requests_per_connection
+        return len(self._pending) >= self.server.config.max_inflight_requests_per_connection
 
     def _peer_is_slow(self) -> bool:
         return bool(self._writer.transport.get_write_buffer_size() > WRITE_HIGH_BYTES)
@@ -209,15 +188,15 @@ class ServerConnection:
         if answer.error:
             await asyncio.sleep(admission.security.failed_delay_s)
         self._writer.writelines(encode_frame(frame.correlation_id, answer))
-        self._uncharge(frame.size)
+        self.memory.uncharge(frame.size)
         if answer.error:
             self.shut("authentication failed", quietly=True)  # the admission has told why
 
     def _log_in_again(self, admission: Admission, frame: Frame) -> None:
         """Between other requests: what was asked before it is answered before it."""
         answer = admission.step(frame)
-        response = _PendingResponse(frame.correlation_id, frame.size, is_fetch=False)
-        self._slots.append(response)
+        response = PendingResponse(frame.correlation_id, frame.size, is_fetch=False)
+        self._pending.add(response)
         if not answer.error:
             response.done, response.reply = True, Reply(answer)
             return
@@ -234,7 +213,7 @@ class ServerConnection:
         )
         if cls is ReplicaFetchWake:
             reply = None
-        self._slots.append(_PendingResponse(frame.correlation_id, frame.size, is_fetch=False, done=True, reply=reply))
+        self._pending.add(PendingResponse(frame.correlation_id, frame.size, is_fetch=False, done=True, reply=reply))
         self._end_soon("the session has ended", quietly=True)
 
     def _end_soon(self, reason: str, delay_s: float = 0.0, *, quietly: bool = False) -> None:
@@ -244,7 +223,7 @@ class ServerConnection:
         self._ending = reason
         if not quietly:
             self.server.warn("rpc.ending", reason, peer=self.peer.address, client=self.peer.client_id)
-        if not self._slots:
+        if not self._pending:
             self.shut(reason, quietly=True)
         else:
             self._loop.call_later(delay_s + LAST_WORDS_S, lambda: self.shut(reason, quietly=True))
@@ -256,14 +235,14 @@ class ServerConnection:
         if admission is not None and not admission.is_enough:
             refusal = ErrorResponse(int(ErrorCode.SASL_AUTHENTICATION_FAILED), "authenticate first")
             self._writer.writelines(encode_frame(frame.correlation_id, refusal))
-            self._uncharge(frame.size)
+            self.memory.uncharge(frame.size)
             admission.security.refused(self.peer.address, "no authentication")
             self.shut("no authentication", quietly=True)
             return
         hello = from_fields(HelloRequest, frame.fields)
         assert isinstance(hello, HelloRequest)
         own = self.server.identity()
-        error, message = _check_peer(hello, own)
+        error, message = check_peer(hello, own)
         if not error and admission is not None and not admission.admits():
             error, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{admission.principal} is not a node"
         answer = HelloResponse(
@@ -275,7 +254,7 @@ class ServerConnection:
             min(PROTOCOL_VERSION, hello.max_version),
         )
         self._writer.writelines(encode_frame(frame.correlation_id, answer))
-        self._uncharge(frame.size)
+        self.memory.uncharge(frame.size)
         if error:
             self.shut(f"hello of {hello.client_id or hello.node_id} refused: {message}")
             return
@@ -289,18 +268,17 @@ class ServerConnection:
 
     def _handle(self, frame: Frame, cls: type[Message] | None, *, is_fetch: bool) -> None:
         handler = self.server.handlers.get(cls) if cls is not None else None
-        response = _PendingResponse(frame.correlation_id, frame.size, is_fetch)
+        response = PendingResponse(frame.correlation_id, frame.size, is_fetch)
         if cls is None or handler is None:
             if frame.kind % 2 or frame.kind == HelloRequest.kind:
                 raise ProtocolError(f"message of kind {frame.kind} is not a request")
             # A newer peer may ask for what this node does not know: refused, and the connection stays.
             text = f"api {frame.kind} is not served here"
             response.done, response.reply = True, Reply(ErrorResponse(int(ErrorCode.UNSUPPORTED_VERSION), text))
-            self._slots.append(response)
+            self._pending.add(response)
             return
         message = from_fields(cls, frame.fields)
-        self._slots.append(response)
-        self._fetches += response.is_fetch
+        self._pending.add(response)
         monotonic = self.server.monotonic
         if monotonic is not None:
             response.api, response.began = cls.__name__, monotonic()
@@ -313,13 +291,13 @@ class ServerConnection:
             response.returned = monotonic()
         if outcome is None or isinstance(outcome, Reply):
             response.done, response.reply = True, outcome
-            self._timed(response)
+            self._pending.count(response)
             return
         if type(outcome) is LateReply:
             response.is_late = True
             if outcome.then(lambda: self._given(response, outcome)):
                 response.done, response.reply, response.is_late = True, outcome.reply, False
-                self._timed(response)
+                self._pending.count(response)
             return
         if inspect.iscoroutine(outcome):
             name = f"rpc.{cls.__name__}[{self.peer.address}]"
@@ -329,14 +307,14 @@ class ServerConnection:
             response.waiting = outcome
         response.waiting.add_done_callback(lambda future: self._answered(response, future))
 
-    def _given(self, response: _PendingResponse, late: LateReply) -> None:
+    def _given(self, response: PendingResponse, late: LateReply) -> None:
         response.reply, response.done = late.reply, True
-        self._timed(response)
+        self._pending.count(response)
         # It is given at the end of a turn, for all that this turn has brought: it goes out now.
         if not self._closed and not self._is_dispatching:
             self._flush()
 
-    def _answered(self, response: _PendingResponse, future: asyncio.Future[Reply | None]) -> None:
+    def _answered(self, response: PendingResponse, future: asyncio.Future[Reply | None]) -> None:
         if future.cancelled():
             # A cancelled answer means that its server part is stopping.
             response.reply = Reply(ErrorResponse(int(ErrorCode.BROKER_NOT_AVAILABLE), "stopping"))
@@ -348,19 +326,10 @@ class ServerConnection:
             # Of a coroutine the supervisor tells; of a future its owner has to.
             response.reply = Reply(ErrorResponse(int(ErrorCode.UNKNOWN_SERVER_ERROR), type(error).__name__))
         response.done = True
-        self._timed(response)
+        self._pending.count(response)
         if not self._flush_due and not self._closed:
             self._flush_due = True
             self._loop.call_soon(self._flush_now)
-
-    def _timed(self, response: _PendingResponse) -> None:
-        """The answer is there."""
-        if self.server.monotonic is not None and response.api:
-            is_ready = response.waiting is None and not response.is_late
-            ended = response.returned if is_ready else self.server.monotonic()
-            self.server.requests.add(
-                response.api.removesuffix("Request"), response.returned - response.began, ended - response.began
-            )
 
     # --- answering ---------------------------------------------------------------------------
 
@@ -375,17 +344,9 @@ class ServerConnection:
         if self._writer.transport.is_closing():
             self.shut("connection lost", quietly=True)
             return
-        buffers: list[Buffer] = []
-        slots = self._slots
-        released = 0
-        while slots and slots[0].done:
-            response = slots.popleft()
-            released += response.size
-            self._fetches -= response.is_fetch
-            if response.reply is not None:
-                buffers += encode_frame(response.correlation_id, response.reply.message, response.reply.body)
+        buffers, released = self._pending.take_answered()
         if released:
-            self._uncharge(released)
+            self.memory.uncharge(released)
             self._last_active = self._loop.time()
             if self._progress is not None and not self._progress.done():
                 self._progress.set_result(None)
@@ -393,46 +354,23 @@ class ServerConnection:
             self._writer.writelines(buffers)
             if self._stalled_since is None and self._peer_is_slow():
                 self._stalled_since = self._last_active
-        if self._ending and not slots:
+        if self._ending and not self._pending:
             self.shut(self._ending, quietly=True)
 
     # --- bounds ------------------------------------------------------------------------------
 
-    def _charge(self, size: int) -> None:
-        self._charged += size
-        self.server.memory.take(size)
-
-    def _uncharge(self, size: int) -> None:
-        self._charged -= size
-        self.server.memory.give_back(size)
-
     def _count_incomplete(self) -> None:
-        change = self._frames.buffered - self._incomplete
-        self._incomplete = self._frames.buffered
-        if change:
-            self.server.memory.mark_incomplete(change)
-        if not self._incomplete:
+        incomplete = self._frames.buffered
+        self.memory.set_incomplete(incomplete)
+        if not incomplete:
             if self.greeted:
                 self._frame_since = None
-            self.server.memory.end_overdraft(self)
         elif self._frame_since is None:
             self._frame_since = self._last_active
 
-    def _release_all(self) -> None:
-        memory = self.server.memory
-        memory.mark_incomplete(-self._incomplete)
-        memory.give_back(self._charged)
-        memory.end_overdraft(self)
-        self._charged = self._incomplete = 0
-
-    @property
-    def incomplete_bytes(self) -> int:
-        """Of the frame that is half received."""
-        return self._incomplete
-
     def held_by_frame_since(self, moment: float) -> bool:
         """Whether it has held memory for a half received frame since then."""
-        return self._incomplete > 0 and self._frame_since is not None and self._frame_since <= moment
+        return self.memory.incomplete_bytes > 0 and self._frame_since is not None and self._frame_since <= moment
 
     def check_deadlines(self, now: float) -> None:
         """Close the connection if it has used up somebody's patience."""
@@ -444,7 +382,7 @@ class ServerConnection:
             self.shut("a frame took too long", at_once=True)
         elif self._stalled_since is not None and now - self._stalled_since > STALL_TIMEOUT_S:
             self.shut("the peer does not read its responses", at_once=True)
-        elif not self._slots and now - self._last_active > self.server.config.connections_max_idle_ms / 1000:
+        elif not self._pending and now - self._last_active > self.server.config.connections_max_idle_ms / 1000:
             self.shut("idle", quietly=True, at_once=True)
 
     def shut(self, reason: str, *, quietly: bool = False, at_once: bool = False) -> None:
@@ -457,11 +395,7 @@ class ServerConnection:
             _log.debug("rpc.closed", peer=self.peer.address, **details, reason=reason)
         else:
             self.server.warn("rpc.closed", reason, peer=self.peer.address, **details)
-        for response in self._slots:
-            # A coroutine is not cancelled: half a command would be worse than an answer that nobody takes.
-            if response.waiting is not None and not isinstance(response.waiting, asyncio.Task):
-                response.waiting.cancel()
-        self._slots.clear()
+        self._pending.drop()
         if self._progress is not None and not self._progress.done():
             self._progress.set_result(None)
         if at_once:
@@ -482,18 +416,3 @@ def _is_one_way(message: Message) -> bool:
 
 def _refusal(error: ApiError) -> Reply:
     return Reply(ErrorResponse(int(error.code), str(error)))
-
-
-def _check_peer(hello: HelloRequest, own: Identity) -> tuple[ErrorCode, str]:
-    """Whether to talk to this peer: NONE, or why not."""
-    if hello.max_version < MIN_PROTOCOL_VERSION or hello.min_version > PROTOCOL_VERSION:
-        spoken = f"{MIN_PROTOCOL_VERSION}..{PROTOCOL_VERSION}"
-        return ErrorCode.UNSUPPORTED_VERSION, f"versions {hello.min_version}..{hello.max_version}, here {spoken}"
-    if hello.node_id < 0 and hello.client_id not in _OLDER_NODES:
-        text = "this listener (rpc.port) is for nodes only; clients connect to the Kafka listener (kafka.port)"
-        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, text
-    if not own.cluster_id:
-        return ErrorCode.BROKER_NOT_AVAILABLE, "starting"
-    if hello.cluster_id != own.cluster_id:
-        return ErrorCode.INCONSISTENT_CLUSTER_ID, f"cluster {hello.cluster_id!r}, here {own.cluster_id!r}"
-    return ErrorCode.NONE, ""

@@ -37,6 +37,7 @@ from kafkalite.replica.decisions import isr as isr_rules
 from kafkalite.replica.decisions import leader
 from kafkalite.replica.log_starts import LogStarts
 from kafkalite.replica.offline_replicas import OfflineReplicas
+from kafkalite.replica.roles import Roles
 from kafkalite.rpc.messages.control import IsrChangedResponse, PartitionState, StopPartition
 
 #: (object or module, name, value): setattr, or what undoes itself in a test.
@@ -45,14 +46,14 @@ Patch = Callable[[Any, str, Any], None]
 
 def truncate_to_the_high_watermark(patch: Patch) -> None:
     """Invariant F1: a follower cuts its log at its high watermark, which lags behind what is committed."""
-    become_follower = Commands._become_follower
+    become_follower = Roles._become_follower
 
-    def planted(self: Commands, partition: Any, state: Any) -> None:
+    def planted(self: Roles, partition: Any, state: Any) -> None:
         become_follower(self, partition, state)
         if partition.log.log_end_offset > partition.follower_high_watermark:
             partition.log.truncate_to(partition.follower_high_watermark)
 
-    patch(Commands, "_become_follower", planted)
+    patch(Roles, "_become_follower", planted)
 
 
 def commit_over_the_proposed_isr(patch: Patch) -> None:
@@ -132,8 +133,8 @@ def anew_in_the_isr(patch: Patch) -> None:
                 partition.partition_epoch,
                 partition.replicas,
             )
-            self._stop(partition)
-            self._apply(state, "planted")
+            self._roles.stop(partition)
+            self._roles.apply(state, "planted")
 
     patch(Commands, "_retry_offline", retry_offline)
     patch(OfflineReplicas, "may_have_lost", lambda self, key, state: None)

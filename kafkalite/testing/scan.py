@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from kafkalite.coordination.aiozk_adapter import connect
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordination.znode_acls import as_acls, examine
-from kafkalite.env.real import RealClock, RealNetwork
+from kafkalite.env.real import RealClock
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import KafkaliteError
 from kafkalite.model import NO_BROKER_EPOCH, BrokerId, Endpoint

@@ -30,9 +30,11 @@ _COLDNESS = (0.0, 0.02, 0.2, 0.6)
 class _Node:
     """A file's content: as seen, as it is on the platter, and the writes between the two."""
 
-    __slots__ = ("cached", "durable", "is_cold", "modified_ms", "pending")
+    __slots__ = ("cached", "durable", "is_cold", "modified_ms", "pending", "version")
 
     def __init__(self) -> None:
+        #: See File.version.
+        self.version = 1
         self.cached = bytearray()
         self.durable = bytearray()
         #: (offset, data) of a write, (size, None) of a truncation; in order.
@@ -280,6 +282,7 @@ class SimDisk:
         assert isinstance(node, _Node)
         self.was_faulty = True
         node.persist(len(node.pending))
+        node.version += 1
         node.cached[offset] ^= 1
         node.durable[offset] ^= 1
 
@@ -333,6 +336,13 @@ class SimDisk:
         self.operation("makedirs", path)
         if not isinstance(self._tree.lookup(path), _Directory):
             self._change(lambda tree: tree.make(path))
+
+    def make_dir(self, path: str) -> bool:
+        self.operation("makedirs", path)
+        if self._tree.lookup(path) is not None:
+            return False
+        self._change(lambda tree: tree.make(path))
+        return True
 
     def rename(self, old: str, new: str) -> None:
         self.operation("rename", old)
@@ -426,11 +436,13 @@ class SimDisk:
         """Raises NotResident if the reader may not wait, and the page cache has dropped the file."""
         if not residency.is_required():
             node.is_cold = False
+            node.version += 1
             return
         if self.coldness and self._cold_random.random() < self.coldness:
             node.is_cold = True
         if node.is_cold:
             self.cold_reads += 1
+            node.version += 1
             raise residency.NotResident(path, offset, size)
 
     # --- for SimFile -----------------------------------------------------------------------------
@@ -523,7 +535,11 @@ class SimFile:
         self._disk.check_resident(self._node, self.path, offset, size)
         return bytes(memoryview(self._node.cached)[offset : offset + size])
 
+    def version(self) -> int:
+        return self._node.version
+
     def write_at(self, offset: int, data: Buffer) -> None:
+        self._node.version += 1
         try:
             self._operation("write_at")
         except OSError:
@@ -536,6 +552,7 @@ class SimFile:
 
     def truncate(self, size: int) -> None:
         self._operation("truncate")
+        self._node.version += 1
         self._node.truncate(size)
         self._disk.written(self._node)
 

@@ -20,7 +20,7 @@ from greenlet import GreenletExit, greenlet
 
 from kafkalite.testing.sim_loop import SimLoop
 
-#: Threads per disk, as env.real has them.
+#: Threads per disk, as kafkalite.env.real_disk has them.
 _THREADS = 4
 #: How probable it is that a lane stops before an operation: drawn for each lane. Some run through, as a thread on an idle host.
 _RESTLESS = (0.0, 0.25, 0.6, 1.0)

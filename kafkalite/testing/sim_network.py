@@ -32,7 +32,7 @@ from kafkalite.testing.sim_transport import Pipe, SimTransport
 if TYPE_CHECKING:
     from kafkalite.security.tls import ClientTls, ServerTls
 
-#: As kafkalite.env.real has it.
+#: As kafkalite.env.real_network has it.
 STREAM_LIMIT_BYTES = 4 * 1024 * 1024
 #: When a SYN is not answered, Linux gives up after about this; a dialler's own deadline is mostly shorter.
 _CONNECT_GIVE_UP_NS = 127_000_000_000

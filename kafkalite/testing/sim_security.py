@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import cache
 
 from kafkalite.coordination import paths
+from kafkalite.coordination.config_znodes import encode_config
 from kafkalite.coordination.coordinator import Create
 from kafkalite.coordination.topic_configs import USERS
-from kafkalite.coordination.znodes import encode_config
 from kafkalite.security.dialling import ClientSecurity, Dialling
 from kafkalite.security.scram import make_credential
 

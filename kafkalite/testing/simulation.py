@@ -306,7 +306,7 @@ class Simulation:
             isr=replica.current_isr,
             partition_epoch=replica.partition_epoch,
             path=path,
-            controller_epoch=node.node.replicas.controller_epoch,
+            controller_epoch=node.node.replicas.commands.controller_epoch,
             gives_way=replica.is_doubtful and replica.leader is None,
         )
 

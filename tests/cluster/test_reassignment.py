@@ -17,7 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import paths, topic_znodes
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
 from kafkalite.testing.chaos import TOPIC, Tally, census, controller_of, produce, wait_in_sync
@@ -48,16 +48,16 @@ class Trace:
     def __init__(self, cluster: ProcessCluster) -> None:
         self.client = KazooClient(hosts=cluster.zookeeper_connect, timeout=10)
         self.client.start(timeout=10)
-        self.seen: list[znodes.TopicZnode] = []
+        self.seen: list[topic_znodes.TopicZnode] = []
         self._watch()
 
     def _watch(self, event: object = None) -> None:
         with contextlib.suppress(NoNodeError):
             data, _ = self.client.get(paths.topic(TOPIC), watch=self._watch)
-            self.seen.append(znodes.decode_topic(data))
+            self.seen.append(topic_znodes.decode_topic(data))
 
-    def latest(self) -> znodes.TopicZnode:
-        return znodes.decode_topic(self.client.get(paths.topic(TOPIC))[0])
+    def latest(self) -> topic_znodes.TopicZnode:
+        return topic_znodes.decode_topic(self.client.get(paths.topic(TOPIC))[0])
 
     def is_ordered(self) -> bool:
         return self.client.exists(paths.REASSIGN_PARTITIONS) is not None
@@ -142,7 +142,7 @@ async def test_disjoint_move_under_load_with_the_controller_killed_twice(tmp_pat
         )
 
 
-def check_limits(seen: list[znodes.TopicZnode]) -> None:
+def check_limits(seen: list[topic_znodes.TopicZnode]) -> None:
     assert any(each.moves for each in seen)
     for topic in seen:
         under_way = [move for move in topic.moves.values() if move.step]

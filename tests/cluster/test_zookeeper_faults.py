@@ -37,7 +37,8 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.coordination.embedded import EmbeddedZooKeeper, cache_directory, free_port
 from kafkalite.coordination.retry import retrying
-from kafkalite.env.real import RealClock, RealNetwork, real_env
+from kafkalite.env.real import RealClock, real_env
+from kafkalite.env.real_network import RealNetwork
 from tests.support.accepting import accepting
 from tests.zk import ZooKeeperForTests
 from tests.zk_proxy import CONNECT, MULTI_READ, SET, SET_WATCHES, Do, FaultProxy

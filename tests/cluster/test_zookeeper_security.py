@@ -12,7 +12,8 @@ from kafkalite.coordination import aiozk_adapter
 from kafkalite.coordination.aiozk_adapter import ZooKeeperAccess
 from kafkalite.coordination.coordinator import AuthFailedError, Coordinator, Create, MultiFailedError, NotSentError
 from kafkalite.coordination.scram_users import alter_user, list_users
-from kafkalite.env.real import RealClock, RealNetwork
+from kafkalite.env.real import RealClock
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.security.scram import make_credential
 from kafkalite.security.tls import ClientTls, ServerTls, TlsFiles
 from kafkalite.testing.certificates import Authority

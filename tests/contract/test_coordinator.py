@@ -32,7 +32,8 @@ from kafkalite.coordination.coordinator import (
     SetData,
     TooBigError,
 )
-from kafkalite.env.real import RealNetwork, real_env
+from kafkalite.env.real import real_env
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.testing.sim_zookeeper import Fate, SimZooKeeper
 from kafkalite.testing.sim_zookeeper_wire import Link, Read, Request
 from tests.zk import ZooKeeperForTests

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.coordination.znodes import TopicZnode
+from kafkalite.coordination.topic_znodes import TopicZnode
 from kafkalite.model import (
     BrokerEpoch,
     BrokerId,

@@ -42,7 +42,7 @@ from kafkalite.controller.decisions.reassignment_steps import next_step
 from kafkalite.controller.decisions.state import ControllerState, Topic
 from kafkalite.coordination import paths
 from kafkalite.coordination.admin_znodes import RequestLimits
-from kafkalite.coordination.znodes import ReassignmentProgress
+from kafkalite.coordination.topic_znodes import ReassignmentProgress
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, LeaderAndIsr, Replicas, TopicPartition
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field
 
 from kafkalite.coordination.admin_znodes import NO_LIMITS, RequestLimits
-from kafkalite.coordination.znodes import ReassignmentProgress
+from kafkalite.coordination.topic_znodes import ReassignmentProgress
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     BrokerEpoch,

@@ -16,7 +16,7 @@ from kafkalite.controller.decisions.effects import (
 from kafkalite.controller.decisions.events import Repair, TopicsWritten
 from kafkalite.controller.decisions.partition_requests import on_change_written
 from kafkalite.controller.decisions.state import ControllerState, Topic
-from kafkalite.coordination.znodes import ReassignmentProgress
+from kafkalite.coordination.topic_znodes import ReassignmentProgress
 from kafkalite.model import BrokerId, LeaderAndIsr, Replicas, TopicPartition
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from kafkalite.coordination.znodes import TopicZnode
+from kafkalite.coordination.topic_znodes import TopicZnode
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import PartitionState

@@ -14,7 +14,7 @@ from kafkalite.admin.decisions.decommissioning import replace_broker, shares_rac
 from kafkalite.admin.new_topics import NewTopics
 from kafkalite.admin.reassignments import ReassignmentAdmin
 from kafkalite.admin.topics import TopicAdmin, check_name, collision_key
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import broker_znodes, config_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest, WantedReassignment
@@ -26,8 +26,8 @@ from tests.unit.controller.cluster import Cluster, until
 
 async def orders(cluster: Cluster, racks: tuple[str | None, ...] = (None, None, None)) -> TopicAdmin:
     for number, rack in enumerate(racks, start=1):
-        value = znodes.BrokerZnode(host="h", port=1, rpc=Endpoint("h", 2), rack=rack)
-        cluster.zookeeper.poke(Create(paths.broker(number), znodes.encode_broker(value)))
+        value = broker_znodes.BrokerZnode(host="h", port=1, rpc=Endpoint("h", 2), rack=rack)
+        cluster.zookeeper.poke(Create(paths.broker(number), broker_znodes.encode_broker(value)))
     session = await cluster.connect("node")
     cluster.sessions[0] = session
 
@@ -54,10 +54,10 @@ async def test_creates_topic_and_settings_with_a_notice(cluster: Cluster) -> Non
     value = json.loads((cluster.zookeeper.peek(paths.topic("t")) or (b"",))[0])
     assert value["version"] == 3 and value["topic_id"] == result.topic_id and len(result.topic_id) == 22
     assert len(value["partitions"]) == 6 and all(sorted(each) == [1, 2, 3] for each in value["partitions"].values())
-    config = znodes.decode_config((cluster.zookeeper.peek(paths.config_topic("t")) or (b"",))[0])
+    config = config_znodes.decode_config((cluster.zookeeper.peek(paths.config_topic("t")) or (b"",))[0])
     assert config == {"retention.ms": "1000"}
     change = cluster.zookeeper.peek("/config/changes/config_change_0000000000")
-    assert change is not None and znodes.decode_config_change(change[0]) == ("topics", "t")
+    assert change is not None and config_znodes.decode_config_change(change[0]) == ("topics", "t")
 
 
 @pytest.mark.parametrize(
@@ -151,15 +151,15 @@ async def test_topics_of_a_request_share_transactions(cluster: Cluster) -> None:
 
 async def test_only_settings_that_a_node_could_not_know_are_announced(cluster: Cluster) -> None:
     made = await orders(cluster)
-    cluster.zookeeper.poke(Create(paths.config_topic("left"), znodes.encode_config({"retention.ms": "5"})))
+    cluster.zookeeper.poke(Create(paths.config_topic("left"), config_znodes.encode_config({"retention.ms": "5"})))
     made._new_topics = NewTopics({"known": {"retention.ms": "5"}}.get)  # type: ignore[arg-type]
     names = ("plain", "set", "left", "known")
     topics = [NewTopic(name, configs={"retention.ms": "1"} if name == "set" else None) for name in names]
     assert await create(made, *topics) == [(0, "")] * 4
     changes = [cluster.zookeeper.peek(f"/config/changes/config_change_{number:010d}") for number in range(4)]
-    found = [znodes.decode_config_change(each[0]) for each in changes if each is not None]
+    found = [config_znodes.decode_config_change(each[0]) for each in changes if each is not None]
     assert found == [("topics", "set"), ("topics", "left"), ("topics", "known")]
-    assert znodes.decode_config((cluster.zookeeper.peek(paths.config_topic("left")) or (b"",))[0]) == {}
+    assert config_znodes.decode_config((cluster.zookeeper.peek(paths.config_topic("left")) or (b"",))[0]) == {}
 
 
 async def test_one_topic_that_somebody_else_makes_meanwhile_fails_alone(cluster: Cluster) -> None:
@@ -185,7 +185,7 @@ async def test_a_batch_whose_answer_is_lost_is_written_once(cluster: Cluster, fa
     assert [(each.topic, each.error) for each in response.topics] == [("a", 0), ("b", 0), ("c", 0)]
     assert seen[0] == 6 and len(seen) == 4, "then each topic on its own"
     for each in response.topics:
-        value = znodes.decode_topic((cluster.zookeeper.peek(paths.topic(each.topic)) or (b"",))[0])
+        value = topic_znodes.decode_topic((cluster.zookeeper.peek(paths.topic(each.topic)) or (b"",))[0])
         assert value.topic_id == each.topic_id
 
 
@@ -200,7 +200,7 @@ async def test_names_that_differ_in_dots_and_underscores_only(cluster: Cluster) 
 async def test_racks_are_used_only_if_every_broker_has_one(cluster: Cluster) -> None:
     made = await orders(cluster, ("a", "a", "b"))
     assert [error for error, _ in await create(made, NewTopic("t", partitions=9, replication_factor=2))] == [0]
-    value = znodes.decode_topic((cluster.zookeeper.peek(paths.topic("t")) or (b"",))[0])
+    value = topic_znodes.decode_topic((cluster.zookeeper.peek(paths.topic("t")) or (b"",))[0])
     assert all(3 in replicas for replicas in value.partitions.values())
 
 
@@ -290,7 +290,7 @@ async def test_what_has_vanished_is_ordered_to_go_only_if_that_is_said(cluster: 
 
 def put_state(cluster: Cluster, broker: int, state: str) -> None:
     path = paths.config_entity("brokers", str(broker))
-    cluster.zookeeper.poke(Create(path, znodes.encode_config({"broker.state": state})))
+    cluster.zookeeper.poke(Create(path, config_znodes.encode_config({"broker.state": state})))
 
 
 @pytest.mark.parametrize("state", ["cordoned", "draining"])
@@ -342,8 +342,8 @@ async def test_a_drain_that_cannot_succeed_is_refused_with_the_reason(cluster: C
     await brokers.check_state(BrokerId(1), "cordoned")
     with pytest.raises(ApiError, match="broker 9 is not alive and has no replicas"):
         await brokers.check_state(BrokerId(9), "cordoned")
-    value = znodes.BrokerZnode(host="h", port=1, rpc=Endpoint("h", 2))
-    cluster.zookeeper.poke(Create(paths.broker(4), znodes.encode_broker(value)))
+    value = broker_znodes.BrokerZnode(host="h", port=1, rpc=Endpoint("h", 2))
+    cluster.zookeeper.poke(Create(paths.broker(4), broker_znodes.encode_broker(value)))
     await brokers.check_state(BrokerId(1), "draining")
     put_state(cluster, 4, "draining")
     with pytest.raises(ApiError, match="broker 4 is draining"):

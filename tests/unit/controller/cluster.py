@@ -10,10 +10,12 @@ from typing import Any
 
 from kafkalite.config import BrokerConfig, TopicConfig, broker_config
 from kafkalite.controller.controller import Controller
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import broker_znodes, config_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Coordinator, Create, SetData
 from kafkalite.env.own_time import OwnTime
-from kafkalite.env.real import RealClock, RealDisk, RealNetwork
+from kafkalite.env.real import RealClock
+from kafkalite.env.real_disk import RealDisk
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.model import (
@@ -27,6 +29,7 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
+from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
@@ -40,7 +43,7 @@ from kafkalite.rpc.messages.control import (
     UpdateMetadataResponse,
 )
 from kafkalite.rpc.messages.replication import LogEnd, LogEndsRequest, LogEndsResponse
-from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.rpc.server import RpcServer
 from kafkalite.testing.sim_zookeeper import SimZooKeeper
 
 CLUSTER_ID = "test-cluster"
@@ -134,8 +137,12 @@ class Cluster:
         broker = FakeBroker(broker_id, server)
         endpoint = await server.start("127.0.0.1", 0)
         broker.coordinator = await self.connect(f"broker-{number}")
-        value = znodes.BrokerZnode(host="127.0.0.1", port=9092, rpc=Endpoint("127.0.0.1", endpoint.port), rack=rack)
-        _, stat = await broker.coordinator.create(paths.broker(broker_id), znodes.encode_broker(value), ephemeral=True)
+        value = broker_znodes.BrokerZnode(
+            host="127.0.0.1", port=9092, rpc=Endpoint("127.0.0.1", endpoint.port), rack=rack
+        )
+        _, stat = await broker.coordinator.create(
+            paths.broker(broker_id), broker_znodes.encode_broker(value), ephemeral=True
+        )
         broker.epoch = BrokerEpoch(stat.czxid)
         self.brokers[number] = broker
         return broker
@@ -254,10 +261,10 @@ class Cluster:
 
     def create_topic(self, name: str, assignment: dict[int, tuple[int, ...]], topic_id: str = "") -> None:
         """As an order does: assignment and settings; no states."""
-        value = znodes.TopicZnode(TopicId(topic_id or f"id-{name}"), assignment)  # type: ignore[arg-type]
+        value = topic_znodes.TopicZnode(TopicId(topic_id or f"id-{name}"), assignment)  # type: ignore[arg-type]
         self.zookeeper.poke(
-            Create(paths.topic(name), znodes.encode_topic(value)),
-            Create(paths.config_topic(name), znodes.encode_config({})),
+            Create(paths.topic(name), topic_znodes.encode_topic(value)),
+            Create(paths.config_topic(name), config_znodes.encode_config({})),
         )
 
     def put_state(self, partition: TopicPartition, leader: int, isr: tuple[int, ...], leader_epoch: int = 0) -> None:
@@ -271,17 +278,17 @@ class Cluster:
         )
         path = paths.partition_state(partition)
         if self.zookeeper.peek(path) is not None:
-            self.zookeeper.poke(SetData(path, znodes.encode_partition_state(state)))
+            self.zookeeper.poke(SetData(path, topic_znodes.encode_partition_state(state)))
             return
         for parent in (paths.topic_partitions(partition.topic), paths.partition(partition)):
             if self.zookeeper.peek(parent) is None:
                 self.zookeeper.poke(Create(parent))
-        self.zookeeper.poke(Create(path, znodes.encode_partition_state(state)))
+        self.zookeeper.poke(Create(path, topic_znodes.encode_partition_state(state)))
 
     def state(self, partition: TopicPartition) -> LeaderAndIsr | None:
         path = paths.partition_state(partition)
         found = self.zookeeper.peek(path)
-        return None if found is None else znodes.decode_partition_state(found[0], found[1].version, path)
+        return None if found is None else topic_znodes.decode_partition_state(found[0], found[1].version, path)
 
     def leader_and_isr(self, topic: str, partition: int = 0) -> tuple[int, tuple[int, ...], int] | None:
         state = self.state(TopicPartition(topic, partition))

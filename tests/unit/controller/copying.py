@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import paths, topic_znodes
 from kafkalite.coordination.coordinator import SetData
 from kafkalite.model import BrokerId, LeaderAndIsr, TopicPartition
 from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest
@@ -33,9 +33,9 @@ class Copying:
         assert self._task is not None
         self._task.cancel()
 
-    def topic(self, name: str) -> znodes.TopicZnode | None:
+    def topic(self, name: str) -> topic_znodes.TopicZnode | None:
         found = self.cluster.zookeeper.peek(paths.topic(name))
-        return None if found is None else znodes.decode_topic(found[0])
+        return None if found is None else topic_znodes.decode_topic(found[0])
 
     async def _run(self) -> None:
         while True:
@@ -83,7 +83,7 @@ class Copying:
             state.leader, state.leader_epoch, (*state.isr, *joining), state.controller_epoch, state.partition_epoch
         )
         self.cluster.zookeeper.poke(
-            SetData(paths.partition_state(partition), znodes.encode_partition_state(value), state.partition_epoch)
+            SetData(paths.partition_state(partition), topic_znodes.encode_partition_state(value), state.partition_epoch)
         )
         change = IsrChange(partition.topic, partition.partition, state.leader_epoch, value.isr, state.partition_epoch)
         broker = self.cluster.brokers[state.leader]

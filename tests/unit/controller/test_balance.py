@@ -8,7 +8,7 @@ from kafkalite.controller.decisions.balance import on_balance_due
 from kafkalite.controller.decisions.effects import ReadStates
 from kafkalite.controller.decisions.events import BalanceDue, PreferredElection
 from kafkalite.controller.decisions.state import ControllerState, Topic
-from kafkalite.coordination.znodes import ReassignmentProgress
+from kafkalite.coordination.topic_znodes import ReassignmentProgress
 from kafkalite.model import (
     BrokerEpoch,
     BrokerId,

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.controller import event_loop as leadership
 from kafkalite.controller.sources import Source
-from kafkalite.coordination import admin_znodes, paths, znodes
+from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import ALL_OF_A_VANISHED_TOPIC, StopReplicaRequest
@@ -126,7 +126,7 @@ async def test_topics_that_vanish_are_not_deleted(cluster: Cluster, fails_over: 
         cluster.create_topic(name, {0: (1, 2, 3)})
     await until(lambda: all(settled(cluster, TopicPartition(name, 0)) for name in "tuv"))
     cluster.put_state(T0, 2, (2, 1), leader_epoch=6)
-    cluster.controllers[1]._leadership.mark(Source.STATES)  # type: ignore[union-attr]
+    cluster.controllers[1]._leadership.inbox.mark(Source.STATES)  # type: ignore[union-attr]
     await until(lambda: settled(cluster))
     vanish(cluster, "t", "u")
     await until(lambda: all(set(each.roles) == {TopicPartition("v", 0)} for each in cluster.brokers.values()))
@@ -140,11 +140,11 @@ async def test_topics_that_vanish_are_not_deleted(cluster: Cluster, fails_over: 
         await cluster.stop_controller(1)
         await until(lambda: cluster.controllers[2].is_active)
     # Back with its id, without its states: nobody gets into the ISR by that.
-    value = znodes.TopicZnode(TopicId("id-t"), {0: (BrokerId(1), BrokerId(2), BrokerId(3))})
-    cluster.zookeeper.poke(Create(paths.topic("t"), znodes.encode_topic(value)))
+    value = topic_znodes.TopicZnode(TopicId("id-t"), {0: (BrokerId(1), BrokerId(2), BrokerId(3))})
+    cluster.zookeeper.poke(Create(paths.topic("t"), topic_znodes.encode_topic(value)))
     await until(lambda: settled(cluster))
     assert cluster.leader_and_isr("t") == (2, (2, 1), 7), "a later epoch than the one it had"
-    cluster.controllers[2 if fails_over else 1]._leadership.mark(Source.TICK)  # type: ignore[union-attr]
+    cluster.controllers[2 if fails_over else 1]._leadership.inbox.mark(Source.TICK)  # type: ignore[union-attr]
     await until(lambda: cluster.zookeeper.peek(paths.vanished_topic("id-t")) is None)
     assert cluster.zookeeper.peek(paths.vanished_topic("id-u")) is not None
 
@@ -185,8 +185,8 @@ async def test_a_partition_that_is_added_by_hand_is_seen_at_once(
     cluster.create_topic("t", {0: (1, 2)})
     await until(lambda: settled(cluster))
     for count in range(2, 6):
-        value = znodes.TopicZnode(TopicId("id-t"), {n: (BrokerId(1), BrokerId(2)) for n in range(count)})
-        cluster.zookeeper.poke(SetData(paths.topic("t"), znodes.encode_topic(value)))
+        value = topic_znodes.TopicZnode(TopicId("id-t"), {n: (BrokerId(1), BrokerId(2)) for n in range(count)})
+        cluster.zookeeper.poke(SetData(paths.topic("t"), topic_znodes.encode_topic(value)))
         await until(functools.partial(settled, cluster, TopicPartition("t", count - 1)))
 
 
@@ -200,7 +200,7 @@ async def test_a_topic_that_is_made_again_at_once_is_another_one(
     cluster.create_topic("t", {0: (1, 2)})
     await until(lambda: settled(cluster))
     vanish(cluster, "t")
-    value = znodes.TopicZnode(TopicId("id-2"), {0: (BrokerId(1), BrokerId(2))})
-    cluster.zookeeper.poke(Create(paths.topic("t"), znodes.encode_topic(value)))
+    value = topic_znodes.TopicZnode(TopicId("id-2"), {0: (BrokerId(1), BrokerId(2))})
+    cluster.zookeeper.poke(Create(paths.topic("t"), topic_znodes.encode_topic(value)))
     await until(lambda: T0 in cluster.brokers[1].roles and cluster.brokers[1].roles[T0].topic_id == "id-2")
     assert ("t", 0, "id-t", False) in stops(cluster.brokers[1])

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from kafkalite.config import TopicConfig
-from kafkalite.coordination import admin_znodes, paths, znodes
+from kafkalite.coordination import admin_znodes, cluster_znodes, paths
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import (
@@ -251,7 +251,7 @@ async def test_zombie_controller_changes_nothing_and_resigns(cluster: Cluster) -
 @pytest.mark.checklist("F24")
 async def test_znode_of_an_earlier_session_of_ours_is_waited_out(cluster: Cluster) -> None:
     old = await cluster.connect("old-life")
-    await old.create("/controller", znodes.encode_controller(BrokerId(1), 0), ephemeral=True)
+    await old.create("/controller", cluster_znodes.encode_controller(BrokerId(1), 0), ephemeral=True)
     controller = await cluster.start_controller(1)
     await until(lambda: controller.controller_id == 1)
     assert not controller.is_active

@@ -6,7 +6,7 @@ import pytest
 
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.controller.storage import Connectivity, ControllerMovedError, Storage
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, LeaderEpoch, PartitionEpoch, TopicPartition
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest, LeaderAndIsrRequest
@@ -221,7 +221,7 @@ async def test_malformed_state_is_reported_and_keeps_brokers_from_setting_replic
     assert isinstance(command, LeaderAndIsrRequest)
     assert not command.is_init and [entry.partition for entry in command.partitions] == [1]
     assert "znode.malformed" in [problem.what for problem in controller.problems()]
-    repaired = znodes.encode_partition_state(a_state(0))
+    repaired = topic_znodes.encode_partition_state(a_state(0))
     cluster.zookeeper.poke(SetData(paths.partition_state(T0), repaired))
     await cluster.stop_broker(2)
     await cluster.start_broker(2)  # an occasion to look again at what has no leader

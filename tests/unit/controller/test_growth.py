@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass, fields
 
 from kafkalite.controller.controller import Controller
-from kafkalite.coordination import admin_znodes, paths, znodes
+from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.model import BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
 from kafkalite.rpc.codec import pack
@@ -80,8 +80,8 @@ def create(cluster: Cluster, first: int, count: int) -> None:
     ops = []
     for number in range(first, first + count):
         replicas = {p: tuple((p + j) % 3 + 1 for j in range(3)) for p in range(PER_TOPIC)}
-        value = znodes.TopicZnode(TopicId(f"id-{number:04d}"), replicas)  # type: ignore[arg-type]
-        ops.append(Create(paths.topic(f"t{number:04d}"), znodes.encode_topic(value)))
+        value = topic_znodes.TopicZnode(TopicId(f"id-{number:04d}"), replicas)  # type: ignore[arg-type]
+        ops.append(Create(paths.topic(f"t{number:04d}"), topic_znodes.encode_topic(value)))
     cluster.zookeeper.poke(*ops)
 
 

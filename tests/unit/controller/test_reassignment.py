@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kafkalite.coordination import admin_znodes, paths, znodes
+from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import StopReplicaRequest
@@ -229,7 +229,7 @@ async def test_only_the_last_partitions_can_be_removed(cluster: Cluster) -> None
     )
     await until(lambda: len(cluster.controllers[1].problems()) == 2)
     value = zk.peek(paths.topic("t"))
-    assert value is not None and sorted(znodes.decode_topic(value[0]).partitions) == [0, 1, 2]
+    assert value is not None and sorted(topic_znodes.decode_topic(value[0]).partitions) == [0, 1, 2]
 
 
 async def test_draining_makes_the_leader_refuse_records_until_it_is_empty(cluster: Cluster) -> None:

@@ -15,7 +15,7 @@ from kafkalite.controller.decisions.events import Advance, Limits
 from kafkalite.controller.decisions.reassignment_steps import next_step
 from kafkalite.controller.decisions.reassignments import advance_on
 from kafkalite.controller.decisions.state import ControllerState, Topic
-from kafkalite.coordination.znodes import ReassignmentProgress
+from kafkalite.coordination.topic_znodes import ReassignmentProgress
 from kafkalite.model import (
     BrokerEpoch,
     BrokerId,

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.controller.controller_election import ControllerElection
 from kafkalite.controller.storage import Connectivity
-from kafkalite.coordination import admin_znodes, paths, znodes
+from kafkalite.coordination import admin_znodes, cluster_znodes, paths
 from kafkalite.coordination.coordinator import Coordinator, Create, Op, OpResult, SetData
 from kafkalite.model import BrokerId, ControllerEpoch, TopicPartition
 from kafkalite.testing.sim_zookeeper import Fate
@@ -134,7 +134,7 @@ async def test_a_node_that_was_killed_does_not_wait_for_its_own_session_to_end()
         assert killed in cluster.zookeeper.session_ids("controller-1")  # it has not ended
         found = cluster.zookeeper.peek(paths.CONTROLLER_EPOCH)
         assert found is not None
-        assert znodes.decode_controller_epoch(found[0]) == 2
+        assert cluster_znodes.decode_controller_epoch(found[0]) == 2
     finally:
         await cluster.close()
 
@@ -168,8 +168,8 @@ async def test_another_nodes_office_is_not_taken_for_that_of_an_earlier_life() -
         def another_is_elected() -> None:
             cluster.zookeeper.expire("controller-1")
             cluster.zookeeper.poke(
-                SetData(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(ControllerEpoch(2))),
-                Create(paths.CONTROLLER, znodes.encode_controller(BrokerId(7), 0)),
+                SetData(paths.CONTROLLER_EPOCH, cluster_znodes.encode_controller_epoch(ControllerEpoch(2))),
+                Create(paths.CONTROLLER, cluster_znodes.encode_controller(BrokerId(7), 0)),
             )
 
         session = await cluster.connect("again")
@@ -182,6 +182,6 @@ async def test_another_nodes_office_is_not_taken_for_that_of_an_earlier_life() -
         race.cancel()
         found = cluster.zookeeper.peek(paths.CONTROLLER)
         assert found is not None
-        assert znodes.decode_controller(found[0]).broker_id == 7
+        assert cluster_znodes.decode_controller(found[0]).broker_id == 7
     finally:
         await cluster.close()

@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 import pytest
 
 from kafkalite.coordination.coordinator import Coordinator
-from kafkalite.env.real import RealClock, RealDisk, RealNetwork
+from kafkalite.env.real import RealClock
+from kafkalite.env.real_disk import RealDisk
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.seams import Env
 from kafkalite.testing.sim_loop import SimLoop
 from kafkalite.testing.sim_zookeeper import SimZooKeeper

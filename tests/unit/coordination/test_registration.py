@@ -9,9 +9,10 @@ import re
 import pytest
 
 from kafkalite.coordination import paths, registration
+from kafkalite.coordination.broker_znodes import BrokerZnode, decode_broker, encode_broker
+from kafkalite.coordination.cluster_znodes import ProducerIdBlock
 from kafkalite.coordination.coordinator import CoordinatorError, Create, Delete, SetData
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.coordination.znodes import BrokerZnode, ProducerIdBlock, decode_broker, encode_broker
 from kafkalite.errors import StartupRefused
 from kafkalite.model import BrokerId, Endpoint
 from kafkalite.testing.sim_zookeeper import Fate

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from kafkalite.coordination import paths, registration
+from kafkalite.coordination.config_znodes import encode_config
 from kafkalite.coordination.coordinator import Coordinator, Create, Delete, SetData
 from kafkalite.coordination.topic_configs import TopicConfigs, notification, read_config, write_config
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.coordination.znodes import encode_config
 from kafkalite.testing.sim_zookeeper import Fate
 
 from .conftest import World

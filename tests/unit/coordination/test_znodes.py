@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.coordination import admin_znodes, znodes
+from kafkalite.coordination import admin_znodes, broker_znodes, cluster_znodes, config_znodes, topic_znodes
 from kafkalite.coordination.admin_znodes import Election, PartitionRemoval, RestartRequest
+from kafkalite.coordination.broker_znodes import BrokerZnode
+from kafkalite.coordination.cluster_znodes import ProducerIdBlock
+from kafkalite.coordination.topic_znodes import ReassignmentProgress, TopicZnode
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.coordination.znodes import BrokerZnode, ProducerIdBlock, ReassignmentProgress, TopicZnode
 from kafkalite.model import (
     NO_LEADER,
     NO_TOPIC_ID,
@@ -35,46 +37,47 @@ def brokers(*ids: int) -> tuple[BrokerId, ...]:
 
 
 DECODERS: dict[str, Callable[[bytes], Any]] = {
-    "cluster_id": znodes.decode_cluster_id,
-    "controller": znodes.decode_controller,
-    "controller_epoch": znodes.decode_controller_epoch,
-    "broker": znodes.decode_broker,
-    "topic": znodes.decode_topic,
-    "state": lambda data: znodes.decode_partition_state(data, 3),
+    "cluster_id": cluster_znodes.decode_cluster_id,
+    "controller": cluster_znodes.decode_controller,
+    "controller_epoch": cluster_znodes.decode_controller_epoch,
+    "broker": broker_znodes.decode_broker,
+    "topic": topic_znodes.decode_topic,
+    "state": lambda data: topic_znodes.decode_partition_state(data, 3),
     "reassignment": admin_znodes.decode_reassignment,
     "preferred": admin_znodes.decode_preferred_election,
     "delete_topics": admin_znodes.decode_delete_topics,
     "partition_add": admin_znodes.decode_partition_add,
     "partition_remove": admin_znodes.decode_partition_remove,
     "restart": admin_znodes.decode_restart_request,
-    "config": znodes.decode_config,
-    "config_change": znodes.decode_config_change,
-    "producer_ids": znodes.decode_producer_id_block,
+    "config": config_znodes.decode_config,
+    "config_change": config_znodes.decode_config_change,
+    "producer_ids": cluster_znodes.decode_producer_id_block,
 }
 
 #: Golden bytes: what is in ZooKeeper is a contract with every older version of us, and with Kafka's tools.
 GOLDEN = [
-    ("cluster_id", znodes.encode_cluster_id("abc"), b'{"version":"1","id":"abc"}', "abc"),
+    ("cluster_id", cluster_znodes.encode_cluster_id("abc"), b'{"version":"1","id":"abc"}', "abc"),
     (
         "controller",
-        znodes.encode_controller(BrokerId(8), 17),
+        cluster_znodes.encode_controller(BrokerId(8), 17),
         b'{"version":1,"brokerid":8,"timestamp":"17"}',
-        znodes.ControllerZnode(BrokerId(8), 17),
+        cluster_znodes.ControllerZnode(BrokerId(8), 17),
     ),
-    ("controller_epoch", znodes.encode_controller_epoch(ControllerEpoch(42)), b"42", 42),
+    ("controller_epoch", cluster_znodes.encode_controller_epoch(ControllerEpoch(42)), b"42", 42),
     (
         "broker",
-        znodes.encode_broker(
+        broker_znodes.encode_broker(
             BrokerZnode("h", 9092, timestamp_ms=5, endpoints=("A://h:9092",), rpc=Endpoint("h", 9192), rack="r",
-                        protocols={"A": "SSL"})
+                        protocols={"A": "SSL"}, http="https://h:9292")
         ),
         (b'{"version":5,"host":"h","port":9092,"jmx_port":-1,"timestamp":"5","endpoints":["A://h:9092"],'
-        b'"listener_security_protocol_map":{"A":"SSL"},"rpc_endpoint":"h:9192","rack":"r"}'),
-        BrokerZnode("h", 9092, 5, -1, 5, ("A://h:9092",), Endpoint("h", 9192), "r", protocols={"A": "SSL"}),
+        b'"listener_security_protocol_map":{"A":"SSL"},"rpc_endpoint":"h:9192","http_endpoint":"https://h:9292","rack":"r"}'),
+        BrokerZnode("h", 9092, 5, -1, 5, ("A://h:9092",), Endpoint("h", 9192), "r", protocols={"A": "SSL"},
+                    http="https://h:9292"),
     ),
     (
         "broker",
-        znodes.encode_broker(
+        broker_znodes.encode_broker(
             BrokerZnode("h", 1, missing=frozenset({TopicPartition("t", 10), TopicPartition("t", 9), TopicPartition("a", 0)}))
         ),
         b'{"version":5,"host":"h","port":1,"jmx_port":-1,"rack":null,"missing":{"a":[0],"t":[9,10]}}',
@@ -82,7 +85,7 @@ GOLDEN = [
     ),
     (
         "topic",
-        znodes.encode_topic(
+        topic_znodes.encode_topic(
             TopicZnode(TopicId("id"), {10: brokers(2), 9: brokers(1, 2)}, {9: brokers(3)}, {9: brokers(1)})
         ),
         (b'{"version":3,"topic_id":"id","partitions":{"9":[1,2],"10":[2]},"adding_replicas":{"9":[3]},'
@@ -97,7 +100,7 @@ GOLDEN = [
     ),
     (
         "topic",
-        znodes.encode_topic(
+        topic_znodes.encode_topic(
             TopicZnode(
                 TopicId("id"),
                 {0: brokers(2, 1)},
@@ -119,7 +122,7 @@ GOLDEN = [
     ),
     (
         "state",
-        znodes.encode_partition_state(
+        topic_znodes.encode_partition_state(
             LeaderAndIsr(BrokerId(1), LeaderEpoch(4), brokers(1, 2), ControllerEpoch(7), PartitionEpoch(99))
         ),
         b'{"version":1,"leader":1,"leader_epoch":4,"isr":[1,2],"controller_epoch":7}',
@@ -172,16 +175,16 @@ GOLDEN = [
         b'{"version":1,"broker":1,"partitions":[{"topic":"t","partitions":[1,2]},{"topic":"u","partitions":[0]}]}',
         RestartRequest(BrokerId(1), (TopicPartition("t", 1), TopicPartition("t", 2), TopicPartition("u", 0))),
     ),
-    ("config", znodes.encode_config({"b": "2", "a": "1"}), b'{"version":1,"config":{"a":"1","b":"2"}}', {"a": "1", "b": "2"}),
+    ("config", config_znodes.encode_config({"b": "2", "a": "1"}), b'{"version":1,"config":{"a":"1","b":"2"}}', {"a": "1", "b": "2"}),
     (
         "config_change",
-        znodes.encode_config_change("brokers", "<default>"),
+        config_znodes.encode_config_change("brokers", "<default>"),
         b'{"version":2,"entity_path":"brokers/<default>"}',
         ("brokers", "<default>"),
     ),
     (
         "producer_ids",
-        znodes.encode_producer_id_block(ProducerIdBlock(BrokerId(1), 1000, 1999)),
+        cluster_znodes.encode_producer_id_block(ProducerIdBlock(BrokerId(1), 1000, 1999)),
         b'{"version":1,"broker":1,"block_start":"1000","block_end":"1999"}',
         ProducerIdBlock(BrokerId(1), 1000, 1999),
     ),
@@ -198,29 +201,29 @@ def test_golden_bytes(kind: str, encoded: bytes, golden: bytes, decoded: object)
 
 def test_a_registration_tells_of_as_many_missing_logs_as_it_has_room_for() -> None:
     few = {TopicPartition(topic, number) for topic in ("a", "b") for number in range(12)}
-    assert znodes.with_room(few) == few
+    assert broker_znodes.with_room(few) == few
     many = [TopicPartition("t" * 200 + str(number // 7), number % 7) for number in range(30_000)]
-    told = znodes.with_room(many)
+    told = broker_znodes.with_room(many)
     assert told < set(many)
-    assert 400 * 1024 < len(znodes.encode_broker(BrokerZnode("h", 1, missing=told))) < 600 * 1024
+    assert 400 * 1024 < len(broker_znodes.encode_broker(BrokerZnode("h", 1, missing=told))) < 600 * 1024
 
 
 @pytest.mark.checklist(5)
 def test_the_articles_broker_is_read_and_written_back() -> None:
     article = b'{ "jmx_port":-1, "host":"node1", "version":1, "port":9092 }'
-    broker = znodes.decode_broker(article)
+    broker = broker_znodes.decode_broker(article)
     assert broker == BrokerZnode("node1", 9092, version=1)
-    assert json.loads(znodes.encode_broker(broker)) == json.loads(article)
+    assert json.loads(broker_znodes.encode_broker(broker)) == json.loads(article)
     with pytest.raises(ZnodeError, match="not a kafkalite node"):
         broker.info(BrokerId(1), BrokerEpoch(5))
 
 
 @pytest.mark.checklist(3, 6, 7, 8, 10, 11)
 def test_the_articles_other_examples_are_read() -> None:
-    assert znodes.decode_controller(b'{ "version": 1, "brokerid": 8 }').broker_id == 8
-    topic = znodes.decode_topic(b'{"version":1, "partitions":{"12":[2],"8":[1],"4":[3],"11":[1,2]}}')
+    assert cluster_znodes.decode_controller(b'{ "version": 1, "brokerid": 8 }').broker_id == 8
+    topic = topic_znodes.decode_topic(b'{"version":1, "partitions":{"12":[2],"8":[1],"4":[3],"11":[1,2]}}')
     assert topic == TopicZnode(NO_TOPIC_ID, {4: brokers(3), 8: brokers(1), 11: brokers(1, 2), 12: brokers(2)})
-    state = znodes.decode_partition_state(
+    state = topic_znodes.decode_partition_state(
         b'{ "controller_epoch":29, "leader":2, "version":1, "leader_epoch":48, "isr":[ 2, 1 ] }', 5
     )
     assert state == LeaderAndIsr(BrokerId(2), LeaderEpoch(48), brokers(2, 1), ControllerEpoch(29), PartitionEpoch(5))
@@ -236,24 +239,27 @@ def test_the_articles_other_examples_are_read() -> None:
 
 
 def test_kafkas_own_znodes_are_read() -> None:
-    broker = znodes.decode_broker(
+    broker = broker_znodes.decode_broker(
         b'{"features":{},"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},'
         b'"endpoints":["PLAINTEXT://kafka:9092"],"jmx_port":9999,"port":9092,"host":"kafka","version":5,'
         b'"timestamp":"1700000000000","rack":null}'
     )
     assert (broker.host, broker.port, broker.timestamp_ms, broker.rpc) == ("kafka", 9092, 1700000000000, None)
     assert broker.protocols == {"PLAINTEXT": "PLAINTEXT"}
-    topic = znodes.decode_topic(
+    topic = topic_znodes.decode_topic(
         b'{"removing_replicas":{},"partitions":{"0":[0]},"topic_id":"wQ9cEXzvQWydq0yKsHVkbg","adding_replicas":{},'
         b'"version":3}'
     )
     assert topic.topic_id == "wQ9cEXzvQWydq0yKsHVkbg"
-    second = znodes.decode_topic(
+    second = topic_znodes.decode_topic(
         b'{"version":2,"partitions":{"0":[0,1]},"adding_replicas":{"0":[1]},"removing_replicas":{}}'
     )
     assert second.adding_replicas == {0: brokers(1)}
-    assert json.loads(znodes.encode_topic(second))["version"] == 2
-    assert znodes.decode_config_change(b'{"version":1,"entity_type":"topics","entity_name":"t"}') == ("topics", "t")
+    assert json.loads(topic_znodes.encode_topic(second))["version"] == 2
+    assert config_znodes.decode_config_change(b'{"version":1,"entity_type":"topics","entity_name":"t"}') == (
+        "topics",
+        "t",
+    )
 
 
 MALFORMED = [
@@ -335,11 +341,11 @@ partition_maps = st.dictionaries(st.integers(0, 10_000), broker_lists, max_size=
 @given(st.text(st.characters(codec="ascii", exclude_categories=["C"]), max_size=22), partition_maps, partition_maps)
 def test_topics_come_back(topic_id: str, partitions: dict[int, Any], adding: dict[int, Any]) -> None:
     topic = TopicZnode(TopicId(topic_id), partitions, adding)
-    decoded = znodes.decode_topic(znodes.encode_topic(topic))
+    decoded = topic_znodes.decode_topic(topic_znodes.encode_topic(topic))
     # Replicas that are being added, without a plan of ours: an order by hand, read as a move (KIP-455).
     assert replace(decoded, moves={}) == topic
     assert all(set(adding[partition]) <= set(move.target) for partition, move in decoded.moves.items())
-    assert znodes.decode_topic(znodes.encode_topic(decoded)) == decoded
+    assert topic_znodes.decode_topic(topic_znodes.encode_topic(decoded)) == decoded
 
 
 @given(broker_lists, st.booleans(), st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
@@ -351,7 +357,7 @@ def test_states_come_back(isr: Any, led: bool, leader_epoch: int, controller_epo
         ControllerEpoch(controller_epoch),
         PartitionEpoch(version),
     )
-    assert znodes.decode_partition_state(znodes.encode_partition_state(state), version) == state
+    assert topic_znodes.decode_partition_state(topic_znodes.encode_partition_state(state), version) == state
 
 
 def test_the_limits_of_an_order() -> None:
@@ -368,11 +374,11 @@ def test_the_states_of_a_vanished_topic() -> None:
         3: LeaderAndIsr(BrokerId(2), LeaderEpoch(7), (BrokerId(2), BrokerId(1)), ControllerEpoch(4), PartitionEpoch(0)),
         0: LeaderAndIsr(BrokerId(-1), LeaderEpoch(1), (BrokerId(3),), ControllerEpoch(5), PartitionEpoch(0)),
     }
-    data = znodes.encode_vanished_topic("t", states, BrokerEpoch(2**40))
-    assert znodes.decode_vanished_topic(data) == ("t", states, 2**40)
+    data = topic_znodes.encode_vanished_topic("t", states, BrokerEpoch(2**40))
+    assert topic_znodes.decode_vanished_topic(data) == ("t", states, 2**40)
     for data in (b"", b"{}", b'{"version":1,"topic":"t","states":{"x":{}}}', b'{"version":1,"topic":"t","states":3}'):
         with pytest.raises(ZnodeError):
-            znodes.decode_vanished_topic(data)
+            topic_znodes.decode_vanished_topic(data)
 
 
 def test_what_is_left_of_a_deleted_topic() -> None:

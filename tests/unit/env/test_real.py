@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.env import real
-from kafkalite.env.real import RealClock, RealDisk, RealNetwork, real_env
+from kafkalite.env import mounts, real_file
+from kafkalite.env.real import RealClock, real_env
+from kafkalite.env.real_disk import RealDisk
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.model import Buffer
 
 
@@ -329,10 +331,10 @@ async def test_real_env_opens_sessions_with_what_it_was_given() -> None:
 
 def test_without_head_copies_nothing() -> None:
     first, second = b"abc", memoryview(b"defg")
-    rest = real._without_head([first, second], 4)
+    rest = real_file._without_head([first, second], 4)
     assert [bytes(part) for part in rest] == [b"efg"]
     assert isinstance(rest[0], memoryview) and rest[0].obj is second.obj
-    assert real._without_head([first, second], 3) == [second]
+    assert real_file._without_head([first, second], 3) == [second]
 
 
 def test_a_file_carries_no_dict(disk: RealDisk, tmp_path: Path) -> None:
@@ -359,8 +361,8 @@ def test_each_mount_of_a_file_system_has_a_page_cache_of_its_own(
     (tmp_path / "block").mkdir()
     device = os.stat(tmp_path).st_dev
     (tmp_path / "block" / f"{os.major(device)}:{os.minor(device)}").symlink_to(tmp_path / "devices" / "disk7")
-    monkeypatch.setattr(real, "_SYS_BLOCK", str(tmp_path / "block"))
-    monkeypatch.setattr(real, "_SYS_FS", str(tmp_path / "fs"))
+    monkeypatch.setattr(mounts, "_SYS_BLOCK", str(tmp_path / "block"))
+    monkeypatch.setattr(mounts, "_SYS_FS", str(tmp_path / "fs"))
     first = disk.page_cache_id(str(tmp_path))
     assert disk.page_cache_id(str(tmp_path)) == first
     (tmp_path / "fs" / "ext4" / "disk7").rename(tmp_path / "unmounted")

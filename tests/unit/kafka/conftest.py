@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kafkalite.config import BrokerConfig
-from kafkalite.env.real import RealClock, RealNetwork
+from kafkalite.env.real import RealClock
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import Buffer

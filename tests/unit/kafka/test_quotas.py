@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kafkalite.config import BrokerConfig
-from kafkalite.env.real import RealNetwork
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import AuthenticationFailed
 from kafkalite.kafka.broker_apis import KafkaSide

@@ -13,7 +13,8 @@ import pytest
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.own_time import OwnTime
-from kafkalite.env.real import RealClock, RealDisk
+from kafkalite.env.real import RealClock
+from kafkalite.env.real_disk import RealDisk
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.env.real import RealDisk
+from kafkalite.env.real_disk import RealDisk
 from kafkalite.env.residency import NotResident, ResidentOnly, is_required
 from kafkalite.log.segment import Segment
 from tests.support.logs import batch, cold_reads, find_timestamp, make_log, reopen

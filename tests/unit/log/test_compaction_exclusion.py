@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 from kafkalite.config import BrokerConfig
-from kafkalite.env.real import RealClock, RealDisk, RealFile
+from kafkalite.env.real import RealClock
+from kafkalite.env.real_disk import RealDisk
+from kafkalite.env.real_file import RealFile
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from kafkalite.env.real import RealDisk
+from kafkalite.env.real_disk import RealDisk
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.log_manager import LogManager
 from kafkalite.node import history_file

@@ -13,7 +13,7 @@ import pytest
 
 from kafkalite.config import broker_config, inter_broker_listener, is_secured, kafka_listeners
 from kafkalite.coordination import paths
-from kafkalite.coordination.znodes import decode_broker
+from kafkalite.coordination.broker_znodes import decode_broker
 from kafkalite.coordinators.node_connection import node_address
 from kafkalite.errors import ConfigError, ErrorCode
 from kafkalite.listeners import KafkaListenerSettings

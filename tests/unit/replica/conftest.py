@@ -13,13 +13,10 @@ from kafkalite.config import BrokerConfig, broker_config
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.coordination.session import SessionKeeper
-from kafkalite.coordination.znodes import (
-    TopicZnode,
-    decode_partition_state,
-    encode_partition_state,
-    encode_topic,
-)
-from kafkalite.env.real import RealClock, RealDisk, RealNetwork
+from kafkalite.coordination.topic_znodes import TopicZnode, decode_partition_state, encode_partition_state, encode_topic
+from kafkalite.env.real import RealClock
+from kafkalite.env.real_disk import RealDisk
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import StorageError
@@ -42,6 +39,7 @@ from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.replica.rpc_handlers import handlers
+from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.messages.control import (
     Broker,
     IsrChange,
@@ -52,7 +50,7 @@ from kafkalite.rpc.messages.control import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
-from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.rpc.server import RpcServer
 from kafkalite.testing.sim_zookeeper import SimZooKeeper
 from tests.support.fetching import fetched
 
@@ -263,7 +261,7 @@ class TestCluster:
         request = LeaderAndIsrRequest(
             BrokerId(99), self.controller_epoch, node.broker_epoch, is_init, states, self.brokers()
         )
-        return await node.manager.leader_and_isr(replace(request, **changes))
+        return await node.manager.commands.leader_and_isr(replace(request, **changes))
 
     async def command_all(self, *states: PartitionState) -> None:
         for number in sorted({int(replica) for state in states for replica in state.replicas}):
@@ -276,7 +274,7 @@ class TestCluster:
         node = self.nodes[number]
         stop = StopPartition(tp.topic, tp.partition, TOPIC_ID, LeaderEpoch(epoch), delete)
         request = StopReplicaRequest(BrokerId(99), self.controller_epoch, node.broker_epoch, (stop,))
-        return await node.manager.stop_replica(replace(request, **changes))
+        return await node.manager.commands.stop_replica(replace(request, **changes))
 
 
 async def until(condition: Callable[[], bool], what: str = "", *, timeout_s: float = 150) -> None:

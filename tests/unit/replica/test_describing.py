@@ -39,7 +39,7 @@ async def test_health_and_metrics_pass_over_what_a_reassignment_adds(make_cluste
         request = UpdateMetadataRequest(
             BrokerId(99), cluster.controller_epoch, node.broker_epoch, False, cluster.brokers(), (told,)
         )
-        assert node.manager.update_metadata(request).error == 0
+        assert node.manager.commands.update_metadata(request).error == 0
         return told
 
     await cluster.command(1, tell(adding_replicas=(BrokerId(3),)))

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from kafkalite.coordination import paths
+from kafkalite.coordination.cluster_znodes import encode_cluster_id
 from kafkalite.coordination.coordinator import Create, SetData
-from kafkalite.coordination.znodes import TopicZnode, encode_cluster_id, encode_topic
+from kafkalite.coordination.topic_znodes import TopicZnode, encode_topic
 from kafkalite.errors import ErrorCode
 from kafkalite.model import (
     NO_BROKER_EPOCH,
@@ -129,7 +130,7 @@ async def test_a_controller_of_the_past_commands_nothing(three):
     for answer in (
         await three.command(1, state, controller_epoch=ControllerEpoch(4)),
         await three.stop_replica(1, TP, epoch=9, delete=True, controller_epoch=ControllerEpoch(4)),
-        three.node(1).manager.update_metadata(
+        three.node(1).manager.commands.update_metadata(
             UpdateMetadataRequest(BrokerId(9), ControllerEpoch(4), three.node(1).broker_epoch, True, (), ())
         ),
     ):

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import SetData
-from kafkalite.coordination.znodes import encode_partition_state
+from kafkalite.coordination.topic_znodes import encode_partition_state
 from kafkalite.errors import ErrorCode
 from kafkalite.model import (
     BrokerEpoch,
@@ -298,7 +298,7 @@ async def test_a_storage_error_takes_the_replica_offline_and_nobody_else(make_cl
 
 
 def test_states_that_the_writer_would_write_keep_the_controller_epoch():
-    from kafkalite.coordination.znodes import decode_partition_state
+    from kafkalite.coordination.topic_znodes import decode_partition_state
     from kafkalite.replica.decisions.isr import Proposal
     from kafkalite.replica.isr_writer import Task, _operation
 

@@ -120,13 +120,13 @@ async def test_the_last_copy_waits_for_its_files_and_says_where_they_are(make_cl
     answer = await cluster.command(1, cluster.decide(T0, leader=NO_LEADER, isr=(1,), epoch=1))
     assert [each.error for each in answer.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
     for _ in range(3):
-        await node.manager.retry_offline()
+        await node.manager.commands.retry_offline()
     [problem] = node.manager.problems()
     assert problem.what == "replica.last_copy" and f"kept in {log.path}" in problem.detail and victim in problem.detail
     assert node.disk.exists(log.path)
     os.rename(f"{victim}.away", victim)
     await node.logs.bring_online(str(node.directory), "AAAAAAAAAAAAAAAAAAAAAA", 1, {})
-    await node.manager.retry_offline()
+    await node.manager.commands.retry_offline()
     await cluster.command(1, cluster.decide(T0, leader=1, isr=(1,), epoch=2))
     assert node.partition(T0).log.log_end_offset == 6 and node.partition(T0).high_watermark == 6
     assert node.manager.restarting.restarts == 0, "nothing was made anew"

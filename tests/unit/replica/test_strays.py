@@ -5,8 +5,9 @@ import errno
 import pytest
 
 from kafkalite.coordination import paths
+from kafkalite.coordination.cluster_znodes import encode_cluster_id
 from kafkalite.coordination.coordinator import Create, SetData
-from kafkalite.coordination.znodes import TopicZnode, encode_cluster_id, encode_topic
+from kafkalite.coordination.topic_znodes import TopicZnode, encode_topic
 from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.model import BrokerId, TopicPartition
 from tests.unit.replica.conftest import CLUSTER_ID, TOPIC_ID
@@ -69,9 +70,9 @@ async def test_after_a_command_in_between_it_is_read_again(two_disks):
     cluster, node, directory, away = two_disks
     cluster.zookeeper.poke(SetData(paths.topic("t"), encode_topic(TopicZnode(TOPIC_ID, {}))))
     await back(node, directory)
-    earlier = node.manager._commands.count
+    earlier = node.manager.commands.count
     await cluster.command(1)
-    assert not await node.manager._commands.set_aside_strays({"t": None}, since=earlier, is_guarded=False)
+    assert not await node.manager.commands.set_aside_strays({"t": None}, since=earlier, is_guarded=False)
     assert all(node.logs.get(key) is not None for key in away)
     assert await node.manager.set_aside_strays(await node.session.wait(), is_guarded=False)
     assert all(node.logs.get(key) is None for key in away)

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from kafkalite.coordination import paths
+from kafkalite.coordination.cluster_znodes import encode_cluster_id
 from kafkalite.coordination.coordinator import Create, Delete
-from kafkalite.coordination.znodes import encode_cluster_id
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import ALL_OF_A_VANISHED_TOPIC, UpdateMetadataRequest
@@ -34,7 +34,7 @@ def tell_metadata(cluster, *states):
     request = UpdateMetadataRequest(
         BrokerId(99), cluster.controller_epoch, node.broker_epoch, True, cluster.brokers(), states
     )
-    assert node.manager.update_metadata(request).error == 0
+    assert node.manager.commands.update_metadata(request).error == 0
 
 
 def vanish(cluster):

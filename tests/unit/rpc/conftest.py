@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from kafkalite.config import BrokerConfig
-from kafkalite.env.real import RealNetwork
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.rpc.client import RpcConnection
+from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.handling import Handler
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest
-from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.rpc.server import RpcServer
 from kafkalite.security.listener import ListenerSecurity
 
 CLUSTER = "cluster-a"

@@ -22,12 +22,12 @@ from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.rpc import server_connection
 from kafkalite.rpc.client import RpcConnection, RpcDisconnected, RpcNotSent, RpcTimeout
 from kafkalite.rpc.framing import FrameReader, encode_frame
+from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import ErrorResponse, HelloRequest
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest, CommittedOffsetsResponse
 from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
-from kafkalite.rpc.server import Identity
 
 from .conftest import PEER
 

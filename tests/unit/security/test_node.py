@@ -20,7 +20,7 @@ from kafkalite.client.groups import Groups
 from kafkalite.client.messages import produce_request
 from kafkalite.client.producer import Producer
 from kafkalite.coordination.coordinator import Create, SetData
-from kafkalite.env.real import RealNetwork
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.extension.apis import APIS

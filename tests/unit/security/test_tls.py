@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from kafkalite.env import handshakes
 from kafkalite.env.handshakes import TlsListener
-from kafkalite.env.real import RealNetwork
+from kafkalite.env.real_network import RealNetwork
 from kafkalite.errors import ConfigError
 from kafkalite.security.tls import ClientTls, ServerTls, TlsFiles, own_name, peer_name
 from kafkalite.testing.certificates import Authority

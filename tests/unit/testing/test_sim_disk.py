@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.env.real import RealDisk
+from kafkalite.env.real_disk import RealDisk
 from kafkalite.testing.sim_clock import SimClock
 from kafkalite.testing.sim_disk import SimDisk
 from kafkalite.testing.sim_loop import SimLoop

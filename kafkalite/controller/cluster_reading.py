@@ -1,0 +1,173 @@
+"""Reads what the controller knows from ZooKeeper, and makes events of it. Decides nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+
+from kafkalite.config import TopicConfig
+from kafkalite.controller.broker_failure_detector import BrokerFailureDetector
+from kafkalite.controller.decisions.effects import AskLogEnds
+from kafkalite.controller.decisions.events import (
+    BrokersChanged,
+    ClusterRead,
+    DeletionsRequested,
+    Limits,
+    MovesDue,
+    Purpose,
+    StatesRead,
+    TopicsChanged,
+)
+from kafkalite.controller.decisions.state import ControllerState
+from kafkalite.controller.inbox import Inbox
+from kafkalite.controller.log_ends import LogEnds
+from kafkalite.controller.sources import Source
+from kafkalite.controller.storage import ControllerMovedError, StatesFound, Storage
+from kafkalite.controller.topic_watches import TopicWatches
+from kafkalite.coordination import paths
+from kafkalite.coordination.coordinator import Watch
+from kafkalite.model import TopicPartition
+
+
+class ClusterReader:
+    """Reading for one elected epoch.
+
+    Args:
+        topic_config: a topic's effective configuration.
+        limits: how many reassignments may be under way, by the settings of now.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        inbox: Inbox,
+        liveness: BrokerFailureDetector,
+        log_ends: LogEnds,
+        *,
+        topic_config: Callable[[str], TopicConfig],
+        limits: Callable[[], Limits],
+    ) -> None:
+        self._storage = storage
+        self._inbox = inbox
+        self._liveness = liveness
+        self._log_ends = log_ends
+        self._topic_config = topic_config
+        self._limits = limits
+        self._watches: dict[Source, Watch] = {}
+        self.topic_watches = TopicWatches(storage, inbox.arrived.set)
+        #: Registrations that cannot be used: path -> reason.
+        self.malformed_brokers: Mapping[str, str] = {}
+        #: Topics whose znodes are to be read again.
+        self.stale_topics: set[str] = set()
+        #: All topic znodes are to be read again, to see changes made from outside.
+        self.is_full_read_due = False
+
+    def watch(self, source: Source) -> Watch:
+        """The same object every time: a path on which it is armed already does not fire twice."""
+        return self._watches.setdefault(source, lambda: self._inbox.mark(source))
+
+    async def everything(self, state: ControllerState) -> list[ClusterRead | DeletionsRequested]:
+        """Controller design D.3-9: read everything, then one event; and one more if the deletions cannot be read.
+
+        Raises ControllerMovedError, SessionExpiredError.
+        """
+        # The order of reading is that of need: who is alive, what was ordered, what there is.
+        brokers, self.malformed_brokers = await self._storage.read_brokers(self.watch(Source.BROKERS))
+        deletions, order_error = await self._storage.read_deletions(self.watch(Source.DELETIONS))
+        leftovers = await self._storage.read_leftovers()
+        vanished = await self._storage.read_vanished()
+        partition_requests = await self._storage.read_partition_requests(self.watch(Source.PARTITION_ORDERS))
+        topics, malformed = await self._storage.read_topics({}, self.watch(Source.TOPICS), again=True)
+        assigned = [
+            TopicPartition(name, number) for name in sorted(topics) for number in sorted(topics[name].assignment)
+        ]
+        found = await self._storage.read_states(assigned)
+        states = {partition: each for partition, each in found.states.items() if each is not None}
+        newest = max((each.controller_epoch for each in states.values()), default=0)
+        if newest > state.epoch:
+            raise ControllerMovedError(f"a state was written by controller epoch {newest}")
+        malformed |= {paths.partition_state(partition): reason for partition, reason in found.malformed.items()}
+        # A registration outlives its process by a session. A controller that is elected after a common failure, and believed it, would make
+        # the dead the only ones in sync: they have not restarted since, as everybody has who is there.
+        some_restarted = any(
+            id_ in brokers and brokers[id_].broker_epoch > found.modified[partition]
+            for partition, each in states.items()
+            for id_ in each.isr
+        )
+        refusing = await self._liveness.refusing(brokers, some_restarted=some_restarted)
+        events: list[ClusterRead | DeletionsRequested] = [
+            ClusterRead(
+                brokers={id_: info for id_, info in brokers.items() if id_ not in refusing},
+                suspects={id_: info for id_, info in brokers.items() if id_ in refusing},
+                topics=topics,
+                states=states,
+                modified=found.modified,
+                malformed=malformed,
+                deletions=deletions,
+                unclean_topics=self._unclean(topics),
+                removals=partition_requests.removals,
+                leftovers=leftovers,
+                vanished=vanished,
+                min_insync=self._min_insync(topics),
+            )
+        ]
+        if order_error is not None:
+            events.append(DeletionsRequested(deletions, order_error))
+        self.topic_watches.follow(topics)
+        return events
+
+    async def brokers(self) -> BrokersChanged:
+        """All registrations."""
+        brokers, self.malformed_brokers = await self._storage.read_brokers(self.watch(Source.BROKERS))
+        return BrokersChanged(brokers)
+
+    async def topics(self, state: ControllerState) -> TopicsChanged:
+        """Topics that are new, stale or malformed; all of them when a full read is due."""
+        again, self.is_full_read_due = self.is_full_read_due, False
+        return await self._topics(state, again=again)
+
+    async def _topics(self, state: ControllerState, *, again: bool) -> TopicsChanged:
+        unreadable = {path.rpartition("/")[2] for path in state.malformed if path.startswith(paths.TOPICS + "/")}
+        unreadable |= self.stale_topics
+        self.stale_topics.clear()
+        known = {name: topic for name, topic in state.topics.items() if name not in unreadable}
+        topics, malformed = await self._storage.read_topics(known, self.watch(Source.TOPICS), again=again)
+        self.topic_watches.follow(topics)
+        return TopicsChanged(topics, malformed)
+
+    async def new_topics(self, state: ControllerState) -> TopicsChanged:
+        """Topics that an administrator's request may name before they were heard of."""
+        return await self._topics(state, again=False)
+
+    def moves(self, state: ControllerState) -> MovesDue:
+        """The limits of the reassignments under way."""
+        names = {partition.topic for partition, _ in state.moves()}
+        return MovesDue(self._limits(), self._min_insync(names))
+
+    async def states(self, partitions: Iterable[TopicPartition], purpose: Purpose, chunk: int) -> StatesRead:
+        """The state znodes of these partitions."""
+        return self._as_read(await self._storage.read_states(tuple(partitions)), purpose, chunk)
+
+    async def log_ends(self, ask: AskLogEnds, state: ControllerState) -> StatesRead:
+        """The states, and where the logs of these replicas end."""
+        ends = await self._log_ends.ask(ask.replicas, state.brokers)
+        found = await self._storage.read_states(tuple(sorted(ask.replicas)))
+        return dataclasses.replace(self._as_read(found, ask.purpose, ask.chunk), log_ends=ends)
+
+    def _as_read(self, found: StatesFound, purpose: Purpose, chunk: int) -> StatesRead:
+        topics = {partition.topic for partition in found.states}
+        return StatesRead(
+            found.states,
+            purpose,
+            found.modified,
+            found.malformed,
+            self._unclean(topics),
+            chunk,
+            self._min_insync(topics),
+        )
+
+    def _unclean(self, topics: Iterable[str]) -> frozenset[str]:
+        return frozenset(name for name in topics if self._topic_config(name).unclean_leader_election_enable)
+
+    def _min_insync(self, topics: Iterable[str]) -> dict[str, int]:
+        return {name: self._topic_config(name).min_insync_replicas for name in sorted(topics)}

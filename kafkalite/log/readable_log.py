@@ -1,0 +1,151 @@
+"""One replica's log as readers see it: batches, look-ups by timestamp and by epoch, transactions."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kafkalite.env.fair_queue import Owner
+from kafkalite.env.residency import ResidentOnly
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.log.cold_reads import ColdReads
+from kafkalite.log.index import AbortedTxn
+from kafkalite.log.local_log import LocalLog
+from kafkalite.log.log_state import LogState
+from kafkalite.log.reading import (
+    LogMoved,
+    ReadInfo,
+    aborted_transactions,
+    candidate_for_timestamp,
+    first_record,
+    read_batches,
+    sound_prefix,
+)
+from kafkalite.log.segment import Segment
+from kafkalite.model import LeaderEpoch, Offset
+
+#: How often a look-up by timestamp starts again because the log was changed meanwhile.
+_LOOKUP_ATTEMPTS = 5
+
+
+class ReadableLog(LogState):
+    """Reading. Raises StorageError for what the operating system refuses, ApiError for what Kafka's rules refuse."""
+
+    __slots__ = ()
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        max_offset: int | None = None,
+        min_one_batch: bool = True,
+        verify: bool = True,
+        may_wait: bool = True,
+    ) -> ReadInfo:
+        """Whole batches from the one that holds `offset`, all of them below `max_offset` (exclusive: HW or LSO).
+
+        Args:
+            max_bytes: not more than this, but for the first batch when `min_one_batch`.
+            verify: check every CRC and cut the answer before damage; a follower checks for itself.
+            may_wait: for the disk. Otherwise it raises NotResident if something is not in the page cache.
+
+        Raises:
+            ApiError: OFFSET_OUT_OF_RANGE (below the log start, beyond the log end); CORRUPT_MESSAGE (the batch at
+                `offset` is damaged on disk). StorageError.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise api_error(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is not within {self.log_start_offset}..{self.log_end_offset}",
+            )
+        limit = self.log_end_offset if max_offset is None else min(max_offset, self.log_end_offset)
+        if offset >= limit:
+            return ReadInfo(offset, [], 0, offset)
+        try:
+            if may_wait:
+                return self._read(offset, max_bytes, limit, min_one_batch=min_one_batch, verify=verify)
+            with ResidentOnly():
+                return self._read(offset, max_bytes, limit, min_one_batch=min_one_batch, verify=verify)
+        except OSError as error:
+            raise self.storage_error("read", error) from error
+        except ApiError:
+            self.damaged_at = offset
+            raise
+
+    def _read(self, offset: int, max_bytes: int, limit: int, *, min_one_batch: bool, verify: bool) -> ReadInfo:
+        piece = read_batches(self._local, offset, max_bytes, limit, min_one_batch=min_one_batch, verify=verify)
+        if piece is None:
+            return ReadInfo(offset, [], 0, offset)
+        data, end = sound_prefix(self._local, piece, offset, limit) if verify else (piece.data, limit)
+        return ReadInfo(offset, [data], len(data), end)
+
+    async def offset_for_timestamp(
+        self, timestamp_ms: int, cold: ColdReads, owner: Owner
+    ) -> tuple[int, Offset, LeaderEpoch] | None:
+        """(timestamp, offset, leader epoch) of the first record whose timestamp is >= `timestamp_ms`; None if none.
+
+        The records of a batch are looked at off the loop, in the owner's turn. Raises ApiError CORRUPT_MESSAGE, OFFSET_NOT_AVAILABLE (the log was
+        changed under each attempt); StorageError.
+        """
+        behind, changes = -1, 0
+        while changes < _LOOKUP_ATTEMPTS:
+            with self._local.io("look-up by timestamp"):
+                candidate = candidate_for_timestamp(self._local.segments, timestamp_ms, self.log_start_offset, behind)
+                if candidate is None:
+                    return None
+                look = partial(first_record, self.disk, candidate, timestamp_ms, self.log_start_offset)
+                try:
+                    found, _ = await cold.lane(self.directory).run(owner, look)
+                except LogMoved:
+                    changes += 1
+                    continue
+            if found is not None:
+                return found
+            behind = candidate.header.last_offset
+        raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE, "the log was changed during the look-up")
+
+    async def max_timestamp_offset(self, cold: ColdReads, owner: Owner) -> tuple[int, Offset, LeaderEpoch] | None:
+        """(timestamp, offset, leader epoch) of the first record with the largest timestamp; None if there is none."""
+        await self.load_timestamps(cold, owner)
+        with self._local.io("look-up by timestamp"):
+            largest = max((segment.largest_timestamp()[0] for segment in self._local.segments), default=-1)
+        return await self.offset_for_timestamp(largest, cold, owner) if largest >= 0 else None
+
+    @property
+    def needs_timestamps(self) -> bool:
+        """Whether `load_timestamps` has anything to do."""
+        return any(segment.max_timestamp is None for segment in self._local.segments)
+
+    async def load_timestamps(self, cold: ColdReads, owner: Owner) -> None:
+        """Have the largest timestamp of each segment in memory, without waiting for the disk on the loop. Raises StorageError."""
+        with self._local.io("reading timestamps"):
+            for segment in list(self._local.segments):
+                if segment.max_timestamp is None:
+                    await cold.attempt(owner, self.directory, partial(_largest_timestamp, self._local, segment))
+
+    def epoch_and_end_offset_for(self, requested_epoch: int) -> tuple[LeaderEpoch, Offset]:
+        """The largest epoch <= `requested_epoch` in this log, and where it ends (invariant F2); (-1, -1) if there is none."""
+        return self._epochs.cache.end_offset_for(requested_epoch, self.log_end_offset)
+
+    @property
+    def first_unstable_offset(self) -> Offset | None:
+        """Of the earliest transaction that is open or whose end is not known to be committed; None if there is none."""
+        first = self._producers.first_unstable_offset
+        return None if first is None else Offset(first)
+
+    def last_stable_offset(self, high_watermark: int) -> Offset:
+        """Where readers of committed transactions stop."""
+        self._producers.forget_replicated(high_watermark)
+        first = self._producers.first_unstable_offset
+        return Offset(high_watermark if first is None else min(first, high_watermark))
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
+        """Those that overlap [from_offset, to_offset), for readers of committed transactions."""
+        with self._local.io("reading aborted transactions"):
+            return aborted_transactions(self._local, from_offset, to_offset)
+
+
+def _largest_timestamp(local: LocalLog, segment: Segment) -> None:
+    """Unless the segment has gone meanwhile."""
+    if not local.closed and segment in local.segments:
+        segment.largest_timestamp()

@@ -1,0 +1,25 @@
+"""What the replicas of a node have done since it started."""
+
+from __future__ import annotations
+
+from kafkalite.lazy_dataclass import dataclass
+
+
+@dataclass(slots=True)
+class Counters:
+    """For metrics; Kafka's names."""
+
+    isr_shrinks: int = 0
+    isr_expands: int = 0
+    failed_isr_updates: int = 0
+    fenced_high_watermarks: int = 0
+    truncations_below_high_watermark: int = 0
+    bytes_in: int = 0
+    messages_in: int = 0
+    bytes_out: int = 0
+    replication_bytes_in: int = 0
+    replication_bytes_out: int = 0
+    produce_requests: int = 0
+    failed_produce_requests: int = 0
+    fetch_requests: int = 0
+    failed_fetch_requests: int = 0

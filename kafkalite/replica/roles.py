@@ -1,0 +1,303 @@
+"""What a command does to one partition: it is hosted, becomes leader or follower, or is stopped.
+
+Each transition is done in one go, and never fails those of other partitions (invariant 13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from kafkalite.config import TopicConfig
+from kafkalite.errors import ApiError, ErrorCode, StorageError
+from kafkalite.model import (
+    NO_LEADER,
+    NO_LEADER_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    Offset,
+    TopicPartition,
+)
+from kafkalite.replica import doubts
+from kafkalite.replica.decisions import strays
+from kafkalite.replica.decisions.leader import new_leader
+from kafkalite.replica.doubts import DoubtfulReplicas
+from kafkalite.replica.fetcher import Fetchers
+from kafkalite.replica.hosted import HostedPartitions
+from kafkalite.replica.isr_keeper import IsrKeeper
+from kafkalite.replica.offline_replicas import OfflineReplicas
+from kafkalite.replica.partition import Partition
+from kafkalite.rpc.messages.control import (
+    PartitionState,
+)
+from kafkalite.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from kafkalite.log.log_manager import LogManager
+
+_log = get_logger(__name__)
+
+
+class Roles:
+    """Transitions of partitions. Fences: the partition's leader epoch (invariant F3), the topic's id (invariant F18)."""
+
+    def __init__(
+        self,
+        *,
+        hosted: HostedPartitions,
+        logs: LogManager,
+        fetchers: Fetchers,
+        topic_configs: Callable[[str], TopicConfig],
+        identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
+        restarting: OfflineReplicas,
+        doubtful: DoubtfulReplicas,
+        isr_keeper: IsrKeeper,
+    ) -> None:
+        self._restarting = restarting
+        self._doubts = doubtful
+        self._hosted = hosted
+        self._logs = logs
+        self._fetchers = fetchers
+        self._topic_configs = topic_configs
+        self._identity = identity
+        self._isr_keeper = isr_keeper
+        #: High watermarks of replicas that were stopped without being deleted.
+        self.stopped_high_watermarks: dict[TopicPartition, Offset] = {}
+
+    def apply(self, state: PartitionState, cause: str) -> ErrorCode:
+        """One partition; never fails the others (invariant 13)."""
+        key = TopicPartition(state.topic, state.partition)
+        broker_id = self._identity()[0]
+        if broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partition = self._hosted.get(key)
+        try:
+            if partition is not None and strays.is_other(partition.topic_id, state.topic_id):
+                _log.warning("replica.other_topic", partition=str(key), own=partition.topic_id, new=state.topic_id)
+                self.stop(partition)
+                self._logs.set_stray(key)
+                partition = None
+            if partition is not None and state.leader_epoch < partition.leader_epoch:
+                return ErrorCode.STALE_CONTROLLER_EPOCH
+            if partition is not None and partition.storage_error is not None:
+                partition = self._begin_again(partition, state)
+            if partition is None:
+                partition = self._start_replica(key, state)
+            if partition.storage_error is not None:
+                self._restarting.on_command(partition, state)
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if state.leader_epoch == partition.leader_epoch and partition.is_settled:
+                self._take_move(partition, state)
+                return ErrorCode.NONE  # already applied: nothing is truncated, no fetcher starts again (invariant 30)
+            if state.leader == broker_id:
+                error = self._become_leader(partition, state)
+                if error is ErrorCode.NONE:
+                    self._record_role(partition, "replica.leads", cause)
+                return error
+            self._become_follower(partition, state)
+            self._record_role(
+                partition, "replica.offline_leader" if state.leader == NO_LEADER else "replica.follows", cause
+            )
+        except StorageError as error:
+            if partition is None:
+                _log.error("replica.not_started", partition=str(key), directory=error.directory, error=str(error))
+                partition = self._host_offline(key, state, error)
+            else:
+                self._hosted.fail_storage(partition, error, is_certain=True)
+            self._restarting.on_command(partition, state)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        except ApiError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    def _record_role(self, partition: Partition, what: str, cause: str) -> None:
+        """For `admin why`."""
+        leader = "nobody leads" if partition.leader_id == NO_LEADER else f"leader {partition.leader_id}"
+        detail = (
+            f"{leader}, epoch {partition.leader_epoch}, ISR {list(partition.current_isr)}, controller epoch "
+            f"{partition.controller_epoch}, log end {partition.log.log_end_offset}"
+        )
+        self._hosted.history.record(str(partition.topic_partition), what, f"{detail}; {cause}" if cause else detail)
+
+    def _start_replica(self, key: TopicPartition, state: PartitionState) -> Partition:
+        """Host the partition: its log as it is on disk, or a new one. Raises StorageError."""
+        config = self._topic_configs(key.topic)
+        log = self._logs.get(key)
+        if log is not None and strays.is_other(log.topic_id, state.topic_id):
+            # Left over from a topic of the same name. If that was deleted while this node was away, the controller sends an order.
+            _log.warning("replica.other_topic", partition=str(key), own=log.topic_id, new=state.topic_id)
+            self._logs.set_stray(key)
+            log = None
+        mark = Offset(0)
+        lost = self._restarting.may_have_lost(key, state) if log is None else None
+        if lost is not None:
+            return self._host_offline(key, state, lost)
+        is_new_log = log is None
+        if log is None:
+            self.stopped_high_watermarks.pop(key, None)
+            log = self._logs.create(key, state.topic_id, config)
+        else:
+            log.config = config
+            log.take_topic_id(state.topic_id)
+            kept = self.stopped_high_watermarks.pop(key, None)
+            mark = kept if kept is not None else self._logs.high_watermark(key)
+        mark = max(min(mark, log.log_end_offset), log.log_start_offset)
+        partition = Partition(key, state.topic_id, log, config, mark)
+        self._hosted.add(partition)
+        self._restarting.forget(key)
+        if (
+            is_new_log
+            and not state.is_new
+            and self._logs.lost_power
+            and doubts.should_have_had(state, self._identity()[0])
+        ):
+            self._doubts.begin(partition)
+        else:
+            self._doubts.on_hosted(partition)
+        return partition
+
+    def _host_offline(self, key: TopicPartition, state: PartitionState, error: StorageError) -> Partition:
+        """A replica of ours whose log cannot be reached: answers KAFKA_STORAGE_ERROR until it is recreated."""
+        log = self._logs.unusable(key, state.topic_id, self._topic_configs(key.topic))
+        partition = Partition(key, state.topic_id, log, log.config, Offset(0))
+        self._hosted.add(partition)
+        self._hosted.fail_storage(partition, error, is_certain=True)
+        return partition
+
+    def _begin_again(self, partition: Partition, state: PartitionState) -> Partition | None:
+        """An offline replica is dropped (None), so that it is recreated, if allowed; otherwise it stays."""
+        if self._restarting.refusal(partition, state):
+            return partition
+        key = partition.topic_partition
+        log = self._logs.get(key)
+        if log is not None:
+            _log.warning("replica.back", partition=str(key), path=log.path, leader_epoch=state.leader_epoch)
+            self._hosted.history.record(str(key), "replica.back", f"{log.path} is in service again")
+        else:
+            lost = partition.log.directory
+            _log.warning("replica.restarted", partition=str(key), lost=lost, leader_epoch=state.leader_epoch)
+            self._hosted.history.record(str(key), "replica.restarted", f"{lost} is lost; recreated empty")
+        self.stop(partition)
+        if log is not None and log.path == partition.log.path and log.topic_id == partition.topic_id:
+            self.stopped_high_watermarks[key] = max(partition.follower_high_watermark, self._logs.high_watermark(key))
+            return None
+        self._restarting.restarts += 1
+        return None
+
+    def _take_state(self, partition: Partition, state: PartitionState) -> None:
+        if state.leader_epoch != partition.leader_epoch:
+            self._hosted.changed(partition)  # consumers that know the former epoch are fenced
+        partition.leader_epoch = state.leader_epoch
+        partition.partition_epoch = state.partition_epoch
+        partition.controller_epoch = state.controller_epoch
+        partition.leader_id = state.leader
+        partition.replicas = state.replicas
+        partition.isr = state.isr
+        partition.elr = state.elr
+        partition.last_known_elr = state.last_known_elr
+        partition.is_settled = True
+        self._take_move(partition, state)
+
+    def _take_move(self, partition: Partition, state: PartitionState) -> None:
+        """What comes with a reassignment or a removal, and is not part of the leadership."""
+        partition.adding_replicas = state.adding_replicas
+        partition.throttle = state.throttle
+        if state.is_read_only and not partition.is_read_only:
+            self._isr_keeper.schedule_check()
+        partition.is_read_only = state.is_read_only
+
+    def _become_leader(self, partition: Partition, state: PartitionState) -> ErrorCode:
+        broker_id = self._identity()[0]
+        if broker_id not in state.isr:
+            _log.error("replica.leader_outside_isr", partition=str(partition.topic_partition), isr=list(state.isr))
+            return ErrorCode.INVALID_REQUEST
+        self._fetchers.stop(partition.topic_partition)
+        if doubts.must_refuse(partition, state):
+            return self._refuse_to_lead(partition, state)
+        log = partition.log
+        end = log.log_end_offset
+        if partition.is_doubtful:
+            _log.error("replica.leads_after_loss", partition=str(partition.topic_partition), log_end_offset=end)
+            detail = f"its log, which ends at {end}, may lack committed records; no replica with more is expected"
+            self._hosted.history.record(str(partition.topic_partition), "replica.leads_after_loss", detail)
+            self._doubts.end(partition, "it leads")
+        log.assign_epoch_start(state.leader_epoch, end)
+        mark = partition.high_watermark
+        leader = new_leader(
+            partition.leader,
+            broker_id=broker_id,
+            leader_epoch=state.leader_epoch,
+            replicas=state.replicas,
+            isr=tuple(member for member in state.isr if member in state.replicas),
+            partition_epoch=state.partition_epoch,
+            min_insync_replicas=partition.config.min_insync_replicas,
+            log_end_offset=end,
+            durable_end_offset=min(log.synced_offset, end) if partition.config.log_flush_before_ack else end,
+            high_watermark=mark,
+            at_ms=self._hosted.now_ms(),
+            elr=state.elr,
+            last_known_elr=state.last_known_elr,
+        )
+        # Followers listed it under the previous epoch; they get this one and list it again.
+        self._hosted.drop_entries(partition, ErrorCode.NONE)
+        self._take_state(partition, state)
+        partition.leader = leader
+        self._hosted.leadership.beat()
+        if leader.durable_end_offset < end:
+            self._hosted.ensure_flushing(partition)
+        if leader.is_under_min_isr:
+            self._hosted.fail_produce_waiters(partition, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        self._hosted.advance(partition)
+        return ErrorCode.NONE
+
+    def _refuse_to_lead(self, partition: Partition, state: PartitionState) -> ErrorCode:
+        """Until another replica leads, or the controller knows that there is no better one."""
+        self._hosted.demote(partition)
+        self._take_state(partition, state)
+        partition.leader_id = NO_LEADER
+        partition.is_settled = False
+        _log.error("replica.refuses_to_lead", partition=str(partition.topic_partition), epoch=state.leader_epoch)
+        self._hosted.history.record(
+            str(partition.topic_partition), "replica.refuses_to_lead", doubts.lasting(partition)
+        )
+        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+    def _become_follower(self, partition: Partition, state: PartitionState) -> None:
+        self._hosted.demote(partition)
+        self._take_state(partition, state)
+        if state.leader == NO_LEADER:
+            self._fetchers.stop(partition.topic_partition)
+            if self._identity()[0] in state.isr:
+                self._restarting.can_lead(partition)
+        else:
+            self._fetchers.follow(partition, state.leader)
+
+    def may_lead_unasked(self, state: PartitionState) -> bool:
+        """After an unclean stop this replica may lack what it had acknowledged: if others are in sync, the controller
+        has to choose (invariant F14). Alone in the ISR, nobody has more; and who had a role in this process already is whole."""
+        key = TopicPartition(state.topic, state.partition)
+        partition = self._hosted.get(key)
+        if self._logs.is_doubtful(key):
+            return False
+        if partition is not None and partition.leader_epoch != NO_LEADER_EPOCH:
+            return True
+        log = self._logs.get(key)
+        return len(state.isr) == 1 or (log is not None and log.clean_start)
+
+    def resign_unconfirmed(self, states: Sequence[PartitionState]) -> None:
+        """End leaderships of an earlier session that ZooKeeper does not confirm."""
+        broker_id = self._identity()[0]
+        confirmed = {
+            TopicPartition(state.topic, state.partition): state.leader_epoch
+            for state in states
+            if state.leader == broker_id
+        }
+        for partition in self._hosted.all():
+            if partition.leader is not None and confirmed.get(partition.topic_partition) != partition.leader_epoch:
+                self._hosted.resign(partition, "ZooKeeper does not have this node as its leader")
+
+    def stop(self, partition: Partition) -> None:
+        self._fetchers.stop(partition.topic_partition)
+        self._hosted.demote(partition)
+        self._hosted.remove(partition)
+        self._restarting.forget(partition.topic_partition)

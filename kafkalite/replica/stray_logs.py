@@ -1,0 +1,155 @@
+"""Logs on this node's disks that it has no replica for, or that the last complete list did not name (kafkalite.replica.decisions.strays)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kafkalite.config import BrokerConfig
+from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.model import (
+    BrokerEpoch,
+    BrokerId,
+    TopicId,
+    TopicPartition,
+)
+from kafkalite.replica.decisions import strays
+from kafkalite.replica.hosted import HostedPartitions
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.roles import Roles
+from kafkalite.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from kafkalite.coordination.topic_znodes import TopicZnode
+    from kafkalite.log.log_manager import LogManager
+
+_log = get_logger(__name__)
+
+#: Logs put away before the loop gets its turn.
+SLICE = 16
+#: Partitions that are named one by one in the log when something happens to many.
+MAX_NAMED = 20
+
+
+class StrayLogs:
+    """Which logs have no owner, and what becomes of them."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        hosted: HostedPartitions,
+        logs: LogManager,
+        metadata: MetadataCache,
+        identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
+        roles: Roles,
+    ) -> None:
+        self._config = config
+        self._hosted = hosted
+        self._logs = logs
+        self._metadata = metadata
+        self._identity = identity
+        self._roles = roles
+        #: Why strays were left where they are; empty if they were not.
+        self.refusal = ""
+        #: Local replicas that the last complete list did not name, and whether it is known whose all logs are.
+        self._left_out: set[TopicPartition] = set()
+        self._is_classified = True
+        #: Logs of topics that were not in ZooKeeper when it was read last.
+        self._orphans: dict[TopicPartition, TopicId] = {}
+
+    def must_classify(self) -> None:
+        """It has to be found out again whose all logs are."""
+        self._is_classified = False
+
+    def left_out_by(self, named: set[TopicPartition]) -> None:
+        """A complete list does not name some local replicas: `set_aside` decides by the topics' znodes."""
+        self._left_out = {log.topic_partition for log in self._logs.all()} - named
+        self._is_classified = self._is_classified and not self._left_out
+
+    @property
+    def needs_classification(self) -> bool:
+        """Whether there may be logs that do not belong to this node (any more): `set_aside` should be called soon."""
+        return not self._is_classified or any(self._metadata.topic(key.topic) is not None for key in self._orphans)
+
+    def suspects(self) -> dict[TopicPartition, TopicId]:
+        """Logs without a replica, or that the last complete list left out, with their topics' ids."""
+        found = [
+            log
+            for log in self._logs.all()
+            if log.topic_partition in self._left_out or self._hosted.get(log.topic_partition) is None
+        ]
+        return {log.topic_partition: log.topic_id for log in found}
+
+    async def set_aside(self, topics: Mapping[str, TopicZnode | None], *, is_guarded: bool) -> None:
+        """Set aside logs that `topics` (as read from ZooKeeper) does not give to this node; serve no topic that is gone.
+
+        `is_guarded`: too many are left alone.
+        """
+        suspects = self.suspects()
+        classified = strays.classify(self._identity()[0], suspects, topics)
+        local, max_percent = len(self._logs.all()), self._config.stray_max_fraction_percent
+        refusal = strays.refusal(len(classified.surplus), local, max_percent) if is_guarded else ""
+        if refusal and refusal != self.refusal:
+            _log.error(
+                "replica.strays_refused", strays=len(classified.surplus), local=local, first=str(classified.surplus[0])
+            )
+        self.refusal = refusal
+        if not refusal:
+            await self._put_away(classified.surplus, self._logs.set_stray, "replica.stray")
+        await self._put_away(classified.replaced, self._logs.set_stray, "replica.stray")
+        self._record_orphans({key: suspects[key] for key in classified.orphans})
+        await self._put_away(classified.orphans, lambda key: None, "")
+        self._left_out.clear()
+        self._is_classified = True
+
+    def _record_orphans(self, orphans: dict[TopicPartition, TopicId]) -> None:
+        if orphans.keys() - self._orphans.keys():
+            names = sorted({key.topic for key in orphans})
+            _log.error("replica.topic_vanished", topics=names[:10], count=len(names), replicas=len(orphans))
+        self._orphans = orphans
+
+    async def _put_away(
+        self, keys: Sequence[TopicPartition], put: Callable[[TopicPartition], None], event: str
+    ) -> None:
+        for position, key in enumerate(keys):
+            partition = self._hosted.get(key)
+            if partition is not None:
+                self._roles.stop(partition)
+                self._roles.stopped_high_watermarks[key] = partition.follower_high_watermark
+            if event and position < MAX_NAMED:
+                _log.warning(event, partition=str(key), of=len(keys))
+            try:
+                put(key)
+            except StorageError as error:
+                _log.error("replica.not_set_aside", partition=str(key), error=str(error))
+            if position % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+
+    def unserved(self) -> dict[TopicPartition, TopicId]:
+        """Logs whose topic is not in the cluster's metadata: kept until it is there again or an operator decides."""
+        if self._metadata.controller_epoch < 0:
+            return {}
+        found = [log for log in self._logs.all() if self._hosted.get(log.topic_partition) is None]
+        return {
+            log.topic_partition: log.topic_id
+            for log in found
+            if self._metadata.topic(log.topic_partition.topic) is None
+        }
+
+    def delete_orphans(self, topic: str) -> ErrorCode:
+        """An operator has ordered the deletion of a topic that has vanished: delete its replicas."""
+        error = ErrorCode.NONE
+        for key in [key for key in self._orphans if key.topic == topic and self._hosted.get(key) is None]:
+            self._roles.stopped_high_watermarks.pop(key, None)
+            try:
+                self._logs.delete(key)
+                del self._orphans[key]
+            except StorageError as failure:
+                _log.error("replica.not_deleted", partition=str(key), directory=failure.directory, error=str(failure))
+                error = ErrorCode.KAFKA_STORAGE_ERROR
+        for stray in self._logs.strays():
+            if stray.topic_partition.topic == topic:
+                self._logs.removal_requested(stray.topic_partition, stray.topic_id)
+        return error
