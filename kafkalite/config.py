@@ -176,6 +176,11 @@ class BrokerConfig:
     advertised_rpc: str = _key(
         "", "address that other nodes get for the RPC listener, HOST:PORT; port 0: rpc.port; empty: host and rpc.port"
     )
+    advertised_http: str = _key(
+        "",
+        "address at which browsers find the HTTP listener, HOST:PORT; the consoles of the other nodes link to it; port 0: http.port;"
+        " empty: host and http.port, and if host is all addresses the host of advertised.rpc",
+    )
     broker_rack: str = _key("", "rack of this broker, used to place replicas")
 
     auto_create_topics_enable: bool = _key(True, "whether a topic is created when a client first requests it")
@@ -477,6 +482,58 @@ class BrokerConfig:
     group_share_max_size: int = _key(200, "maximum number of members of a share group", low=1, high=1_000)
     group_share_session_timeout_ms: int = _key(
         45_000, "time without a heartbeat after which a member of a share group is removed", low=1
+    )
+
+    #: The range of what a group may set for itself; the value of the broker is always within it.
+    group_consumer_min_heartbeat_interval_ms: int = _key(
+        5_000, "least consumer.heartbeat.interval.ms of a group", low=1
+    )
+    group_consumer_max_heartbeat_interval_ms: int = _key(
+        15_000, "greatest consumer.heartbeat.interval.ms of a group", low=1
+    )
+    group_consumer_min_session_timeout_ms: int = _key(45_000, "least consumer.session.timeout.ms of a group", low=1)
+    group_consumer_max_session_timeout_ms: int = _key(60_000, "greatest consumer.session.timeout.ms of a group", low=1)
+    group_consumer_min_assignment_interval_ms: int = _key(0, "least consumer.assignment.interval.ms of a group", low=0)
+    group_consumer_max_assignment_interval_ms: int = _key(
+        15_000, "greatest consumer.assignment.interval.ms of a group", low=0
+    )
+    group_share_min_heartbeat_interval_ms: int = _key(5_000, "least share.heartbeat.interval.ms of a group", low=1)
+    group_share_max_heartbeat_interval_ms: int = _key(15_000, "greatest share.heartbeat.interval.ms of a group", low=1)
+    group_share_min_session_timeout_ms: int = _key(45_000, "least share.session.timeout.ms of a group", low=1)
+    group_share_max_session_timeout_ms: int = _key(60_000, "greatest share.session.timeout.ms of a group", low=1)
+    group_share_min_assignment_interval_ms: int = _key(0, "least share.assignment.interval.ms of a group", low=0)
+    group_share_max_assignment_interval_ms: int = _key(
+        15_000, "greatest share.assignment.interval.ms of a group", low=0
+    )
+    group_streams_min_heartbeat_interval_ms: int = _key(5_000, "least streams.heartbeat.interval.ms of a group", low=1)
+    group_streams_max_heartbeat_interval_ms: int = _key(
+        15_000, "greatest streams.heartbeat.interval.ms of a group", low=1
+    )
+    group_streams_min_session_timeout_ms: int = _key(45_000, "least streams.session.timeout.ms of a group", low=1)
+    group_streams_max_session_timeout_ms: int = _key(60_000, "greatest streams.session.timeout.ms of a group", low=1)
+    group_streams_min_assignment_interval_ms: int = _key(0, "least streams.assignment.interval.ms of a group", low=0)
+    group_streams_max_assignment_interval_ms: int = _key(
+        15_000, "greatest streams.assignment.interval.ms of a group", low=0
+    )
+    group_share_min_delivery_count_limit: int = _key(2, "least share.delivery.count.limit of a group", low=2, high=5)
+    group_share_max_delivery_count_limit: int = _key(
+        10, "greatest share.delivery.count.limit of a group", low=5, high=25
+    )
+    group_share_min_record_lock_duration_ms: int = _key(
+        15_000, "least share.record.lock.duration.ms of a group", low=1_000, high=30_000
+    )
+    group_share_max_record_lock_duration_ms: int = _key(
+        60_000, "greatest share.record.lock.duration.ms of a group", low=30_000, high=3_600_000
+    )
+    group_share_min_partition_max_record_locks: int = _key(
+        100, "least share.partition.max.record.locks of a group", low=100, high=2_000
+    )
+    group_share_max_partition_max_record_locks: int = _key(
+        4_000, "greatest share.partition.max.record.locks of a group", low=2_000, high=10_000
+    )
+    group_streams_max_standby_replicas: int = _key(2, "greatest streams.num.standby.replicas of a group", low=0)
+    group_streams_min_task_offset_interval_ms: int = _key(
+        15_000, "least streams.task.offset.interval.ms of a group", low=1
     )
 
     listener_security_protocol: str = _key(
@@ -860,9 +917,25 @@ def advertised_rpc(config: BrokerConfig, bound_port: int) -> Endpoint:
     return Endpoint(address.host, address.port or bound_port)
 
 
+def advertised_http(config: BrokerConfig, bound_port: int) -> Endpoint:
+    """Where browsers find the HTTP listener. Raises ConfigError."""
+    if config.advertised_http:
+        address = parse_advertised("advertised.http", config.advertised_http.strip())
+        return Endpoint(address.host, address.port or bound_port)
+    host = advertised_rpc(config, 0).host if is_wildcard(config.host) else config.host
+    return Endpoint(host, bound_port)
+
+
+def console_url(config: BrokerConfig, bound_port: int) -> str:
+    """What a browser opens to see this node's console. Raises ConfigError."""
+    where = advertised_http(config, bound_port)
+    host = f"[{where.host}]" if ":" in where.host else where.host
+    return f"{'https' if http_protocol(config).endswith('SSL') else 'http'}://{host}:{where.port}"
+
+
 def http_names(config: BrokerConfig) -> frozenset[str]:
     """By which browsers may open the status page."""
-    names = {config.host, advertised_rpc(config, 0).host}
+    names = {config.host, advertised_rpc(config, 0).host, advertised_http(config, 0).host}
     names |= {each.address(0).host for each in kafka_listeners(config)}
     names |= {part.strip() for part in config.http_allowed_hosts.split(",")}
     return frozenset(names - {""})
@@ -881,6 +954,9 @@ def _check_addresses(config: BrokerConfig) -> None:
         raise ConfigError(
             f"host is {config.host or 'empty'}, which no node can connect to: set advertised.rpc=HOST:PORT"
         )
+    if config.advertised_http and config.http_port < 0:
+        raise ConfigError("advertised.http is set, but http.port is -1: the node has no HTTP listener")
+    advertised_http(config, 0)
 
 
 def for_listener(config: BrokerConfig, name: str) -> BrokerConfig:

@@ -37,10 +37,6 @@ NOT_HERE = {
     "settings of the internal topics themselves, as of any topic": (
         "offsets.topic.compression.codec offsets.topic.segment.bytes transaction.state.log.segment.bytes"
     ),
-    "settings of groups, without bounds of the broker": (
-        "group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms "
-        "group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms"
-    ),
     "not offered": "control.plane.listener.name sasl.kerberos.principal.to.local.rules ssl.allow.dn.changes ssl.allow.san.changes",
 }
 

@@ -27,7 +27,7 @@ from kafkalite.coordination.coordinator import (
     OpResult,
     Stat,
 )
-from kafkalite.coordination.verbs import split_connect_string
+from kafkalite.coordination.paths import split_connect_string
 from kafkalite.coordination.watches import EventType, WatchKind
 from kafkalite.testing.sim_coordinator import SimCoordinator
 from kafkalite.testing.sim_zookeeper_tree import Event, ZnodeTree

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from kafkalite_pipelines.schemas import arrow_schema
 from kafkalite_pipelines.sinks import Batch, Recorded, merged_json
 
 try:
-    from deltalake import CommitProperties, DeltaTable, Transaction
+    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
     from deltalake import Schema as DeltaSchema
     from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
     from deltalake.transaction import AddAction
@@ -77,7 +78,8 @@ class DeltaSinkTable:
     def stage(self, rows: DataFrame, batch: Batch) -> Any:
         partitions.check(rows, self.fields)
         derived = [field for field in self.fields if field.transform != "identity"]
-        rows = rows.withColumns({field.name: partitions.derived(rows, field) for field in derived})
+        if derived:  # Spark Connect refuses to add no columns
+            rows = rows.withColumns({field.name: partitions.derived(rows, field) for field in derived})
         if self.sink.key:
             from kafkalite_pipelines.delta_keyed import stage
 
@@ -108,30 +110,61 @@ class DeltaSinkTable:
 
     def _evolved(self, table: DeltaTable, schema: pa.Schema) -> DeltaTable:
         existing = {field.name: field for field in table.schema().fields}
-        new = [field for field in DeltaSchema.from_arrow(schema).fields if field.name not in existing]
+        kinds = _arrow_schema(table)
+        new, wider = [], []
         for field in DeltaSchema.from_arrow(schema).fields:
             present = existing.get(field.name)
-            if (
-                present is not None
-                and present.type != field.type
-                and not _goes_into(schema.field(field.name).type, present)
-            ):
-                raise PipelineError(
-                    f"{self.name}: column {field.name} is {present.type.type}, and the rows have another type"
-                )
-        if not new:
-            return table
-        if not self.sink.evolve:
+            if present is None:
+                new.append(field)
+            elif present.type != field.type and not _goes_into(schema.field(field.name).type, present):
+                if not _goes_into(kinds.field(field.name).type, field):
+                    raise PipelineError(
+                        f"{self.name}: column {field.name} is {_type(present)}, and the rows have {_type(field)}"
+                    )
+                wider.append(field)
+        if (new or wider) and not self.sink.evolve:
+            if wider:
+                changes = ", ".join(f"{field.name} becomes {_type(field)}" for field in wider)
+                raise PipelineError(f"the rows have wider types than the table ({changes}), and evolve is false")
             names = ", ".join(field.name for field in new)
             raise PipelineError(f"the rows have columns that the table has not ({names}), and evolve is false")
-        table.alter.add_columns(new)
+        if wider:
+            table = self._widened(table, wider, schema)
+        if new:
+            table.alter.add_columns(new)
+        return DeltaTable(self.location, storage_options=self._storage or None) if new or wider else table
+
+    def _widened(self, table: DeltaTable, wider: list[Any], schema: pa.Schema) -> DeltaTable:
+        """The table with wider types for these columns: all of its rows are written again, in one commit.
+
+        Delta's own feature for this (type widening) leaves the files as they are, but deltalake cannot switch it on, and few readers
+        know it.
+        """
+        import pyarrow as pa
+
+        changes = ", ".join(f"{field.name} becomes {_type(field)}" for field in wider)
+        log.warning("%s is written again: %s", self.name, changes)
+        names = {field.name for field in wider}
+        kinds = _arrow_schema(table)
+        wanted = pa.schema(
+            [pa.field(f.name, schema.field(f.name).type if f.name in names else _plain(f.type)) for f in kinds]
+        )
+        batches = table.to_pyarrow_dataset().to_batches()
+        write_deltalake(
+            table,
+            pa.RecordBatchReader.from_batches(wanted, (writing.conform(batch, wanted) for batch in batches)),
+            mode="overwrite",
+            schema_mode="overwrite",
+            partition_by=[field.name for field in self.fields] or None,
+            storage_options=self._storage or None,
+        )
         return DeltaTable(self.location, storage_options=self._storage or None)
 
     def _target(self, table: DeltaTable) -> writing.Target:
         import pyarrow as pa
 
         named = {field.name for field in self.fields}
-        schema = pa.schema(table.schema().to_arrow())
+        schema = _arrow_schema(table)
         return writing.Target(
             location=self.location,
             schema=pa.schema([pa.field(field.name, _plain(field.type)) for field in schema if field.name not in named]),
@@ -304,14 +337,28 @@ def _plain(kind: Any) -> Any:
     return kind
 
 
+def _arrow_schema(table: DeltaTable) -> Any:
+    import pyarrow as pa
+
+    return pa.schema(table.schema().to_arrow())
+
+
+def _type(field: Any) -> str:
+    """A Delta field's type, in words."""
+    return str(getattr(field.type, "type", "of another kind"))
+
+
 def _goes_into(kind: Any, present: Any) -> bool:
     """Whether values of an Arrow type go into a column of a wider type."""
     import pyarrow as pa
 
-    name = getattr(present.type, "type", "")
+    name = str(getattr(present.type, "type", ""))
     if pa.types.is_signed_integer(kind):
         widths = {"short": 16, "integer": 32, "long": 64}
         return bool(kind.bit_width <= (32 if name == "double" else widths.get(name, 0)))
+    if pa.types.is_decimal(kind) and (found := re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", name)):
+        digits, scale = int(found[1]), int(found[2])
+        return bool(kind.scale <= scale and kind.precision - kind.scale <= digits - scale)
     return bool(pa.types.is_float32(kind)) and name == "double"
 
 

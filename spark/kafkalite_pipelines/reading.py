@@ -377,9 +377,9 @@ def _check_whole(pipeline: Pipeline, top: Section) -> None:
     for topic in written:
         if topic in pipeline.source.topics:
             top.problem("sinks", f"topic {topic} is also read by this pipeline, which would never end")
-    tables = [sink.table for sink in pipeline.sinks if isinstance(sink, IcebergSink)]
-    tables += [sink.path for sink in pipeline.sinks if isinstance(sink, DeltaSink | ParquetSink)]
-    tables += [sink.topic for sink in pipeline.sinks if isinstance(sink, TopicSink)]
+    tables = [(sink.warehouse, sink.table) for sink in pipeline.sinks if isinstance(sink, IcebergSink)]
+    tables += [("path", sink.path) for sink in pipeline.sinks if isinstance(sink, DeltaSink | ParquetSink)]
+    tables += [("topic", sink.topic) for sink in pipeline.sinks if isinstance(sink, TopicSink)]
     if len(set(tables)) < len(tables):
         top.problem("sinks", "two sinks write to the same place")
     columns = pipeline.decode.columns

@@ -199,14 +199,19 @@ class GroupCoordinator:
 
     async def share_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
         """See ShareGroups.heartbeat."""
+        if request.epoch != JOIN_EPOCH and self._find(group_id)[1] is None:
+            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+        partition, entry = self.share_group(group_id)
+        return await self.shares.heartbeat(partition, entry, request)
+
+    def share_group(self, group_id: str) -> tuple[GroupPartition, GroupEntry]:
+        """Where a share group is, or will be once something of it is stored. Raises ApiError if it is of another type."""
         partition, entry = self._find(group_id)
         if entry is None:
-            if request.epoch != JOIN_EPOCH:
-                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
             entry = self._replay.make(partition, group_id)
         elif entry.share is None and not entry.is_new:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
-        return await self.shares.heartbeat(partition, entry, request)
+        return partition, entry
 
     def find(self, group_id: str) -> tuple[GroupPartition, GroupEntry | None]:
         """Where a group is, and the group if there is one."""

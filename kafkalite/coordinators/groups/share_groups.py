@@ -232,12 +232,11 @@ class ShareGroups:
     async def alter_offsets(
         self,
         partition: GroupPartition,
-        entry: GroupEntry | None,
+        entry: GroupEntry,
         wanted: Mapping[TopicId, tuple[str, Mapping[int, Offset]]],
     ) -> dict[tuple[TopicId, int], ApiError | None]:
-        """Set start offsets of an empty group. Everything that was acknowledged from there on is forgotten."""
-        group = self._group(entry)
-        assert entry is not None
+        """Set start offsets of an empty group, which may be new. What was acknowledged from there on is forgotten."""
+        group = entry.share or ShareGroup(entry.group.group_id)
         if group.members:
             raise api_error(ErrorCode.NON_EMPTY_GROUP, "the group has members")
         # Under a new epoch: what the partitions' leaders may still write is fenced.

@@ -10,7 +10,7 @@ from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka.connection import Request
 from kafkalite.protocol import wire
-from kafkalite.resource_configs import CLIENT_METRICS_KEYS, GROUP_KEYS, Key, check_all, value
+from kafkalite.resource_configs import CLIENT_METRICS_KEYS, GROUP_KEYS, Key, check_all, check_group, value
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS_TYPE, GROUP = 2, 4, 8, 16, 32
 _SOURCE_DEFAULT = 5
@@ -75,6 +75,9 @@ class EntityConfigs:
         before = dict(await self._services.entity_overrides(entity_type, _named(name)))
         after = change(before, changes, {each: str(key.default) for each, key in keys.items() if key.kind is list})
         check_all(keys, after)
+        if resource_type == GROUP:
+            changed = [each for each in after if after[each] != before.get(each)]
+            check_group(after, changed, self._services.config)
         if not validate_only and after != before:
             await self._services.set_entity_overrides(entity_type, name, after)
 

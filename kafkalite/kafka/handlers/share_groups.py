@@ -201,7 +201,6 @@ class ShareGroupHandlers:
     ) -> wire.AlterShareGroupOffsetsResponse:
         self._check_feature()
         response = wire.AlterShareGroupOffsetsResponse
-        partition, entry = self._groups.find(message.group_id)
         wanted: dict[TopicId, tuple[str, Mapping[int, Offset]]] = {}
         for topic in message.topics:
             known = self._services.metadata([topic.topic_name]).topics[0]
@@ -217,7 +216,9 @@ class ShareGroupHandlers:
                 },
             )
         results: Mapping[tuple[TopicId, int], ApiError | None] = {}
-        if wanted or not request.denied.topics:
+        if wanted or (not request.denied.topics and self._groups.find(message.group_id)[1] is not None):
+            # A group may be given its offsets before its first member comes.
+            partition, entry = self._groups.share_group(message.group_id)
             results = await self._groups.shares.alter_offsets(partition, entry, wanted)
         responses = []
         for topic in message.topics:
