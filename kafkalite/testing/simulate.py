@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import os
 import sys
@@ -18,10 +19,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from kafkalite.testing import disk_operations
-from kafkalite.testing.plan import FaultKind, draw
-from kafkalite.testing.plants import PLANTS
-from kafkalite.testing.simulation import Result, simulate
+from kafkalite.testing.simulation import disk_operations
+from kafkalite.testing.simulation.plan import FaultKind, draw
+from kafkalite.testing.simulation.plants import PLANTS
+from kafkalite.testing.simulation.result import Result
+from kafkalite.testing.simulation.run import simulate
 
 T = TypeVar("T")
 
@@ -88,7 +90,7 @@ def _run_many(
     failed = 0
     context = multiprocessing.get_context("spawn")
     # A process ends after some runs: what failed ones leave behind goes with it.
-    with context.Pool(jobs, maxtasksperchild=runs_per_process) as pool:
+    with context.Pool(jobs, initializer=_begin_process, maxtasksperchild=runs_per_process) as pool:
         for result in pool.imap_unordered(run, what):
             result.log = result.log[-5:]
             results.append(result)
@@ -102,6 +104,12 @@ def _run_many(
     if sys.stdout.isatty():
         print()
     return results
+
+
+def _begin_process() -> None:
+    """The modules stay for as long as the process: collections of garbage need not look at them."""
+    gc.collect()
+    gc.freeze()
 
 
 def find_plant(name: str, start: int, count: int) -> int:
