@@ -14,7 +14,6 @@ import avro.schema
 
 from kafkalite.schemas.schema import Import, InvalidSchema, ParsedSchema, check_depth
 
-
 #: Pairs of types that one comparison may look at: two unions have as many as the product of their branches. Some seconds.
 _MAX_PAIRS = 50_000
 
