@@ -24,7 +24,7 @@ from kafkalite.features import DEAD_LETTERS_LEVEL, SHARE_FEATURE
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.partition_values import ProducedPartition, TopicMetadata
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError
+from kafkalite.protocol.errors import WireError
 from kafkalite.record.batch import split_batches
 from kafkalite.record.builder import Headers, RecordBatchBuilder
 from kafkalite.record.reader import records_of
