@@ -155,10 +155,10 @@ def settings_of_file(path: str) -> dict[str, str]:
         raise ConfigError(f"{path}: not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: {error}") from None
-    wrong = [key for key, value in settings.items() if not isinstance(value, str)]
+    wrong = [key for key, value in settings.items() if not isinstance(value, str | bool)]
     if wrong:
         raise ConfigError(f"{path}: {wrong[0]} is not text")
-    return {key: str(value) for key, value in settings.items()}
+    return {key: value if isinstance(value, str) else str(value).lower() for key, value in settings.items()}
 
 
 def group_options(command: F) -> F:
@@ -199,11 +199,23 @@ def client_options(command: F) -> F:
     return command
 
 
+#: A command that has reached no broker by then says that it waits.
+_WAITS_AFTER_S = 2.0
+
+
 def connect(bootstrap: str, timeout_s: float) -> AsyncClient:
-    """The client for a command."""
-    return AsyncClient.connect(
+    """The client for a command. If no broker answers, it says so before the time is over. Call it in the loop."""
+    client = AsyncClient.connect(
         bootstrap, client_id="kafkalite-cli", request_timeout_s=timeout_s, security=client_security()
     )
+    if timeout_s > _WAITS_AFTER_S:
+        asyncio.get_running_loop().call_later(_WAITS_AFTER_S, _note_waiting, client, timeout_s)
+    return client
+
+
+def _note_waiting(client: AsyncClient, timeout_s: float) -> None:
+    if why := client.connections.failure():
+        click.echo(f"note: no broker answers yet: {visible(why)}; waiting up to {timeout_s:g} s (--timeout)", err=True)
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from kafkalite.admin.reassignments import ReassignmentAdmin
-from kafkalite.client.moves import Tracker, part_of
+from kafkalite.client.admin.moves import Tracker, part_of
 from kafkalite.coordination.broker_states import ACTIVE, DRAINING
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Clock
@@ -172,6 +172,7 @@ class Overview:
                 disks=has.disks if isinstance(has, DescribeDisksResponse) else (),
                 problems=reported.problems if isinstance(reported, HealthResponse) else (),
                 error=error,
+                http=broker.http,
             )
         self._brokers = found
 
@@ -190,7 +191,16 @@ class Overview:
             else:
                 reported.append(
                     BrokerStatus(
-                        node, known.kafka, known.rpc, known.rack, *own, known.disks, known.problems, known.error, state
+                        node,
+                        known.kafka,
+                        known.rpc,
+                        known.rack,
+                        *own,
+                        known.disks,
+                        known.problems,
+                        known.error,
+                        state,
+                        known.http,
                     )
                 )
         return tuple(reported)

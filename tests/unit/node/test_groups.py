@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer_membership import member_of
-from kafkalite.client.groups import Groups, Membership, Subscription, range_assignment
+from kafkalite.client.membership import Membership, Subscription, range_assignment
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import TopicPartition
@@ -156,7 +157,7 @@ async def test_members_of_the_consumer_protocol_share_and_take_over(running: Thr
             await second.is_stale.wait()
             await second.join()
         await second.leave()
-    assert cli(running, "admin", "groups", "delete", "modern-pair")[0] == 0
+    assert cli(running, "admin", "groups", "delete", "modern-pair", "--yes")[0] == 0
 
 
 # --- verbs ------------------------------------------------------------------------------------------------
@@ -189,9 +190,9 @@ def test_consume_in_a_group_goes_on_where_it_was(running: ThreadedCluster) -> No
     kept = cli_json(running, "admin", "offsets", "get", "readers")["offsets"]
     assert {(row["partition"], row["offset"]) for row in kept if row["partition"] < 2} == {(0, 1)}
 
-    assert cli_json(running, "admin", "groups", "delete", "readers") == {"deleted": ["readers"]}
-    for verb in ("describe", "delete"):
-        code, text = cli(running, "admin", "groups", verb, "readers")
+    assert cli_json(running, "admin", "groups", "delete", "readers", "--yes") == {"deleted": ["readers"]}
+    for verb in (("describe", "readers"), ("delete", "readers", "--yes")):
+        code, text = cli(running, "admin", "groups", *verb)
         assert (code, text.count("\n")) == (2, 1) and "GROUP_ID_NOT_FOUND" in text
 
 

@@ -7,7 +7,8 @@ import pytest
 from kafkalite.model import TopicPartition as Tp
 from kafkalite.security.dialling import ClientSecurity
 from pyspark_kafkalite.offsets import AtTimestamp, Earliest, Latest, Specific
-from pyspark_kafkalite.options import OptionError, read_options, write_options
+from pyspark_kafkalite.option_parsing import read_options, write_options
+from pyspark_kafkalite.options import OptionError
 
 BASE = {"kafka.bootstrap.servers": "a:9092,b:9093", "subscribe": "t"}
 
@@ -91,7 +92,14 @@ def test_what_tunes_kafka_s_client_is_accepted_and_said() -> None:
         ({"kafka.sasl.mechanism": "GSSAPI"}, "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"),
         ({"kafka.sasl.kerberos.service.name": "kafka"}, "Kerberos"),
         ({"kafka.sasl.login.callback.handler.class": "x"}, "OAUTHBEARER is not supported"),
-        ({"kafka.sasl.jaas.config": 'x.ScramLoginModule required username="hush" tokenauth="true";'}, "delegation tokens"),
+        (
+            {
+                "kafka.security.protocol": "SASL_SSL",
+                "kafka.sasl.mechanism": "PLAIN",
+                "kafka.sasl.jaas.config": 'x.ScramLoginModule required username="id" password="hush" tokenauth="true";',
+            },
+            "a delegation token .* needs sasl.mechanism SCRAM",
+        ),
         ({"kafka.max.patrition.fetch.bytes": "1"}, "did you mean kafka.max.partition.fetch.bytes"),
         ({"kafka.no.such.thing": "1"}, "no setting of Kafka's clients"),
     ],
