@@ -20,9 +20,10 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableRequest, Table
 
-from kafkalite_pipelines import PipelineError, parse, writing
-from kafkalite_pipelines.iceberg import IcebergTable, _Appended, target_of
-from kafkalite_pipelines.sinks import Batch
+from kafkalite_pipelines import PipelineError, parse
+from kafkalite_pipelines.sinks import writing
+from kafkalite_pipelines.sinks.iceberg import IcebergTable, _Appended, target_of
+from kafkalite_pipelines.sinks.sink import Batch
 
 
 class _Server(ThreadingHTTPServer):
