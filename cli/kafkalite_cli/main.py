@@ -30,11 +30,11 @@ COMMANDS = {
     "dev": ("kafkalite_cli.dev", "Run a whole cluster in the foreground."),
     "zookeeper": ("kafkalite_cli.zookeeper", "Run an embedded ZooKeeper server."),
     "top": ("kafkalite_cli.top", "Watch the whole cluster in the terminal."),
-    "admin": ("kafkalite_cli.admin", "Show and change the cluster."),
-    "produce": ("kafkalite_cli.produce", "Send lines from stdin to a topic."),
-    "consume": ("kafkalite_cli.consume", "Print a topic's records."),
-    "perf": ("kafkalite_cli.perf", "Measure how fast the cluster is."),
-    "pipeline": ("kafkalite_cli.pipeline", "Run data pipelines on Spark, from topics to tables."),
+    "admin": ("kafkalite_cli.admin.command", "Show and change the cluster."),
+    "produce": ("kafkalite_cli.records.produce", "Send lines from stdin to a topic."),
+    "consume": ("kafkalite_cli.records.consume", "Print a topic's records."),
+    "perf": ("kafkalite_cli.records.perf", "Measure how fast the cluster is."),
+    "pipeline": ("kafkalite_cli.pipeline.command", "Run data pipelines on Spark, from topics to tables."),
     "profile": ("kafkalite_cli.profile", "Name clusters, and choose the one to use."),
     "completion": ("kafkalite_cli.completion", "Print a script that completes verbs and names in a shell."),
 }
@@ -171,7 +171,7 @@ def _with_command(said: str) -> str:
     """An error about an unknown command, with what other tools' users mean."""
     if not (found := re.match(r"No such command '([\w-]{1,40})'", said)):
         return said
-    from kafkalite_cli.admin import admin
+    from kafkalite_cli.admin.command import admin
 
     hint = hints.for_command(found[1], admin.list_commands(click.Context(admin)))
     return f"{found[0]}. Use {hint}." if hint else said

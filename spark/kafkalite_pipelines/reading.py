@@ -63,7 +63,7 @@ def load(path: Path) -> Pipeline:
 def _check_schema_file(pipeline: Pipeline) -> None:
     """Raises PipelineError: the file is wrong, or it has no such message."""
     try:
-        from kafkalite_pipelines.protobuf_readers import file_reader
+        from kafkalite_pipelines.decoding.protobuf_readers import file_reader
 
         file_reader(pipeline)
     except ImportError as error:
@@ -135,7 +135,8 @@ def _kafka(top: Section) -> dict[str, str]:
 def _check_settings(top: Section, kafka: dict[str, str]) -> None:
     """What the source says of the clients' settings, if Spark is installed: it is the source's own check."""
     try:
-        from pyspark_kafkalite.options import OptionError, read_options
+        from pyspark_kafkalite.option_parsing import read_options
+        from pyspark_kafkalite.options import OptionError
     except ImportError:
         return
     try:

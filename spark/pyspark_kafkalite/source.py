@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from pyspark_kafkalite.options import OptionError, include_headers, read_options, write_options
+from pyspark_kafkalite.option_parsing import include_headers, read_options, write_options
+from pyspark_kafkalite.options import OptionError
 from pyspark_kafkalite.worker_memory import keep_modules
 
 if TYPE_CHECKING:

@@ -13,19 +13,25 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
-from kafkalite.coordinators.groups import records
-from kafkalite.coordinators.groups.assigning import TargetAssignments
 from kafkalite.coordinators.groups.commits import OffsetCommits
-from kafkalite.coordinators.groups.consumer_groups import ConsumerGroups, HeartbeatDone
-from kafkalite.coordinators.groups.decisions.heartbeats import Heartbeat
+from kafkalite.coordinators.groups.consumer.assigning import TargetAssignments
+from kafkalite.coordinators.groups.consumer.groups import ConsumerGroups, HeartbeatDone
+from kafkalite.coordinators.groups.decisions.classic.events import (
+    Effect,
+    JoinAnswer,
+    JoinRequest,
+    StoreGroup,
+    SyncAnswer,
+)
+from kafkalite.coordinators.groups.decisions.consumer.heartbeats import Heartbeat
 from kafkalite.coordinators.groups.decisions.members import JOIN_EPOCH
-from kafkalite.coordinators.groups.decisions.share_heartbeats import ShareHeartbeat
+from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHeartbeat
-from kafkalite.coordinators.groups.group_events import Effect, JoinAnswer, JoinRequest, StoreGroup, SyncAnswer
 from kafkalite.coordinators.groups.loading import GroupReplay
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.records import common as records
 from kafkalite.coordinators.groups.removal import GroupRemoval
-from kafkalite.coordinators.groups.share_groups import ShareGroups, ShareHeartbeatAnswer
+from kafkalite.coordinators.groups.share.groups import ShareGroups, ShareHeartbeatAnswer
 from kafkalite.coordinators.groups.streams.assigning import StreamsTargets
 from kafkalite.coordinators.groups.streams.descriptions import TopologyDescriptions
 from kafkalite.coordinators.groups.streams.groups import StreamsDone, StreamsGroups

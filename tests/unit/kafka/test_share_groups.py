@@ -172,7 +172,7 @@ async def test_a_member_without_heartbeats_is_removed(make_broker: Any) -> None:
 
 async def test_states_that_cannot_be_begun_now_are_begun_later(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     client = await started(broker)
-    monkeypatch.setattr("kafkalite.coordinators.groups.share_groups._PATIENCE_S", 0.01)
+    monkeypatch.setattr("kafkalite.coordinators.groups.share.groups._PATIENCE_S", 0.01)
     monkeypatch.setattr("kafkalite.coordinators.shares.persister._PATIENCE_S", 0.01)
     monkeypatch.setattr(
         broker.side.shares, "coordinator_of", lambda key: (_ for _ in ()).throw(OSError("not now")), raising=True

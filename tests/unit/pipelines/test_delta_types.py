@@ -13,7 +13,7 @@ pytest.importorskip("deltalake")
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from kafkalite_pipelines import DeltaSink, Pipeline, PipelineError, Source
-from kafkalite_pipelines.delta import DeltaSinkTable
+from kafkalite_pipelines.sinks.delta import DeltaSinkTable
 
 
 def _table(directory: Path, *, evolve: bool = True) -> DeltaSinkTable:
