@@ -205,7 +205,10 @@ class _Comparison:
         return found + self._keywords(writer, reader, path)
 
     def _merged(self, writer: dict[str, Any]) -> Any:
-        """Without allOf: what all of its parts ask for, as far as they can be put into one schema."""
+        """Without allOf: what all of its parts ask for, as far as they can be put into one schema. Raises InvalidSchema."""
+        self._left -= 1
+        if self._left < 0:  # parts that refer to the same parts double with each level
+            raise InvalidSchema("the schemas are too large to be compared")
         parts = [self._writer.resolve(each) for each in writer.get("allOf", ())]
         merged: Any = {key: each for key, each in writer.items() if key != "allOf"}
         for part in parts:

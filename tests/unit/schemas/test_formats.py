@@ -256,3 +256,14 @@ def test_schemas_with_too_many_values_are_refused(kind: str) -> None:
     text = json.dumps({"type": "record", "name": "R", "fields": fields} if kind == "AVRO" else {"enum": fields})
     with pytest.raises(InvalidSchema, match="more than 20,000 values"):
         parse(kind, text, [])
+
+
+def test_json_schemas_whose_parts_double_with_each_level_are_refused() -> None:
+    def doubling(kind: str) -> str:
+        parts: dict[str, Any] = {f"d{n}": {"allOf": [{"$ref": f"#/definitions/d{n + 1}"}] * 2} for n in range(60)}
+        definitions = parts | {"d60": {"type": kind}}
+        return json.dumps({"definitions": definitions, "properties": {"a": {"$ref": "#/definitions/d0"}}})
+
+    old, new = parse("JSON", doubling("integer"), []), parse("JSON", doubling("number"), [])
+    with pytest.raises(InvalidSchema, match="too large to be compared"):
+        new.cannot_read(old)
