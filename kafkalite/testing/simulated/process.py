@@ -16,7 +16,7 @@ class ProcessState(Enum):
     DEAD = "dead"
 
 
-class Process:
+class SimProcess:
     """One life of one program on one host. Made by `SimLoop.process`."""
 
     def __init__(self, number: int, host: str, incarnation: int) -> None:
@@ -26,7 +26,7 @@ class Process:
         self.incarnation = incarnation
         self.state = ProcessState.RUNNING
         #: What became due while the process was stopped, in order.
-        self.held: deque[Handle | TimerHandle] = deque()
+        self.held: deque[SimHandle | SimTimerHandle] = deque()
         self.context = contextvars.copy_context()
         self.context.run(running.set, self)
 
@@ -39,27 +39,27 @@ class Process:
         return f"{self.host}#{self.incarnation}"
 
 
-running: contextvars.ContextVar[Process | None] = contextvars.ContextVar("kafkalite.testing.process", default=None)
+running: contextvars.ContextVar[SimProcess | None] = contextvars.ContextVar("kafkalite.testing.process", default=None)
 
 
-def current_process() -> Process | None:
+def current_process() -> SimProcess | None:
     """The process whose code is running; None is the world outside: the network, the schedule of faults, checkers."""
     return running.get()
 
 
-class Handle(asyncio.Handle):
+class SimHandle(asyncio.Handle):
     __slots__ = ("process",)
 
-    process: Process | None
+    process: SimProcess | None
     _callback: Any
     _context: contextvars.Context
     _cancelled: bool
 
 
-class TimerHandle(asyncio.TimerHandle):
+class SimTimerHandle(asyncio.TimerHandle):
     __slots__ = ("process",)
 
-    process: Process | None
+    process: SimProcess | None
     _callback: Any
     _context: contextvars.Context
     _cancelled: bool
@@ -70,10 +70,10 @@ class SimTask(asyncio.Task[Any]):
     """A task that hashes by its number: a TaskGroup keeps a set, and cancels in the set's order."""
 
     number: int
-    process: Process | None
+    process: SimProcess | None
     _log_destroy_pending: bool
 
-    def __init__(self, coro: Coroutine[Any, Any, Any], number: int, process: Process | None, **options: Any) -> None:
+    def __init__(self, coro: Coroutine[Any, Any, Any], number: int, process: SimProcess | None, **options: Any) -> None:
         self.number = number  # before Task.__init__, which puts the task into a set
         self.process = process
         super().__init__(coro, **options)

@@ -16,7 +16,7 @@ from kafkalite.model import BrokerId, LeaderEpoch, PartitionEpoch, TopicId, Topi
 from kafkalite.rpc.codec import pack
 from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest
 from kafkalite.testing.simulated.zookeeper import Fate
-from kafkalite.testing.simulated.zookeeper_wire import Read, Request, Write
+from kafkalite.testing.simulated.zookeeper_wire import Read, Request, ZooKeeperWrite
 from tests.unit.controller.cluster import Cluster, running, until
 
 PER_TOPIC = 20
@@ -47,7 +47,7 @@ class Meter:
 
     def _see(self, host: str, request: Request) -> Fate:
         if host == "controller-1":
-            if isinstance(request, Write):
+            if isinstance(request, ZooKeeperWrite):
                 self.transactions += 1
                 self.writes += sum(isinstance(op, Create | SetData) for op in request.ops)
             elif isinstance(request, Read) and request.verb != "ping":

@@ -12,12 +12,16 @@ from kafkalite.coordinators.groups.decisions.classic.events import Effect, JoinA
 from kafkalite.coordinators.groups.decisions.classic.group import Group
 from kafkalite.coordinators.groups.decisions.consumer import classic_members, heartbeats, migration
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup, tombstones
-from kafkalite.coordinators.groups.decisions.consumer.heartbeats import GroupSettings, Heartbeat, Outcome
+from kafkalite.coordinators.groups.decisions.consumer.heartbeats import (
+    ConsumerHeartbeat,
+    ConsumerOutcome,
+    GroupSettings,
+)
 from kafkalite.coordinators.groups.decisions.members import (
     JOIN_EPOCH,
     LEAVE_FOR_A_WHILE_EPOCH,
     Assignment,
-    Member,
+    ConsumerMember,
     MemberState,
     Record,
 )
@@ -55,7 +59,7 @@ class HeartbeatAnswer:
     member_id: str
     epoch: int
     heartbeat_interval_ms: int
-    member: Member | None = None
+    member: ConsumerMember | None = None
     shows_assignment: bool = False
 
 
@@ -110,7 +114,7 @@ class ConsumerGroups:
         self,
         partition: GroupPartition,
         entry: GroupEntry,
-        request: Heartbeat,
+        request: ConsumerHeartbeat,
         is_visible: Callable[[str], bool],
         done: HeartbeatDone,
     ) -> None:
@@ -126,7 +130,7 @@ class ConsumerGroups:
         interval_ms = settings.heartbeat_interval_ms
         shows = outcome.shows_assignment
 
-        def answered(error: ApiError | None, member: Member | None) -> None:
+        def answered(error: ApiError | None, member: ConsumerMember | None) -> None:
             if error is not None or member is None:
                 done(error, None)
             else:
@@ -137,7 +141,7 @@ class ConsumerGroups:
         self._proceed(partition, entry, group, before, outcome, request.owned, answered)
 
     def _group_for(
-        self, entry: GroupEntry, request: Heartbeat, settings: GroupSettings
+        self, entry: GroupEntry, request: ConsumerHeartbeat, settings: GroupSettings
     ) -> tuple[ConsumerGroup, list[Record]]:
         """The group, and the records that make it one; they are applied already, for nobody sees it yet."""
         if entry.consumer is not None:
@@ -159,7 +163,7 @@ class ConsumerGroups:
         entry: GroupEntry,
         group: ConsumerGroup,
         before: Sequence[Record],
-        outcome: Outcome,
+        outcome: ConsumerOutcome,
         owned: Assignment | None,
         done: MemberDone,
     ) -> None:
@@ -192,7 +196,9 @@ class ConsumerGroups:
         self._schedule(partition, entry, group.next_deadline())
         self._perform(partition, entry, classic.close(ErrorCode.REBALANCE_IN_PROGRESS))
 
-    def _leave(self, partition: GroupPartition, entry: GroupEntry, request: Heartbeat, done: HeartbeatDone) -> None:
+    def _leave(
+        self, partition: GroupPartition, entry: GroupEntry, request: ConsumerHeartbeat, done: HeartbeatDone
+    ) -> None:
         group = entry.consumer
         if group is None:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {entry.group.group_id!r}")
@@ -213,7 +219,7 @@ class ConsumerGroups:
         partition: GroupPartition,
         entry: GroupEntry,
         group: ConsumerGroup,
-        members: Sequence[Member],
+        members: Sequence[ConsumerMember],
         done: Callable[[ErrorCode], None],
     ) -> None:
         """These members are gone. If only members of the classic protocol are left, the group goes over to it."""
@@ -267,7 +273,7 @@ class ConsumerGroups:
             token(JoinAnswer(token, error.code, request.new_member_id))
             return True
 
-        def answered(error: ApiError | None, member: Member | None) -> None:
+        def answered(error: ApiError | None, member: ConsumerMember | None) -> None:
             if error is not None or member is None:
                 token(
                     JoinAnswer(
@@ -365,7 +371,7 @@ class ConsumerGroups:
         """Remove members that are overdue."""
         group = entry.consumer
         assert group is not None
-        gone: list[Member] = []
+        gone: list[ConsumerMember] = []
         for member, reason in group.overdue(self._now()):
             _log.info("group.member_removed", group=group.group_id, member=member.member_id, reason=reason)
             gone.append(member)

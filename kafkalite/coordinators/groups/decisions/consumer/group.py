@@ -16,10 +16,10 @@ from enum import Enum
 
 from kafkalite.coordinators.groups.decisions.members import (
     Assignment,
+    ConsumerMember,
     CurrentAssignment,
     GroupEpoch,
     Held,
-    Member,
     MemberMetadata,
     MemberState,
     OldMetadataTombstone,
@@ -71,7 +71,7 @@ class ConsumerGroup:
     """See the module. Times are not stored: a new coordinator gives each member a whole session."""
 
     group_id: str
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
     #: Instance id -> member id.
     static_members: dict[str, str] = field(default_factory=dict)
     epoch: int = 0
@@ -112,7 +112,7 @@ class ConsumerGroup:
             case _:
                 pass
 
-    def _set_metadata(self, member_id: str, new: Member) -> None:
+    def _set_metadata(self, member_id: str, new: ConsumerMember) -> None:
         known = self.members.get(member_id)
         if known is None:
             self.members[member_id] = replace(new, epoch=0, previous_epoch=0, state=MemberState.STABLE, assigned={}, revoking={})  # fmt: skip
@@ -132,8 +132,8 @@ class ConsumerGroup:
         if new.instance_id is not None:
             self.static_members[new.instance_id] = member_id
 
-    def _set_current(self, member_id: str, current: Member | None) -> None:
-        known = self.members.get(member_id) or (Member(member_id) if current is not None else None)
+    def _set_current(self, member_id: str, current: ConsumerMember | None) -> None:
+        known = self.members.get(member_id) or (ConsumerMember(member_id) if current is not None else None)
         if known is None:
             return
         self._release(known)
@@ -152,7 +152,7 @@ class ConsumerGroup:
             for topic_id, partitions in held.items():
                 self.owners.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member_id))
 
-    def _release(self, member: Member) -> None:
+    def _release(self, member: ConsumerMember) -> None:
         for held in (member.assigned, member.revoking):
             for topic_id, partitions in held.items():
                 owners = self.owners.get(topic_id, {})
@@ -162,7 +162,7 @@ class ConsumerGroup:
                 if not owners:
                     self.owners.pop(topic_id, None)
 
-    def _free_instance(self, member: Member) -> None:
+    def _free_instance(self, member: ConsumerMember) -> None:
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
             del self.static_members[member.instance_id]
 
@@ -193,14 +193,14 @@ class ConsumerGroup:
     def needs_assignment(self) -> bool:
         return bool(self.members) and self.epoch > self.target_epoch
 
-    def member(self, member_id: str) -> Member:
+    def member(self, member_id: str) -> ConsumerMember:
         """Raises ApiError UNKNOWN_MEMBER_ID."""
         found = self.members.get(member_id)
         if found is None:
             raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is not a member of group {self.group_id!r}")
         return found
 
-    def static_member(self, instance_id: str | None) -> Member | None:
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
         return None if member_id is None else self.members.get(member_id)
 
@@ -243,7 +243,7 @@ class ConsumerGroup:
         """When the group must be asked for `overdue` at the latest; None: never."""
         return min((times.next() for times in self.times.values() if times.is_any), default=None)
 
-    def overdue(self, now: int) -> Iterator[tuple[Member, str]]:
+    def overdue(self, now: int) -> Iterator[tuple[ConsumerMember, str]]:
         """Members whose time is up, and why. What does not hold any more is forgotten."""
         for member_id, times in list(self.times.items()):
             member = self.members.get(member_id)

@@ -15,9 +15,9 @@ from kafkalite.coordinators.groups.decisions.members import (
     JOIN_EPOCH,
     LEAVE_FOR_A_WHILE_EPOCH,
     Assignment,
+    ConsumerMember,
     CurrentAssignment,
     GroupEpoch,
-    Member,
     MemberMetadata,
     MemberState,
     Record,
@@ -43,7 +43,7 @@ class GroupSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class ConsumerHeartbeat:
     """What a ConsumerGroupHeartbeat says. None (`rebalance_timeout_ms` -1): as before. `regex` "": none any more."""
 
     member_id: str
@@ -66,17 +66,17 @@ class Heartbeat:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ConsumerOutcome:
     """What is written; `member` is as it is afterwards. `waits`: for the target assignment of the group's new epoch, then
     `settle` is the next step. `shows_assignment`: the answer has it."""
 
-    member: Member
+    member: ConsumerMember
     records: list[Record] = field(default_factory=list)
     waits: bool = False
     shows_assignment: bool = False
 
 
-def check(request: Heartbeat, *, needs_member_id: bool) -> None:
+def check(request: ConsumerHeartbeat, *, needs_member_id: bool) -> None:
     """Raises ApiError INVALID_REQUEST."""
     empty = [
         name
@@ -103,7 +103,7 @@ def check(request: Heartbeat, *, needs_member_id: bool) -> None:
             )
 
 
-def heartbeat(group: ConsumerGroup, request: Heartbeat, settings: GroupSettings, now: int) -> Outcome:
+def heartbeat(group: ConsumerGroup, request: ConsumerHeartbeat, settings: GroupSettings, now: int) -> ConsumerOutcome:
     """A member joins, or says that it is there. Raises ApiError."""
     if request.assignor is not None and request.assignor not in settings.assignors:
         supported = ", ".join(settings.assignors)
@@ -114,7 +114,7 @@ def heartbeat(group: ConsumerGroup, request: Heartbeat, settings: GroupSettings,
     updated = _updated(known, request)
     return advance(
         group,
-        Outcome(updated, records, shows_assignment=request.is_full),
+        ConsumerOutcome(updated, records, shows_assignment=request.is_full),
         known,
         request.owned,
         is_joining=is_new or request.epoch == JOIN_EPOCH,
@@ -133,15 +133,15 @@ def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, se
 
 def advance(
     group: ConsumerGroup,
-    outcome: Outcome,
-    known: Member,
+    outcome: ConsumerOutcome,
+    known: ConsumerMember,
     owned: Assignment | None,
     *,
     is_joining: bool,
     is_new: bool,
     session_timeout_ms: int,
     now: int,
-) -> Outcome:
+) -> ConsumerOutcome:
     """Store what changed of the member `known`, and take it a step towards its target, or let it wait for a new one."""
     updated, records = outcome.member, outcome.records
     if is_new or updated != known:
@@ -161,15 +161,15 @@ def advance(
     return _reconciled(group, outcome, target, owned, now)
 
 
-def settle(group: ConsumerGroup, member_id: str, owned: Assignment | None, now: int) -> Outcome:
+def settle(group: ConsumerGroup, member_id: str, owned: Assignment | None, now: int) -> ConsumerOutcome:
     """The target assignment that a member waits for is there: its next step. Raises ApiError UNKNOWN_MEMBER_ID."""
-    outcome = Outcome(group.member(member_id), shows_assignment=True)
+    outcome = ConsumerOutcome(group.member(member_id), shows_assignment=True)
     return _reconciled(group, outcome, group.target_of(member_id), owned, now)
 
 
 def _reconciled(
-    group: ConsumerGroup, outcome: Outcome, target: Assignment, owned: Assignment | None, now: int
-) -> Outcome:
+    group: ConsumerGroup, outcome: ConsumerOutcome, target: Assignment, owned: Assignment | None, now: int
+) -> ConsumerOutcome:
     before = outcome.member
 
     def is_free(topic_id: TopicId, partition: int) -> bool:
@@ -188,7 +188,7 @@ def _reconciled(
     return outcome
 
 
-def _updated(known: Member, request: Heartbeat) -> Member:
+def _updated(known: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
     return replace(
         known,
         instance_id=known.instance_id if request.instance_id is None else request.instance_id,
@@ -216,13 +216,13 @@ def find(
     owned: Assignment | None,
     *,
     is_classic: bool = False,
-) -> tuple[Member, list[Record], bool]:
+) -> tuple[ConsumerMember, list[Record], bool]:
     """The member of a request, what is written if it replaces a static one, and whether it is new. Raises ApiError."""
     if instance_id is not None:
         return _find_static(group, member_id, epoch, instance_id, owned, is_classic=is_classic)
     known = group.members.get(member_id)
     if known is None and epoch == JOIN_EPOCH:
-        return Member(member_id), [], True
+        return ConsumerMember(member_id), [], True
     known = group.member(member_id)
     if not is_classic:
         _check_epoch(known, epoch, owned)
@@ -237,12 +237,12 @@ def _find_static(
     owned: Assignment | None,
     *,
     is_classic: bool,
-) -> tuple[Member, list[Record], bool]:
+) -> tuple[ConsumerMember, list[Record], bool]:
     known = group.static_member(instance_id)
     if known is None:
         if epoch != JOIN_EPOCH:
             raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-        return group.members.get(member_id) or Member(member_id), [], member_id not in group.members
+        return group.members.get(member_id) or ConsumerMember(member_id), [], member_id not in group.members
     if known.member_id == member_id:
         if not is_classic and known.epoch != LEAVE_FOR_A_WHILE_EPOCH:
             _check_epoch(known, epoch, owned)
@@ -259,7 +259,9 @@ def _find_static(
     return _replacement(group, known, member_id)
 
 
-def _replacement(group: ConsumerGroup, known: Member, member_id: str) -> tuple[Member, list[Record], bool]:
+def _replacement(
+    group: ConsumerGroup, known: ConsumerMember, member_id: str
+) -> tuple[ConsumerMember, list[Record], bool]:
     """A static member is back under another member id, with what it had."""
     new = replace(known, member_id=member_id, epoch=0, previous_epoch=0, revoking={})
     records: list[Record] = [
@@ -271,12 +273,12 @@ def _replacement(group: ConsumerGroup, known: Member, member_id: str) -> tuple[M
     return new, records, False
 
 
-def _fenced(known: Member, member_id: str, instance_id: str) -> Exception:
+def _fenced(known: ConsumerMember, member_id: str, instance_id: str) -> Exception:
     text = f"Static member {member_id} with instance id {instance_id} was fenced by member {known.member_id}."
     return api_error(ErrorCode.FENCED_INSTANCE_ID, text)
 
 
-def _check_epoch(member: Member, received: int, owned: Assignment | None) -> None:
+def _check_epoch(member: ConsumerMember, received: int, owned: Assignment | None) -> None:
     """Raises ApiError FENCED_MEMBER_EPOCH. A member that joins again has nothing, and is always right."""
     if received in (member.epoch, JOIN_EPOCH):
         return
@@ -288,7 +290,7 @@ def _check_epoch(member: Member, received: int, owned: Assignment | None) -> Non
         raise api_error(ErrorCode.FENCED_MEMBER_EPOCH, text)
 
 
-def _is_part(owned: Assignment, member: Member) -> bool:
+def _is_part(owned: Assignment, member: ConsumerMember) -> bool:
     """Whether it has nothing but what it was assigned: then the answer with its new epoch was lost."""
     return all(partitions <= member.assigned.get(topic_id, {}).keys() for topic_id, partitions in owned.items())
 
@@ -296,7 +298,7 @@ def _is_part(owned: Assignment, member: Member) -> bool:
 # --- leaving ---
 
 
-def find_leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+def find_leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
     """Raises ApiError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if instance_id is None:
         return group.member(member_id)
@@ -308,13 +310,13 @@ def find_leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) 
     return known
 
 
-def leave_for_a_while(member: Member) -> Outcome:
+def leave_for_a_while(member: ConsumerMember) -> ConsumerOutcome:
     """A static member is restarted: it keeps its partitions until its session expires (KIP-345)."""
     away = replace(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking={})
-    return Outcome(away, [CurrentAssignment(away.member_id, away)])
+    return ConsumerOutcome(away, [CurrentAssignment(away.member_id, away)])
 
 
-def removed(group: ConsumerGroup, members: Sequence[Member]) -> list[Record]:
+def removed(group: ConsumerGroup, members: Sequence[ConsumerMember]) -> list[Record]:
     """The records after which these are no members any more: the others share out what they had."""
     gone = {member.member_id for member in members}
     records = [record for member in members for record in _removal(member)]
@@ -323,7 +325,7 @@ def removed(group: ConsumerGroup, members: Sequence[Member]) -> list[Record]:
     return [*records, GroupEpoch(group.epoch + 1, group.metadata_hash)]
 
 
-def _removal(member: Member) -> list[Record]:
+def _removal(member: ConsumerMember) -> list[Record]:
     return [
         CurrentAssignment(member.member_id, None),
         TargetMember(member.member_id, None),
@@ -331,7 +333,7 @@ def _removal(member: Member) -> list[Record]:
     ]
 
 
-def _unused(group: ConsumerGroup, updated: Member) -> list[Record]:
+def _unused(group: ConsumerGroup, updated: ConsumerMember) -> list[Record]:
     """Tombstones of regular expressions that no member has once this one is `updated`."""
     used = {member.regex for member in group.members.values() if member.member_id != updated.member_id}
     return [RegexTopics(regex, None) for regex in group.regexes if regex not in used | {updated.regex}]
@@ -377,7 +379,7 @@ def check_commit(
     raise api_error(code, f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}.")
 
 
-def _held_since(member: Member, topic_id: TopicId | None, partition: int, epoch: int) -> bool:
+def _held_since(member: ConsumerMember, topic_id: TopicId | None, partition: int, epoch: int) -> bool:
     for held in (member.assigned, member.revoking):
         since = held.get(topic_id, {}).get(partition) if topic_id is not None else None
         if since is not None:
