@@ -171,7 +171,7 @@ def _with_command(said: str) -> str:
     """An error about an unknown command, with what other tools' users mean."""
     if not (found := re.match(r"No such command '([\w-]{1,40})'", said)):
         return said
-    from kafkalite_cli.admin import admin
+    from kafkalite_cli.admin.command import admin
 
     hint = hints.for_command(found[1], admin.list_commands(click.Context(admin)))
     return f"{found[0]}. Use {hint}." if hint else said

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from kafkalite.coordinators.groups.decisions.assigned_group import find_leaving
 from kafkalite.coordinators.groups.decisions.classic.events import Effect, JoinAnswer, JoinRequest, SyncAnswer
 from kafkalite.coordinators.groups.decisions.classic.group import Group
 from kafkalite.coordinators.groups.decisions.consumer import classic_members, heartbeats, migration
@@ -202,7 +203,7 @@ class ConsumerGroups:
         group = entry.consumer
         if group is None:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {entry.group.group_id!r}")
-        member = heartbeats.find_leaving(group, request.member_id, request.instance_id)
+        member = find_leaving(group, request.member_id, request.instance_id)
         answer = HeartbeatAnswer(member.member_id, request.epoch, 0)
 
         def finished(error: ErrorCode) -> None:

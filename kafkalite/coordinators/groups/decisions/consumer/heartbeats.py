@@ -9,6 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 
+from kafkalite.coordinators.groups.decisions.assigned_group import (
+    away,
+    check_epoch,
+    fenced,
+    unknown_instance,
+    unreleased,
+)
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.consumer.reconciling import reconcile
 from kafkalite.coordinators.groups.decisions.members import (
@@ -241,21 +248,19 @@ def _find_static(
     known = group.static_member(instance_id)
     if known is None:
         if epoch != JOIN_EPOCH:
-            raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+            raise unknown_instance(instance_id)
         return group.members.get(member_id) or ConsumerMember(member_id), [], member_id not in group.members
     if known.member_id == member_id:
         if not is_classic and known.epoch != LEAVE_FOR_A_WHILE_EPOCH:
             _check_epoch(known, epoch, owned)
             return known, [], False
         if epoch != JOIN_EPOCH and not is_classic:
-            raise api_error(ErrorCode.FENCED_MEMBER_EPOCH, f"member {member_id!r} left for a while: it has to join")
+            raise away(member_id)
         return replace(known, epoch=0, previous_epoch=0) if not is_classic else known, [], False
     if epoch != JOIN_EPOCH:
-        raise _fenced(known, member_id, instance_id)
+        raise fenced(known, member_id, instance_id)
     if not is_classic and known.classic is None and known.epoch != LEAVE_FOR_A_WHILE_EPOCH:
-        raise api_error(
-            ErrorCode.UNRELEASED_INSTANCE_ID, f"Instance id {instance_id} is owned by member {known.member_id}."
-        )
+        raise unreleased(known, instance_id)
     return _replacement(group, known, member_id)
 
 
@@ -273,21 +278,11 @@ def _replacement(
     return new, records, False
 
 
-def _fenced(known: ConsumerMember, member_id: str, instance_id: str) -> Exception:
-    text = f"Static member {member_id} with instance id {instance_id} was fenced by member {known.member_id}."
-    return api_error(ErrorCode.FENCED_INSTANCE_ID, text)
-
-
 def _check_epoch(member: ConsumerMember, received: int, owned: Assignment | None) -> None:
-    """Raises ApiError FENCED_MEMBER_EPOCH. A member that joins again has nothing, and is always right."""
-    if received in (member.epoch, JOIN_EPOCH):
-        return
-    is_repeated = received == member.previous_epoch and owned is not None and _is_part(owned, member)
-    if received > member.epoch or not is_repeated:
-        text = (
-            f"The member epoch {received} is not {member.epoch}. The member must abandon all its partitions and rejoin."
-        )
-        raise api_error(ErrorCode.FENCED_MEMBER_EPOCH, text)
+    """Raises ApiError FENCED_MEMBER_EPOCH."""
+    check_epoch(
+        member, received, "partitions", holds_only_assigned=lambda: owned is not None and _is_part(owned, member)
+    )
 
 
 def _is_part(owned: Assignment, member: ConsumerMember) -> bool:
@@ -298,22 +293,10 @@ def _is_part(owned: Assignment, member: ConsumerMember) -> bool:
 # --- leaving ---
 
 
-def find_leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """Raises ApiError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-    if instance_id is None:
-        return group.member(member_id)
-    known = group.static_member(instance_id)
-    if known is None:
-        raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if known.member_id != member_id:
-        raise _fenced(known, member_id, instance_id)
-    return known
-
-
 def leave_for_a_while(member: ConsumerMember) -> ConsumerOutcome:
     """A static member is restarted: it keeps its partitions until its session expires (KIP-345)."""
-    away = replace(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking={})
-    return ConsumerOutcome(away, [CurrentAssignment(away.member_id, away)])
+    left = replace(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking={})
+    return ConsumerOutcome(left, [CurrentAssignment(left.member_id, left)])
 
 
 def removed(group: ConsumerGroup, members: Sequence[ConsumerMember]) -> list[Record]:
@@ -342,56 +325,19 @@ def _unused(group: ConsumerGroup, updated: ConsumerMember) -> list[Record]:
 # --- offsets ---
 
 
-def check_commit(
-    group: ConsumerGroup,
-    member_id: str,
-    epoch: int,
-    partitions: Sequence[tuple[str, int]],
-    topic_id: Callable[[str], TopicId | None],
-    *,
-    is_transactional: bool,
-    knows_epochs: bool,
-) -> None:
-    """Whether a member may commit offsets of these (topic, partition). Raises ApiError.
+def held_since(topic_id: Callable[[str], TopicId | None]) -> Callable[[ConsumerMember, str, int], int | None]:
+    """Since which epoch a member has a partition of a topic; None: it does not have it."""
 
-    Args:
-        knows_epochs: the request's version has a member epoch, and its client the error of a wrong one.
+    def since(member: ConsumerMember, topic: str, partition: int) -> int | None:
+        known = topic_id(topic)
+        if known is None:
+            return None
+        epoch = member.assigned.get(known, {}).get(partition)
+        return member.revoking.get(known, {}).get(partition) if epoch is None else epoch
 
-    An older epoch will do for partitions that the member has had since then (KIP-1251).
-    """
-    if epoch < 0 and not group.members:
-        return  # a client that assigns partitions itself, or an administrator
-    if is_transactional and epoch < 0 and not member_id:
-        return  # a producer of before KIP-447, which does not say who it is
-    member = group.member(member_id)
-    if member.classic is None and not knows_epochs and not is_transactional:
-        raise api_error(
-            ErrorCode.UNSUPPORTED_VERSION, "members of a consumer group commit with version 9 of OffsetCommit or later"
-        )
-    if epoch == member.epoch:
-        return
-    if epoch < member.epoch and all(
-        _held_since(member, topic_id(topic), partition, epoch) for topic, partition in partitions
-    ):
-        return
-    is_new = member.classic is None and not is_transactional
-    code = ErrorCode.STALE_MEMBER_EPOCH if is_new else ErrorCode.ILLEGAL_GENERATION
-    raise api_error(code, f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}.")
+    return since
 
 
-def _held_since(member: ConsumerMember, topic_id: TopicId | None, partition: int, epoch: int) -> bool:
-    for held in (member.assigned, member.revoking):
-        since = held.get(topic_id, {}).get(partition) if topic_id is not None else None
-        if since is not None:
-            return since <= epoch
-    return False
-
-
-def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None:
-    """Whether a member may read the group's offsets. Raises ApiError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
-    if member_id is None and epoch < 0:
-        return
-    member = group.member(member_id or "")
-    if epoch != member.epoch:
-        text = f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}."
-        raise api_error(ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION, text)
+def is_classic(member: ConsumerMember) -> bool:
+    """Whether it speaks the classic protocol."""
+    return member.classic is not None
