@@ -247,7 +247,7 @@ async def test_the_version_is_what_all_live_brokers_know(broker: Broker, monkeyp
     assert finalized == [
         ("eligible.leader.replicas.version", 1, 1),
         ("group.version", 1, 1),
-        ("share.version", 1, 1),
+        ("share.version", 2, 2),
         ("streams.version", 1, 1),
         ("transaction.version", 2, 2),
     ]
@@ -255,7 +255,7 @@ async def test_the_version_is_what_all_live_brokers_know(broker: Broker, monkeyp
     assert {each.name: (each.min_version, each.max_version) for each in answer.supported_features} == {
         "eligible.leader.replicas.version": (1, 1),
         "group.version": (0, 1),
-        "share.version": (0, 1),
+        "share.version": (0, 2),
         "streams.version": (0, 1),
         "transaction.version": (0, 2),
     }
