@@ -26,6 +26,7 @@ from kafkalite_cli.docs.configuration import configuration_page
 from kafkalite_cli.docs.man import man_names, man_page
 from kafkalite_cli.docs.metrics import grafana_dashboard, metrics_page
 from kafkalite_cli.docs.settings import not_here
+from kafkalite_cli.docs.suites import SUITES, SUITES_INTRODUCTION
 from kafkalite_cli.docs.troubleshooting import troubleshooting_page
 from kafkalite_cli.docs.wire import wire_stub
 
@@ -245,6 +246,8 @@ def kafka_protocol() -> str:
     lines += [f"- **{what}.** {text}" for what, text in _KAFKA_DIFFERENCES]
     lines += ["", "# What was seen to run", "", _SEEN_TO_RUN, ""]
     lines += [f"- **{what}.** {text}" for what, text in _SERVICES]
+    lines += ["", "# Other people's test suites", "", SUITES_INTRODUCTION, ""]
+    lines += [f"- **{what}.** {text}" for what, text in SUITES]
     return "\n".join(lines) + "\n"
 
 
