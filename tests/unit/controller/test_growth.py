@@ -93,7 +93,7 @@ async def start_of_a_node(cluster: Cluster, partitions: int) -> Cost:
     def see(host: str, request: Request) -> Fate:
         nonlocal reads
         if host == "starting":
-            assert not isinstance(request, Write)
+            assert not isinstance(request, ZooKeeperWrite)
             reads += isinstance(request, Read) and request.verb not in ("ping", "close")
         return Fate.SERVE
 
