@@ -45,7 +45,7 @@ COLD_RECORDS, COLD_BYTES, COLD_PARTITIONS = 6_000, 64 * 1024, 6
 console = Console(width=160)
 
 
-class Client:
+class BesideClient:
     """A raw connection. `ask` sends one request and reads one response."""
 
     def __init__(self, address: str) -> None:
@@ -153,13 +153,13 @@ class Bench:
     def create(self, topic: str, partitions: int, factor: int, configs: dict[str, str] | None = None) -> None:
         creatable = wire.CreateTopicsRequest.CreatableTopic
         made = [wire.CreateTopicsRequest.CreatableTopicConfig(key, value) for key, value in (configs or {}).items()]
-        client = Client(self.leader)
+        client = BesideClient(self.leader)
         answer = client.ask(wire.CreateTopicsRequest([creatable(topic, partitions, factor, configs=made)], 30_000), 7)
         assert not answer.topics[0].error_code, answer
         client.close()
 
     def leader_of(self, topic: str) -> str:
-        client = Client(self.leader)
+        client = BesideClient(self.leader)
         answer = client.ask(wire.MetadataRequest([wire.MetadataRequest.MetadataRequestTopic(name=topic)], False), 12)
         client.close()
         addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
@@ -201,7 +201,7 @@ class Bench:
 
 
 def once(bench: Bench, message: Any, version: int) -> str:
-    client = Client(bench.leader_of("victim"))
+    client = BesideClient(bench.leader_of("victim"))
     client.send(message, version)
     data = client.receive()
     client.close()
@@ -218,7 +218,7 @@ def bombs(bench: Bench, count: int) -> str:
         30_000,
         [request.TopicProduceData("compacted", partition_data=[request.PartitionProduceData(0, data)])],
     )
-    clients = [Client(address) for _ in range(count)]
+    clients = [BesideClient(address) for _ in range(count)]
     for client in clients:
         client.send(message, 9)
     for client in clients:
@@ -230,7 +230,7 @@ def bombs(bench: Bench, count: int) -> str:
 def look_up(bench: Bench) -> str:
     """By a timestamp that every bomb of the topic may hold."""
     request = wire.ListOffsetsRequest
-    client = Client(bench.leader_of("compacted"))
+    client = BesideClient(bench.leader_of("compacted"))
     for _ in range(5):
         client.send(
             request(-1, topics=[request.ListOffsetsTopic("compacted", [request.ListOffsetsPartition(0, -1, 1000)])]), 7
@@ -242,7 +242,7 @@ def look_up(bench: Bench) -> str:
 
 
 def all_metadata(bench: Bench, connections: int = 2, depth: int = 64) -> str:
-    clients = [Client(bench.leader_of("victim")) for _ in range(connections)]
+    clients = [BesideClient(bench.leader_of("victim")) for _ in range(connections)]
     for client in clients:
         for _ in range(depth):
             client.send(wire.MetadataRequest(None, False), 12)

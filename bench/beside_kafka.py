@@ -25,10 +25,10 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import idle_partitions, small_requests
-from bench.beside import BOMB_BYTES, Client, Helper, bomb, chill, huge
+from bench.beside import BOMB_BYTES, BesideClient, Helper, bomb, chill, huge
 from bench.creation import create
 from bench.idle_partitions import Side
-from bench.kafka_peer import CACHE, ROOT, Load, scratch_python
+from bench.kafka_peer import CACHE, ROOT, PeerLoad, scratch_python
 from kafkalite.protocol import wire
 from kafkalite.testing.apache_kafka import NEWEST_VERSION, KafkaCluster, server_class_path
 
@@ -43,7 +43,7 @@ Row = dict[str, float]
 class System:
     """Three nodes of one system, with what the rows need on them."""
 
-    def __init__(self, side: Side, directory: Path, load: Load) -> None:
+    def __init__(self, side: Side, directory: Path, load: PeerLoad) -> None:
         self.name = side.name
         self.side = side
         self.directory = directory
@@ -62,7 +62,7 @@ class System:
         create(self.bootstrap, 100, 100, 1, 3)
 
     def address_of_leader(self, topic: str) -> str:
-        client = Client(self.bootstrap.split(",", maxsplit=1)[0])
+        client = BesideClient(self.bootstrap.split(",", maxsplit=1)[0])
         answer = client.ask(wire.MetadataRequest([wire.MetadataRequest.MetadataRequestTopic(name=topic)], False), 12)
         client.close()
         addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
@@ -165,7 +165,7 @@ def huge_request(system: System, name: str) -> Row:
     message, version = huge()[name]
 
     def act() -> None:
-        client = Client(system.address_of_leader("victim"))
+        client = BesideClient(system.address_of_leader("victim"))
         client.send(message, version)
         client.receive()
         client.close()
@@ -178,7 +178,7 @@ def bombs(system: System) -> Row:
     topic, data, produce = f"compacted-{time.monotonic_ns()}", bomb(), wire.ProduceRequest
     creatable = wire.CreateTopicsRequest.CreatableTopic
     configs = [wire.CreateTopicsRequest.CreatableTopicConfig("cleanup.policy", "compact")]
-    maker = Client(system.address_of_leader("victim"))
+    maker = BesideClient(system.address_of_leader("victim"))
     maker.ask(wire.CreateTopicsRequest([creatable(topic, 1, 3, configs=configs)], 30_000), 7)
     maker.close()
     time.sleep(1)
@@ -186,7 +186,7 @@ def bombs(system: System) -> Row:
 
     def act() -> None:
         address = system.address_of_leader(topic)
-        clients = [Client(address) for _ in range(10)]
+        clients = [BesideClient(address) for _ in range(10)]
         for client in clients:
             client.send(produce(None, -1, 30_000, batch), 9)
         for client in clients:
@@ -261,7 +261,7 @@ def run(systems: list[System], wanted: re.Pattern[str], rounds: int) -> dict[str
 @click.option("--rows", default="", help="only rows that match this regular expression")
 @click.option("--json", "json_file", type=click.Path(path_type=Path))
 def main(version: str, trees: tuple[Path, ...], rounds: int, rows: str, json_file: Path | None) -> None:
-    load = Load(scratch_python())
+    load = PeerLoad(scratch_python())
     with tempfile.TemporaryDirectory(prefix="beside-kafka-") as scratch, contextlib.ExitStack() as stack:
         systems: list[System] = []
         for number, tree in enumerate(trees or (ROOT,)):

@@ -19,13 +19,13 @@ from typing import Any
 import click
 
 from kafkalite.protocol import wire
-from kafkalite.testing.kafka_client import Client
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.processes import ProcessCluster
 
 _GROUP, _TOPIC = "many", "wide"
 
 
-class Member:
+class LoadMember:
     """One member on a connection of its own."""
 
     def __init__(self, number: int, interval_s: float) -> None:
@@ -33,7 +33,7 @@ class Member:
         self.interval_s = interval_s
         self.epoch = 0
         self.owned: dict[bytes, list[int]] = {}
-        self.client = Client()
+        self.client = FrameClient()
         self.is_silent = False
 
     async def run(self, host: str, port: int) -> None:
@@ -58,7 +58,7 @@ class Member:
             self.owned = {each.topic_id: each.partitions for each in answer.assignment.topic_partitions}
 
 
-async def _asked(client: Client, message: Any, version: int) -> Any:
+async def _asked(client: FrameClient, message: Any, version: int) -> Any:
     client.send(message, version)
     return (await client.receive())[1]
 
@@ -100,7 +100,7 @@ class Probe:
         self._process.wait()
 
 
-async def _settled(members: list[Member], partitions: int) -> float:
+async def _settled(members: list[LoadMember], partitions: int) -> float:
     began = time.perf_counter()
     while True:
         owned = sum(len(numbers) for member in members for numbers in member.owned.values())
@@ -112,7 +112,7 @@ async def _settled(members: list[Member], partitions: int) -> float:
 async def _measure(cluster: ProcessCluster, directory: Path, count: int, partitions: int, seconds: float) -> None:
     host, _, port = next(iter(cluster.bootstrap)).rpartition(":")
     where = (host, int(port))
-    admin = Client()
+    admin = FrameClient()
     await admin.connect(*where)
     create = wire.CreateTopicsRequest
     await admin.ask(create([create.CreatableTopic(_TOPIC, partitions, 1)], 60_000), 4)
@@ -127,7 +127,7 @@ async def _measure(cluster: ProcessCluster, directory: Path, count: int, partiti
     async with asyncio.TaskGroup() as group:
         await asyncio.sleep(2)
         click.echo(f"nothing to do: {probe.take()}")
-        members = [Member(number, 5.0) for number in range(count)]
+        members = [LoadMember(number, 5.0) for number in range(count)]
         cpu = node.cpu_seconds()
         for member in members:
             group.create_task(member.run(*where))
@@ -139,7 +139,7 @@ async def _measure(cluster: ProcessCluster, directory: Path, count: int, partiti
         await asyncio.sleep(seconds)
         share = (node.cpu_seconds() - cpu) / seconds
         click.echo(f"{count} stay: {share:.1%} of a core, {probe.take()}")
-        more = [Member(count + number, 5.0) for number in range(10)]
+        more = [LoadMember(count + number, 5.0) for number in range(10)]
         cpu = node.cpu_seconds()
         for member in more:
             group.create_task(member.run(*where))

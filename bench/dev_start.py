@@ -30,7 +30,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from bench.kafka_peer import CACHE, Load, scratch_python, tree_bytes
+from bench.kafka_peer import CACHE, PeerLoad, scratch_python, tree_bytes
 from kafkalite.testing.apache_kafka import KafkaCluster, KafkaJarsMissing, class_path, free_ports
 from kafkalite.testing.processes import DIE_WITH_PARENT, Process, ProcessCluster
 
@@ -48,7 +48,7 @@ with ThreadedCluster(3) as running:
 """
 
 
-class Outcome(NamedTuple):
+class StartOutcome(NamedTuple):
     """Of one start, to the first acknowledgement."""
 
     wall_s: float
@@ -57,11 +57,11 @@ class Outcome(NamedTuple):
     memory_bytes: int
 
 
-def _outcome(wall_s: float, pid: int) -> Outcome:
+def _outcome(wall_s: float, pid: int) -> StartOutcome:
     threads = [each.read_text().split() for each in Path(f"/proc/{pid}/task").glob("*/schedstat")]
     cpu_s = sum(int(run_ns) for run_ns, *_ in threads) / 1e9  # the ticks of `stat` are too coarse
     time.sleep(_SETTLE_S)  # what a start allocates and gives back is not what it takes
-    return Outcome(wall_s, cpu_s, tree_bytes(pid))
+    return StartOutcome(wall_s, cpu_s, tree_bytes(pid))
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -69,7 +69,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.wait(30)
 
 
-def kafkalite_serve(load: Load, directory: Path, *, tree: Path | None = None, again: bool = False) -> Outcome:
+def kafkalite_serve(load: PeerLoad, directory: Path, *, tree: Path | None = None, again: bool = False) -> StartOutcome:
     """One node. `again`: it ran before, and was stopped."""
     zookeeper = ProcessCluster(directory, nodes=0).start()
     [port] = free_ports(1)
@@ -91,7 +91,7 @@ def kafkalite_serve(load: Load, directory: Path, *, tree: Path | None = None, ag
         zookeeper.close()
 
 
-def kafkalite_dev(load: Load, directory: Path) -> Outcome:
+def kafkalite_dev(load: PeerLoad, directory: Path) -> StartOutcome:
     """`kafkalite dev` with its defaults, on other ports."""
     base = _free_base()
     command = [*DIE_WITH_PARENT, sys.executable, "-m", "kafkalite_cli", "dev", "--kafka-port", str(base)]
@@ -116,7 +116,7 @@ def _free_base() -> int:
         return base
 
 
-def kafkalite_fixture(load: Load, directory: Path) -> Outcome:
+def kafkalite_fixture(load: PeerLoad, directory: Path) -> StartOutcome:
     """What the fixture `kafkalite_cluster` gives a test session."""
     command = [*DIE_WITH_PARENT, sys.executable, "-c", _FIXTURE]
     began = time.monotonic()
@@ -129,7 +129,7 @@ def kafkalite_fixture(load: Load, directory: Path) -> Outcome:
             _stop(process)
 
 
-def apache_kafka(load: Load, directory: Path) -> Outcome:
+def apache_kafka(load: PeerLoad, directory: Path) -> StartOutcome:
     """One broker. Raises KafkaJarsMissing."""
     cluster = KafkaCluster(directory / "kafka", class_path(CACHE), nodes=1)
     try:
@@ -141,7 +141,7 @@ def apache_kafka(load: Load, directory: Path) -> Outcome:
         cluster.close()
 
 
-def jetstream(load: Load, directory: Path) -> Outcome:
+def jetstream(load: PeerLoad, directory: Path) -> StartOutcome:
     """One server, a stream on files with one replica. Raises FileNotFoundError."""
     server = shutil.which("nats-server")
     if server is None:
@@ -185,7 +185,7 @@ def _nats_first_ack(port: int) -> None:
         assert ask("first", b"first", "ack").get("seq") == 1
 
 
-PEERS: Mapping[str, Callable[..., Outcome]] = {
+PEERS: Mapping[str, Callable[..., StartOutcome]] = {
     "kafkalite serve (1 node)": kafkalite_serve,
     "kafkalite serve, again": partial(kafkalite_serve, again=True),
     "kafkalite dev (3 nodes)": kafkalite_dev,
@@ -206,11 +206,11 @@ def main(rounds: int, rows: str, beside: Path | None, target: str | None) -> Non
     if beside is not None:
         for name in [name for name in peers if "serve" in name]:
             peers[f"{name}, {beside}"] = partial(peers[name], tree=beside.resolve())
-    found: dict[str, list[Outcome]] = {}
+    found: dict[str, list[StartOutcome]] = {}
     missing: dict[str, str] = {}
     for _ in range(rounds):  # one of each a round, so that a busy moment meets all of them
         for name, measure in peers.items():
-            load = Load(scratch_python())
+            load = PeerLoad(scratch_python())
             try:
                 with tempfile.TemporaryDirectory(prefix="kafkalite-start-") as directory:
                     found.setdefault(name, []).append(measure(load, Path(directory)))

@@ -29,7 +29,7 @@ from kafkalite.kafka.apis import OFFERED
 from kafkalite.protocol import wire
 from kafkalite.protocol.schema import schemas
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.testing.kafka_client import Client, frame
+from kafkalite.testing.kafka_client import FrameClient, frame
 from kafkalite.testing.kafka_messages import TOPICS, MessageMaker
 from kafkalite.testing.processes import ProcessCluster
 
@@ -139,7 +139,7 @@ class Attacker:
                 return "a huge count", (len(raw) - 4).to_bytes(4) + raw[4:]
 
 
-class Probe:
+class FuzzProbe:
     """A producer with acks=all beside it; every record is looked for at the end."""
 
     def __init__(self, endpoints: dict[int, tuple[str, int]]) -> None:
@@ -147,7 +147,7 @@ class Probe:
         self.acked = 0
         self.errors: collections.Counter[str] = collections.Counter()
         self.slowest_s = 0.0
-        self._client: Client | None = None
+        self._client: FrameClient | None = None
 
     async def setup(self) -> None:
         client = await self._any()
@@ -157,18 +157,18 @@ class Probe:
         client.close()
         await self._leader()
 
-    async def _any(self) -> Client:
-        client = Client()
+    async def _any(self) -> FrameClient:
+        client = FrameClient()
         await client.connect(*next(iter(self._endpoints.values())))
         return client
 
-    async def _leader(self) -> Client:
+    async def _leader(self) -> FrameClient:
         if self._client is None:
             asker = await self._any()
             topic = wire.MetadataRequest.MetadataRequestTopic(name=PROBE)
             answer = await asker.ask(wire.MetadataRequest([topic], False), 9)
             asker.close()
-            self._client = Client()
+            self._client = FrameClient()
             await self._client.connect(*self._endpoints[answer.topics[0].partitions[0].leader_id])
         return self._client
 
@@ -228,7 +228,7 @@ async def fuzz(cluster: ProcessCluster, seconds: float, seed: int) -> dict[str, 
     for broker_id, text in zip(cluster.nodes, cluster.bootstrap, strict=True):
         host, _, port = text.rpartition(":")
         endpoints[broker_id] = (host, int(port))
-    probe = Probe(endpoints)
+    probe = FuzzProbe(endpoints)
     await probe.setup()
     attackers = [Attacker(list(endpoints.values()), random.Random(f"{seed}/{at}")) for at in range(WORKERS)]
     samples: list[dict[str, float]] = []

@@ -20,7 +20,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bench.kafka_peer import CACHE, ROOT, Load, scratch_python
+from bench.kafka_peer import CACHE, ROOT, PeerLoad, scratch_python
 from kafkalite.testing.processes import DIE_WITH_PARENT, ProcessCluster
 
 RATE = 200
@@ -83,7 +83,7 @@ class Side:
         return max(after - was for was, after in zip(before, self.cpu_seconds())) / took * 100
 
 
-def measure(side: Side, load: Load, client: str, partitions: int, consumers: int, seconds: float) -> list[float]:
+def measure(side: Side, load: PeerLoad, client: str, partitions: int, consumers: int, seconds: float) -> list[float]:
     """The leader's share of a core without consumers, and with them, in %."""
     topic = f"idle-{client}-{partitions}-{time.monotonic_ns()}"
     load.ask("create", side.bootstrap, topic, partitions, 1)
@@ -119,7 +119,7 @@ def main(
     seconds: float,
     rounds: int,
 ) -> None:
-    load = Load(scratch_python())
+    load = PeerLoad(scratch_python())
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
         sides = [Side(tree.resolve(), Path(scratch) / f"side-{n}") for n, tree in enumerate(trees or (ROOT,))]
         for side in sides:

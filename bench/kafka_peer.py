@@ -37,7 +37,7 @@ MAX_BYTES = 1 << 30
 console = Console(width=150)
 
 
-class Load:
+class PeerLoad:
     """The process that talks to librdkafka (bench/librdkafka_load.py)."""
 
     def __init__(self, python: Path) -> None:
@@ -91,7 +91,7 @@ def tree_bytes(pid: int) -> int:
     return total
 
 
-class Peer:
+class PeerBroker:
     """One of the two systems: its processes and where it listens."""
 
     def __init__(self, name: str, nodes: Iterable[Process], bootstrap: str) -> None:
@@ -107,7 +107,7 @@ class Peer:
 
 
 def measure_load(
-    load: Load, peer: Peer, topic: str, size: int, partitions: int, factor: int, acks: str, seconds: float
+    load: PeerLoad, peer: PeerBroker, topic: str, size: int, partitions: int, factor: int, acks: str, seconds: float
 ) -> dict[str, dict[str, float]]:
     """Produce for so many seconds, then consume all of it."""
     load.ask("create", peer.bootstrap, topic, partitions, factor)
@@ -129,7 +129,7 @@ def measure_load(
     return rows
 
 
-def start_up(load: Load, directory: Path, classes: str) -> dict[str, dict[str, float]]:
+def start_up(load: PeerLoad, directory: Path, classes: str) -> dict[str, dict[str, float]]:
     """One node: from nothing, and again on its data, to the first acknowledged record; then its idle memory."""
     seconds: dict[str, dict[str, float]] = {"kafkalite": {}, "Apache Kafka": {}}
     kafka = KafkaCluster(directory / "kafka", classes, nodes=1)
@@ -208,7 +208,7 @@ class Results:
         return table
 
 
-def run(load: Load, directory: Path, seconds: float, wanted: re.Pattern[str]) -> Results:
+def run(load: PeerLoad, directory: Path, seconds: float, wanted: re.Pattern[str]) -> Results:
     classes = class_path(CACHE)
     results = Results()
     if wanted.search("start"):
@@ -220,8 +220,8 @@ def run(load: Load, directory: Path, seconds: float, wanted: re.Pattern[str]) ->
         ProcessCluster(directory / "kafkalite", nodes=3, settings=settings) as cluster,
     ):
         peers = (
-            Peer("kafkalite", cluster.nodes.values(), ",".join(cluster.bootstrap)),
-            Peer("Apache Kafka", kafka.nodes.values(), kafka.bootstrap),
+            PeerBroker("kafkalite", cluster.nodes.values(), ",".join(cluster.bootstrap)),
+            PeerBroker("Apache Kafka", kafka.nodes.values(), kafka.bootstrap),
         )
         for peer in peers:  # the JVM compiles what is hot
             measure_load(load, peer, "warm", 100, 6, 3, "all", 2 * seconds)
@@ -262,7 +262,7 @@ def run(load: Load, directory: Path, seconds: float, wanted: re.Pattern[str]) ->
 @click.option("--json", "json_file", type=click.Path(), help="Write the figures there.")
 def main(seconds: float, rows: str, json_file: str | None) -> None:
     """Throughput, CPU, latency, start-up and memory against Apache Kafka."""
-    load = Load(scratch_python())
+    load = PeerLoad(scratch_python())
     try:
         with tempfile.TemporaryDirectory(prefix="kafkalite-peer-") as directory:
             results = run(load, Path(directory), seconds, re.compile(rows))

@@ -25,7 +25,7 @@ BEGINNING, ANY_PARTITION, BLOCK = -2, -1, 4
 BATCH = 10_000
 
 
-class Message(ctypes.Structure):
+class RdMessage(ctypes.Structure):
     """rd_kafka_message_t."""
 
     _fields_ = (
@@ -49,7 +49,7 @@ def _library() -> ctypes.CDLL:
 _lib = _library()
 
 
-class Handle:
+class RdHandle:
     """A librdkafka producer or consumer and a topic of it."""
 
     def __init__(self, kind: int, topic: str, settings: dict[str, Any]) -> None:
@@ -94,10 +94,10 @@ def produce(
         "bootstrap.servers": bootstrap, "acks": acks, "queue.buffering.max.kbytes": 262_144,
         "queue.buffering.max.messages": 2_000_000,
     }  # fmt: skip
-    producer = Handle(PRODUCER, topic, settings)
+    producer = RdHandle(PRODUCER, topic, settings)
     producer.held(partitions)  # connections and metadata are there before the clock starts
     value = ctypes.create_string_buffer((bytes(range(256)) * (size // 256 + 1))[:size], size)
-    messages = (Message * BATCH)()
+    messages = (RdMessage * BATCH)()
     for message in messages:
         message.payload, message.len = ctypes.addressof(value), size
     began, sent = time.monotonic(), 0
@@ -126,7 +126,7 @@ def consume(bootstrap: str, topic: str, partitions: int, size: int, records: int
         "queued.min.messages": 10_000_000,
         "fetch.queue.backoff.ms": 1,
     }
-    consumer = Handle(CONSUMER, topic, settings)
+    consumer = RdHandle(CONSUMER, topic, settings)
     consumer.held(partitions)
     queue = c_void_p(_lib.rd_kafka_queue_new(consumer.handle))
     messages = (c_void_p * BATCH)()
@@ -140,7 +140,7 @@ def consume(bootstrap: str, topic: str, partitions: int, size: int, records: int
         assert time.monotonic() - began < 120, f"{seen} of {records} records came"
         if count == 0:
             continue
-        first = ctypes.cast(c_void_p(messages[0]), POINTER(Message)).contents
+        first = ctypes.cast(c_void_p(messages[0]), POINTER(RdMessage)).contents
         assert (first.err, first.len) == (0, size), f"error {first.err}, {first.len} bytes"
         deque(map(destroy, messages[:count]), maxlen=0)
         seen += count

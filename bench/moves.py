@@ -99,7 +99,7 @@ class Trace:
         self._client.close()
 
 
-class Load:
+class MovesLoad:
     """Numbered records to all partitions in turn; when each was sent, and how long its acknowledgement took."""
 
     def __init__(self, client: AsyncClient, tally: Tally) -> None:
@@ -173,7 +173,7 @@ async def run(directory: Path, limits: tuple[int, int, int], *, megabytes: int, 
             (created,) = await client.create_topics([topic])
             assert created.error == 0, created
             await wait_in_sync(cluster, TOPIC, 3)
-            load = Load(client, tally)
+            load = MovesLoad(client, tally)
             await load.fill(megabytes * 1_000_000 // RECORD_BYTES)
             trace = await asyncio.to_thread(Trace, cluster.zookeeper_connect)
             stop = asyncio.Event()

@@ -25,7 +25,7 @@ from typing import Any
 import click
 
 from bench.kafka_peer import scratch_python
-from bench.rolling import PARTITIONS, SETTINGS, TOPIC, Load, is_clean
+from bench.rolling import PARTITIONS, SETTINGS, TOPIC, RollingLoad, is_clean
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
@@ -113,7 +113,7 @@ def main(rate: float, target: str | None) -> None:
     with tempfile.TemporaryDirectory(prefix="kafkalite-replace-") as name:
         directory = Path(name)
         with ProcessCluster(directory, settings=SETTINGS) as cluster:
-            load = Load(str(scratch_python()), cluster.bootstrap, rate)
+            load = RollingLoad(str(scratch_python()), cluster.bootstrap, rate)
             try:
                 asyncio.run(wait_in_sync(cluster, TOPIC, 3))
                 times: dict[str, Any] = {**replace(cluster), **restart(cluster)}

@@ -44,7 +44,7 @@ def checkout(commit: str) -> Iterator[Path]:
             subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
 
 
-class Load:
+class RollingLoad:
     """The subprocess that produces, and counts in the end."""
 
     def __init__(self, python: str, bootstrap: list[str], rate: float) -> None:
@@ -105,7 +105,7 @@ def run(directory: Path, python: str, *, rounds: int, old: Path | None, rate: fl
     if old is not None:
         cluster.trees = dict.fromkeys((1, 2, 3), old)
     with cluster:
-        load = Load(python, cluster.bootstrap, rate)
+        load = RollingLoad(python, cluster.bootstrap, rate)
         try:
             asyncio.run(wait_in_sync(cluster, TOPIC, 3))
             began = time.monotonic()

@@ -22,7 +22,7 @@ from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.model import Offset
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.testing.kafka_client import Client
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 _GROUP, _TOPIC = "queue", "queue"
@@ -34,14 +34,14 @@ async def _until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def _connect(cluster: LoopbackCluster) -> Client:
-    client = Client()
+async def _connect(cluster: LoopbackCluster) -> FrameClient:
+    client = FrameClient()
     host, _, port = cluster.bootstrap.split(",")[0].rpartition(":")
     await client.connect(host, int(port))
     return client
 
 
-async def _fill(client: Client, partitions: int, records: int, batch: int) -> None:
+async def _fill(client: FrameClient, partitions: int, records: int, batch: int) -> None:
     request = wire.ProduceRequest
     for start in range(0, records, batch):
         builder = RecordBatchBuilder()

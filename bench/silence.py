@@ -45,7 +45,7 @@ RATE_PER_S = 500
 console = Console()
 
 
-class Load:
+class SilenceLoad:
     """Records at a steady rate, over all partitions in turn; notes when acknowledgements come."""
 
     def __init__(self, producer: Producer, topic: str, partitions: int) -> None:
@@ -86,7 +86,7 @@ async def measure(
 ) -> dict[str, float | int]:
     """Seconds of silence around one fault."""
     async with Producer(client, acks="all", idempotent=True, linger_ms=0) as producer:
-        load = Load(producer, topic, partitions)
+        load = SilenceLoad(producer, topic, partitions)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(load.run())
             await load.is_warm.wait()

@@ -19,7 +19,7 @@ import click
 from rich.console import Console
 
 from bench.idle_partitions import Side
-from bench.kafka_peer import ROOT, Load, scratch_python
+from bench.kafka_peer import ROOT, PeerLoad, scratch_python
 
 console = Console(width=120)
 PRODUCER = """
@@ -39,7 +39,7 @@ print(time.monotonic() - began)
 """
 
 
-def measure(side: Side, load: Load, factor: int, records: int, in_flight: int) -> tuple[float, float]:
+def measure(side: Side, load: PeerLoad, factor: int, records: int, in_flight: int) -> tuple[float, float]:
     """(us of all nodes' CPU per request, requests per second)."""
     topic = f"small-{factor}-{time.monotonic_ns()}"
     load.ask("create", side.bootstrap, topic, 1, factor)
@@ -61,7 +61,7 @@ def measure(side: Side, load: Load, factor: int, records: int, in_flight: int) -
 @click.option("--in-flight", type=int, default=5)
 @click.option("--factor", "factors", type=int, multiple=True, default=(3, 1))
 def main(trees: tuple[Path, ...], records: int, rounds: int, in_flight: int, factors: tuple[int, ...]) -> None:
-    load = Load(scratch_python())
+    load = PeerLoad(scratch_python())
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
         sides = [Side(tree.resolve(), Path(scratch) / f"side-{n}") for n, tree in enumerate(trees or (ROOT,))]
         for side in sides:

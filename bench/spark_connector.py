@@ -41,7 +41,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
-class Peer:
+class SparkPeer:
     """One of the two: the format's name, its bootstrap option, and what was measured, by row of the table."""
 
     name: str
@@ -142,7 +142,9 @@ def json_of(frame: Any) -> Any:
     ).select("v.*")
 
 
-def available_now(spark: Any, peer: Peer, topic: str, checkpoint: Path, rows: int, batches: int) -> dict[str, float]:
+def available_now(
+    spark: Any, peer: SparkPeer, topic: str, checkpoint: Path, rows: int, batches: int
+) -> dict[str, float]:
     """A query that takes what is there in several small batches and ends: start, planning, commits."""
     jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
     before, began = Clocks.of(jvm), time.perf_counter()
@@ -155,7 +157,7 @@ def available_now(spark: Any, peer: Peer, topic: str, checkpoint: Path, rows: in
     return {"ms": seconds * 1e3, "ms of processor": spent * 1e3}
 
 
-def per_job(spark: Any, peer: Peer, topic: str, jobs: int = 10) -> dict[str, float]:
+def per_job(spark: Any, peer: SparkPeer, topic: str, jobs: int = 10) -> dict[str, float]:
     """What a batch read of next to nothing takes: planning, workers, connections."""
     jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
     before, taken = Clocks.of(jvm), []
@@ -179,7 +181,7 @@ def noop(frame: Any) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def stream(spark: Any, peer: Peer, topic: str, size: int, rows: int, checkpoint: Path) -> dict[str, float]:
+def stream(spark: Any, peer: SparkPeer, topic: str, size: int, rows: int, checkpoint: Path) -> dict[str, float]:
     """A query that runs while chunks are written one after the other: what its batches took, those without rows left out."""
     frame = peer.source(spark.readStream, topic).load()
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
@@ -209,7 +211,9 @@ def stream(spark: Any, peer: Peer, topic: str, size: int, rows: int, checkpoint:
     }
 
 
-def measure(spark: Any, peers: list[Peer], create: Callable[[Peer, str], None], scratch: Path, given: Any) -> None:
+def measure(
+    spark: Any, peers: list[SparkPeer], create: Callable[[SparkPeer, str], None], scratch: Path, given: Any
+) -> None:
     for size in SIZES:
         rows = int(given.megabytes * 1e6) // (size + KEY_BYTES)
         for number, peer in enumerate(peers + peers[::-1]):  # neither always goes first
@@ -244,7 +248,7 @@ def measure(spark: Any, peers: list[Peer], create: Callable[[Peer, str], None], 
         show(row, *peers)
 
 
-def measure_json(spark: Any, peers: list[Peer], create: Callable[[Peer, str], None], given: Any) -> None:
+def measure_json(spark: Any, peers: list[SparkPeer], create: Callable[[SparkPeer, str], None], given: Any) -> None:
     """JSON of about 100 B, parsed."""
     text = "concat('{\"n\": ', id, ', \"name\": \"', repeat('y', 60), '\", \"x\": 1.5}')"
     size = 100
@@ -260,7 +264,7 @@ def measure_json(spark: Any, peers: list[Peer], create: Callable[[Peer, str], No
     show("JSON read", *peers)
 
 
-def show(row: str, ours: Peer, theirs: Peer) -> None:
+def show(row: str, ours: SparkPeer, theirs: SparkPeer) -> None:
     cells = []
     for name, value in ours.figures[row].items():
         other = theirs.figures[row][name]
@@ -289,13 +293,13 @@ def main() -> int:
         session(Path(directory) / "spark", jars) as spark,
     ):
         own = ",".join(cluster.bootstrap)
-        ours = Peer("kafkalite", ("kafka.bootstrap.servers", kafka.bootstrap if given.on_kafka else own))
-        theirs = Peer("kafka", ("kafka.bootstrap.servers", kafka.bootstrap))
+        ours = SparkPeer("kafkalite", ("kafka.bootstrap.servers", kafka.bootstrap if given.on_kafka else own))
+        theirs = SparkPeer("kafka", ("kafka.bootstrap.servers", kafka.bootstrap))
         # Kafka's own client, over the JVM that runs anyway, creates topics on Kafka
         jvm = spark.sparkContext._jvm
         admin = jvm.org.apache.kafka.clients.admin.AdminClient.create({"bootstrap.servers": kafka.bootstrap})
 
-        def create(peer: Peer, topic: str) -> None:
+        def create(peer: SparkPeer, topic: str) -> None:
             if peer is theirs or given.on_kafka:
                 order = jvm.org.apache.kafka.clients.admin.NewTopic(topic, PARTITIONS, 1)
                 admin.createTopics([order]).all().get()

@@ -59,7 +59,7 @@ LONG = (
 
 
 @dataclass(frozen=True)
-class Outcome:
+class KillOutcome:
     """What a reader counts at the end."""
 
     records: int
@@ -140,7 +140,7 @@ def run(
     batches: int,
     accidents: Sequence[str],
     master: str = "",
-) -> Outcome:
+) -> KillOutcome:
     """Run the query until it ends by itself, starting its driver again whenever it dies. Raises RuntimeError.
 
     Args:
@@ -184,7 +184,7 @@ def run(
     asyncio.run(wait_in_sync(cluster, sink, 3))
     found = count(cluster, sink, "read_committed")
     everything = count(cluster, sink, "read_uncommitted")
-    return Outcome(
+    return KillOutcome(
         records=found.total(),
         duplicates=found.total() - len(found),
         lost=len(set(range(records)) - set(found)),

@@ -158,7 +158,7 @@ def ratio(name: str, row: dict[str, float], floor: dict[str, float]) -> float:
     return row["MB/s"] * (3 if "RF 3" in name else 1) / floor["file write MB/s"]
 
 
-class Rows:
+class ThroughputRows:
     """Collects figures, and the CPU that the nodes spent on each."""
 
     def __init__(self, cluster: ProcessCluster) -> None:
@@ -181,7 +181,7 @@ async def run(directory: Path, seconds: float) -> dict[str, Any]:
     began = time.monotonic()
     with ProcessCluster(directory, nodes=3, settings=SETTINGS) as cluster:
         ready = time.monotonic() - began
-        rows = Rows(cluster)
+        rows = ThroughputRows(cluster)
         floor = await floors.measure(directory)
         console.print("  floors: " + ", ".join(f"{k} {v:,.2f}" for k, v in floor.items()))
         big, middle, small = batch_of(1000, 1024), batch_of(120, 1024), batch_of(1, 1024)

@@ -31,7 +31,7 @@ from bench.kafka_peer import CACHE, scratch_python
 from bench.soak.checks import steady
 from bench.soak.disks import LoopDisk
 from bench.soak.disks import available as disks_available
-from bench.soak.faults import ANYWHERE, EVERYWHERE_FLUSHED, WITH_DISKS, Fault, Stage
+from bench.soak.faults import ANYWHERE, EVERYWHERE_FLUSHED, WITH_DISKS, Fault, SoakStage
 from kafkalite.testing.apache_kafka import java, newest_client_class_path
 from kafkalite.testing.network import NetworkedCluster, VirtualNetwork, available
 
@@ -53,7 +53,7 @@ SETTINGS: dict[str, object] = {
 }
 
 
-class Load:
+class SoakLoad:
     """The process with the workloads."""
 
     def __init__(self, command: list[str], log: Path) -> None:
@@ -83,7 +83,7 @@ class Load:
         self._log.close()
 
 
-class Sampler:
+class SoakSampler:
     """Resident memory (MB) and descriptors of every node, every few seconds."""
 
     def __init__(self, cluster: NetworkedCluster) -> None:
@@ -93,7 +93,7 @@ class Sampler:
         self.memory: dict[int, list[float]] = defaultdict(list)
         self.descriptors: dict[int, list[float]] = defaultdict(list)
 
-    def __enter__(self) -> Sampler:
+    def __enter__(self) -> SoakSampler:
         self._thread.start()
         return self
 
@@ -151,7 +151,7 @@ def drawn(rng: random.Random, kinds: list[Fault]) -> Iterator[Fault]:
         yield from rng.sample(kinds, len(kinds))
 
 
-def play(stage: Stage, load: Load, kinds: list[Fault], until: float) -> tuple[Counter[str], list[str]]:
+def play(stage: SoakStage, load: SoakLoad, kinds: list[Fault], until: float) -> tuple[Counter[str], list[str]]:
     """The faults that were done, and what was wrong afterwards."""
     done: Counter[str] = Counter()
     findings: list[str] = []
@@ -241,10 +241,10 @@ def main(
         stack.enter_context(cluster)
         command = [str(scratch_python()), "-m", "bench.soak.load", ",".join(cluster.bootstrap), str(NODES)]
         command += [str(seed), str(rate), *(java_command() if with_java else ())]
-        load = Load(command, directory / "load.log")
+        load = SoakLoad(command, directory / "load.log")
         stack.callback(load.close)
-        stage = Stage(cluster, disks, random.Random(seed), say, flush)
-        with Sampler(cluster) as sampler:
+        stage = SoakStage(cluster, disks, random.Random(seed), say, flush)
+        with SoakSampler(cluster) as sampler:
             done, findings = play(stage, load, kinds, time.monotonic() + minutes * 60)
         verdict = load.ask("stop")
         findings += [*verdict["findings"], *sampler.findings(), *differing(cluster, ("numbered", "transactions"))]

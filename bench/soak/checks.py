@@ -13,7 +13,7 @@ from typing import NamedTuple
 LISTED = 5
 
 
-class Version(NamedTuple):
+class SoakVersion(NamedTuple):
     """One write of a key. Versions of a key grow; `at` is the time of its acknowledgement (seconds), 0 if there was none."""
 
     number: int
@@ -95,9 +95,9 @@ def transactions(topic: str, outcomes: Mapping[tuple[str, int], tuple[str, int]]
 
 def keyed(
     topic: str,
-    sent: Mapping[str, Sequence[Version]],
-    acked: Mapping[str, Version],
-    log: Mapping[str, Sequence[Version]],
+    sent: Mapping[str, Sequence[SoakVersion]],
+    acked: Mapping[str, SoakVersion],
+    log: Mapping[str, Sequence[SoakVersion]],
     *,
     expired_before: float = 0.0,
 ) -> list[str]:

@@ -20,7 +20,7 @@ _VERB_S = 120.0
 
 
 @dataclass
-class Stage:
+class SoakStage:
     """The targets of faults.
 
     Args:
@@ -67,7 +67,7 @@ class Stage:
             disk.attach()
 
 
-def kill(stage: Stage) -> str:
+def kill(stage: SoakStage) -> str:
     node = stage.node()
     stage.cluster.nodes[node].kill()
     stage.sleep(0, 15)
@@ -75,7 +75,7 @@ def kill(stage: Stage) -> str:
     return f"node {node}"
 
 
-def kill_controller(stage: Stage) -> str:
+def kill_controller(stage: SoakStage) -> str:
     node = any_controller(stage.cluster)
     stage.cluster.nodes[node].kill()
     stage.sleep(0, 10)
@@ -83,7 +83,7 @@ def kill_controller(stage: Stage) -> str:
     return f"node {node}"
 
 
-def kill_all(stage: Stage) -> str:
+def kill_all(stage: SoakStage) -> str:
     order = stage.shuffled()
     for node in order:
         stage.cluster.nodes[node].kill()
@@ -96,14 +96,14 @@ def kill_all(stage: Stage) -> str:
     return ""
 
 
-def terminate(stage: Stage) -> str:
+def terminate(stage: SoakStage) -> str:
     node = stage.node()
     code = stage.cluster.nodes[node].terminate()
     stage.cluster.restart(node)
     return f"node {node}, exit code {code}"
 
 
-def pause(stage: Stage) -> str:
+def pause(stage: SoakStage) -> str:
     node, seconds = stage.node(), stage.rng.choice((1.0, 5.0, 20.0))
     stage.cluster.nodes[node].signal(signal.SIGSTOP)
     time.sleep(seconds)
@@ -111,7 +111,7 @@ def pause(stage: Stage) -> str:
     return f"node {node}, {seconds:.0f} s"
 
 
-def zookeeper_killed(stage: Stage) -> str:
+def zookeeper_killed(stage: SoakStage) -> str:
     assert stage.cluster.zookeeper is not None
     stage.cluster.zookeeper.kill()
     stage.sleep(0, 30)
@@ -119,7 +119,7 @@ def zookeeper_killed(stage: Stage) -> str:
     return ""
 
 
-def zookeeper_paused(stage: Stage) -> str:
+def zookeeper_paused(stage: SoakStage) -> str:
     assert stage.cluster.zookeeper is not None
     seconds = stage.rng.choice((3.0, 15.0, 60.0))
     stage.cluster.zookeeper.signal(signal.SIGSTOP)
@@ -128,7 +128,7 @@ def zookeeper_paused(stage: Stage) -> str:
     return f"{seconds:.0f} s"
 
 
-def cut(stage: Stage) -> str:
+def cut(stage: SoakStage) -> str:
     node = stage.node()
     host, network = f"n{node}", stage.cluster.network
     others = [name for name in network.addresses if name not in ("", host)]
@@ -152,7 +152,7 @@ def cut(stage: Stage) -> str:
     return f"node {node} {kind}"
 
 
-def bad_network(stage: Stage) -> str:
+def bad_network(stage: SoakStage) -> str:
     network = stage.cluster.network
     kind = stage.rng.choice(("loss", "delay", "resets"))
     if kind == "loss":
@@ -166,7 +166,7 @@ def bad_network(stage: Stage) -> str:
     return kind
 
 
-def power_of_one(stage: Stage) -> str:
+def power_of_one(stage: SoakStage) -> str:
     node = stage.node()
     stage.lose_power(node)
     stage.sleep(0, 10)
@@ -174,7 +174,7 @@ def power_of_one(stage: Stage) -> str:
     return f"node {node}"
 
 
-def last_standing(stage: Stage) -> str:
+def last_standing(stage: SoakStage) -> str:
     """All but one process die one after the other; the host of the last loses its power, and is back first."""
     *first, last = stage.shuffled()
     for node in first:
@@ -188,7 +188,7 @@ def last_standing(stage: Stage) -> str:
     return f"killed {first}, then the power of {last}"
 
 
-def power_of_all(stage: Stage) -> str:
+def power_of_all(stage: SoakStage) -> str:
     for node in stage.cluster.nodes:
         for disk in stage.disks[node]:
             disk.power_off()
@@ -203,7 +203,7 @@ def power_of_all(stage: Stage) -> str:
     return ""
 
 
-def full_disk(stage: Stage) -> str:
+def full_disk(stage: SoakStage) -> str:
     nodes = stage.shuffled()[: stage.rng.choice((1, len(stage.cluster.nodes)))]
     disks = [disk for node in nodes for disk in stage.disks[node]]
     for disk in disks:
@@ -214,7 +214,7 @@ def full_disk(stage: Stage) -> str:
     return f"nodes {nodes}"
 
 
-def moved_between_disks(stage: Stage) -> str:
+def moved_between_disks(stage: SoakStage) -> str:
     node = stage.node()
     moved = 0
     for topic in ("numbered", "transactions", "compacted", "windowed", "settings", "short"):
@@ -226,7 +226,7 @@ def moved_between_disks(stage: Stage) -> str:
     return f"node {node}, {moved} replicas"
 
 
-def reassigned(stage: Stage) -> str:
+def reassigned(stage: SoakStage) -> str:
     brokers = stage.shuffled()[:3]
     plan = stage.cluster.directory / f"plan-{stage.rng.randrange(10**9)}.json"
     stage.admin("reassign", "plan", "--brokers", ",".join(map(str, brokers)), "-o", str(plan))
@@ -246,12 +246,12 @@ def reassigned(stage: Stage) -> str:
     return f"to {brokers}"
 
 
-def elected(stage: Stage) -> str:
+def elected(stage: SoakStage) -> str:
     stage.admin("elect", "--preferred", "--all")
     return ""
 
 
-Fault = Callable[[Stage], str]
+Fault = Callable[[SoakStage], str]
 ANYWHERE: tuple[Fault, ...] = (
     kill, kill_controller, kill_all, terminate, pause, zookeeper_killed, zookeeper_paused, cut, cut, bad_network,
     moved_between_disks, reassigned, elected,

@@ -13,9 +13,9 @@ import time
 from collections import Counter
 from typing import Any
 
-from bench.soak.workloads.pipeline import Pipeline
+from bench.soak.workloads.pipeline import PipelineWorkload
 from bench.soak.workloads.records import Deleted, Keyed, Numbered, Offsets
-from bench.soak.workloads.transactions import JavaTransactions, Transactions
+from bench.soak.workloads.transactions import JavaTransactions, TransactionsWorkload
 from bench.soak.workloads.workload import Workload, create_topics, not_in_sync
 
 
@@ -47,9 +47,9 @@ def main(bootstrap: str, nodes: int, seed: int, rate: float, java: list[str]) ->
     numbered = Numbered(bootstrap, own(), rate)
     workloads: list[Workload] = [
         numbered,
-        Transactions(bootstrap, own(), rate / 4),
+        TransactionsWorkload(bootstrap, own(), rate / 4),
         Keyed(bootstrap, own(), rate / 2),
-        Pipeline(bootstrap, own(), rate, numbered),
+        PipelineWorkload(bootstrap, own(), rate, numbered),
         Offsets(bootstrap, own(), rate),
         Deleted(bootstrap, own(), rate / 4),
     ]
@@ -81,10 +81,10 @@ def main(bootstrap: str, nodes: int, seed: int, rate: float, java: list[str]) ->
             break
     # In this order: the pipeline copies the records of the others to the end.
     for each in workloads:
-        if not isinstance(each, Pipeline):
+        if not isinstance(each, PipelineWorkload):
             each.finish()
     for each in workloads:
-        if isinstance(each, Pipeline):
+        if isinstance(each, PipelineWorkload):
             each.finish()
     for each in workloads:
         each.verify()

@@ -80,7 +80,7 @@ async def describe(client: AsyncClient) -> None:
     console.print(table)
 
 
-class Load:
+class DemoLoad:
     """Produces all rows; kills the leader of partition 0 a third of the way."""
 
     def __init__(self, cluster: ProcessCluster, client: AsyncClient, rows: list[tuple[bytes, bytes]]) -> None:
@@ -134,7 +134,7 @@ class Load:
         self.killed_at = time.monotonic()
 
 
-def count_in_table(pipeline: TablePipeline, load: Load, total: int) -> bool:
+def count_in_table(pipeline: TablePipeline, load: DemoLoad, total: int) -> bool:
     """Wait until the table has everything, print an aggregate and the check; whether the check holds."""
     import pyarrow.compute as pc
 
@@ -163,7 +163,7 @@ def count_in_table(pipeline: TablePipeline, load: Load, total: int) -> bool:
 
 async def cluster_part(
     cluster: ProcessCluster, rows: list[tuple[bytes, bytes]], topic_is_there: Callable[[], None]
-) -> Load:
+) -> DemoLoad:
     async with AsyncClient.connect(cluster.bootstrap) as client:
         description = await client.describe_cluster()
         table = Table("node", "process", "RPC", "role", title="cluster", title_justify="left")
@@ -178,7 +178,7 @@ async def cluster_part(
         step("starting a pipeline: Spark puts the topic into an Iceberg table (its JVM takes a few seconds to start)")
         topic_is_there()
         step(f"producing {len(rows):,} flights, keyed by aircraft, acks=all, idempotent")
-        load = Load(cluster, client, rows)
+        load = DemoLoad(cluster, client, rows)
         columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=console, refresh_per_second=8) as progress:
             seconds = await load.run(progress)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kafkalite.client.results import Broker, Metadata
+from kafkalite.client.results import LiveBroker, Metadata
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Endpoint, LeaderEpoch, TopicPartition
@@ -29,7 +29,7 @@ class ClusterView:
     def __init__(self) -> None:
         self.cluster_id = ""
         self.controller_id = BrokerId(-1)
-        self.brokers: dict[BrokerId, Broker] = {}
+        self.brokers: dict[BrokerId, LiveBroker] = {}
         self.topics: dict[str, TopicMetadata] = {}
         #: Rises with every update.
         self.version = 0
@@ -76,7 +76,7 @@ class ClusterView:
         broker = self.brokers.get(broker_id)
         return broker.endpoint if broker is not None else None
 
-    def learn(self, broker: Broker) -> None:
+    def learn(self, broker: LiveBroker) -> None:
         """Remember where a broker is that the metadata has not named yet."""
         self.brokers.setdefault(broker.broker_id, broker)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kafkalite.client import messages
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.fetch_session import FetchSession
+from kafkalite.client.fetch_session import ConsumerFetchSession
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
 from kafkalite.lazy_dataclass import dataclass
@@ -93,7 +93,7 @@ class Consumer:
         self._on_out_of_range = on_out_of_range
         self._client_rack = client_rack
         self._assigned: dict[TopicPartition, _Assigned] = {}
-        self._sessions: dict[BrokerId, FetchSession] = {}
+        self._sessions: dict[BrokerId, ConsumerFetchSession] = {}
         #: Fetches that followers have answered.
         self.followers_asked = 0
         self._busy: set[BrokerId] = set()
@@ -248,7 +248,7 @@ class Consumer:
     async def _fetch_ready(self, node: BrokerId, entries: list[_Assigned]) -> None:
         by_key = {entry.key: entry for entry in entries}
         positions = {entry.key: entry.position for entry in entries if isinstance(entry.position, int)}
-        session = self._sessions.setdefault(node, FetchSession())
+        session = self._sessions.setdefault(node, ConsumerFetchSession())
         request = session.request(
             positions,
             self._client.routing.epochs(positions),

@@ -13,7 +13,7 @@ from kafkalite.protocol import wire
 _HIGHEST_EPOCH = 2**31 - 1
 
 
-class FetchSession:
+class ConsumerFetchSession:
     """One request at a time: `request`, then `answered` or `failed`."""
 
     def __init__(self) -> None:

@@ -28,13 +28,13 @@ ASSIGNOR = "range"
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class MemberSubscription:
     member_id: str
     topics: tuple[str, ...]
 
 
 def range_assignment(
-    members: Sequence[Subscription], partition_counts: Mapping[str, int]
+    members: Sequence[MemberSubscription], partition_counts: Mapping[str, int]
 ) -> dict[str, tuple[tuple[str, int], ...]]:
     """Kafka's range assignor: of each topic, consecutive partitions to its subscribers in the order of their ids. Pure."""
     shares: dict[str, list[tuple[str, int]]] = {member.member_id: [] for member in members}
@@ -90,7 +90,7 @@ class Membership:
         shares: list[Any] = []
         sync = wire.SyncGroupRequest
         if joined.leader == self.member_id:
-            members = [Subscription(each.member_id, subscribed(bytes(each.metadata))) for each in joined.members]
+            members = [MemberSubscription(each.member_id, subscribed(bytes(each.metadata))) for each in joined.members]
             topics = sorted({topic for member in members for topic in member.topics})
             counts = {topic: await self._client.known_topic(topic) for topic in topics}
             assigned = range_assignment(members, counts)

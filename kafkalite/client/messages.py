@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kafkalite.client.results import Broker, Metadata
+from kafkalite.client.results import LiveBroker, Metadata
 from kafkalite.errors import ErrorCode, error_code
 from kafkalite.extension.messages.topics import NewTopic, TopicResult
 from kafkalite.model import NO_LEADER_EPOCH, BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicPartition
@@ -49,7 +49,7 @@ def metadata_of(response: Any) -> Metadata:
     return Metadata(
         response.cluster_id or "",
         BrokerId(response.controller_id),
-        tuple(Broker(BrokerId(b.node_id), b.host, b.port, b.rack) for b in response.brokers),
+        tuple(LiveBroker(BrokerId(b.node_id), b.host, b.port, b.rack) for b in response.brokers),
         tuple(_topic(topic) for topic in response.topics),
     )
 
@@ -285,10 +285,10 @@ def find_coordinator_request(key: str, kind: int) -> Any:
     return wire.FindCoordinatorRequest(key, kind, [key])
 
 
-def coordinator_of(response: Any) -> tuple[int, str, Broker]:
+def coordinator_of(response: Any) -> tuple[int, str, LiveBroker]:
     """(error, message, the node)."""
     found = response.coordinators[0] if response.coordinators else response
-    return found.error_code, found.error_message or "", Broker(BrokerId(found.node_id), found.host, found.port)
+    return found.error_code, found.error_message or "", LiveBroker(BrokerId(found.node_id), found.host, found.port)
 
 
 def commit_offsets_request(

@@ -13,7 +13,7 @@ from kafkalite.partition_values import (
 
 
 @dataclass(frozen=True, slots=True)
-class Broker:
+class LiveBroker:
     """A live broker, and where its listener is that we may use."""
 
     broker_id: BrokerId
@@ -32,5 +32,5 @@ class Metadata:
 
     cluster_id: str
     controller_id: BrokerId
-    brokers: tuple[Broker, ...]
+    brokers: tuple[LiveBroker, ...]
     topics: tuple[TopicMetadata, ...]

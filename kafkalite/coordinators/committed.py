@@ -19,7 +19,7 @@ from kafkalite.model import Offset, TopicPartition
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenPartition:
     """Of one partition: the end of the last record, and the appends that are not replicated yet, in their order."""
 
     end: Offset = Offset(0)
@@ -34,7 +34,7 @@ class CommittedAppends:
         self._log = log
 
     def append(
-        self, index: int, written: Written, records: Sequence[KeyValue], apply: Callable[[Offset], object]
+        self, index: int, written: WrittenPartition, records: Sequence[KeyValue], apply: Callable[[Offset], object]
     ) -> asyncio.Future[ErrorCode]:
         """Append to a partition and `apply` with the first record's offset; the future has the outcome of replication.
 
@@ -59,12 +59,12 @@ class CommittedAppends:
         return outcome
 
     async def store(
-        self, index: int, written: Written, records: Sequence[KeyValue], apply: Callable[[Offset], object]
+        self, index: int, written: WrittenPartition, records: Sequence[KeyValue], apply: Callable[[Offset], object]
     ) -> None:
         """As `append`, and return when it is replicated."""
         await _result(self.append(index, written, records, apply))
 
-    async def wait(self, index: int, written: Written, end: Offset | None = None) -> None:
+    async def wait(self, index: int, written: WrittenPartition, end: Offset | None = None) -> None:
         """Return when all up to `end` (None: all) is replicated. Raises ApiError: that is not expected soon."""
         end = written.end if end is None else end
         if self.bounds(index)[1] >= end:

@@ -42,7 +42,7 @@ class Counted(Sampled, Protocol):
     def problems(self) -> tuple[HealthProblem, ...]: ...
 
 
-class Host(Counted, Protocol):
+class ObservedNode(Counted, Protocol):
     """What the pages read."""
 
     config: BrokerConfig

@@ -30,7 +30,7 @@ from kafkalite.rpc.messages.control import PartitionState
 from kafkalite.telemetry.advice import advice
 
 if TYPE_CHECKING:
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import ObservedNode
     from kafkalite.http.metrics import Exposition
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -43,7 +43,7 @@ _WHY_S = 3.0
 class StatusPages:
     """What the HTTP listener serves."""
 
-    def __init__(self, node: Host) -> None:
+    def __init__(self, node: ObservedNode) -> None:
         self._node = node
         self._exposition: Exposition | None = None
 

@@ -35,7 +35,7 @@ _INTERVALS_SHOWN = 3
 _ALL = "*"
 
 
-class Client(NamedTuple):
+class MetricsClient(NamedTuple):
     """What is known of who asks; the fields' names are those of the setting `match`."""
 
     client_instance_id: str
@@ -46,7 +46,7 @@ class Client(NamedTuple):
     client_source_port: str
 
 
-class Subscription(NamedTuple):
+class MetricsSubscription(NamedTuple):
     """`metrics`: prefixes of names; one empty prefix: all."""
 
     subscription_id: int
@@ -56,8 +56,8 @@ class Subscription(NamedTuple):
 
 @dataclass(slots=True)
 class _Instance:
-    client: Client
-    subscription: Subscription
+    client: MetricsClient
+    subscription: MetricsSubscription
     asked_ms: int = -1
     pushed_ms: int = -1
     is_over: bool = False
@@ -81,7 +81,7 @@ class ClientMetrics:
         self.pushes = 0
         self.refused = 0
 
-    def asked(self, instance_id: bytes, client: Client) -> Subscription:
+    def asked(self, instance_id: bytes, client: MetricsClient) -> MetricsSubscription:
         """The client's subscriptions as one. Raises ApiError THROTTLING_QUOTA_EXCEEDED."""
         now = self._now_ms()
         known = self._known(instance_id, client)
@@ -97,7 +97,9 @@ class ClientMetrics:
         known.subscription, known.asked_ms, known.may_ask = wanted, now, False
         return wanted
 
-    def check_push(self, instance_id: bytes, client: Client, subscription_id: int, size: int, *, is_last: bool) -> None:
+    def check_push(
+        self, instance_id: bytes, client: MetricsClient, subscription_id: int, size: int, *, is_last: bool
+    ) -> None:
         """Raises ApiError if this push is not taken."""
         now = self._now_ms()
         known = self._known(instance_id, client)
@@ -138,7 +140,7 @@ class ClientMetrics:
                 self._series += 1
             known.series[key] = point.value + (known.series.get(key, 0.0) if point.is_delta else 0.0)
 
-    def shown(self) -> Iterable[tuple[Client, str, tuple[tuple[str, str], ...], float]]:
+    def shown(self) -> Iterable[tuple[MetricsClient, str, tuple[tuple[str, str], ...], float]]:
         """(client, metric, attributes, value) of those that push, for the metrics page."""
         now = self._now_ms()
         for known in list(self._instances.values()):
@@ -148,7 +150,7 @@ class ClientMetrics:
             for (name, attributes), number in known.series.items():
                 yield known.client, name, attributes, number
 
-    def _known(self, instance_id: bytes, client: Client) -> _Instance:
+    def _known(self, instance_id: bytes, client: MetricsClient) -> _Instance:
         known = self._instances.get(instance_id)
         if known is None:
             while len(self._instances) >= MAX_INSTANCES:
@@ -160,7 +162,7 @@ class ClientMetrics:
         return known
 
 
-def subscription_of(client: Client, settings: Mapping[str, Mapping[str, str]]) -> Subscription:
+def subscription_of(client: MetricsClient, settings: Mapping[str, Mapping[str, str]]) -> MetricsSubscription:
     """All subscriptions that match, as one: their prefixes together, the shortest interval. Its id changes with them."""
     prefixes: set[str] = set()
     intervals: list[int] = []
@@ -174,10 +176,10 @@ def subscription_of(client: Client, settings: Mapping[str, Mapping[str, str]]) -
     metrics = [""] if "" in prefixes else sorted(prefixes)
     interval_ms = min(intervals, default=int(CLIENT_METRICS_KEYS["interval.ms"].default))
     digest = crc32c("\0".join([str(interval_ms), *metrics]).encode())
-    return Subscription(digest - 2**32 if digest >= 2**31 else digest, interval_ms, tuple(metrics))
+    return MetricsSubscription(digest - 2**32 if digest >= 2**31 else digest, interval_ms, tuple(metrics))
 
 
-def _matches(text: str, client: Client) -> bool:
+def _matches(text: str, client: MetricsClient) -> bool:
     try:
         return all(_matcher(pattern)(getattr(client, name)) for name, pattern in parse_match(text).items())
     except (ConfigError, ApiError):  # written by hand

@@ -27,7 +27,7 @@ from kafkalite.kafka.apis import OfferedApi, refusal
 from kafkalite.kafka.connection import API_VERSIONS, KafkaConnection
 from kafkalite.kafka.guard import Guard
 from kafkalite.kafka.request import Request
-from kafkalite.kafka.request_memory import RequestMemory
+from kafkalite.kafka.request_memory import FrameMemory
 from kafkalite.kafka.throttle_accounting import EXEMPT, ThrottleAccounting
 from kafkalite.kafka.tracing import Tracer
 from kafkalite.model import Endpoint
@@ -80,7 +80,7 @@ class KafkaListener:
         self.requests = Requests()
         self.tracer = Tracer(services)
         #: Of half received requests.
-        self.memory = RequestMemory(config.queued_max_request_bytes, lambda: self._is_closing)
+        self.memory = FrameMemory(config.queued_max_request_bytes, lambda: self._is_closing)
         #: Answers have as much again.
         self.answers = AnswerMemory(
             config.queued_max_request_bytes, lambda call: asyncio.get_running_loop().call_soon(call)

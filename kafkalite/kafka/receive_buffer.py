@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 
-from kafkalite.kafka.request_memory import Holder, RequestMemory
+from kafkalite.kafka.request_memory import FrameMemory, Holder
 
 _LENGTH = struct.Struct(">i").unpack_from
 #: A buffer starts here.
@@ -26,7 +26,7 @@ class ReceiveBuffer:
 
     __slots__ = ("_holder", "_memory", "_worth_keeping", "end", "start", "view")
 
-    def __init__(self, memory: RequestMemory, holder: Holder, worth_keeping: int) -> None:
+    def __init__(self, memory: FrameMemory, holder: Holder, worth_keeping: int) -> None:
         self._memory = memory
         self._holder = holder
         self._worth_keeping = worth_keeping

@@ -24,7 +24,7 @@ class Holder(Protocol):
         """Close, and log why."""
 
 
-class RequestMemory:
+class FrameMemory:
     """One per listener.
 
     Args:

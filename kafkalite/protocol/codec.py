@@ -18,7 +18,7 @@ from kafkalite.model import Buffer
 from kafkalite.protocol.compiling.decoder import DecoderSource
 from kafkalite.protocol.compiling.encoder import EncoderSource
 from kafkalite.protocol.errors import WireError
-from kafkalite.protocol.schema import Schema, schemas
+from kafkalite.protocol.schema import MessageSchema, schemas
 from kafkalite.protocol.structs import WireStruct
 
 #: Elements of all arrays of one request. (A response of ours may list more.)
@@ -31,7 +31,7 @@ Encoder = Callable[[Any, bytearray, list[Buffer]], bytearray]
 _Struct = TypeVar("_Struct", bound=WireStruct)
 
 
-def _schema(message: str, version: int) -> Schema:
+def _schema(message: str, version: int) -> MessageSchema:
     schema = schemas()[message]
     if version not in schema.versions:
         raise KeyError(f"{message} has no version {version}")

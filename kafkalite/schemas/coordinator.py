@@ -25,7 +25,7 @@ from kafkalite.rpc.messages.schemas import SchemaRegistryRequest, SchemaRegistry
 from kafkalite.schemas import rest
 from kafkalite.schemas.compatibility import BACKWARD
 from kafkalite.schemas.errors import RegistryError
-from kafkalite.schemas.registry import OffLoop, Registry
+from kafkalite.schemas.registry import OffLoop, SubjectRegistry
 from kafkalite.schemas.subjects import Subjects
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.principal import Principal
@@ -51,7 +51,7 @@ AskNode = Callable[[BrokerId, Message, float], Awaitable[Message | KafkaliteErro
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class RegistryUser:
     """Who asks (a Subject of the authorizer)."""
 
     principal: Principal
@@ -71,7 +71,7 @@ class SchemaRegistry:
         self._services = services
         self._ask = ask
         self._lane = FairLane(off_loop, services.clock, at_once=1)
-        self._log: InternalLog[Registry] = InternalLog(
+        self._log: InternalLog[SubjectRegistry] = InternalLog(
             services, SCHEMA_TOPIC, self._made, self._replay, lambda _: None, lambda _: None, when_committed=True
         )
         self._under_way = 0
@@ -126,8 +126,8 @@ class SchemaRegistry:
             return SchemaRegistryResponse(int(error.code))
         return await self._answered(registry, request)
 
-    async def _answered(self, registry: Registry, request: SchemaRegistryRequest) -> SchemaRegistryResponse:
-        client = Client(Principal.parse(request.principal), request.client_host)
+    async def _answered(self, registry: SubjectRegistry, request: SchemaRegistryRequest) -> SchemaRegistryResponse:
+        client = RegistryUser(Principal.parse(request.principal), request.client_host)
         _client.set((request.principal, request.client_host))
         access = self._services.rights.access
 
@@ -152,21 +152,21 @@ class SchemaRegistry:
     async def _off_loop(self, function: Callable[[], object]) -> object:
         return (await self._lane.run(_client.get(), function))[0]
 
-    def _empty(self) -> Registry:
+    def _empty(self) -> SubjectRegistry:
         async def refuse(records: Sequence[KeyValue]) -> None:
             raise api_error(ErrorCode.NOT_COORDINATOR)
 
-        return Registry(Subjects(), refuse, self._off_loop, BACKWARD)
+        return SubjectRegistry(Subjects(), refuse, self._off_loop, BACKWARD)
 
-    def _made(self, partition: int, leader_epoch: LeaderEpoch) -> Registry:
+    def _made(self, partition: int, leader_epoch: LeaderEpoch) -> SubjectRegistry:
         async def append(records: Sequence[KeyValue]) -> None:
             await self._append(partition, registry, records)
 
-        registry = Registry(Subjects(), append, self._off_loop, BACKWARD)
+        registry = SubjectRegistry(Subjects(), append, self._off_loop, BACKWARD)
         return registry
 
     def _replay(
-        self, registry: Registry, header: BatchHeader, records: list[Record], marker: EndTransactionMarker | None
+        self, registry: SubjectRegistry, header: BatchHeader, records: list[Record], marker: EndTransactionMarker | None
     ) -> None:
         for record in records:
             try:
@@ -177,7 +177,7 @@ class SchemaRegistry:
             except ValueError as error:
                 _log.warning("schemas.record_ignored", offset=record.offset, error=str(error))
 
-    async def _append(self, partition: int, registry: Registry, records: Sequence[KeyValue]) -> None:
+    async def _append(self, partition: int, registry: SubjectRegistry, records: Sequence[KeyValue]) -> None:
         """Raises RegistryError; ApiError NOT_COORDINATOR if what the change was decided on is no longer what is loaded."""
         if self._log.state_of(partition) is not registry:
             raise api_error(ErrorCode.NOT_COORDINATOR)

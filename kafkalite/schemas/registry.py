@@ -36,7 +36,7 @@ class Registration:
     version: int = -1
 
 
-class Registry:
+class SubjectRegistry:
     """One loaded partition of `_schemas`.
 
     Args:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.schemas import errors
 from kafkalite.schemas.errors import RegistryError
-from kafkalite.schemas.registry import Registration, Registry
+from kafkalite.schemas.registry import Registration, SubjectRegistry
 from kafkalite.schemas.schema import AVRO, PROTOBUF, TYPES, Reference, Schema
 from kafkalite.schemas.subjects import MAX_VERSION, Version, reference_value
 from kafkalite.security.acl import Operation, ResourceType
@@ -43,7 +43,7 @@ class RestRequest:
 RouteAnswer = Callable[["_Call"], Awaitable[Any]]
 
 
-async def answer(registry: Registry, request: RestRequest, may: May) -> Any:
+async def answer(registry: SubjectRegistry, request: RestRequest, may: May) -> Any:
     """The value of the response, for JSON; `Raw` for what is none. Raises RegistryError."""
     segments = [unquote(each) for each in request.path.strip("/").split("/")]
     for method, pattern, operation in _ROUTES:
@@ -84,7 +84,7 @@ def topic_of(subject: str) -> str:
 class _Call:
     """One request with its parts."""
 
-    def __init__(self, registry: Registry, request: RestRequest, names: Mapping[str, str], may: May) -> None:
+    def __init__(self, registry: SubjectRegistry, request: RestRequest, names: Mapping[str, str], may: May) -> None:
         self.registry = registry
         self.state = registry.state
         self.request = request

@@ -21,7 +21,7 @@ def frame(message: Any, version: int, correlation_id: int, client_id: str = "tes
     return len(body).to_bytes(4) + body
 
 
-class Client:
+class FrameClient:
     """One connection. `ask` sends and waits; `send` and `receive` do one of the two. Raises OSError, IncompleteReadError."""
 
     def __init__(self) -> None:

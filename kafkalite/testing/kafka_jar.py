@@ -23,7 +23,7 @@ from typing import Any
 
 from kafkalite.kafka.apis import OFFERED
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.protocol.schema import Schema, Struct, parse_versions, schemas
+from kafkalite.protocol.schema import MessageSchema, Struct, parse_versions, schemas
 from kafkalite.testing.apache_kafka import newest_client_class_path
 
 #: APIs of the Raft quorum that the controllers of KRaft form.
@@ -133,7 +133,9 @@ def _theirs(
             yield from _theirs(nested, common, version, name, is_flexible)
 
 
-def _ours(owner: Struct, schema: Schema, version: int, path: str) -> Iterator[tuple[str, str, bool, str, int | None]]:
+def _ours(
+    owner: Struct, schema: MessageSchema, version: int, path: str
+) -> Iterator[tuple[str, str, bool, str, int | None]]:
     is_flexible = version in schema.flexible
     live = [field for field in owner.fields if version in field.versions]
     tags = {field.name: field.tag if is_flexible and version in field.tagged else None for field in live}

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from kafkalite.protocol.schema import Field, Schema, Struct
+from kafkalite.protocol.schema import Field, MessageSchema, Struct
 from kafkalite.protocol.structs import classes
 from kafkalite.record.builder import RecordBatchBuilder
 
@@ -27,7 +27,9 @@ class MessageMaker:
         waits: what fields in milliseconds are drawn from.
     """
 
-    def __init__(self, source: random.Random, schema: Schema, version: int, waits: Sequence[int] = _WAITS_MS) -> None:
+    def __init__(
+        self, source: random.Random, schema: MessageSchema, version: int, waits: Sequence[int] = _WAITS_MS
+    ) -> None:
         self._source = source
         self._waits = waits
         self._version = version

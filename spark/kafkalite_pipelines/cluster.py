@@ -12,7 +12,7 @@ from kafkalite_pipelines.definition import Pipeline, PipelineError
 from kafkalite_pipelines.source import kafka_options, start_options, subscription
 
 if TYPE_CHECKING:
-    from pyspark_kafkalite.cluster import Cluster
+    from pyspark_kafkalite.cluster import TopicReader
 
 Offsets = Mapping[str, Mapping[str, int]]
 
@@ -75,14 +75,14 @@ def completed(pipeline: Pipeline, offsets: Offsets) -> Offsets:
     return found
 
 
-def connected(pipeline: Pipeline, which: Mapping[str, str], start: Mapping[str, str]) -> Cluster:
+def connected(pipeline: Pipeline, which: Mapping[str, str], start: Mapping[str, str]) -> TopicReader:
     """The cluster, asked about the topics that `which` subscribes to, with a starting position. Raises OptionError."""
     from pyspark_kafkalite.clients import shared
-    from pyspark_kafkalite.cluster import Cluster
+    from pyspark_kafkalite.cluster import TopicReader
     from pyspark_kafkalite.option_parsing import read_options
 
     options = read_options(kafka_options(pipeline) | dict(which) | dict(start), streaming=True)
-    return Cluster(shared(options.client), options)
+    return TopicReader(shared(options.client), options)
 
 
 def as_json(pairs: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

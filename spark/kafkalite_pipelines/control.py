@@ -36,7 +36,7 @@ _STOP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class PipelineProgress:
     """One batch, as people and programs see it."""
 
     batch: int
@@ -56,7 +56,9 @@ def own(pipeline: Pipeline) -> Place:
     return Place(f"{pipeline.place(pipeline.checkpoint)}/{OWN}")
 
 
-def supervise(pipeline: Pipeline, spark: SparkSession, on_progress: Callable[[Progress], None] = lambda _: None) -> int:
+def supervise(
+    pipeline: Pipeline, spark: SparkSession, on_progress: Callable[[PipelineProgress], None] = lambda _: None
+) -> int:
     """Run the pipeline until it ends, fails or is asked to stop. 0, or PipelineError with one line on what failed."""
     from kafkalite_pipelines.run import start
 
@@ -91,7 +93,11 @@ class _Received(list["BatchResult"]):
 
 
 def _watch(
-    query: Any, place: Place, run: dict[str, Any], results: list[BatchResult], on_progress: Callable[[Progress], None]
+    query: Any,
+    place: Place,
+    run: dict[str, Any],
+    results: list[BatchResult],
+    on_progress: Callable[[PipelineProgress], None],
 ) -> None:
     shown = -1
     while True:
@@ -114,7 +120,7 @@ def _watch(
         raise failed(failure)
 
 
-def _new_progress(query: Any, results: list[BatchResult], shown: int) -> Iterator[Progress]:
+def _new_progress(query: Any, results: list[BatchResult], shown: int) -> Iterator[PipelineProgress]:
     """Batches that are complete by Spark's own report, each with what the sinks did."""
     from pyspark_kafkalite.progress import behind
 
@@ -130,7 +136,7 @@ def _new_progress(query: Any, results: list[BatchResult], shown: int) -> Iterato
         seconds = report["durationMs"].get("triggerExecution", 0) / 1000
         lag = behind(report["sources"][0])
         records = result.records or report["numInputRows"]
-        yield Progress(
+        yield PipelineProgress(
             number, records, result.bad, dict(result.rows), seconds,
             records / seconds if seconds else 0.0, None if lag is None else lag.total, result.maintenance,
         )  # fmt: skip

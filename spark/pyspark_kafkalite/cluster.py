@@ -44,7 +44,7 @@ class DataLoss(KafkaliteError):
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class TopicReader:
     """Asks about topics and offsets, again when that fails: `offset_retries` times, then the error goes up."""
 
     client: LogClient

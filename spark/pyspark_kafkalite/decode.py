@@ -43,7 +43,7 @@ _HEADER_ONLY = frozenset({"topic", "partition", "offset", "timestampType"})
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRows:
     """What to make of the records of one partition: offsets in [start_offset, end_offset), these columns."""
 
     topic: str
@@ -53,7 +53,7 @@ class Wanted:
     columns: tuple[Column, ...]
 
 
-def decode(records: Buffer, spans: Sequence[BatchSpan], wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def decode(records: Buffer, spans: Sequence[BatchSpan], wanted: WantedRows) -> Iterator[pa.RecordBatch]:
     """Rows of the batches `spans` of the buffer `records`, in offset order, as Arrow batches of a few MiB.
 
     Raises:
@@ -300,7 +300,7 @@ def _fields(chunk: _Chunk, array: npt.NDArray[np.uint8]) -> _Fields:
 # --- Arrow ----------------------------------------------------------------------------------------
 
 
-def _to_arrow(chunk: _Chunk, wanted: Wanted) -> pa.RecordBatch:
+def _to_arrow(chunk: _Chunk, wanted: WantedRows) -> pa.RecordBatch:
     array = np.frombuffer(chunk.data, np.uint8)
     try:
         fields = _fields(chunk, array)
@@ -314,7 +314,9 @@ def _to_arrow(chunk: _Chunk, wanted: Wanted) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(wanted.columns))
 
 
-def _column(name: str, fields: _Fields, array: npt.NDArray[np.uint8], buffer: pa.Buffer, wanted: Wanted) -> pa.Array:
+def _column(
+    name: str, fields: _Fields, array: npt.NDArray[np.uint8], buffer: pa.Buffer, wanted: WantedRows
+) -> pa.Array:
     rows = len(fields.offset)
     match name:
         case "key":
@@ -399,7 +401,7 @@ def _as_text(keys: pa.Array) -> pa.Array:
         return pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
 
 
-def _from_headers(spans: Sequence[BatchSpan], wanted: Wanted) -> pa.RecordBatch:
+def _from_headers(spans: Sequence[BatchSpan], wanted: WantedRows) -> pa.RecordBatch:
     """Rows whose columns the batch headers tell: nothing is unpacked."""
     ranges = [np.arange(span.base_offset, span.last_offset + 1, dtype=np.int64) for span in spans]
     offset = np.concatenate(ranges) if ranges else np.empty(0, np.int64)

@@ -16,7 +16,7 @@ from pyspark_kafkalite.batches import CorruptRecords, Scan, scan
 from pyspark_kafkalite.clients import Fetched, LogClient
 from pyspark_kafkalite.cluster import DataLoss, loss_message
 from pyspark_kafkalite.columns import Column
-from pyspark_kafkalite.decode import Wanted, decode
+from pyspark_kafkalite.decode import WantedRows, decode
 from pyspark_kafkalite.offsets import OffsetRange
 from pyspark_kafkalite.options import FetchOptions
 
@@ -71,7 +71,7 @@ class RangeReader:
                 if after < wanted.end:
                     coming = fetcher.submit(self._fetch, wanted, after)
                 try:
-                    shape = Wanted(wanted.topic, wanted.partition, position, wanted.end, columns)
+                    shape = WantedRows(wanted.topic, wanted.partition, position, wanted.end, columns)
                     yield from decode(fetched.records, found.spans, shape)
                 except CorruptRecords as error:
                     raise ReadFailed(f"{wanted.topic_partition} at offset {position}: {error}") from error

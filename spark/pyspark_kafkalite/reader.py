@@ -53,9 +53,9 @@ class KafkaliteReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> Sequence[RangePartition]:
         """One task per partition, or more where minPartitions or maxRecordsPerPartition say so."""
-        from pyspark_kafkalite.cluster import Cluster
+        from pyspark_kafkalite.cluster import TopicReader
 
-        ranges = Cluster(self._connect(self._options.client), self._options).ranges(self._narrowing)
+        ranges = TopicReader(self._connect(self._options.client), self._options).ranges(self._narrowing)
         planned = plan(
             ranges,
             min_partitions=self._options.min_partitions,

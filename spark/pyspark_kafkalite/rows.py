@@ -28,7 +28,7 @@ class BadRow(KafkaliteError):
 
 
 @dataclass(slots=True)
-class Router:
+class RowRouter:
     """Finds the topic and partition of each row. `partition_count` says how many partitions a topic has.
 
     Destinations are numbered: `destinations[n]` is (topic, partition).

@@ -23,7 +23,7 @@ from pyspark_kafkalite.encode import EncodedBatch, HeaderWithoutKey, encode
 from pyspark_kafkalite.offsets import names
 from pyspark_kafkalite.options import ClientOptions, WriteOptions
 from pyspark_kafkalite.row_shape import RowShape
-from pyspark_kafkalite.rows import BadRow, Router
+from pyspark_kafkalite.rows import BadRow, RowRouter
 
 #: Pauses between questions for a topic: a node that has just started knows few of them for a moment.
 _ASK_AGAIN_AFTER_S = (0.25, 0.5, 1.0)
@@ -77,7 +77,7 @@ class RowWriter:
             WriteFailed: the cluster refused, or did not answer within delivery.timeout.ms.
         """
         counts = _Counts(self.client, self.options.client, self._settle, self.sleep)
-        router = Router(self.shape, self.options.topic, counts, self.options.batch_bytes, self.rng)
+        router = RowRouter(self.shape, self.options.topic, counts, self.options.batch_bytes, self.rng)
         waiting: list[pa.RecordBatch] = []
         size = 0
         # one buffer is on its way while the next is collected and encoded
@@ -104,7 +104,7 @@ class RowWriter:
         if sending is not None:
             sending.result()
 
-    def _encoded(self, router: Router, waiting: list[pa.RecordBatch]) -> _Queues:
+    def _encoded(self, router: RowRouter, waiting: list[pa.RecordBatch]) -> _Queues:
         rows, where = router.route(waiting[0] if len(waiting) == 1 else pa.Table.from_batches(waiting))
         queues: _Queues = {}
         try:

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from kafkalite.errors import KafkaliteError
 from kafkalite.model import TopicPartition
 from pyspark_kafkalite import clients
-from pyspark_kafkalite.cluster import Cluster
+from pyspark_kafkalite.cluster import TopicReader
 from pyspark_kafkalite.columns import Column
 from pyspark_kafkalite.fetching import RangeReader
 from pyspark_kafkalite.offsets import limit, limit_bytes, names, plan
@@ -169,10 +169,12 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if group is not None:
             query_group.commit(client, group, partition.range)
 
-    def _cluster(self) -> Cluster:
-        return Cluster(self._connect(self._options.client), self._options)
+    def _cluster(self) -> TopicReader:
+        return TopicReader(self._connect(self._options.client), self._options)
 
-    def _partitions_now(self, cluster: Cluster, position: StreamOffset) -> tuple[dict[TopicPartition, str], Changes]:
+    def _partitions_now(
+        self, cluster: TopicReader, position: StreamOffset
+    ) -> tuple[dict[TopicPartition, str], Changes]:
         """What exists, and what that means for the position. What seems gone is looked for again: a node that has
         just started knows few topics for a moment."""
         attempts = 0
@@ -192,7 +194,7 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             cluster.report_loss(f"topic {topic} was deleted and created again (its id was {position.ids[topic]})")
         return found, changed
 
-    def _begins(self, cluster: Cluster, position: StreamOffset, changed: Changes) -> dict[TopicPartition, int]:
+    def _begins(self, cluster: TopicReader, position: StreamOffset, changed: Changes) -> dict[TopicPartition, int]:
         """Where each partition is read from: what the position says; new partitions from their first record."""
         begins = {tp: position.offsets[tp] for tp in changed.kept}
         if self._target is not None:
@@ -203,7 +205,7 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             cluster.report_loss(f"new partitions {names(cut)} do not start at offset 0 any more")
         return begins | first
 
-    def _ends(self, cluster: Cluster, begins: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _ends(self, cluster: TopicReader, begins: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """How far each partition can be read now; with Trigger.AvailableNow, what was there at the first question."""
         self._latest = cluster.latest(begins)
         if self._available_now and self._target is None:
@@ -219,7 +221,7 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             ends[tp] = end if end >= begin else self._end_below(cluster, tp, begin, end)
         return ends
 
-    def _end_below(self, cluster: Cluster, tp: TopicPartition, begin: int, latest: int) -> int:
+    def _end_below(self, cluster: TopicReader, tp: TopicPartition, begin: int, latest: int) -> int:
         """An end below what was read: normal for a moment after a leader change, a loss when it stays so."""
         since = self._behind_since.setdefault(tp, self._clock())
         if self._clock() - since < self._options.fetch.poll_timeout_ms / 1000:
@@ -228,7 +230,11 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return latest
 
     def _limits(
-        self, cluster: Cluster, limited: bool, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+        self,
+        cluster: TopicReader,
+        limited: bool,
+        begins: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
         """How far the batch may go: maxOffsetsPerTrigger, then maxBytesPerTrigger."""
         reached = dict(ends)

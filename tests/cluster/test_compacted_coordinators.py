@@ -14,7 +14,7 @@ import pytest
 from kafkalite.errors import ErrorCode
 from kafkalite.protocol import wire
 from kafkalite.testing.processes import ProcessCluster
-from tests.unit.kafka.conftest import Client, batch, fetch, produce
+from tests.unit.kafka.conftest import FrameClient, batch, fetch, produce
 from tests.unit.kafka.test_coordinators import Producer, commit
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -54,11 +54,11 @@ async def until_true(what: str, condition: Callable[[], Awaitable[Any]]) -> Any:
 class Cluster:
     def __init__(self, processes: ProcessCluster) -> None:
         self.processes = processes
-        self._clients: list[Client] = []
+        self._clients: list[FrameClient] = []
 
-    async def client(self, broker_id: int) -> Client:
+    async def client(self, broker_id: int) -> FrameClient:
         host, port = str(self.processes.nodes[broker_id].ready["kafka"]).rsplit(":", 1)
-        client = Client()
+        client = FrameClient()
         await client.connect(host, int(port))
         self._clients.append(client)
         return client
@@ -69,10 +69,10 @@ class Cluster:
             with contextlib.suppress(OSError):  # its node was killed
                 await client.writer.wait_closed()
 
-    async def coordinator(self, key: str, kind: int) -> tuple[int, Client]:
+    async def coordinator(self, key: str, kind: int) -> tuple[int, FrameClient]:
         """(broker id, connection) of a coordinator that has loaded."""
 
-        async def find() -> tuple[int, Client] | None:
+        async def find() -> tuple[int, FrameClient] | None:
             for broker_id, node in self.processes.nodes.items():
                 if not node.running:
                     continue
@@ -95,11 +95,11 @@ class Cluster:
                 client.close()
             return None
 
-        found: tuple[int, Client] = await until_true(f"the coordinator of {key}", find)
+        found: tuple[int, FrameClient] = await until_true(f"the coordinator of {key}", find)
         return found
 
-    async def leader(self, topic: str) -> Client:
-        async def find() -> Client | None:
+    async def leader(self, topic: str) -> FrameClient:
+        async def find() -> FrameClient | None:
             for broker_id, node in self.processes.nodes.items():
                 if node.running:
                     asked = await self.client(broker_id)
@@ -110,7 +110,7 @@ class Cluster:
                         return await self.client(part[0].leader_id)
             return None
 
-        found: Client = await until_true(f"a leader of {topic}", find)
+        found: FrameClient = await until_true(f"a leader of {topic}", find)
         return found
 
     def bytes_of(self, broker_id: int, topic: str) -> int:
@@ -120,7 +120,7 @@ class Cluster:
         return self.processes.directory / f"node-{broker_id}" / "disk-0" / f"{topic}-0"
 
 
-async def _small_segments(client: Client) -> None:
+async def _small_segments(client: FrameClient) -> None:
     request = wire.IncrementalAlterConfigsRequest
     values = {"segment.bytes": "4096", "min.cleanable.dirty.ratio": "0.01"}
     configs = [request.AlterableConfig(name, 0, value) for name, value in values.items()]
@@ -134,7 +134,7 @@ async def _small_segments(client: Client) -> None:
 class Transactional(Producer):
     """The unit tests' producer; coordinator and partition leader are different nodes here."""
 
-    def __init__(self, cluster: Cluster, client: Client, leader: Client, name: str) -> None:
+    def __init__(self, cluster: Cluster, client: FrameClient, leader: FrameClient, name: str) -> None:
         super().__init__(client, name)
         self.cluster = cluster
         self.leader = leader
@@ -262,7 +262,7 @@ async def test_nothing_is_lost_in_compacted_logs(tmp_path: Path) -> None:
         await cluster.close()
 
 
-async def _committed(client: Client, group: str) -> int:
+async def _committed(client: FrameClient, group: str) -> int:
     request = wire.OffsetFetchRequest
     asked = request.OffsetFetchRequestGroup(
         group, topics=[request.OffsetFetchRequestTopics("t", partition_indexes=[0])]

@@ -20,7 +20,7 @@ from kafkalite.protocol import wire
 from kafkalite.record.batch import split_batches
 from kafkalite.record.reader import records_of
 from kafkalite.testing.processes import ProcessCluster
-from tests.unit.kafka.conftest import Client, batch, fetch, produce
+from tests.unit.kafka.conftest import FrameClient, batch, fetch, produce
 
 from .test_compacted_coordinators import _RETRY, Cluster, Transactional, until_true
 
@@ -67,7 +67,7 @@ class Late(Transactional):
         return int(answer.error_code)
 
 
-async def committed_values(client: Client) -> tuple[list[bytes], int, int]:
+async def committed_values(client: FrameClient) -> tuple[list[bytes], int, int]:
     """What a read_committed reader sees, the last stable offset and the high watermark."""
     values: list[bytes] = []
     aborting: set[int] = set()

@@ -11,7 +11,7 @@ import pytest
 
 from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.testing.kafka_client import Client
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.cluster]
@@ -26,8 +26,8 @@ _SETTINGS = {
 _MOVED = {6, 15, 16, 14, 3, 100}  # not the leader or coordinator (yet)
 
 
-async def _connect(address: tuple[str, int]) -> Client:
-    client = Client()
+async def _connect(address: tuple[str, int]) -> FrameClient:
+    client = FrameClient()
     await client.connect(*address)
     return client
 
@@ -73,7 +73,7 @@ class _Group:
         leader: int = answer.topics[0].partitions[0].leader_id
         return leader
 
-    async def fetched(self) -> tuple[Client, list[tuple[int, int, int]]]:
+    async def fetched(self) -> tuple[FrameClient, list[tuple[int, int, int]]]:
         """A connection with a session, and the first records that it gets."""
         request = wire.ShareFetchRequest
         async with asyncio.timeout(60):
@@ -93,7 +93,7 @@ class _Group:
                     client.close()
                 await asyncio.sleep(0.05)
 
-    async def acknowledge(self, client: Client, epoch: int, first: int, last: int, kind: int) -> int:
+    async def acknowledge(self, client: FrameClient, epoch: int, first: int, last: int, kind: int) -> int:
         request = wire.ShareAcknowledgeRequest
         batches = [request.AcknowledgePartition(0, [request.AcknowledgementBatch(first, last, [kind])])]
         answer = await client.ask(

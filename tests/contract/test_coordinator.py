@@ -35,7 +35,7 @@ from kafkalite.coordination.coordinator import (
 from kafkalite.env.real import real_env
 from kafkalite.env.real_network import RealNetwork
 from kafkalite.testing.simulated.zookeeper import Fate, SimZooKeeper
-from kafkalite.testing.simulated.zookeeper_wire import Link, Read, Request
+from kafkalite.testing.simulated.zookeeper_wire import Read, Request, ZooKeeperLink
 from tests.zk import ZooKeeperForTests
 from tests.zk_proxy import CONNECT, PING, Do, FaultProxy
 
@@ -74,7 +74,7 @@ class PingCounter(SimZooKeeper):
 
     pings = 0
 
-    def serve(self, link: Link, xid: int, request: Request) -> None:
+    def serve(self, link: ZooKeeperLink, xid: int, request: Request) -> None:
         self.pings += link.client.host == "a" and request == Read("ping")
         super().serve(link, xid, request)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.protocol import wire
-from kafkalite.testing.kafka_client import Client
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.processes import ProcessCluster
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.cluster]
@@ -38,7 +38,7 @@ class _Roles:
     async def holder(self, role: str) -> int:
         """The broker id, or -1 if nobody says."""
         for endpoint in self._endpoints:
-            client = Client()
+            client = FrameClient()
             host, _, port = endpoint.rpartition(":")
             try:
                 async with asyncio.timeout(3):
@@ -53,7 +53,7 @@ class _Roles:
                 return found
         return -1
 
-    async def _ask(self, client: Client, role: str) -> int:
+    async def _ask(self, client: FrameClient, role: str) -> int:
         kind, _, name = role.partition(" ")
         if kind == "leader":
             topic = wire.MetadataRequest.MetadataRequestTopic(name=name)

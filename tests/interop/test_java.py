@@ -14,7 +14,7 @@ from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest,
 from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
 from kafkalite.testing.apache_kafka import dump_log, dumped_batches, tool_command
-from kafkalite.testing.kafka_client import Client
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.kafka_jar import differences, newest_client_jar, read_definitions
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.principals import SECURE, by_client_id
@@ -217,7 +217,7 @@ async def test_a_reassignment_under_way_is_listed_and_cancelled(
     ordered = await cluster.nodes[1].reassignment_admin.alter(AlterReassignmentsRequest((slowly,)))
     assert ordered.partitions[0].error == 0
 
-    client = Client()
+    client = FrameClient()
     endpoint = cluster.nodes[2].endpoints["kafka"]
     await client.connect(endpoint.host, endpoint.port)
     listing = wire.ListPartitionReassignmentsRequest(10_000, None)

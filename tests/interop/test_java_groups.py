@@ -12,7 +12,7 @@ import pytest
 
 from kafkalite.protocol import wire
 from kafkalite.testing.apache_kafka import newest_client_class_path, tool_command
-from kafkalite.testing.kafka_client import Client
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.processes import ProcessCluster
 
 from .conftest import _base, install, scratch
@@ -25,7 +25,7 @@ _RECORDS = 1500
 
 
 async def _coordinator(bootstrap: str, group: str) -> int:
-    client = Client()
+    client = FrameClient()
     host, _, port = bootstrap.rpartition(":")
     await client.connect(host, int(port))
     found = await client.ask(wire.FindCoordinatorRequest(key_type=0, coordinator_keys=[group]), 4)

@@ -19,7 +19,7 @@ from kafkalite.testing.apache_kafka import (
     newest_streams_class_path,
     tool_command,
 )
-from kafkalite.testing.kafka_client import Client
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from kafkalite.testing.processes import ProcessCluster
 
@@ -64,7 +64,7 @@ def admin_classes() -> str:
 
 
 async def _asked(bootstrap: str, request: Any, version: int) -> Any:
-    client = Client()
+    client = FrameClient()
     host, _, port = bootstrap.rpartition(":")
     await client.connect(host, int(port))
     try:
@@ -165,7 +165,7 @@ async def test_what_kafkas_tools_say_of_a_streams_group(
 ) -> None:
     """The Admin of the newest Java client, and kafka-streams-groups, while a member is there, and when it has left."""
     host, _, port = cluster.bootstrap.split(",")[0].rpartition(":")
-    client = Client()
+    client = FrameClient()
     await client.connect(host, int(port))
     create = wire.CreateTopicsRequest
     await client.ask(create([create.CreatableTopic("in", 2, 3)], 10_000), 4)

@@ -18,7 +18,7 @@ from kafkalite.coordinators.groups.decisions.assignment import (
 from kafkalite.coordinators.groups.decisions.consumer import heartbeats
 from kafkalite.coordinators.groups.decisions.consumer.assignors import ASSIGNORS
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup, ConsumerGroupState
-from kafkalite.coordinators.groups.decisions.consumer.heartbeats import GroupSettings, Heartbeat
+from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerHeartbeat, GroupSettings
 from kafkalite.coordinators.groups.decisions.members import Record, TargetEpoch, TargetMember
 from kafkalite.coordinators.groups.records import consumer as consumer_records
 from kafkalite.errors import ApiError, ErrorCode
@@ -76,7 +76,7 @@ class _World:
             for topic_id in {topic_id for topic_id, _ in client.owned}
         }
         joins = not client.is_joined
-        request = Heartbeat(
+        request = ConsumerHeartbeat(
             client.name,
             0 if joins else client.epoch,
             client.instance_id,

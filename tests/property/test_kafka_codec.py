@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkalite.protocol import codec
 from kafkalite.protocol.errors import WireError
-from kafkalite.protocol.schema import Field, Schema, Struct, schemas
+from kafkalite.protocol.schema import Field, MessageSchema, Struct, schemas
 from kafkalite.protocol.structs import classes
 
 _INTEGERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
@@ -49,7 +49,7 @@ _VERSIONS = sorted((schema.name, version) for schema in schemas().values() for v
 
 
 @st.composite
-def messages(draw: st.DrawFn) -> tuple[Schema, int, Any]:
+def messages(draw: st.DrawFn) -> tuple[MessageSchema, int, Any]:
     name, version = draw(st.sampled_from(_VERSIONS))
     schema = schemas()[name]
     return schema, version, draw(_struct(schema.root, name, version))
@@ -57,7 +57,7 @@ def messages(draw: st.DrawFn) -> tuple[Schema, int, Any]:
 
 @given(messages())
 @settings(max_examples=300, deadline=None)
-def test_any_message_comes_back_from_its_bytes(drawn: tuple[Schema, int, Any]) -> None:
+def test_any_message_comes_back_from_its_bytes(drawn: tuple[MessageSchema, int, Any]) -> None:
     schema, version, message = drawn
     data = codec.encode(message, version)
     decoded = codec.decode(schema.name, version, data)
@@ -67,7 +67,9 @@ def test_any_message_comes_back_from_its_bytes(drawn: tuple[Schema, int, Any]) -
 
 @given(messages(), st.data())
 @settings(max_examples=300, deadline=None)
-def test_damaged_bytes_are_a_message_or_a_wire_error(drawn: tuple[Schema, int, Any], data: st.DataObject) -> None:
+def test_damaged_bytes_are_a_message_or_a_wire_error(
+    drawn: tuple[MessageSchema, int, Any], data: st.DataObject
+) -> None:
     schema, version, message = drawn
     raw = bytearray(codec.encode(message, version))
     for _ in range(data.draw(st.integers(1, 3))):

@@ -13,9 +13,9 @@ from kafkalite.coordinators.shares.decisions.deliveries import (
     Acknowledgement,
     AcknowledgeType,
     Acquired,
-    Limits,
+    DeliveryLimits,
     LogBatch,
-    Wanted,
+    WantedRecords,
 )
 from kafkalite.coordinators.shares.decisions.shared_partition import SharedPartition
 from kafkalite.coordinators.shares.persistence import DeliveryState, StateBatch
@@ -23,7 +23,7 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import Offset
 
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
-_LIMITS = Limits(lock_ms=10, delivery_count=3, record_locks=12)
+_LIMITS = DeliveryLimits(lock_ms=10, delivery_count=3, record_locks=12)
 _MEMBERS = ("a", "b", "c")
 
 
@@ -144,7 +144,7 @@ class Run:
         free = [number for number, record in sorted(twin.records.items()) if record.is_free and number >= twin.start]
         assert offset == (free[0] if free else max([twin.start, *(number + 1 for number in twin.records)]))
         read = [batch for batch in self.log if batch.last >= offset]
-        got = partition.acquire(member, offset, read, Wanted(count, 3, is_exact=is_exact), twin.now)
+        got = partition.acquire(member, offset, read, WantedRecords(count, 3, is_exact=is_exact), twin.now)
         taken = [number for each in got for number in range(each.first, each.last + 1)]
         delivered = {
             number for batch in self.log if batch.is_delivered for number in range(batch.first, batch.last + 1)
@@ -313,7 +313,7 @@ def test_everything_is_delivered_and_done_in_the_end(
             break
         offset = partition.next_offset
         got = partition.acquire(
-            "a", offset, [one for one in log if one.last >= offset], Wanted(count, 2, is_exact=is_exact), 0
+            "a", offset, [one for one in log if one.last >= offset], WantedRecords(count, 2, is_exact=is_exact), 0
         )
         for each in got:
             delivered += range(each.first, each.last + 1)
@@ -326,11 +326,11 @@ def test_everything_is_delivered_and_done_in_the_end(
 
 
 def test_a_record_at_its_last_delivery_comes_alone() -> None:
-    partition = SharedPartition(Offset(0), (), Limits(10, 2, 100))
+    partition = SharedPartition(Offset(0), (), DeliveryLimits(10, 2, 100))
     log = [LogBatch(0, 4)]
-    assert partition.acquire("a", 0, log, Wanted(100), 0) == [Acquired(0, 4, 1)]
+    assert partition.acquire("a", 0, log, WantedRecords(100), 0) == [Acquired(0, 4, 1)]
     assert partition.expire(10)
-    assert partition.acquire("a", 0, log, Wanted(100), 10) == [Acquired(0, 0, 2)]
-    assert partition.acquire("a", 1, log, Wanted(100), 10) == [Acquired(1, 1, 2)]
+    assert partition.acquire("a", 0, log, WantedRecords(100), 10) == [Acquired(0, 0, 2)]
+    assert partition.acquire("a", 1, log, WantedRecords(100), 10) == [Acquired(1, 1, 2)]
     with pytest.raises(ApiError):
         partition.acknowledge("b", [Acknowledgement(0, 0, [1])], 10)

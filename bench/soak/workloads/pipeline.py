@@ -16,7 +16,7 @@ from bench.soak.workloads.records import Numbered
 from bench.soak.workloads.workload import DELIVERY_MS, DIE_WITH_PARENT, Workload
 
 
-class Pipeline(Workload):
+class PipelineWorkload(Workload):
     """Copies `numbered` to `copied`, exactly once, in a process that is killed now and then."""
 
     topics: ClassVar[dict[str, dict[str, str]]] = {"copied": {"min.insync.replicas": "2"}}

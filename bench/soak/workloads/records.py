@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from bench.soak.checks import Version, keyed, numbered
+from bench.soak.checks import SoakVersion, keyed, numbered
 from bench.soak.workloads.workload import DELIVERY_MS, PARTITIONS, RETENTION_MS, Workload
 
 
@@ -127,14 +127,14 @@ class Keyed(Workload):
 
     def __init__(self, bootstrap: str, rng: random.Random, rate: float) -> None:
         super().__init__(bootstrap, rng, rate)
-        self.sent: dict[str, dict[str, list[Version]]] = {topic: defaultdict(list) for topic in self.topics}
-        self.acked: dict[str, dict[str, Version]] = {topic: {} for topic in self.topics}
+        self.sent: dict[str, dict[str, list[SoakVersion]]] = {topic: defaultdict(list) for topic in self.topics}
+        self.acked: dict[str, dict[str, SoakVersion]] = {topic: {} for topic in self.topics}
 
     def run(self) -> None:
         producer = self.producer(**{"enable.idempotence": True})
         threading.Thread(target=self._change_settings, daemon=True).start()
 
-        def delivered(topic: str, key: str, version: Version) -> Any:
+        def delivered(topic: str, key: str, version: SoakVersion) -> Any:
             def done(error: Any, message: Any) -> None:
                 newest = self.acked[topic].get(key)
                 if error is None and (newest is None or newest.number < version.number):
@@ -148,7 +148,7 @@ class Keyed(Workload):
             number += 1
             topic = self.rng.choice(list(self.topics))
             key = f"k{self.rng.randrange(100 if self.rng.random() < 0.8 else 2_000)}"
-            version = Version(number, self.rng.random() < 0.1)
+            version = SoakVersion(number, self.rng.random() < 0.1)
             value = None if version.is_tombstone else (f"{number}:" + "y" * 120).encode()
             partition = int(key[1:]) % PARTITIONS
             try:
@@ -188,11 +188,11 @@ class Keyed(Workload):
     def verify(self) -> None:
         now = time.time()
         for topic in self.topics:
-            log: dict[str, list[Version]] = defaultdict(list)
+            log: dict[str, list[SoakVersion]] = defaultdict(list)
             for messages in self.read_all(topic).values():
                 for message in messages:
                     number = int(dict(message.headers())["v"])
-                    log[message.key().decode()].append(Version(number, message.value() is None))
+                    log[message.key().decode()].append(SoakVersion(number, message.value() is None))
             expires = now - RETENTION_MS / 1000 if topic == "windowed" else 0.0
             self.findings += keyed(topic, self.sent[topic], self.acked[topic], log, expired_before=expires + 60)
 

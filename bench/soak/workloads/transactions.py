@@ -15,7 +15,7 @@ from bench.soak.checks import transactions
 from bench.soak.workloads.workload import CALL_S, DIE_WITH_PARENT, PARTITIONS, Workload
 
 
-class Transactions(Workload):
+class TransactionsWorkload(Workload):
     """Transactions of one to six records, a quarter of them aborted, half of those without a flush before; a few stay open."""
 
     topics: ClassVar[dict[str, dict[str, str]]] = {
@@ -130,7 +130,7 @@ class Transactions(Workload):
             self.findings.append(f"transactions READ AND GONE: {sorted(gone)[:5]}")
 
 
-class JavaTransactions(Transactions):
+class JavaTransactions(TransactionsWorkload):
     """The same by Kafka's Java client, in a process of its own, which says how each ended."""
 
     topics: ClassVar[dict[str, dict[str, str]]] = {}

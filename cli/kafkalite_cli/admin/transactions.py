@@ -6,7 +6,7 @@ import dataclasses
 
 import click
 
-from kafkalite.client.admin.hanging_transactions import Transactions
+from kafkalite.client.admin.hanging_transactions import TransactionAdmin
 from kafkalite.extension.messages.open_transactions import PartitionTransaction
 from kafkalite.model import ProducerId
 from kafkalite_cli.admin.move_progress import duration
@@ -39,7 +39,7 @@ def list_transactions(states: tuple[str, ...], bootstrap: str, timeout_s: float,
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            found = await Transactions(client, timeout_s=timeout_s).listed(states)
+            found = await TransactionAdmin(client, timeout_s=timeout_s).listed(states)
         out = Output(as_json)
         if as_json:
             out.value({"transactions": [{**dataclasses.asdict(each), "coordinator": node} for node, each in found]}, "")
@@ -63,7 +63,7 @@ def describe(transactional_id: str, bootstrap: str, timeout_s: float, as_json: b
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            node, reported = await Transactions(client, timeout_s=timeout_s).describe(transactional_id)
+            node, reported = await TransactionAdmin(client, timeout_s=timeout_s).describe(transactional_id)
             now_ms = client.clock.wall_ms()
         out = Output(as_json)
         open_ms = max(0, now_ms - reported.started_ms) if reported.started_ms >= 0 else None
@@ -110,7 +110,7 @@ def find_hanging(topics: tuple[str, ...], min_open_min: float, bootstrap: str, t
 
     async def work() -> int:
         async with connect(bootstrap, timeout_s) as client:
-            asking = Transactions(client, timeout_s=timeout_s)
+            asking = TransactionAdmin(client, timeout_s=timeout_s)
             found = await asking.find_hanging(int(min_open_min * 60_000), topics=topics)
         out = Output(as_json)
         if as_json:
@@ -187,7 +187,7 @@ def abort(
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            ended = await Transactions(client, timeout_s=timeout_s).abort(
+            ended = await TransactionAdmin(client, timeout_s=timeout_s).abort(
                 key,
                 start_offset=start_offset,
                 producer=(ProducerId(producer_id), producer_epoch) if by_producer else None,  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from kafkalite_pipelines import Pipeline
-    from kafkalite_pipelines.control import Progress
+    from kafkalite_pipelines.control import PipelineProgress
 
 #: Batches that the panel shows.
 _SHOWN = 8
@@ -22,7 +22,7 @@ _SHOWN = 8
 class View(Protocol):
     def __enter__(self) -> View: ...
     def __exit__(self, *_: object) -> None: ...
-    def show(self, progress: Progress) -> None: ...
+    def show(self, progress: PipelineProgress) -> None: ...
 
 
 def progress_view(pipeline: Pipeline, *, as_json: bool) -> View:
@@ -38,7 +38,7 @@ class _JsonLines:
     def __exit__(self, *_: object) -> None:
         """Nothing to end."""
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: PipelineProgress) -> None:
         click.echo(json.dumps(dataclasses.asdict(progress)))
 
 
@@ -55,11 +55,11 @@ class _Lines:
     def __exit__(self, *_: object) -> None:
         """Nothing to end."""
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: PipelineProgress) -> None:
         click.echo(line(progress))
 
 
-def line(progress: Progress) -> str:
+def line(progress: PipelineProgress) -> str:
     """One batch in words."""
     parts = [
         f"batch {progress.batch}: {progress.records:,} records in {progress.seconds:.1f} s, {progress.records_per_s:,.0f} a second"
@@ -81,7 +81,7 @@ class _Panel:
         from rich.live import Live
 
         self._pipeline = pipeline
-        self._batches: list[Progress] = []
+        self._batches: list[PipelineProgress] = []
         self._records = self._bad = 0
         self._live = Live(console=Console(), refresh_per_second=4, get_renderable=self._table)
 
@@ -92,7 +92,7 @@ class _Panel:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: PipelineProgress) -> None:
         self._records += progress.records
         self._bad += progress.bad
         self._batches = [*self._batches, progress][-_SHOWN:]

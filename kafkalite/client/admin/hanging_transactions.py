@@ -96,7 +96,7 @@ def _identity(each: PartitionTransaction) -> tuple[object, ...]:
     return each.topic, each.partition, each.producer_id, each.producer_epoch, each.start_offset
 
 
-class Transactions:
+class TransactionAdmin:
     """Asks all nodes. Every method raises ApiError and RpcError."""
 
     def __init__(self, client: AsyncClient, *, timeout_s: float = 30.0) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from kafkalite.coordinators.groups.decisions.consumer.heartbeats import check_commit, check_fetch
+from kafkalite.coordinators.groups.decisions.assigned_group import check_commit, check_fetch
+from kafkalite.coordinators.groups.decisions.consumer.heartbeats import held_since, is_classic
 from kafkalite.coordinators.groups.loading import end_transaction
 from kafkalite.coordinators.groups.offsets import MAX_METADATA_BYTES, CommittedOffset, GroupOffsets
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
@@ -64,20 +65,26 @@ class OffsetCommits:
         if entry.share is not None:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a share group.")
         if entry.streams is not None:
-            entry.streams.check_commit(
+            check_commit(
+                entry.streams,
+                "streams",
                 member_id,
                 generation,
                 list(offsets),
+                entry.streams.held_since,
+                lambda member: False,
                 is_transactional=producer is not None,
                 knows_epochs=knows_epochs,
             )
         elif entry.consumer is not None:
             check_commit(
                 entry.consumer,
+                "consumer",
                 member_id,
                 generation,
                 list(offsets),
-                self._topics.topic_id,
+                held_since(self._topics.topic_id),
+                is_classic,
                 is_transactional=producer is not None,
                 knows_epochs=knows_epochs,
             )
@@ -136,9 +143,9 @@ class OffsetCommits:
         if entry is None:
             return GroupOffsets()
         if entry.streams is not None:
-            entry.streams.check_fetch(member_id, epoch)
+            check_fetch(entry.streams, member_id, epoch, lambda member: False)
         elif entry.consumer is not None:
-            check_fetch(entry.consumer, member_id, epoch)
+            check_fetch(entry.consumer, member_id, epoch, is_classic)
         return entry.offsets
 
     def committed(

@@ -22,7 +22,7 @@ from kafkalite.coordinators.groups.decisions.classic.events import (
     StoreGroup,
     SyncAnswer,
 )
-from kafkalite.coordinators.groups.decisions.consumer.heartbeats import Heartbeat
+from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerHeartbeat
 from kafkalite.coordinators.groups.decisions.members import JOIN_EPOCH
 from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHeartbeat
@@ -179,7 +179,7 @@ class GroupCoordinator:
         return error
 
     def consumer_heartbeat(
-        self, group_id: str, request: Heartbeat, is_visible: Callable[[str], bool], done: HeartbeatDone
+        self, group_id: str, request: ConsumerHeartbeat, is_visible: Callable[[str], bool], done: HeartbeatDone
     ) -> None:
         """See ConsumerGroups.heartbeat."""
         partition, entry = self._find(group_id)

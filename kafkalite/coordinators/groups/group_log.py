@@ -16,7 +16,7 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import Offset, TopicPartition
 
 
-class Written(Protocol):
+class LoggedGroup(Protocol):
     """What is kept for one group.
 
     `written_to` is where its last record ends in the log, `appending` the number of appends under way. The functions of
@@ -38,7 +38,7 @@ class GroupLog:
     def write(
         self,
         partition: GroupPartition,
-        written: Written,
+        written: LoggedGroup,
         pairs: Sequence[KeyValue],
         apply: Callable[[], None],
         done: Callable[[ErrorCode], None],
@@ -69,7 +69,7 @@ class GroupLog:
             written.appending += 1
 
     def _finish(
-        self, partition: GroupPartition, written: Written, done: Callable[[ErrorCode], None], error: ErrorCode
+        self, partition: GroupPartition, written: LoggedGroup, done: Callable[[ErrorCode], None], error: ErrorCode
     ) -> None:
         done(error)
         if not written.uncommitted:
@@ -84,7 +84,9 @@ class GroupLog:
         for finish in ready:
             finish(error)
 
-    def when_committed(self, partition: GroupPartition, written: Written, done: Callable[[ErrorCode], None]) -> None:
+    def when_committed(
+        self, partition: GroupPartition, written: LoggedGroup, done: Callable[[ErrorCode], None]
+    ) -> None:
         """Call `done` when all that the group has written is replicated. Raises ApiError: that is not expected soon."""
         _, committed = self._bounds(partition)
         if committed >= written.written_to:

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import field
 
-from kafkalite.coordinators.committed import Written
+from kafkalite.coordinators.committed import WrittenPartition
 from kafkalite.coordinators.groups.decisions.classic.group import Group, GroupState
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup, ConsumerGroupState
-from kafkalite.coordinators.groups.decisions.members import Assignment, Member
+from kafkalite.coordinators.groups.decisions.members import Assignment, ConsumerMember
 from kafkalite.coordinators.groups.decisions.share.group import ShareGroup
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup, StreamsGroupState
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsOutcome
@@ -20,7 +20,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import LeaderEpoch, Offset, ProducerId
 
 #: Gets the member as it is in the log, or why there is none.
-MemberDone = Callable[[ApiError | None, Member | None], None]
+MemberDone = Callable[[ApiError | None, ConsumerMember | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,4 +167,4 @@ class GroupPartition:
     #: Producer with an open transaction -> groups it committed offsets for.
     transactions: dict[ProducerId, dict[str, None]] = field(default_factory=dict)
     #: What its share groups have written.
-    written: Written = field(default_factory=Written)
+    written: WrittenPartition = field(default_factory=WrittenPartition)

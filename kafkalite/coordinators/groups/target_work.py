@@ -31,7 +31,7 @@ class AssignedGroup(Protocol):
     target_epoch: int
 
 
-class Progress(Protocol):
+class TargetProgress(Protocol):
     """What is kept of the work for one group. `compared_ms` is monotonic."""
 
     is_working: bool
@@ -40,7 +40,7 @@ class Progress(Protocol):
 
 
 G = TypeVar("G", bound=AssignedGroup)
-R = TypeVar("R", bound=Progress)
+R = TypeVar("R", bound=TargetProgress)
 
 
 class TargetWork(ABC, Generic[G, R]):

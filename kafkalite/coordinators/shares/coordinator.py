@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from typing import NamedTuple
 from uuid import UUID
 
-from kafkalite.coordinators.committed import CommittedAppends, Written
+from kafkalite.coordinators.committed import CommittedAppends, WrittenPartition
 from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares import state as rules
@@ -65,7 +65,7 @@ class SharePartitionStates:
     index: int
     leader_epoch: LeaderEpoch
     entries: dict[ShareKey, ShareEntry] = field(default_factory=dict)
-    written: Written = field(default_factory=Written)
+    written: WrittenPartition = field(default_factory=WrittenPartition)
 
 
 def coordinator_key(key: ShareKey) -> str:

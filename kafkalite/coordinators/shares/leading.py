@@ -15,7 +15,7 @@ from uuid import UUID
 from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares.dead_letters import DeadLetters
-from kafkalite.coordinators.shares.decisions.deliveries import Acknowledgement, Write
+from kafkalite.coordinators.shares.decisions.deliveries import Acknowledgement, StateWrite
 from kafkalite.coordinators.shares.decisions.shared_partition import SharedPartition
 from kafkalite.coordinators.shares.persistence import ShareKey, SharePersister, ShareState
 from kafkalite.coordinators.shares.settings import EARLIEST, ShareSettings, duration_ms, share_settings
@@ -222,7 +222,7 @@ class Led:
         if self.waiters and state.can_acquire and state.next_offset < self._shares.readable(self.partition):
             self._wake()
 
-    async def _store(self, write: Write) -> ErrorCode:
+    async def _store(self, write: StateWrite) -> ErrorCode:
         persister, key = self._shares.persister, self.key
         try:
             await self._patiently(

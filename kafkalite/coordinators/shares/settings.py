@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkalite.config import BrokerConfig
-from kafkalite.coordinators.shares.decisions.deliveries import Limits
+from kafkalite.coordinators.shares.decisions.deliveries import DeliveryLimits
 from kafkalite.resource_configs import group_setting
 
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
@@ -17,7 +17,7 @@ EARLIEST, LATEST = "earliest", "latest"
 
 
 class ShareSettings(NamedTuple):
-    limits: Limits
+    limits: DeliveryLimits
     #: Of a fetch: 0 up to the high watermark, 1 up to the last stable offset and without aborted transactions.
     isolation: int
     #: Where a group begins: earliest, latest, or by_duration:PnDTnHnMnS.
@@ -36,7 +36,7 @@ def share_settings(config: BrokerConfig, settings: Mapping[str, str]) -> ShareSe
 
     is_committed = group_setting(settings, "share.isolation.level") == "read_committed"
     return ShareSettings(
-        Limits(
+        DeliveryLimits(
             number("share.record.lock.duration.ms", config.group_share_record_lock_duration_ms),
             number("share.delivery.count.limit", config.group_share_delivery_count_limit),
             number("share.partition.max.record.locks", config.group_share_partition_max_record_locks),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.admin.configs import ConfigResource, alter_configs
 from kafkalite.client.admin.groups import Groups
-from kafkalite.client.admin.hanging_transactions import Transactions
+from kafkalite.client.admin.hanging_transactions import TransactionAdmin
 from kafkalite.client.admin.partitions import add_partitions, elect_leaders
 from kafkalite.client.admin.refusals import refuse
 from kafkalite.client.async_client import AsyncClient
@@ -27,14 +27,14 @@ from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console.body import Values, confirmed, object_of, partition, texts, value
 from kafkalite.http.console.cluster import ClusterAccess
-from kafkalite.http.console.rights import Rights
+from kafkalite.http.console.rights import UserRights
 from kafkalite.http.console.security_actions import CLUSTER_WIDE, SECRET, SecurityActions
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.security.acl import CLUSTER_NAME, ResourceType
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import ObservedNode
 
 _log = get_logger("kafkalite.audit")
 
@@ -42,7 +42,7 @@ _log = get_logger("kafkalite.audit")
 _TIMEOUT_S = 8.0
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 _CLUSTER = {ResourceType.CLUSTER: [CLUSTER_NAME]}
-Action = Callable[[Values, Rights, AsyncClient], Awaitable[dict[str, Any]]]
+Action = Callable[[Values, UserRights, AsyncClient], Awaitable[dict[str, Any]]]
 
 
 class Actions:
@@ -57,7 +57,7 @@ class Actions:
         **CLUSTER_WIDE,
     }
 
-    def __init__(self, node: Host, cluster: ClusterAccess) -> None:
+    def __init__(self, node: ObservedNode, cluster: ClusterAccess) -> None:
         self._node = node
         self._cluster = cluster
         self._table: Mapping[str, Action] = {
@@ -75,7 +75,7 @@ class Actions:
             **SecurityActions(_TIMEOUT_S).table(),
         }
 
-    async def do(self, asked: AuthenticatedRequest, rights: Rights) -> dict[str, Any]:
+    async def do(self, asked: AuthenticatedRequest, rights: UserRights) -> dict[str, Any]:
         """{"action": NAME, …} -> what was done. Raises ValueError, ApiError, RpcError."""
         if not self._node.config.http_actions_enable:
             raise api_error(ErrorCode.POLICY_VIOLATION, "the console only shows here (http.actions.enable is false)")
@@ -109,7 +109,7 @@ class Actions:
 
     # --- topics --------------------------------------------------------------------------------------------
 
-    async def _create_topic(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+    async def _create_topic(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         topic = value(values, "topic", str)
         rights.need("CreateTopics", {_TOPIC: [topic]})
         wanted = NewTopic(
@@ -122,14 +122,14 @@ class Actions:
         refuse(result.error, result.message)
         return {"text": f"created {topic} with {result.partitions} partitions"}
 
-    async def _delete_topic(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+    async def _delete_topic(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         topic = confirmed(values, "topic")
         rights.need("DeleteTopics", {_TOPIC: [topic]})
         [result] = await client.delete_topics([topic], timeout_s=_TIMEOUT_S)
         refuse(result.error, result.message)
         return {"text": f"deleted {topic}"}
 
-    async def _alter_settings(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+    async def _alter_settings(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         topic = value(values, "topic", str)
         rights.need("IncrementalAlterConfigs", {_TOPIC: [topic]})
         changes, removed = texts(values, "set"), [str(key) for key in value(values, "remove", list, [])]
@@ -140,7 +140,7 @@ class Actions:
         said = [f"{key}={value}" for key, value in changes.items()] + [f"{key}: the default again" for key in removed]
         return {"text": f"{topic}: {', '.join(said)}"}
 
-    async def _add_partitions(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+    async def _add_partitions(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         topic, count = value(values, "topic", str), value(values, "count", int)
         rights.need("CreatePartitions", {_TOPIC: [topic]})
         await add_partitions(client, topic, count, timeout_s=_TIMEOUT_S)
@@ -148,7 +148,7 @@ class Actions:
 
     # --- groups --------------------------------------------------------------------------------------------
 
-    async def _reset_group(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+    async def _reset_group(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         """Without `execute` it only says what would be committed."""
         group, topic = value(values, "group", str), value(values, "topic", str, "")
         reset = Reset(value(values, "to", str), value(values, "value", int, 0))
@@ -180,7 +180,7 @@ class Actions:
         text = f"{group}: {len(rows)} offsets are set" if is_executed else f"{len(rows)} offsets would be set"
         return {"text": text, "offsets": rows[:500], "executed": is_executed}
 
-    async def _delete_group(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+    async def _delete_group(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         group = confirmed(values, "group")
         rights.need("DeleteGroups", {_GROUP: [group]})
         await Groups(client, timeout_s=_TIMEOUT_S).delete(group)
@@ -188,7 +188,7 @@ class Actions:
 
     # --- leaders and replicas --------------------------------------------------------------------------------
 
-    async def _elect(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+    async def _elect(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         """The preferred leaders of a topic, of one partition of it, or of all topics."""
         rights.need("ElectLeaders")
         topic, number_wanted = value(values, "topic", str, ""), value(values, "partition", int, -1)
@@ -209,19 +209,19 @@ class Actions:
             )
         return {"text": text}
 
-    async def _move(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+    async def _move(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         key = partition(values)
         brokers = tuple(BrokerId(int(each)) for each in value(values, "replicas", list))
         throttle = value(values, "throttle", int, 0)
         await self._reassign(WantedReassignment(*key, brokers, throttle), rights, client)
         return {"text": f"{key} moves to {' '.join(map(str, brokers))}"}
 
-    async def _cancel_move(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+    async def _cancel_move(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         key = partition(values)
         await self._reassign(WantedReassignment(*key, None), rights, client)
         return {"text": f"the move of {key} is called off"}
 
-    async def _reassign(self, wanted: WantedReassignment, rights: Rights, client: AsyncClient) -> None:
+    async def _reassign(self, wanted: WantedReassignment, rights: UserRights, client: AsyncClient) -> None:
         rights.need("AlterReassignmentsRequest")
         request = AlterReassignmentsRequest((wanted,), is_atomic=True)
         answer = await client.order(request, AlterReassignmentsResponse, timeout_s=_TIMEOUT_S)
@@ -229,7 +229,7 @@ class Actions:
             refuse(each.error, each.message)
         refuse(answer.error, answer.message)
 
-    async def _set_state(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+    async def _set_state(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         """Cordon a broker, drain it (decommission), or let it take replicas again."""
         broker, state = value(values, "broker", int), value(values, "state", str)
         rights.need("IncrementalAlterConfigs", _CLUSTER)
@@ -244,9 +244,9 @@ class Actions:
 
     # --- transactions ----------------------------------------------------------------------------------------
 
-    async def _abort(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+    async def _abort(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         """A transaction that hangs; its coordinator ends every other one itself."""
         rights.need("AbortTransactionRequest")
         key, start = partition(values), value(values, "start_offset", int)
-        ended = await Transactions(client, timeout_s=_TIMEOUT_S).abort(key, start_offset=start)
+        ended = await TransactionAdmin(client, timeout_s=_TIMEOUT_S).abort(key, start_offset=start)
         return {"text": f"aborted the transaction of producer {ended.producer_id} on {key}"}

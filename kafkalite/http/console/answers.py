@@ -12,21 +12,21 @@ from kafkalite.http.console.cluster import ClusterAccess
 from kafkalite.http.console.groups import GroupAnswers
 from kafkalite.http.console.messages import MessageAnswers
 from kafkalite.http.console.operators import OperatorAnswers
-from kafkalite.http.console.rights import Rights
+from kafkalite.http.console.rights import UserRights
 from kafkalite.http.console.topics import TopicAnswers
 from kafkalite.security.acl import CLUSTER_NAME, ResourceType
 
 if TYPE_CHECKING:
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import ObservedNode
 
 Value = dict[str, Any]
-Answer = Callable[[AuthenticatedRequest, Rights], Awaitable[Value]]
+Answer = Callable[[AuthenticatedRequest, UserRights], Awaitable[Value]]
 
 
 class Answers:
     """One per node, made when somebody first looks."""
 
-    def __init__(self, node: Host) -> None:
+    def __init__(self, node: ObservedNode) -> None:
         self._node = node
         self.cluster = ClusterAccess(node)
         topics, groups = TopicAnswers(node, self.cluster), GroupAnswers(node, self.cluster)
@@ -50,9 +50,9 @@ class Answers:
         answer = self._table.get(name)
         if answer is None:
             raise api_error(ErrorCode.INVALID_REQUEST, f"there is no {name}")
-        return await answer(asked, Rights(self._node.rights.access, asked))
+        return await answer(asked, UserRights(self._node.rights.access, asked))
 
-    async def _me(self, asked: AuthenticatedRequest, rights: Rights) -> Value:
+    async def _me(self, asked: AuthenticatedRequest, rights: UserRights) -> Value:
         """Who the user is, and which buttons are of use at all."""
         return {
             "principal": str(asked.principal),

@@ -13,7 +13,7 @@ from kafkalite.http.console.forwarding import ForwardingNetwork
 from kafkalite.model import BrokerId, Endpoint
 
 if TYPE_CHECKING:
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import ObservedNode
 
 #: Patience with one request; the whole page has a deadline of its own (http.server).
 TIMEOUT_S = 4.0
@@ -24,7 +24,7 @@ _MAX_CLIENTS = 32
 class ClusterAccess:
     """The clients of the cluster, one for each user and host."""
 
-    def __init__(self, node: Host) -> None:
+    def __init__(self, node: ObservedNode) -> None:
         self._node = node
         self._clients: OrderedDict[tuple[str, str], AsyncClient] = OrderedDict()
 

@@ -12,7 +12,7 @@ from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.rates import DescribeGroupLagRequest, DescribeGroupLagResponse
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console.cluster import TIMEOUT_S, ClusterAccess
-from kafkalite.http.console.rights import Rights
+from kafkalite.http.console.rights import UserRights
 from kafkalite.http.console.values import whole
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
 from kafkalite.protocol import wire
@@ -21,7 +21,7 @@ from kafkalite.security.acl import ResourceType
 from kafkalite.telemetry.series import KEPT
 
 if TYPE_CHECKING:
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import ObservedNode
 
 MAX_GROUPS = 50
 #: Partitions and members of one group that are shown.
@@ -34,11 +34,11 @@ _GROUP = ResourceType.GROUP
 class GroupAnswers:
     """Of one node."""
 
-    def __init__(self, node: Host, cluster: ClusterAccess) -> None:
+    def __init__(self, node: ObservedNode, cluster: ClusterAccess) -> None:
         self._node = node
         self._cluster = cluster
 
-    async def groups(self, asked: AuthenticatedRequest, rights: Rights) -> dict[str, Any]:
+    async def groups(self, asked: AuthenticatedRequest, rights: UserRights) -> dict[str, Any]:
         """One page of the list: `text` in the name, `offset`."""
         text = asked.query.get("text", "")
         offset, limit = whole(asked.query, "offset", 0, 0, 10**6), whole(asked.query, "limit", 50, 1, MAX_GROUPS)
@@ -70,7 +70,7 @@ class GroupAnswers:
                 found[each.group_id] = (node, each.group_state, each.protocol_type)
         return found, missing
 
-    async def group(self, asked: AuthenticatedRequest, rights: Rights) -> dict[str, Any]:
+    async def group(self, asked: AuthenticatedRequest, rights: UserRights) -> dict[str, Any]:
         """One group."""
         name = asked.query.get("group", "")
         rights.need("DescribeGroups", {_GROUP: [name]})

@@ -16,7 +16,7 @@ from kafkalite.client.consumer import ConsumedRecord, committed_records
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console.cluster import TIMEOUT_S, ClusterAccess
-from kafkalite.http.console.rights import Rights
+from kafkalite.http.console.rights import UserRights
 from kafkalite.http.console.values import FULL_BYTES, PREVIEW_BYTES, shown, whole
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
@@ -24,7 +24,7 @@ from kafkalite.rpc.answers import RpcError
 from kafkalite.security.acl import ResourceType
 
 if TYPE_CHECKING:
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import ObservedNode
 
 MAX_RECORDS = 100
 #: Partitions that are read at once; of a topic with more, one has to be chosen.
@@ -42,7 +42,7 @@ _ANSWER_BYTES = 400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class MessageFilter:
     """What a record must have. Texts are parts of the UTF-8 bytes; empty: anything."""
 
     text: str = ""
@@ -80,11 +80,11 @@ class _Reading:
 class MessageAnswers:
     """Of one node."""
 
-    def __init__(self, node: Host, cluster: ClusterAccess) -> None:
+    def __init__(self, node: ObservedNode, cluster: ClusterAccess) -> None:
         self._node = node
         self._cluster = cluster
 
-    async def messages(self, asked: AuthenticatedRequest, rights: Rights) -> dict[str, Any]:
+    async def messages(self, asked: AuthenticatedRequest, rights: UserRights) -> dict[str, Any]:
         """Records: `topic`, `partition` (-1 all), `from` and `at`, `limit`; `text`, `key` and `header` filter.
 
         `from`: end, start, offset or time; next and before go on from `places` (P:OFFSET,…) of the answer before. `full=1`
@@ -94,10 +94,10 @@ class MessageAnswers:
         topic = query.get("topic", "")
         rights.need("Fetch", {ResourceType.TOPIC: [topic]})
         limit = whole(query, "limit", 25, 1, MAX_RECORDS)
-        wanted = Filter(query.get("text", ""), query.get("key", ""), query.get("header", ""))
+        wanted = MessageFilter(query.get("text", ""), query.get("key", ""), query.get("header", ""))
         client = await self._cluster.client(asked)
         keys, is_cut = self._partitions(topic, whole(query, "partition", -1, -1, 10**6))
-        back = limit if wanted == Filter() else _FILTERED_BACK
+        back = limit if wanted == MessageFilter() else _FILTERED_BACK
         readings = await self._readings(client, keys, query, back)
         is_tail = query.get("from", "end") in ("end", "before")
         found = await self._read(client, readings, wanted, limit, is_tail=is_tail)
@@ -173,7 +173,7 @@ class MessageAnswers:
         return {key: int(each.offset) for key, each in found.items()}
 
     async def _read(
-        self, client: AsyncClient, readings: list[_Reading], wanted: Filter, limit: int, *, is_tail: bool
+        self, client: AsyncClient, readings: list[_Reading], wanted: MessageFilter, limit: int, *, is_tail: bool
     ) -> list[ConsumedRecord]:
         """Records that fit, of all partitions, until there are enough of each, or the bytes or the time are used up."""
         budget = _READ_BYTES // max(1, len(readings))
@@ -189,7 +189,7 @@ class MessageAnswers:
         self,
         client: AsyncClient,
         reading: _Reading,
-        wanted: Filter,
+        wanted: MessageFilter,
         most: int,
         budget: int,
         deadline: float,

@@ -7,20 +7,20 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.admin.acls import describe_acls
-from kafkalite.client.admin.hanging_transactions import Transactions
+from kafkalite.client.admin.hanging_transactions import TransactionAdmin
 from kafkalite.client.admin.quotas import describe_quotas
 from kafkalite.client.admin.users import describe_users
 from kafkalite.errors import ApiError
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console.cluster import TIMEOUT_S, ClusterAccess
-from kafkalite.http.console.rights import Rights
+from kafkalite.http.console.rights import UserRights
 from kafkalite.http.console.values import whole
 from kafkalite.rpc.answers import RpcError
 from kafkalite.security.acl import Filter, ResourceType
 from kafkalite.security.quotas import DEFAULT
 
 if TYPE_CHECKING:
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import ObservedNode
 
 MAX_ROWS = 200
 #: A transaction that is open for longer, and that its coordinator does not know, hangs.
@@ -31,14 +31,14 @@ _TRANSACTION, _TOPIC = ResourceType.TRANSACTIONAL_ID, ResourceType.TOPIC
 class OperatorAnswers:
     """Of one node."""
 
-    def __init__(self, node: Host, cluster: ClusterAccess) -> None:
+    def __init__(self, node: ObservedNode, cluster: ClusterAccess) -> None:
         self._node = node
         self._cluster = cluster
 
-    async def transactions(self, asked: AuthenticatedRequest, rights: Rights) -> dict[str, Any]:
+    async def transactions(self, asked: AuthenticatedRequest, rights: UserRights) -> dict[str, Any]:
         """Transactional ids with their state, what is open on partitions, and what hangs."""
         text = asked.query.get("text", "")
-        known = Transactions(await self._cluster.client(asked), timeout_s=TIMEOUT_S)
+        known = TransactionAdmin(await self._cluster.client(asked), timeout_s=TIMEOUT_S)
         sees_id = rights.visible("ListTransactionsRequest", _TRANSACTION)
         sees_topic = rights.visible("OpenTransactionsRequest", _TOPIC)
         listed = [
@@ -80,7 +80,7 @@ class OperatorAnswers:
             "can_abort": rights.may("AbortTransactionRequest"),
         }
 
-    async def security(self, asked: AuthenticatedRequest, rights: Rights) -> dict[str, Any]:
+    async def security(self, asked: AuthenticatedRequest, rights: UserRights) -> dict[str, Any]:
         """Users, permissions and quotas: each part that the user may see, or why not."""
         client = await self._cluster.client(asked)
         offset = whole(asked.query, "offset", 0, 0, 10**6)
@@ -126,7 +126,7 @@ class OperatorAnswers:
 
 
 async def _part(
-    rights: Rights, api: str, read: Callable[[], Awaitable[list[dict[str, Any]]]], offset: int
+    rights: UserRights, api: str, read: Callable[[], Awaitable[list[dict[str, Any]]]], offset: int
 ) -> dict[str, Any]:
     if not rights.may(api):
         return {"rows": [], "total": 0, "note": "you may not see this"}

@@ -18,7 +18,7 @@ from kafkalite.security.requirements import CONSOLE
 
 if TYPE_CHECKING:
     from kafkalite.http.console.answers import Answers
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import ObservedNode
 
 #: The pages that take POST.
 POSTS = frozenset({"/api/console/do"})
@@ -29,7 +29,7 @@ _OPEN_ONLY_HERE = "the Kafka listeners ask who you are, and this port does not: 
 class ConsolePages:
     """One per node."""
 
-    def __init__(self, node: Host) -> None:
+    def __init__(self, node: ObservedNode) -> None:
         self._node = node
         self._answers: Answers | None = None
         self._key = b""

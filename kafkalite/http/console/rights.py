@@ -19,7 +19,7 @@ _NEWEST = 2**15 - 1
 Resources = Mapping[ResourceType, Iterable[str]]
 
 
-class Rights:
+class UserRights:
     """Of one request's user."""
 
     def __init__(self, access: Access, subject: Subject) -> None:

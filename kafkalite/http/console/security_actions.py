@@ -16,13 +16,13 @@ from kafkalite.client.admin.users import NewCredential, alter_user, describe_use
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.http.console.body import Values, binary, confirmed, value
-from kafkalite.http.console.rights import Rights
+from kafkalite.http.console.rights import UserRights
 from kafkalite.security.acl import AclEntry, Binding, Filter, Operation, Pattern, PatternType, Permission, ResourceType
 from kafkalite.security.quotas import Entity, Kind, limit_text, parse_limit
 from kafkalite.security.scram import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, MIN_SALT_BYTES
 
 E = TypeVar("E", bound=IntEnum)
-Action = Callable[[Values, Rights, AsyncClient], Awaitable[dict[str, Any]]]
+Action = Callable[[Values, UserRights, AsyncClient], Awaitable[dict[str, Any]]]
 
 #: Buttons, and the API whose right each needs.
 CLUSTER_WIDE: Mapping[str, str] = {
@@ -53,7 +53,7 @@ class SecurityActions:
             "quota.set": self._set_quota,
         }
 
-    async def _set_user(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+    async def _set_user(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         user = _name(values, "user")
         rights.need("AlterUserScramCredentials")
         credentials = [_credential(each) for each in value(values, "credentials", list)]
@@ -62,7 +62,7 @@ class SecurityActions:
         await alter_user(client, user, credentials=credentials, timeout_s=self._timeout_s)
         return {"text": f"{user} can log in with {' and '.join(each.mechanism for each in credentials)}"}
 
-    async def _delete_user(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+    async def _delete_user(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         user = confirmed(values, "user")
         rights.need("AlterUserScramCredentials")
         found = (await describe_users(client, [user], timeout_s=self._timeout_s)).get(user)
@@ -71,13 +71,13 @@ class SecurityActions:
         await alter_user(client, user, deletions=sorted(found), timeout_s=self._timeout_s)
         return {"text": f"{user} cannot log in any more; permissions and quotas stay"}
 
-    async def _add_acl(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+    async def _add_acl(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         binding = _binding(values)
         rights.need("CreateAcls")
         await create_acls(client, [binding], timeout_s=self._timeout_s)
         return {"text": f"added: {_said(binding)}"}
 
-    async def _remove_acl(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+    async def _remove_acl(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         binding = _binding(values)
         confirmed(values, "principal")
         rights.need("DeleteAcls")
@@ -90,7 +90,7 @@ class SecurityActions:
             raise api_error(ErrorCode.RESOURCE_NOT_FOUND, "there is no such entry")
         return {"text": f"removed: {_said(binding)}"}
 
-    async def _set_quota(self, values: Values, rights: Rights, client: AsyncClient) -> dict[str, Any]:
+    async def _set_quota(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         """`user` and `client_id`: null for whatever, "" for those without a limit of their own. A limit of null is removed."""
         names = {name: values.get(name) for name in ("user", "client_id")}
         if any(name is not None and not isinstance(name, str) for name in names.values()):

@@ -13,7 +13,7 @@ from kafkalite.extension.messages.rates import DescribeTrafficRequest, DescribeT
 from kafkalite.extension.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console.cluster import TIMEOUT_S, ClusterAccess
-from kafkalite.http.console.rights import Rights
+from kafkalite.http.console.rights import UserRights
 from kafkalite.http.console.values import whole
 from kafkalite.model import INTERNAL_TOPICS, MAX_TIMESTAMP, TopicPartition, is_under_replicated
 from kafkalite.rpc.answers import RpcError
@@ -21,7 +21,7 @@ from kafkalite.security.acl import ResourceType
 from kafkalite.telemetry.series import KEPT
 
 if TYPE_CHECKING:
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import ObservedNode
 
 #: Topics of one page of the list, and partitions of one page of a topic.
 MAX_TOPICS = 50
@@ -34,11 +34,11 @@ _TOPIC = ResourceType.TOPIC
 class TopicAnswers:
     """Of one node."""
 
-    def __init__(self, node: Host, cluster: ClusterAccess) -> None:
+    def __init__(self, node: ObservedNode, cluster: ClusterAccess) -> None:
         self._node = node
         self._cluster = cluster
 
-    async def topics(self, asked: AuthenticatedRequest, rights: Rights) -> dict[str, Any]:
+    async def topics(self, asked: AuthenticatedRequest, rights: UserRights) -> dict[str, Any]:
         """One page of the list: `text` in the name, `internal=1` with the internal ones, `offset`."""
         query = asked.query
         offset, limit = whole(query, "offset", 0, 0, 10**6), whole(query, "limit", 25, 1, MAX_TOPICS)
@@ -72,7 +72,7 @@ class TopicAnswers:
             )
         return {"topics": rows, "matched": len(listed), "internal": len(internal), "offset": offset}
 
-    async def topic(self, asked: AuthenticatedRequest, rights: Rights) -> dict[str, Any]:
+    async def topic(self, asked: AuthenticatedRequest, rights: UserRights) -> dict[str, Any]:
         """One topic: a page of partitions from `offset` on, its settings, what the user may do with it."""
         name = asked.query.get("topic", "")
         offset = whole(asked.query, "offset", 0, 0, 10**6)
@@ -122,7 +122,7 @@ class TopicAnswers:
             },
         }
 
-    async def rates(self, asked: AuthenticatedRequest, rights: Rights) -> dict[str, Any]:
+    async def rates(self, asked: AuthenticatedRequest, rights: UserRights) -> dict[str, Any]:
         """The traffic of the whole cluster, and of each broker now."""
         rights.need("DescribeTrafficRequest")
         answers = await self._ask_traffic(("",), KEPT)
@@ -168,7 +168,7 @@ async def _times(client: AsyncClient, keys: list[TopicPartition], stamp: int) ->
     return {key: each.timestamp for key, each in found.items()}
 
 
-async def _settings(client: AsyncClient, name: str, rights: Rights) -> list[dict[str, Any]] | None:
+async def _settings(client: AsyncClient, name: str, rights: UserRights) -> list[dict[str, Any]] | None:
     """Every setting that holds; None: the user may not see them."""
     if not rights.may("DescribeConfigs", {_TOPIC: [name]}):
         return None

@@ -8,7 +8,7 @@ from uuid import UUID
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.client_metrics import MAX_CONTENT_BYTES, MAX_POINTS, MAX_PUSH_BYTES, Client, ClientMetrics
+from kafkalite.kafka.client_metrics import MAX_CONTENT_BYTES, MAX_POINTS, MAX_PUSH_BYTES, ClientMetrics, MetricsClient
 from kafkalite.kafka.request import Request
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.structs import ZERO_UUID
@@ -72,8 +72,10 @@ def _read(codec: int, data: bytes) -> list[Point]:
         raise api_error(ErrorCode.INVALID_RECORD, f"the metrics cannot be read: {error}") from None
 
 
-def _client(request: Request, instance_id: bytes) -> Client:
+def _client(request: Request, instance_id: bytes) -> MetricsClient:
     connection = request.connection
     name, version = connection.software
     port = connection.peer.rpartition(":")[2]
-    return Client(topic_ids.from_wire(instance_id), request.client_id[:200], name, version, request.client_host, port)
+    return MetricsClient(
+        topic_ids.from_wire(instance_id), request.client_id[:200], name, version, request.client_host, port
+    )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from kafkalite.coordinators.services import Partitions
-from kafkalite.coordinators.shares.decisions.deliveries import Acquired, Wanted
+from kafkalite.coordinators.shares.decisions.deliveries import Acquired, WantedRecords
 from kafkalite.coordinators.shares.delivery import holding, placed_batches
 from kafkalite.coordinators.shares.leading import Led, SharedPartitions
 from kafkalite.coordinators.shares.settings import ShareSettings
@@ -240,7 +240,7 @@ class ShareFetch:
             except ApiError as error:
                 errors[listed] = error.code
                 continue
-            wanted = Wanted(left, self._terms.batch_size, self._terms.is_exact)
+            wanted = WantedRecords(left, self._terms.batch_size, self._terms.is_exact)
             acquired = led.state.acquire(
                 self._session.member, entry.fetch_offset, [each.batch for each in placed], wanted, self._shares.now_ms()
             )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 
-from kafkalite.protocol.compiling.source import FIXED, Source, fixed
+from kafkalite.protocol.compiling.source import FIXED, FunctionSource, fixed
 from kafkalite.protocol.schema import Field, Struct
 
 
-class DecoderSource(Source):
+class DecoderSource(FunctionSource):
     def length(self, depth: int, target: str, *, is_flexible: bool, is_short: bool) -> None:
         if is_flexible:
             self.emit(depth, f"{target} = buf[pos]; pos += 1")

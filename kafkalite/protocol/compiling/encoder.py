@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kafkalite.protocol.compiling.source import FIXED, Source, fixed
+from kafkalite.protocol.compiling.source import FIXED, FunctionSource, fixed
 from kafkalite.protocol.schema import Field, Struct
 
 
-class EncoderSource(Source):
+class EncoderSource(FunctionSource):
     def length(self, depth: int, expression: str, *, is_flexible: bool, is_short: bool) -> None:
         if is_flexible:
             self.emit(depth, f"w += VARINTS[{expression} + 1] if {expression} < 2047 else varint({expression} + 1)")

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkalite.model import Buffer
 from kafkalite.protocol.errors import TooManyAtOnce, WireError
-from kafkalite.protocol.schema import Field, Schema, Struct
+from kafkalite.protocol.schema import Field, MessageSchema, Struct
 from kafkalite.protocol.structs import classes, default_of
 from kafkalite.protocol.varints import VARINTS, read_varint, varint
 
@@ -42,10 +42,10 @@ def _records_size(records: Any) -> int:
     return sum(map(len, records)) if isinstance(records, list | tuple) else len(records)
 
 
-class Source:
+class FunctionSource:
     """Lines of one generated function, its variables and what it refers to."""
 
-    def __init__(self, schema: Schema, version: int, *, counts: bool = False, in_pieces: bool = False) -> None:
+    def __init__(self, schema: MessageSchema, version: int, *, counts: bool = False, in_pieces: bool = False) -> None:
         """`counts`: elements take of `room`. `in_pieces`: the function is a generator."""
         self.version = version
         self.counts = counts

@@ -81,7 +81,7 @@ class Struct:
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class MessageSchema:
     """One message. `api_key` is -1 for what is no request or response; `table` are the lines of its fields."""
 
     name: str
@@ -144,16 +144,16 @@ def _root(name: str, table: str) -> Struct:
     return root
 
 
-def _parse(block: str) -> Schema:
+def _parse(block: str) -> MessageSchema:
     head, _, table = block.partition(
         "\n"
     )  # a node must know of all APIs, but it uses few: fields come when they are used
     name, versions, flexible, *key = head.split()
-    return Schema(name, parse_versions(versions), parse_versions(flexible), int(key[0]) if key else -1, table)
+    return MessageSchema(name, parse_versions(versions), parse_versions(flexible), int(key[0]) if key else -1, table)
 
 
 @cache
-def schemas() -> dict[str, Schema]:
+def schemas() -> dict[str, MessageSchema]:
     """Every message by name."""
     blocks = [block for table in TABLES for block in table.strip().split("\n\n")]
     return {schema.name: schema for schema in map(_parse, blocks)}

@@ -28,7 +28,7 @@ MEMORY_BOUND_BYTES = 400 << 20
 
 
 @dataclass
-class Verdict:
+class ScheduleVerdict:
     """What was found when it was over; `wrong` says what should not be."""
 
     tally: Tally
@@ -99,7 +99,7 @@ def lacking(name: str) -> str:
     return ""
 
 
-async def run(name: str, directory: Path, *, seed: int, rate: float, pace: float, say: Say) -> Verdict:
+async def run(name: str, directory: Path, *, seed: int, rate: float, pace: float, say: Say) -> ScheduleVerdict:
     """Cluster, load, the schedule, healing, census."""
     schedule = SCHEDULES[name]
     tally = Tally()
@@ -151,4 +151,4 @@ async def run(name: str, directory: Path, *, seed: int, rate: float, pace: float
         for broker_id in cluster.nodes:
             log = cluster.nodes[broker_id].log_path.read_text(errors="replace")
             wrong += [f"node {broker_id} logged a traceback"] if "Traceback" in log else []
-    return Verdict(tally, found, healed_s, peak, wrong)
+    return ScheduleVerdict(tally, found, healed_s, peak, wrong)

@@ -36,7 +36,7 @@ from kafkalite.coordination.verbs import (
     size_of_ops,
 )
 from kafkalite.coordination.watches import EventType, WatchKind, WatchTable
-from kafkalite.testing.simulated.zookeeper_wire import Link, Read, Request, Write
+from kafkalite.testing.simulated.zookeeper_wire import Read, Request, ZooKeeperLink, ZooKeeperWrite
 
 if TYPE_CHECKING:
     from kafkalite.testing.simulated.zookeeper import SimZooKeeper
@@ -60,7 +60,7 @@ class SimCoordinator:
         self._session_id = 0
         self._state = SessionState.SUSPENDED
         self._callbacks: list[Callable[[SessionState], None]] = []
-        self._link: Link | None = None
+        self._link: ZooKeeperLink | None = None
         self._pending: dict[int, tuple[asyncio.Future[Any], float, Request, Watch | None]] = {}
         self._xid = 0
         self._seen_zxid = 0
@@ -149,7 +149,7 @@ class SimCoordinator:
         patience = min(_HANDSHAKE_S, self._timeout_s / 3)
         self._timer = loop.call_later(patience, self._handshake_failed, link)
 
-    def _handshake_failed(self, link: Link) -> None:
+    def _handshake_failed(self, link: ZooKeeperLink) -> None:
         if link is self._link and self._state is SessionState.SUSPENDED:
             self._timer = None
             self._server.forget(link)
@@ -161,12 +161,12 @@ class SimCoordinator:
         self._backoff_s = min(self._backoff_s * 2, _BACKOFF_MAX_S)
         self._timer = asyncio.get_running_loop().call_later(wait, self._dial)
 
-    def session_refused(self, link: Link) -> None:
+    def session_refused(self, link: ZooKeeperLink) -> None:
         """The server does not know our session (any more)."""
         if link is self._link:
             self._expire()
 
-    def session_granted(self, link: Link, session_id: int) -> None:
+    def session_granted(self, link: ZooKeeperLink, session_id: int) -> None:
         """ConnectResponse."""
         if link is not self._link or self._state is SessionState.EXPIRED:
             return
@@ -185,7 +185,7 @@ class SimCoordinator:
             self._opened.set_result(None)
         self._become(SessionState.CONNECTED)
 
-    def _beat(self, link: Link) -> None:
+    def _beat(self, link: ZooKeeperLink) -> None:
         """Every sixth of the timeout: a heartbeat, or the end of a connection silent for two thirds."""
         if link is not self._link or self._state is not SessionState.CONNECTED:
             return
@@ -198,7 +198,7 @@ class SimCoordinator:
         self._send(Read("ping")).add_done_callback(pass_over)
         self._timer = loop.call_later(self._timeout_s / 6, self._beat, link)
 
-    def link_lost(self, link: Link) -> None:
+    def link_lost(self, link: ZooKeeperLink) -> None:
         """The connection is gone; requests without an answer have an unknown outcome."""
         if link is not self._link or self._state is SessionState.EXPIRED:
             return
@@ -241,7 +241,7 @@ class SimCoordinator:
         link = self._link
         if link is None or self._state is not SessionState.CONNECTED:
             raise NotSentError("not connected")
-        if isinstance(request, Write) and (size := size_of_ops(request.ops)) > MAX_REQUEST_BYTES:
+        if isinstance(request, ZooKeeperWrite) and (size := size_of_ops(request.ops)) > MAX_REQUEST_BYTES:
             raise TooBigError(f"{size} bytes")
         loop = asyncio.get_running_loop()
         self._xid += 1
@@ -251,7 +251,7 @@ class SimCoordinator:
         server.send_up(link, lambda: server.serve(link, xid, request))
         return future
 
-    def replied(self, link: Link, xid: int, zxid: int, result: Any) -> None:
+    def replied(self, link: ZooKeeperLink, xid: int, zxid: int, result: Any) -> None:
         """An answer arrives."""
         if link is not self._link or xid not in self._pending:
             return
@@ -269,7 +269,7 @@ class SimCoordinator:
         else:
             future.set_result(result)
 
-    def notified(self, link: Link, zxid: int, event: EventType, path: str) -> None:
+    def notified(self, link: ZooKeeperLink, zxid: int, event: EventType, path: str) -> None:
         """A watch has fired at the server."""
         if link is not self._link:
             return
@@ -303,27 +303,27 @@ class SimCoordinator:
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> tuple[str, Stat]:
         op = Create(self._root.full(path), data, ephemeral, sequential)
-        made, stat = await self._send(Write((op,), single=True))
+        made, stat = await self._send(ZooKeeperWrite((op,), single=True))
         return self._root.bare(made), stat
 
     async def ensure_path(self, path: str) -> None:
         await ensure_path(self.create, path)
 
     async def set(self, path: str, data: bytes, version: int = -1) -> Stat:
-        _, stat = await self._send(Write((SetData(self._root.full(path), data, version),), single=True))
+        _, stat = await self._send(ZooKeeperWrite((SetData(self._root.full(path), data, version),), single=True))
         assert isinstance(stat, Stat)
         return stat
 
     async def delete(self, path: str, version: int = -1) -> None:
-        await self._send(Write((Delete(self._root.full(path), version),), single=True))
+        await self._send(ZooKeeperWrite((Delete(self._root.full(path), version),), single=True))
 
     async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
-        results: list[OpResult] = await self._send(Write(tuple(map(self._root.full_op, ops)), single=False))
+        results: list[OpResult] = await self._send(ZooKeeperWrite(tuple(map(self._root.full_op, ops)), single=False))
         return self._root.bare_results(results)
 
     async def multi_many(self, transactions: Sequence[Sequence[Op]]) -> list[list[OpResult] | CoordinatorError]:
         results: list[list[OpResult] | CoordinatorError] = []
-        requests = [Write(tuple(map(self._root.full_op, ops)), single=False) for ops in transactions]
+        requests = [ZooKeeperWrite(tuple(map(self._root.full_op, ops)), single=False) for ops in transactions]
         for result in await pipelined(self._send, requests, _WINDOW):
             results.append(result if isinstance(result, CoordinatorError) else self._root.bare_results(result))
         return results

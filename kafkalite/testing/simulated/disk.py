@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 from kafkalite.env import residency
 from kafkalite.model import Buffer
 from kafkalite.testing.simulated.clock import SimClock
-from kafkalite.testing.simulated.disk_tree import Directory, Node, Tree
+from kafkalite.testing.simulated.disk_tree import Directory, SimInode, Tree
 from kafkalite.testing.simulated.lanes import Lanes
 from kafkalite.testing.simulated.loop import SimLoop
-from kafkalite.testing.simulated.process import Process, current_process
+from kafkalite.testing.simulated.process import SimProcess, current_process
 
 _CAPACITY_BYTES = 1 << 34
 _COLDNESS = (0.0, 0.02, 0.2, 0.6)
@@ -47,7 +47,7 @@ class SimDisk:
         self._durable = Tree()
         #: Changes of names that are not on the platter yet, in order.
         self._journal: list[Callable[[Tree], None]] = []
-        self._locks: dict[str, Process | None] = {}
+        self._locks: dict[str, SimProcess | None] = {}
         self._boots = 0
         #: Path prefix -> errno of every operation below it (a dead disk).
         self._failing: dict[str, int] = {}
@@ -69,7 +69,7 @@ class SimDisk:
 
     # --- what the harness does -------------------------------------------------------------------
 
-    def process_died(self, process: Process) -> None:
+    def process_died(self, process: SimProcess) -> None:
         """The kernel releases its locks; the page cache stays."""
         for path in [path for path, owner in self._locks.items() if owner is process]:
             del self._locks[path]
@@ -121,7 +121,7 @@ class SimDisk:
     def unsynced_bytes(self, path: str) -> int:
         """What a loss of power could take from one file."""
         node = self._tree.find(path)
-        assert isinstance(node, Node)
+        assert isinstance(node, SimInode)
         return sum(len(data) for _, data in node.pending if data is not None)
 
     def peek(self, path: str) -> bytes:
@@ -131,7 +131,7 @@ class SimDisk:
     def content(self, path: str) -> bytearray:
         """The same, not copied: not to be changed, and not to be kept."""
         node = self._tree.find(path)
-        return node.cached if isinstance(node, Node) else bytearray()
+        return node.cached if isinstance(node, SimInode) else bytearray()
 
     def peek_names(self, path: str) -> list[str]:
         """The names in a directory, sorted; none if there is none. For checkers."""
@@ -141,15 +141,15 @@ class SimDisk:
     def flip_bit(self, path: str, offset: int) -> None:
         """Rot: on the platter and in the cache, unseen by the programs."""
         node = self._tree.find(path)
-        assert isinstance(node, Node)
+        assert isinstance(node, SimInode)
         self.was_faulty = True
         node.persist(len(node.pending))
         node.version += 1
         node.cached[offset] ^= 1
         node.durable[offset] ^= 1
 
-    def _files(self, directory: Directory) -> list[Node]:
-        files: list[Node] = []
+    def _files(self, directory: Directory) -> list[SimInode]:
+        files: list[SimInode] = []
         for child in directory.children.values():
             files += self._files(child) if isinstance(child, Directory) else [child]
         return files
@@ -164,7 +164,7 @@ class SimDisk:
         if node is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-            node = Node()
+            node = SimInode()
             self._touch(node)
             made = node
             self._change(lambda tree: tree.enter(path, made))
@@ -249,7 +249,7 @@ class SimDisk:
         found = self._tree.lookup(path)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return found.modified_ms if isinstance(found, Node) else 0
+        return found.modified_ms if isinstance(found, SimInode) else 0
 
     def lock(self, path: str) -> Callable[[], None]:
         self.operation("lock", path)
@@ -275,7 +275,7 @@ class SimDisk:
         except OSError:
             return
         node = self._tree.find(path)
-        if isinstance(node, Node):
+        if isinstance(node, SimInode):
             node.is_cold = False
 
     def separate(self, path: str) -> None:
@@ -294,7 +294,7 @@ class SimDisk:
         await self.answers(at)
         return await self.lanes.run(function, at)
 
-    def check_resident(self, node: Node, path: str, offset: int, size: int) -> None:
+    def check_resident(self, node: SimInode, path: str, offset: int, size: int) -> None:
         """Raises NotResident if the reader may not wait, and the page cache has dropped the file."""
         if not residency.is_required():
             node.is_cold = False
@@ -343,14 +343,14 @@ class SimDisk:
         change(self._tree)
         self._journal.append(change)
 
-    def _touch(self, node: Node) -> None:
+    def _touch(self, node: SimInode) -> None:
         node.modified_ms = self._clock.wall_ms()
 
     def reserve(self, size: int, path: str) -> None:
         if size > 0 and self.capacity_bytes < _CAPACITY_BYTES and self.used_bytes() + size > self.capacity_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
-    def written(self, node: Node) -> None:
+    def written(self, node: SimInode) -> None:
         self._touch(node)
 
     async def pause(self) -> None:
@@ -367,7 +367,7 @@ class SimFile:
 
     __slots__ = ("_closed", "_disk", "_node", "path")
 
-    def __init__(self, disk: SimDisk, path: str, node: Node) -> None:
+    def __init__(self, disk: SimDisk, path: str, node: SimInode) -> None:
         self.path = path
         self._disk = disk
         self._node = node

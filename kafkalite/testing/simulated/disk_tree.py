@@ -7,7 +7,7 @@ import os
 import random
 
 
-class Node:
+class SimInode:
     """A file's content: as seen, as it is on the platter, and the writes between the two."""
 
     __slots__ = ("cached", "durable", "is_cold", "modified_ms", "pending", "version")
@@ -63,7 +63,7 @@ class Directory:
     __slots__ = ("children",)
 
     def __init__(self) -> None:
-        self.children: dict[str, Directory | Node] = {}
+        self.children: dict[str, Directory | SimInode] = {}
 
     def copy(self) -> Directory:
         """The names, deeply; the files' content is shared."""
@@ -85,19 +85,19 @@ class Tree:
     def __init__(self, root: Directory | None = None) -> None:
         self.root = root or Directory()
 
-    def find(self, path: str) -> Directory | Node | None:
-        node: Directory | Node | None = self.root
+    def find(self, path: str) -> Directory | SimInode | None:
+        node: Directory | SimInode | None = self.root
         for part in _parts(path):
             if not isinstance(node, Directory):
                 return None
             node = node.children.get(part)
         return node
 
-    def lookup(self, path: str) -> Directory | Node | None:
+    def lookup(self, path: str) -> Directory | SimInode | None:
         """As `find`, but a file in the middle of the path is an error, as in POSIX."""
-        node: Directory | Node | None = self.root
+        node: Directory | SimInode | None = self.root
         for part in _parts(path):
-            if isinstance(node, Node):
+            if isinstance(node, SimInode):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
             node = node.children.get(part) if node is not None else None
         return node
@@ -124,7 +124,7 @@ class Tree:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
             node = child
 
-    def enter(self, path: str, node: Node) -> None:
+    def enter(self, path: str, node: SimInode) -> None:
         parent, name = self.parent(path)
         parent.children[name] = node
 

@@ -26,14 +26,14 @@ from kafkalite.testing.simulated.clock import SimClock
 from kafkalite.testing.simulated.disk import SimDisk
 from kafkalite.testing.simulated.loop import SimLoop
 from kafkalite.testing.simulated.network import Link, SimNetwork
-from kafkalite.testing.simulated.process import Process, current_process
+from kafkalite.testing.simulated.process import SimProcess, current_process
 from kafkalite.testing.simulated.zookeeper import SimZooKeeper
 
 T = TypeVar("T")
 
 Program = Callable[[Env], Coroutine[Any, Any, None]]
 #: Told of a program's end: its process, and the exception it ended by (None: it returned).
-OnExit = Callable[[Process, BaseException | None], None]
+OnExit = Callable[[SimProcess, BaseException | None], None]
 
 
 class SimHost:
@@ -44,7 +44,7 @@ class SimHost:
         self.clock = clock
         self.disk = disk
         #: The program running on it now, or the last one.
-        self.process: Process | None = None
+        self.process: SimProcess | None = None
         self.powered = True
 
     @property
@@ -81,7 +81,7 @@ class SimWorld:
         self.zookeeper = SimZooKeeper(self.random("zookeeper"), wall_ms=SimClock(self.loop).wall_ms)
         self.hosts: dict[str, SimHost] = {}
         #: Assertions that failed in a connection handler: (process, error).
-        self.bugs: list[tuple[Process | None, BaseException]] = []
+        self.bugs: list[tuple[SimProcess | None, BaseException]] = []
         self.log = SimLog(self.loop)
 
     def random(self, name: str) -> random.Random:
@@ -128,7 +128,7 @@ class SimWorld:
 
     # --- what happens to hosts -------------------------------------------------------------------
 
-    def start(self, name: str, program: Program, on_exit: OnExit | None = None) -> Process:
+    def start(self, name: str, program: Program, on_exit: OnExit | None = None) -> SimProcess:
         """Start a program; the host must be powered and run no other."""
         host = self.host(name)
         assert host.powered and not host.running, f"{name} cannot start a program"
@@ -145,7 +145,7 @@ class SimWorld:
         task.add_done_callback(ended, context=contextvars.Context())
         return process
 
-    def _reap(self, host: SimHost, process: Process) -> None:
+    def _reap(self, host: SimHost, process: SimProcess) -> None:
         """What the kernel does when a process ends, however it ends."""
         self.loop.kill_process(process)
         self.network.process_died(process)

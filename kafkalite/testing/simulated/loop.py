@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, NoReturn, TypeVar
 
-from kafkalite.testing.simulated.process import Handle, Process, ProcessState, SimTask, TimerHandle, running
+from kafkalite.testing.simulated.process import ProcessState, SimHandle, SimProcess, SimTask, SimTimerHandle, running
 
 T = TypeVar("T")
 #: What one turn of the loop costs.
@@ -58,14 +58,14 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def __init__(self, *, max_callbacks: int = 30_000_000, record: bool = False) -> None:
         self._now_ns = 0
-        self._ready: deque[Handle | TimerHandle] = deque()
-        self._timers: list[tuple[int, int, TimerHandle]] = []
+        self._ready: deque[SimHandle | SimTimerHandle] = deque()
+        self._timers: list[tuple[int, int, SimTimerHandle]] = []
         self._timers_cancelled = 0
         self._sequence = 0
         self._task_count = 0
         self._tasks: list[SimTask] = []
         self._sweep_at = _TASKS_PER_SWEEP
-        self._processes: list[Process] = []
+        self._processes: list[SimProcess] = []
         self._stopping = False
         self._running = False
         self._closed = False
@@ -104,24 +104,24 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     # --- processes -------------------------------------------------------------------------------
 
-    def process(self, host: str) -> Process:
+    def process(self, host: str) -> SimProcess:
         """A new process on `host`. Run code in it with `start`."""
         incarnation = 1 + sum(other.host == host for other in self._processes)
-        process = Process(len(self._processes) + 1, host, incarnation)
+        process = SimProcess(len(self._processes) + 1, host, incarnation)
         self._processes.append(process)
         return process
 
-    def start(self, process: Process, coro: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+    def start(self, process: SimProcess, coro: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Run `coro` as a task of `process`."""
         return self.create_task(coro, name=name, context=process.context.copy())
 
-    def stop_process(self, process: Process) -> None:
+    def stop_process(self, process: SimProcess) -> None:
         """As SIGSTOP."""
         if process.state is ProcessState.RUNNING:
             process.state = ProcessState.STOPPED
             self.trace(f"stop {process}")
 
-    def resume_process(self, process: Process) -> None:
+    def resume_process(self, process: SimProcess) -> None:
         """As SIGCONT: everything that became due in the meantime runs now, in order."""
         if process.state is ProcessState.STOPPED:
             process.state = ProcessState.RUNNING
@@ -129,7 +129,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._ready.extend(process.held)
             process.held.clear()
 
-    def kill_process(self, process: Process) -> None:
+    def kill_process(self, process: SimProcess) -> None:
         """As SIGKILL: nothing of it runs any more. (Its sockets and locks are the network's and the disk's to close.)"""
         if process.alive:
             process.state = ProcessState.DEAD
@@ -145,7 +145,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             raise RuntimeError("a thread called call_soon: the loop would not wake up, or its state would break")
         if context is None:
             context = contextvars.copy_context()
-        handle = Handle((callback, args, context, context.get(running)))
+        handle = SimHandle((callback, args, context, context.get(running)))
         if not self._disposing:
             self._ready.append(handle)
         return handle  # type: ignore[return-value]
@@ -155,7 +155,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Handle:
         if context is None:
             context = contextvars.copy_context()
-        handle = Handle((callback, args, context, context.get(running)))
+        handle = SimHandle((callback, args, context, context.get(running)))
         if not self._disposing:
             self._ready.append(handle)
         return handle  # type: ignore[return-value]
@@ -178,7 +178,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             raise RuntimeError("a thread set a timer")
         if context is None:
             context = contextvars.copy_context()
-        handle = TimerHandle((callback, args, context, context.get(running), when_ns, self))
+        handle = SimTimerHandle((callback, args, context, context.get(running), when_ns, self))
         if not self._disposing:
             self._sequence += 1
             heapq.heappush(self._timers, (when_ns, self._sequence, handle))

@@ -27,7 +27,7 @@ from kafkalite.env.seams import ConnectionHandler, Listener
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.testing.simulated.loop import SimLoop
-from kafkalite.testing.simulated.process import Process, current_process
+from kafkalite.testing.simulated.process import SimProcess, current_process
 from kafkalite.testing.simulated.transport import Pipe, SimTransport
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Link:
     spike_ns: int = 200_000_000
 
 
-class Host:
+class NetworkHost:
     """A machine: whether it has power, and its bound ports."""
 
     def __init__(self, name: str) -> None:
@@ -75,12 +75,12 @@ class SimNetwork:
         source: random.Random,
         *,
         default_link: Link | None = None,
-        on_fatal: Callable[[Process | None, BaseException], None] | None = None,
+        on_fatal: Callable[[SimProcess | None, BaseException], None] | None = None,
     ) -> None:
         self.loop = loop
         self._random = source
         self._default_link = default_link or Link()
-        self._hosts: dict[str, Host] = {}
+        self._hosts: dict[str, NetworkHost] = {}
         self._links: dict[tuple[str, str], Link] = {}
         #: Blocked directions, each with how many times over (partitions may overlap).
         self._blocked: dict[tuple[str, str], int] = {}
@@ -100,8 +100,8 @@ class SimNetwork:
 
     # --- hosts and links -------------------------------------------------------------------------
 
-    def host(self, name: str) -> Host:
-        return self._hosts.setdefault(name, Host(name))
+    def host(self, name: str) -> NetworkHost:
+        return self._hosts.setdefault(name, NetworkHost(name))
 
     def of(self, name: str) -> HostNetwork:
         """The Network seam of programs on this host."""
@@ -159,7 +159,7 @@ class SimNetwork:
             if (transport.peer_host.name, transport.local_host.name) in links:
                 transport.acknowledge(0)
 
-    def passes(self, source: Host, target: Host) -> bool:
+    def passes(self, source: NetworkHost, target: NetworkHost) -> bool:
         """Whether a packet gets through right now."""
         if not (source.powered and target.powered):
             return False
@@ -167,7 +167,7 @@ class SimNetwork:
 
     # --- processes and hosts end -----------------------------------------------------------------
 
-    def process_died(self, process: Process) -> None:
+    def process_died(self, process: SimProcess) -> None:
         """The kernel closes what the process had open."""
         for host in self._hosts.values():
             for port in [port for port, listener in host.listeners.items() if listener.process is process]:
@@ -203,7 +203,7 @@ class SimNetwork:
         return delay
 
     async def connect(
-        self, source: Host, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+        self, source: NetworkHost, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
     ) -> tuple[SimTransport, asyncio.BaseProtocol]:
         target = self._hosts.get(host)
         if target is None:
@@ -237,7 +237,7 @@ class SimNetwork:
         protocol = near.open(factory)
         return near, protocol
 
-    def ephemeral_port(self, host: Host) -> int:
+    def ephemeral_port(self, host: NetworkHost) -> int:
         host.next_port += 1
         return host.next_port
 
@@ -256,7 +256,7 @@ class SimNetwork:
         """True once in `count` times."""
         return self._random.random() * count < 1
 
-    def fatal(self, process: Process | None, error: BaseException) -> None:
+    def fatal(self, process: SimProcess | None, error: BaseException) -> None:
         if self._on_fatal is not None:
             self._on_fatal(process, error)
         else:
@@ -266,7 +266,9 @@ class SimNetwork:
 class SimListener:
     """A bound port."""
 
-    def __init__(self, network: SimNetwork, host: Host, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> None:
+    def __init__(
+        self, network: SimNetwork, host: NetworkHost, port: int, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> None:
         self.host = host.name
         self.port = port
         self.factory = factory

@@ -16,7 +16,7 @@ class ProcessState(Enum):
     DEAD = "dead"
 
 
-class Process:
+class SimProcess:
     """One life of one program on one host. Made by `SimLoop.process`."""
 
     def __init__(self, number: int, host: str, incarnation: int) -> None:
@@ -26,7 +26,7 @@ class Process:
         self.incarnation = incarnation
         self.state = ProcessState.RUNNING
         #: What became due while the process was stopped, in order.
-        self.held: deque[Handle | TimerHandle] = deque()
+        self.held: deque[SimHandle | SimTimerHandle] = deque()
         self.context = contextvars.copy_context()
         self.context.run(running.set, self)
 
@@ -39,15 +39,15 @@ class Process:
         return f"{self.host}#{self.incarnation}"
 
 
-running: contextvars.ContextVar[Process | None] = contextvars.ContextVar("kafkalite.testing.process", default=None)
+running: contextvars.ContextVar[SimProcess | None] = contextvars.ContextVar("kafkalite.testing.process", default=None)
 
 
-def current_process() -> Process | None:
+def current_process() -> SimProcess | None:
     """The process whose code is running; None is the world outside: the network, the schedule of faults, checkers."""
     return running.get()
 
 
-class Handle(list[Any]):
+class SimHandle(list[Any]):
     """A callback: [function or None (cancelled), arguments, context, process].
 
     asyncio needs three methods of a handle. A list is made without Python code: a run makes a million of them.
@@ -63,8 +63,8 @@ class Handle(list[Any]):
         return self[0] is None
 
 
-class TimerHandle(list[Any]):
-    """As `Handle`, and: when (ns), and the loop while the timer is in its heap."""
+class SimTimerHandle(list[Any]):
+    """As `SimHandle`, and: when (ns), and the loop while the timer is in its heap."""
 
     __slots__ = ()
     __hash__ = object.__hash__  # type: ignore[assignment]
@@ -87,10 +87,10 @@ class SimTask(asyncio.Task[Any]):
     """A task that hashes by its number: a TaskGroup keeps a set, and cancels in the set's order."""
 
     number: int
-    process: Process | None
+    process: SimProcess | None
     _log_destroy_pending: bool
 
-    def __init__(self, coro: Coroutine[Any, Any, Any], number: int, process: Process | None, **options: Any) -> None:
+    def __init__(self, coro: Coroutine[Any, Any, Any], number: int, process: SimProcess | None, **options: Any) -> None:
         self.number = number  # before Task.__init__, which puts the task into a set
         self.process = process
         super().__init__(coro, **options)

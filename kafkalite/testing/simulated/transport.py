@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.testing.simulated.process import Process, ProcessState
+from kafkalite.testing.simulated.process import ProcessState, SimProcess
 
 if TYPE_CHECKING:
-    from kafkalite.testing.simulated.network import Host, SimNetwork
+    from kafkalite.testing.simulated.network import NetworkHost, SimNetwork
 
 #: Maximum number of sent bytes that the receiving program has not read.
 WINDOW_BYTES = 1024 * 1024
@@ -101,16 +101,16 @@ class Pipe:
 class SimTransport(asyncio.Transport):
     """One end of a connection: the program's transport and its kernel's socket."""
 
-    local_host: Host
-    peer_host: Host
+    local_host: NetworkHost
+    peer_host: NetworkHost
     outgoing: Pipe
 
-    def __init__(self, network: SimNetwork, host: Host) -> None:
+    def __init__(self, network: SimNetwork, host: NetworkHost) -> None:
         super().__init__()
         self._network = network
         self._loop = network.loop
         self.local_host = host
-        self.process: Process | None = None
+        self.process: SimProcess | None = None
         self.context = contextvars.Context()
         self.number = network.register(self)
         self._protocol: asyncio.BaseProtocol | None = None
@@ -132,14 +132,14 @@ class SimTransport(asyncio.Transport):
         #: The kernel does not know this socket any more: senders get RST.
         self._gone = False
 
-    def attach(self, peer: SimTransport, peer_host: Host, peer_address: Any, local_address: Any) -> None:
+    def attach(self, peer: SimTransport, peer_host: NetworkHost, peer_address: Any, local_address: Any) -> None:
         self.peer = peer
         self.peer_host = peer_host
         self.peer_address: tuple[str, int] = peer_address
         self.local_address: tuple[str, int] = local_address
         self.outgoing = Pipe(self._network, self, peer)
 
-    def adopt(self, process: Process | None) -> None:
+    def adopt(self, process: SimProcess | None) -> None:
         """Say which process this end belongs to."""
         self.process = process
         self.context = process.context.copy() if process is not None else contextvars.Context()

@@ -31,7 +31,14 @@ from kafkalite.coordination.paths import split_connect_string
 from kafkalite.coordination.watches import EventType, WatchKind
 from kafkalite.testing.simulated.coordinator import SimCoordinator
 from kafkalite.testing.simulated.zookeeper_tree import Event, ZnodeTree
-from kafkalite.testing.simulated.zookeeper_wire import Direction, Link, Read, Request, Session, Write
+from kafkalite.testing.simulated.zookeeper_wire import (
+    Direction,
+    Read,
+    Request,
+    ZooKeeperLink,
+    ZooKeeperSession,
+    ZooKeeperWrite,
+)
 
 
 class Fate(Enum):
@@ -71,10 +78,10 @@ class SimZooKeeper:
         self.on_commit: Callable[[int, str, tuple[Op, ...]], None] | None = None
         self._wall_ms = wall_ms
         self._context = contextvars.copy_context()
-        self._sessions: dict[int, Session] = {}
-        self._links: dict[Link, None] = {}
-        self._data_watches: dict[str, dict[Link, None]] = {}
-        self._child_watches: dict[str, dict[Link, None]] = {}
+        self._sessions: dict[int, ZooKeeperSession] = {}
+        self._links: dict[ZooKeeperLink, None] = {}
+        self._data_watches: dict[str, dict[ZooKeeperLink, None]] = {}
+        self._child_watches: dict[str, dict[ZooKeeperLink, None]] = {}
         self._blocked: dict[str, None] = {}
         self._latencies: dict[str, tuple[float, float]] = {}
         self._lose: dict[str, list[Fate]] = {}
@@ -185,15 +192,15 @@ class SimZooKeeper:
 
     # --- messages --------------------------------------------------------------------------------------------
 
-    def send_up(self, link: Link, message: Callable[[], None]) -> None:
+    def send_up(self, link: ZooKeeperLink, message: Callable[[], None]) -> None:
         """From the client to the server."""
         self._send(link, link.up, self._context, message)
 
-    def _send_down(self, link: Link, message: Callable[[], None]) -> None:
+    def _send_down(self, link: ZooKeeperLink, message: Callable[[], None]) -> None:
         self._send(link, link.down, link.context, message)
 
     def _send(
-        self, link: Link, direction: Direction, context: contextvars.Context, message: Callable[[], None]
+        self, link: ZooKeeperLink, direction: Direction, context: contextvars.Context, message: Callable[[], None]
     ) -> None:
         if link.closed:
             return
@@ -204,7 +211,7 @@ class SimZooKeeper:
         direction.queue.append(message)
         loop.call_at(at, self._arrive, link, direction, context=context)
 
-    def _arrive(self, link: Link, direction: Direction) -> None:
+    def _arrive(self, link: ZooKeeperLink, direction: Direction) -> None:
         if link.closed:
             return
         if link.client.host in self._blocked:
@@ -212,7 +219,7 @@ class SimZooKeeper:
         elif direction.queue:
             direction.queue.popleft()()
 
-    def _drop(self, link: Link) -> None:
+    def _drop(self, link: ZooKeeperLink) -> None:
         """The connection is cut; the client learns it a moment later (unless it is cut off, then by silence)."""
         if link.closed:
             return
@@ -223,7 +230,7 @@ class SimZooKeeper:
             delay = self.rng.uniform(self.min_latency_s, self.max_latency_s)
             loop.call_later(delay, link.client.link_lost, link, context=link.context)
 
-    def forget(self, link: Link) -> None:
+    def forget(self, link: ZooKeeperLink) -> None:
         """Server and client know this connection no more; its watches are gone."""
         link.closed = True
         link.up.queue.clear()
@@ -239,20 +246,20 @@ class SimZooKeeper:
 
     # --- sessions --------------------------------------------------------------------------------------------
 
-    def dial(self, client: SimCoordinator) -> Link | None:
+    def dial(self, client: SimCoordinator) -> ZooKeeperLink | None:
         """A new connection; None if it is refused at once (the service is down)."""
         if not self._up:
             return None
-        link = Link(client, client.context)
+        link = ZooKeeperLink(client, client.context)
         self._links[link] = None
         return link
 
-    def connect_session(self, link: Link, session_id: int, timeout_s: float) -> None:
+    def connect_session(self, link: ZooKeeperLink, session_id: int, timeout_s: float) -> None:
         """ConnectRequest: a new session (id 0) or the old one again; one that is gone is answered with None."""
         loop = asyncio.get_running_loop()
         if session_id == 0:
             self._next_session += 1
-            session = Session(self._next_session, link.client.host, timeout_s, loop.time() + timeout_s)
+            session = ZooKeeperSession(self._next_session, link.client.host, timeout_s, loop.time() + timeout_s)
             self._sessions[session.session_id] = session
             self.tree.zxid += 1
             self._arm_expiry(session)
@@ -271,7 +278,7 @@ class SimZooKeeper:
         client, opened = link.client, session.session_id
         self._send_down(link, lambda: client.session_granted(link, opened))
 
-    def _arm_expiry(self, session: Session) -> None:
+    def _arm_expiry(self, session: ZooKeeperSession) -> None:
         loop = asyncio.get_running_loop()
         # A real server looks once per tick; hence up to a tick late, never early.
         late = self.rng.uniform(0.0, session.timeout_s / 10)
@@ -279,7 +286,7 @@ class SimZooKeeper:
             max(session.expires_at, loop.time()) + late, self._check_expiry, session, context=self._context
         )
 
-    def _check_expiry(self, session: Session) -> None:
+    def _check_expiry(self, session: ZooKeeperSession) -> None:
         if session.session_id not in self._sessions:
             return
         if self._up and asyncio.get_running_loop().time() >= session.expires_at:
@@ -287,7 +294,7 @@ class SimZooKeeper:
         else:
             self._arm_expiry(session)
 
-    def _end(self, session: Session) -> None:
+    def _end(self, session: ZooKeeperSession) -> None:
         """Expired or closed: ephemerals go, the connection too."""
         del self._sessions[session.session_id]
         if session.timer is not None:
@@ -302,7 +309,7 @@ class SimZooKeeper:
 
     # --- requests --------------------------------------------------------------------------------------------
 
-    def serve(self, link: Link, xid: int, request: Request) -> None:
+    def serve(self, link: ZooKeeperLink, xid: int, request: Request) -> None:
         """One request arrives."""
         session = link.session
         if session is None:
@@ -331,9 +338,9 @@ class SimZooKeeper:
             return waiting.pop(0)
         return Fate.SERVE if self.decide_fate is None else self.decide_fate(host, request)
 
-    def _perform(self, link: Link, session: Session, request: Request) -> Any:
+    def _perform(self, link: ZooKeeperLink, session: ZooKeeperSession, request: Request) -> Any:
         match request:
-            case Write(ops, single):
+            case ZooKeeperWrite(ops, single):
                 if not single:
                     return self._commit(ops, session.session_id, session.host)
                 try:
@@ -362,7 +369,9 @@ class SimZooKeeper:
             case _:
                 return None
 
-    def _watch(self, watches: dict[str, dict[Link, None]], path: str, link: Link, *, armed: bool) -> None:
+    def _watch(
+        self, watches: dict[str, dict[ZooKeeperLink, None]], path: str, link: ZooKeeperLink, *, armed: bool
+    ) -> None:
         if armed:
             watches.setdefault(path, {})[link] = None
 
@@ -376,7 +385,7 @@ class SimZooKeeper:
 
     def _fire(self, events: Sequence[Event]) -> None:
         for event, path in events:
-            told: dict[Link, None] = {}
+            told: dict[ZooKeeperLink, None] = {}
             if event is not EventType.CHILDREN_CHANGED:
                 told |= self._data_watches.pop(path, {})
             if event in (EventType.CHILDREN_CHANGED, EventType.DELETED):
@@ -384,11 +393,11 @@ class SimZooKeeper:
             for link in told:
                 self._tell(link, event, path)
 
-    def _tell(self, link: Link, event: EventType, path: str) -> None:
+    def _tell(self, link: ZooKeeperLink, event: EventType, path: str) -> None:
         zxid, client = self.tree.zxid, link.client
         self._send_down(link, lambda: client.notified(link, zxid, event, path))
 
-    def set_watches(self, link: Link, seen_zxid: int, watches: Sequence[tuple[WatchKind, str]]) -> None:
+    def set_watches(self, link: ZooKeeperLink, seen_zxid: int, watches: Sequence[tuple[WatchKind, str]]) -> None:
         """SetWatches: tell at once what was missed, arm the others."""
         for kind, path in watches:
             event = self.tree.missed(kind, path, seen_zxid)

@@ -26,7 +26,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class ZooKeeperWrite:
     """A transaction; `single` is answered with (path, Stat) instead of a list of results."""
 
     ops: tuple[Op, ...]
@@ -34,7 +34,7 @@ class Write:
 
 
 #: What a fault schedule sees of a request: the verbs of the seam.
-Request = Read | Write
+Request = Read | ZooKeeperWrite
 
 
 @dataclass(eq=False, slots=True)
@@ -47,22 +47,22 @@ class Direction:
 
 
 @dataclass(eq=False, slots=True)
-class Link:
+class ZooKeeperLink:
     """A connection between one client and the server."""
 
     client: SimCoordinator
     context: contextvars.Context
-    session: Session | None = None
+    session: ZooKeeperSession | None = None
     closed: bool = False
     up: Direction = field(default_factory=Direction)
     down: Direction = field(default_factory=Direction)
 
 
 @dataclass(eq=False, slots=True)
-class Session:
+class ZooKeeperSession:
     session_id: int
     host: str
     timeout_s: float
     expires_at: float
-    link: Link | None = None
+    link: ZooKeeperLink | None = None
     timer: asyncio.TimerHandle | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalite.config import BrokerConfig
-from kafkalite.testing.simulated.process import Process
+from kafkalite.testing.simulated.process import SimProcess
 
 
 class SimNode:
@@ -16,7 +16,7 @@ class SimNode:
         self.broker_id = broker_id
         self.config = config
         self.node: Any = None
-        self.process: Process | None = None
+        self.process: SimProcess | None = None
         #: Asked to stop, by a fault or at the end: its end is no news.
         self.stopping = False
         self.lives = 0

@@ -25,9 +25,15 @@ from kafkalite.replica.partition import Partition as Replica
 from kafkalite.rpc.answers import RpcError
 from kafkalite.testing.simulated.env import SimWorld, render
 from kafkalite.testing.simulated.loop import SimulationError
-from kafkalite.testing.simulated.process import Process
+from kafkalite.testing.simulated.process import SimProcess
 from kafkalite.testing.simulation import security as sim_security
-from kafkalite.testing.simulation.checkers.cluster import History, ReplicaChecker, ReplicaView, Violation, ZkChecker
+from kafkalite.testing.simulation.checkers.cluster import (
+    RecordHistory,
+    ReplicaChecker,
+    ReplicaView,
+    Violation,
+    ZkChecker,
+)
 from kafkalite.testing.simulation.checkers.copies import Copies
 from kafkalite.testing.simulation.checkers.log_view import BatchView, Places, read_batches
 from kafkalite.testing.simulation.faults import FaultInjector
@@ -93,7 +99,7 @@ class Simulation:
         self.plan = plan
         self._factory = factory
         self.world = SimWorld(plan.seed, link=plan.link, record=record)
-        self.history = History()
+        self.history = RecordHistory()
         self.replicas = ReplicaChecker(compacted=compacted(self.plan), lone=(LONE,))
         self.zk = ZkChecker(self._znode)
         self.nodes = {
@@ -226,7 +232,7 @@ class Simulation:
                     found.append(self._view(node, node.process, replica))
         return found
 
-    def _view(self, node: SimNode, process: Process, replica: Replica) -> ReplicaView:
+    def _view(self, node: SimNode, process: SimProcess, replica: Replica) -> ReplicaView:
         disk, places = self.world.host(node.name).disk, self._places[node.name]
         path = replica.log.path
 
@@ -282,7 +288,7 @@ class Simulation:
 
         node.process = self.world.start(name, program, self._ended)
 
-    def _ended(self, process: Process, error: BaseException | None) -> None:
+    def _ended(self, process: SimProcess, error: BaseException | None) -> None:
         node = self.nodes[process.host]
         self.world.loop.trace(f"exit {process} {type(error).__name__}")
         if isinstance(error, _BUGS) or (error is not None and not isinstance(error, KafkaliteError | OSError)):
@@ -409,7 +415,7 @@ class Simulation:
         partitions = json.loads(data)["partitions"] if data is not None else {}
         return {int(number): tuple(replicas) for number, replicas in partitions.items()}
 
-    def client_ended(self, process: Process, error: BaseException | None) -> None:
+    def client_ended(self, process: SimProcess, error: BaseException | None) -> None:
         if isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if isinstance(error, Violation):

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kafkalite_pipelines.decoding.registry import HEADER_BYTES, Registry, RegistryAway, Schema, schema_id
+from kafkalite_pipelines.decoding.registry import HEADER_BYTES, RegistryAway, RegistryClient, RegistrySchema, schema_id
 from kafkalite_pipelines.definition import PipelineError
 
 #: Schemas that a reader keeps.
@@ -23,7 +23,7 @@ _PRIMITIVE = {
 
 
 @functools.lru_cache(maxsize=200)
-def parsed(schema: Schema) -> Any:
+def parsed(schema: RegistrySchema) -> Any:
     """What fastavro reads with; once in each process. Raises PipelineError: it is not Avro."""
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
@@ -107,7 +107,7 @@ def converter(kind: Any) -> Callable[[Any], Any]:
 class AvroReader:
     """Values with a schema id in front, read as the reader's schema has it. Travels to tasks."""
 
-    def __init__(self, registry: Registry, reader: Schema) -> None:
+    def __init__(self, registry: RegistryClient, reader: RegistrySchema) -> None:
         self._registry = registry
         self._reader = reader
         self._ready: tuple[Any, Callable[[Any], Any]] | None = None

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kafkalite_pipelines.decoding.registry import Schema
+from kafkalite_pipelines.decoding.registry import RegistrySchema
 from kafkalite_pipelines.definition import PipelineError
 
 _SIMPLE = {"integer": "bigint", "number": "double", "boolean": "boolean"}
@@ -17,7 +17,7 @@ _FORMATS = {"date-time": "timestamp", "date": "date"}
 _TEXT = "string"
 
 
-def columns(schema: Schema) -> dict[str, str]:
+def columns(schema: RegistrySchema) -> dict[str, str]:
     """Column -> Spark type. Raises PipelineError: it is no JSON Schema of an object with properties."""
     if schema.kind != "JSON":
         raise PipelineError(

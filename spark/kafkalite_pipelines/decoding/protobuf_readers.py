@@ -14,7 +14,7 @@ from kafkalite_pipelines.decoding.protobuf import (
     message_of,
 )
 from kafkalite_pipelines.decoding.protobuf_schemas import Files, messages, of_file, of_registry
-from kafkalite_pipelines.decoding.registry import HEADER_BYTES, Registry, RegistryAway, Schema, schema_id
+from kafkalite_pipelines.decoding.registry import HEADER_BYTES, RegistryAway, RegistryClient, RegistrySchema, schema_id
 from kafkalite_pipelines.definition import Decode, Pipeline, PipelineError
 
 #: Pairs of schema and message whose converters a reader keeps.
@@ -53,7 +53,7 @@ class _Reader:
 class RegistryReader:
     """Values with a schema id and a message index in front. Travels to tasks."""
 
-    def __init__(self, registry: Registry, reader: Schema, message: str) -> None:
+    def __init__(self, registry: RegistryClient, reader: RegistrySchema, message: str) -> None:
         self._registry = registry
         self._reader = reader
         self._message = message
@@ -109,7 +109,9 @@ class FileReader:
         return self._ready.read(value)
 
 
-def registry_reader(registry: Registry, schema: Schema, decode: Decode) -> tuple[dict[str, str], RegistryReader]:
+def registry_reader(
+    registry: RegistryClient, schema: RegistrySchema, decode: Decode
+) -> tuple[dict[str, str], RegistryReader]:
     """The columns, and what reads values into them. Raises PipelineError."""
     message = message_of(messages(of_registry(schema)).by_name, decode.message)
     return columns(message), RegistryReader(registry, schema, message.full_name)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite_pipelines.decoding.registry import Schema
+from kafkalite_pipelines.decoding.registry import RegistrySchema
 from kafkalite_pipelines.definition import PipelineError
 
 _GOOGLE = "google/protobuf/"
@@ -75,7 +75,7 @@ def messages(files: Files) -> Messages:
 
 
 @functools.lru_cache(maxsize=200)
-def of_registry(schema: Schema) -> Files:
+def of_registry(schema: RegistrySchema) -> Files:
     """Raises PipelineError: it is not Protobuf."""
     if schema.kind != "PROTOBUF":
         raise PipelineError(

@@ -22,12 +22,12 @@ HEADER_BYTES = 5
 NO_ID = "has no schema id in front: it was not written with a schema registry's serializer"
 _TIMEOUT_S = 30.0
 #: Schemas of this process by registry and id. A task gets a new copy of what it works with, the process stays.
-_KNOWN: dict[tuple[str, int], Schema] = {}
+_KNOWN: dict[tuple[str, int], RegistrySchema] = {}
 _MOST_KNOWN = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class RegistrySchema:
     """One schema: its text, and the schemas that it refers to, (name, text), in the order in which they must be read."""
 
     id: int
@@ -40,7 +40,7 @@ class RegistryAway(PipelineError):
     """The registry does not answer, or not to us: no fault of a record."""
 
 
-class Registry:
+class RegistryClient:
     """Schemas by id are remembered: they never change. Travels to tasks."""
 
     def __init__(self, url: str, user: str | None = None, password_env: str | None = None) -> None:
@@ -51,11 +51,11 @@ class Registry:
             raise PipelineError(f"decode.registry_password_env: the environment has no {password_env}")
 
     @classmethod
-    def of(cls, decode: Decode) -> Registry:
+    def of(cls, decode: Decode) -> RegistryClient:
         assert decode.registry is not None
         return cls(decode.registry, decode.registry_user, decode.registry_password_env)
 
-    def schema(self, schema_id: int) -> Schema:
+    def schema(self, schema_id: int) -> RegistrySchema:
         """Raises PipelineError: the registry has no such schema; RegistryAway: it does not answer."""
         known = _KNOWN.get((self._url, schema_id))
         if known is None:
@@ -65,15 +65,15 @@ class Registry:
             _KNOWN[self._url, schema_id] = known
         return known
 
-    def latest(self, subject: str) -> Schema:
+    def latest(self, subject: str) -> RegistrySchema:
         """The newest version of a subject. Raises PipelineError: as `schema`."""
         found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
         return self._made(int(found["id"]), found)
 
-    def _made(self, schema_id: int, found: Any) -> Schema:
+    def _made(self, schema_id: int, found: Any) -> RegistrySchema:
         references: dict[str, str] = {}
         self._collect(found.get("references") or [], references)
-        return Schema(schema_id, found.get("schemaType", "AVRO"), found["schema"], tuple(references.items()))
+        return RegistrySchema(schema_id, found.get("schemaType", "AVRO"), found["schema"], tuple(references.items()))
 
     def _collect(self, references: list[Any], into: dict[str, str]) -> None:
         for each in references:

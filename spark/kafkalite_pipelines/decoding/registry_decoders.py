@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite_pipelines.cluster import positions
 from kafkalite_pipelines.decoding.records import BODY, ERROR, RECORD, Decoder, JsonDecoder
-from kafkalite_pipelines.decoding.registry import Registry, Schema
+from kafkalite_pipelines.decoding.registry import RegistryClient, RegistrySchema
 from kafkalite_pipelines.definition import DELETED, HIDDEN, Pipeline, PipelineError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class RegistryDecoder:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._registry = Registry.of(pipeline.decode)
+        self._registry = RegistryClient.of(pipeline.decode)
 
     def decode(self, records: DataFrame) -> DataFrame:
         columns, readers = self._readers()
@@ -45,7 +45,7 @@ class RegistryDecoder:
         columns = together({topic: columns for topic, (columns, _) in found.items()})
         return columns, {topic: reader for topic, (_, reader) in found.items()}
 
-    def _reader(self, schema: Schema) -> tuple[dict[str, str], Reader]:
+    def _reader(self, schema: RegistrySchema) -> tuple[dict[str, str], Reader]:
         if self._pipeline.decode.format == "protobuf":
             from kafkalite_pipelines.decoding.protobuf_readers import registry_reader
 
@@ -73,7 +73,7 @@ class RegistryJsonDecoder:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._registry = Registry.of(pipeline.decode)
+        self._registry = RegistryClient.of(pipeline.decode)
 
     def decode(self, records: DataFrame) -> DataFrame:
         decode = self._pipeline.decode

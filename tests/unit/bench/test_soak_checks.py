@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.soak.checks import Version, copied, keyed, numbered, steady, transactions
+from bench.soak.checks import SoakVersion, copied, keyed, numbered, steady, transactions
 
 ACKED = {(0, 0): "w:1:1", (0, 1): "w:1:2", (1, 0): "w:1:3"}
 LOG = {0: [(0, "w:1:1"), (1, "w:1:2"), (2, "w:1:4")], 1: [(0, "w:1:3")]}
@@ -57,42 +57,42 @@ def test_transactions_that_are_not(seen: list[str], kind: str) -> None:
 
 
 SENT = {
-    "a": [Version(1, False), Version(2, False), Version(3, False)],
-    "b": [Version(1, False), Version(2, True)],
+    "a": [SoakVersion(1, False), SoakVersion(2, False), SoakVersion(3, False)],
+    "b": [SoakVersion(1, False), SoakVersion(2, True)],
 }
-NEWEST = {"a": Version(2, False, 10.0), "b": Version(2, True, 10.0)}
+NEWEST = {"a": SoakVersion(2, False, 10.0), "b": SoakVersion(2, True, 10.0)}
 
 
 @pytest.mark.parametrize(
     "log",
     [
-        {"a": [Version(2, False)], "b": []},
-        {"a": [Version(1, False), Version(3, False)]},
-        {"a": [Version(2, False)], "b": [Version(2, True)]},
+        {"a": [SoakVersion(2, False)], "b": []},
+        {"a": [SoakVersion(1, False), SoakVersion(3, False)]},
+        {"a": [SoakVersion(2, False)], "b": [SoakVersion(2, True)]},
     ],
 )
-def test_keys_with_their_newest_values(log: dict[str, list[Version]]) -> None:
+def test_keys_with_their_newest_values(log: dict[str, list[SoakVersion]]) -> None:
     assert keyed("t", SENT, NEWEST, log) == []
 
 
 @pytest.mark.parametrize(
     ("log", "kind"),
     [
-        ({"a": [Version(1, False)]}, "t LOST"),
+        ({"a": [SoakVersion(1, False)]}, "t LOST"),
         ({}, "t LOST"),
-        ({"a": [Version(2, False)], "b": [Version(1, False)]}, "t DELETE UNDONE"),
-        ({"a": [Version(3, False), Version(2, False)]}, "t DISORDERED"),
-        ({"a": [Version(2, False), Version(4, False)]}, "t NEVER SENT"),
-        ({"a": [Version(2, False)], "c": [Version(1, False)]}, "t NEVER SENT"),
+        ({"a": [SoakVersion(2, False)], "b": [SoakVersion(1, False)]}, "t DELETE UNDONE"),
+        ({"a": [SoakVersion(3, False), SoakVersion(2, False)]}, "t DISORDERED"),
+        ({"a": [SoakVersion(2, False), SoakVersion(4, False)]}, "t NEVER SENT"),
+        ({"a": [SoakVersion(2, False)], "c": [SoakVersion(1, False)]}, "t NEVER SENT"),
     ],
 )
-def test_keys_without_them(log: dict[str, list[Version]], kind: str) -> None:
+def test_keys_without_them(log: dict[str, list[SoakVersion]], kind: str) -> None:
     assert kind in kinds(keyed("t", SENT, NEWEST, log))
 
 
 def test_expired_keys_may_be_gone_but_a_delete_stays() -> None:
     assert keyed("t", SENT, NEWEST, {}, expired_before=11.0) == []
-    assert kinds(keyed("t", SENT, NEWEST, {"b": [Version(1, False)]}, expired_before=11.0)) == ["t DELETE UNDONE"]
+    assert kinds(keyed("t", SENT, NEWEST, {"b": [SoakVersion(1, False)]}, expired_before=11.0)) == ["t DELETE UNDONE"]
 
 
 def test_a_pipeline() -> None:

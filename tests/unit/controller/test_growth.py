@@ -17,7 +17,7 @@ from kafkalite.replica.startup import read_cluster
 from kafkalite.rpc.codec import pack
 from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest
 from kafkalite.testing.simulated.zookeeper import Fate
-from kafkalite.testing.simulated.zookeeper_wire import Read, Request, Write
+from kafkalite.testing.simulated.zookeeper_wire import Read, Request, ZooKeeperWrite
 from tests.unit.controller.cluster import Cluster, running, until
 
 PER_TOPIC = 20
@@ -48,7 +48,7 @@ class Meter:
 
     def _see(self, host: str, request: Request) -> Fate:
         if host == "controller-1":
-            if isinstance(request, Write):
+            if isinstance(request, ZooKeeperWrite):
                 self.transactions += 1
                 self.writes += sum(isinstance(op, Create | SetData) for op in request.ops)
             elif isinstance(request, Read) and request.verb != "ping":
@@ -93,7 +93,7 @@ async def start_of_a_node(cluster: Cluster, partitions: int) -> Cost:
     def see(host: str, request: Request) -> Fate:
         nonlocal reads
         if host == "starting":
-            assert not isinstance(request, Write)
+            assert not isinstance(request, ZooKeeperWrite)
             reads += isinstance(request, Read) and request.verb not in ("ping", "close")
         return Fate.SERVE
 

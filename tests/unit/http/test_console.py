@@ -20,7 +20,7 @@ from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console import origin
-from kafkalite.http.console.messages import Filter
+from kafkalite.http.console.messages import MessageFilter
 from kafkalite.http.console.values import shown
 from kafkalite.model import TopicPartition
 from kafkalite.security.acl import AclEntry, Binding, Operation, Pattern, PatternType, Permission, ResourceType
@@ -44,18 +44,18 @@ def test_bytes_are_shown_as_text_or_in_hexadecimal() -> None:
 
 def test_filters_of_records() -> None:
     record = ConsumedRecord("t", 0, 1, 2, b"key-1", "käse".encode(), (("kind", b"cheese"), ("gone", None)))
-    fitting = (Filter(), Filter(text="äs"), Filter(text="chee"), Filter(key="-1", text="key"), Filter(header="gone"),
-               Filter(header="kind=eese"))  # fmt: skip
+    fitting = (MessageFilter(), MessageFilter(text="äs"), MessageFilter(text="chee"), MessageFilter(key="-1", text="key"), MessageFilter(header="gone"),
+               MessageFilter(header="kind=eese"))  # fmt: skip
     assert all(each.fits(record) for each in fitting)
     others = (
-        Filter(text="milk"),
-        Filter(key="käse"),
-        Filter(header="kin"),
-        Filter(header="gone=x"),
-        Filter(header="kind=x"),
+        MessageFilter(text="milk"),
+        MessageFilter(key="käse"),
+        MessageFilter(header="kin"),
+        MessageFilter(header="gone=x"),
+        MessageFilter(header="kind=x"),
     )
     assert not any(each.fits(record) for each in others)
-    assert not Filter(text="x").fits(ConsumedRecord("t", 0, 1, 2, None, None, ()))
+    assert not MessageFilter(text="x").fits(ConsumedRecord("t", 0, 1, 2, None, None, ()))
 
 
 def test_where_a_reset_leads() -> None:

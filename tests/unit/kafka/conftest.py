@@ -15,7 +15,7 @@ from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import Buffer
 from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.testing.kafka_client import Client
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.memory.services import MemoryServices
 
 
@@ -33,15 +33,15 @@ class Broker:
         config = BrokerConfig(**(defaults | settings))
         self.services = MemoryServices(config, RealClock(), RealNetwork(self.fatal.append), self.supervisor)
         self.side = KafkaSide(self.services)
-        self.clients: list[Client] = []
+        self.clients: list[FrameClient] = []
 
     async def start(self) -> Broker:
         endpoint = await self.side.start("127.0.0.1", 0)
         self.services.kafka_endpoint = (endpoint.host, endpoint.port)
         return self
 
-    async def client(self) -> Client:
-        client = Client()
+    async def client(self) -> FrameClient:
+        client = FrameClient()
         await client.connect(*self.services.kafka_endpoint)
         self.clients.append(client)
         return client
@@ -103,6 +103,6 @@ def fetch(topic: str, offset: int = 0, partition: int = 0, **fields: Any) -> Any
     return request(topics=[request.FetchTopic(topic, partitions=[part])], **fields)
 
 
-__all__ = ["Broker", "Client", "batch", "fetch", "produce"]
+__all__ = ["Broker", "FrameClient", "batch", "fetch", "produce"]
 
 pytest.register_assert_rewrite(__name__)

@@ -15,19 +15,19 @@ from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
 from kafkalite_cli.docs.settings import NOT_HERE
 
-from .conftest import Broker, Client
+from .conftest import Broker, FrameClient
 
 TOPIC, BROKER = 2, 4
 
 
-async def alter(client: Client, *changes: tuple[str, int, str | None], name: str = "t", kind: int = TOPIC) -> int:
+async def alter(client: FrameClient, *changes: tuple[str, int, str | None], name: str = "t", kind: int = TOPIC) -> int:
     request = wire.IncrementalAlterConfigsRequest
     configs = [request.AlterableConfig(*change) for change in changes]
     answer = await client.ask(request([request.AlterConfigsResource(kind, name, configs)]), 1)
     return int(answer.responses[0].error_code)
 
 
-async def described(client: Client, *keys: str, name: str = "t", kind: int = TOPIC, version: int = 4) -> Any:
+async def described(client: FrameClient, *keys: str, name: str = "t", kind: int = TOPIC, version: int = 4) -> Any:
     request = wire.DescribeConfigsRequest
     resource = request.DescribeConfigsResource(kind, name, list(keys) or None)
     answer = await client.ask(request([resource], True, True), version)

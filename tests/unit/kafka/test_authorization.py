@@ -16,7 +16,7 @@ from kafkalite.security.acl import CLUSTER_NAME, AclEntry, Operation, Pattern, P
 from kafkalite.security.principal import Principal
 from kafkalite.security.requirements import FREE, KAFKA, Scope
 
-from .conftest import Broker, Client, batch, produce
+from .conftest import Broker, FrameClient, batch, produce
 from .test_coordinators import commit, coordinator, join
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
@@ -50,7 +50,7 @@ def forget_all(broker: Broker) -> None:
         authorizer.put(pattern, ())
 
 
-async def client_of(broker: Broker, who: str) -> Client:
+async def client_of(broker: Broker, who: str) -> FrameClient:
     """A connection of that user: what SASL or TLS will do, done from outside."""
     client = await broker.client()
     port = client.writer.get_extra_info("sockname")[1]

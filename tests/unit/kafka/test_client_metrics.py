@@ -11,12 +11,12 @@ import pytest
 
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.kafka import client_metrics
-from kafkalite.kafka.client_metrics import Client as Pusher
 from kafkalite.kafka.client_metrics import ClientMetrics, subscription_of
+from kafkalite.kafka.client_metrics import MetricsClient as Pusher
 from kafkalite.protocol import wire
 from kafkalite.telemetry.otlp import Point, read_points
 
-from .conftest import Broker, Client
+from .conftest import Broker, FrameClient
 
 _CLIENT = Pusher("id", "orders", "librdkafka", "2.16", "10.0.0.1", "5")
 _ME = bytes(range(16))
@@ -155,7 +155,7 @@ def test_instances_and_series_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_a_client_asks_and_pushes(broker: Broker) -> None:
-    client: Client = await broker.client()
+    client: FrameClient = await broker.client()
     request = wire.IncrementalAlterConfigsRequest
     settings = [request.AlterableConfig("metrics", 0, "*"), request.AlterableConfig("interval.ms", 0, "100")]
     await client.ask(request([request.AlterConfigsResource(16, "s", settings)]), 1)

@@ -14,7 +14,7 @@ from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import from_wire
 from kafkalite.record.reader import read_records
 
-from .conftest import Broker, Client
+from .conftest import Broker, FrameClient
 from .test_coordinators import commit, coordinator, fetched, join, move
 
 _HEARTBEAT_S = 0.01
@@ -23,7 +23,7 @@ _HEARTBEAT_S = 0.01
 class Member:
     """A member of the consumer protocol, heartbeat by heartbeat."""
 
-    def __init__(self, client: Client, name: str, *topics: str, group: str = "g", **more: Any) -> None:
+    def __init__(self, client: FrameClient, name: str, *topics: str, group: str = "g", **more: Any) -> None:
         self.client, self.name, self.group = client, name, group
         self.topics: list[str] | None = list(topics) or None
         self.more = more
@@ -67,11 +67,11 @@ async def settled(*members: Member, count: int) -> None:
             await asyncio.sleep(_HEARTBEAT_S)
 
 
-async def described(client: Client, group: str = "g") -> Any:
+async def described(client: FrameClient, group: str = "g") -> Any:
     return (await client.ask(wire.ConsumerGroupDescribeRequest([group]), 1)).groups[0]
 
 
-async def started(broker: Broker, partitions: int = 4) -> Client:
+async def started(broker: Broker, partitions: int = 4) -> FrameClient:
     await broker.create("t", partitions)
     client = await broker.client()
     await coordinator(client, "g")
@@ -345,7 +345,7 @@ async def test_an_empty_group_is_deleted_with_all_its_records(broker: Broker) ->
 # --- both protocols ---
 
 
-async def classic_round(client: Client, member_id: str, group: str = "g") -> tuple[int, Any]:
+async def classic_round(client: FrameClient, member_id: str, group: str = "g") -> tuple[int, Any]:
     """Join and ask for the assignment: generation, and the assignment or None."""
     request = join(group, member_id)
     joined = await client.ask(request, 5)

@@ -14,12 +14,12 @@ from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode
 from kafkalite.record.reader import read_records
 
-from .conftest import Broker, Client, batch, fetch, produce
+from .conftest import Broker, FrameClient, batch, fetch, produce
 
 GROUPS, TRANSACTIONS = 0, 1
 
 
-async def coordinator(client: Client, key: str, kind: int = GROUPS, version: int = 4) -> None:
+async def coordinator(client: FrameClient, key: str, kind: int = GROUPS, version: int = 4) -> None:
     """Wait until `key` has a coordinator that has loaded."""
     request = wire.FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
     async with asyncio.timeout(150):
@@ -39,7 +39,7 @@ async def coordinator(client: Client, key: str, kind: int = GROUPS, version: int
                 await asyncio.sleep(0)
 
 
-async def fetched(client: Client, group: str, *partitions: TopicPartition, stable: bool = False) -> Any:
+async def fetched(client: FrameClient, group: str, *partitions: TopicPartition, stable: bool = False) -> Any:
     request = wire.OffsetFetchRequest
     topics = [request.OffsetFetchRequestTopics(key.topic, partition_indexes=[key.partition]) for key in partitions]
     asked = request.OffsetFetchRequestGroup(group, topics=topics or None)
@@ -239,7 +239,7 @@ async def test_offsets_are_deleted_by_admins_with_topics_and_by_age(broker: Brok
 class Producer:
     """A transactional producer, request by request."""
 
-    def __init__(self, client: Client, name: str = "x") -> None:
+    def __init__(self, client: FrameClient, name: str = "x") -> None:
         self.client = client
         self.name = name
         self.sequence = 0
@@ -288,7 +288,7 @@ class Producer:
         return int(answer.error_code)
 
 
-async def visible(client: Client) -> tuple[list[bytes | None], list[tuple[int, int]], int]:
+async def visible(client: FrameClient) -> tuple[list[bytes | None], list[tuple[int, int]], int]:
     """What a read_committed reader gets: values below the last stable offset, aborted transactions, that offset."""
     answer = await client.ask(fetch("t", isolation_level=1), 11)
     [part] = answer.responses[0].partitions

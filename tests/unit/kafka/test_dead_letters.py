@@ -15,7 +15,7 @@ from kafkalite.protocol import wire
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import Record, read_records
 
-from .conftest import Broker, Client, batch, fetch, produce
+from .conftest import Broker, FrameClient, batch, fetch, produce
 from .test_share_fetching import ACCEPT, REJECT, RELEASE, Group, fetched, got, start, until
 
 _ENABLED = "errors.deadletterqueue.group.enable"
@@ -29,14 +29,14 @@ async def begin(broker: Broker, **settings: str) -> Group:
     return group
 
 
-async def create(client: Client, topic: str, **configs: str) -> None:
+async def create(client: FrameClient, topic: str, **configs: str) -> None:
     request = wire.CreateTopicsRequest
     settings = [request.CreatableTopicConfig(name, value) for name, value in configs.items()]
     answer = await client.ask(request([request.CreatableTopic(topic, 1, 1, configs=settings)], 1000), 4)
     assert answer.topics[0].error_code == 0, answer
 
 
-async def letters(client: Client, topic: str, partition: int = 0) -> list[Record]:
+async def letters(client: FrameClient, topic: str, partition: int = 0) -> list[Record]:
     answer = await client.ask(fetch(topic, partition=partition), 11)
     [part] = answer.responses[0].partitions
     return list(read_records(part.records)) if part.records else []
@@ -46,7 +46,7 @@ def headers(record: Record) -> dict[str, str]:
     return {name.removeprefix("__dlq.errors."): (value or b"").decode() for name, value in record.headers}
 
 
-async def kept(client: Client, count: int, topic: str = "dlq.t") -> list[Record]:
+async def kept(client: FrameClient, count: int, topic: str = "dlq.t") -> list[Record]:
     async with asyncio.timeout(30):
         while len(found := await letters(client, topic)) < count:
             await asyncio.sleep(0.01)

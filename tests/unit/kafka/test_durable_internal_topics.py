@@ -20,7 +20,7 @@ from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
-from .conftest import Client, batch, produce
+from .conftest import FrameClient, batch, produce
 from .test_coordinators import commit
 from .test_node import _client, _leaders
 
@@ -100,14 +100,14 @@ def test_an_internal_topic_flushes_when_another_topic_does(
     assert internal_topic_config(base, own, others_flush=others_flush).log_flush_before_ack == expected
 
 
-async def _create(client: Client, name: str, configs: dict[str, str] | None = None) -> None:
+async def _create(client: FrameClient, name: str, configs: dict[str, str] | None = None) -> None:
     request = wire.CreateTopicsRequest
     entries = [request.CreatableTopicConfig(key, value) for key, value in (configs or {}).items()]
     answer = await client.ask(request([request.CreatableTopic(name, 1, 3, configs=entries)], 10_000), 7)
     assert answer.topics[0].error_code == 0
 
 
-async def _coordinator(cluster: LoopbackCluster, client: Client, key: str, kind: int) -> Client:
+async def _coordinator(cluster: LoopbackCluster, client: FrameClient, key: str, kind: int) -> FrameClient:
     async with asyncio.timeout(150):
         while True:
             found = (
@@ -142,7 +142,7 @@ async def _until(condition: Any) -> None:
             await asyncio.sleep(0.01)
 
 
-async def _patient(client: Client, message: Any, version: int, code: Any) -> Any:
+async def _patient(client: FrameClient, message: Any, version: int, code: Any) -> Any:
     """Ask again while the coordinator loads or is busy."""
     waits = (
         ErrorCode.CONCURRENT_TRANSACTIONS,

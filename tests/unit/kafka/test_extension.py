@@ -32,7 +32,7 @@ from kafkalite.security.acl import CLUSTER_NAME, Operation, ResourceType
 from kafkalite.security.quotas import Entity, Kind
 from tests.datadriven.test_rpc_messages import sample
 
-from .conftest import Broker, Client
+from .conftest import Broker, FrameClient
 from .test_authorization import allow, client_of
 from .test_coordinators import coordinator
 
@@ -45,7 +45,7 @@ def refused(answer: Any) -> tuple[ErrorCode, str]:
     return ErrorCode(answer.error_code), answer.error_message
 
 
-async def ask(client: Client, message: Message) -> Any:
+async def ask(client: FrameClient, message: Message) -> Any:
     """The response message, or (error, text) if the request was refused as a whole."""
     kind = type(message).__name__
     answer = await client.ask(wire.ExtensionRequest(kind, pack(message)), 0)

@@ -11,18 +11,18 @@ from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
 
-from .conftest import Broker, Client
+from .conftest import Broker, FrameClient
 
 _UPGRADE, _SAFE = 1, 2
 _CLIENT_METRICS, _GROUP = 16, 32
 
 
-async def levels(client: Client) -> tuple[int, dict[str, int]]:
+async def levels(client: FrameClient) -> tuple[int, dict[str, int]]:
     answer = await client.ask(wire.ApiVersionsRequest("test", "1"), 4)
     return answer.finalized_features_epoch, {each.name: each.max_version_level for each in answer.finalized_features}
 
 
-async def update(client: Client, *updates: tuple[str, int, int], version: int = 2, **fields: Any) -> Any:
+async def update(client: FrameClient, *updates: tuple[str, int, int], version: int = 2, **fields: Any) -> Any:
     request = wire.UpdateFeaturesRequest
     return await client.ask(
         request(feature_updates=[request.FeatureUpdateKey(n, lvl, upgrade_type=t) for n, lvl, t in updates], **fields),
@@ -87,14 +87,16 @@ async def test_a_broker_that_is_gone_is_forgotten(broker: Broker) -> None:
     assert not broker.services.broker_settings[BrokerId(7)]
 
 
-async def alter(client: Client, kind: int, name: str, *changes: tuple[str, int, str | None]) -> tuple[int, str | None]:
+async def alter(
+    client: FrameClient, kind: int, name: str, *changes: tuple[str, int, str | None]
+) -> tuple[int, str | None]:
     request = wire.IncrementalAlterConfigsRequest
     settings = [request.AlterableConfig(*each) for each in changes]
     [answer] = (await client.ask(request([request.AlterConfigsResource(kind, name, settings)]), 1)).responses
     return answer.error_code, answer.error_message
 
 
-async def described(client: Client, kind: int, name: str) -> dict[str, tuple[str, int]]:
+async def described(client: FrameClient, kind: int, name: str) -> dict[str, tuple[str, int]]:
     request = wire.DescribeConfigsRequest
     [answer] = (await client.ask(request([request.DescribeConfigsResource(kind, name, None)]), 4)).results
     assert answer.error_code == 0, answer

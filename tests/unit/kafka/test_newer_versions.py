@@ -10,12 +10,12 @@ from kafkalite.errors import ErrorCode
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.structs import ZERO_UUID
 
-from .conftest import Broker, Client, batch
+from .conftest import Broker, FrameClient, batch
 
 _NOBODYS = bytes(range(16))
 
 
-async def topic_id(client: Client, topic: str) -> bytes:
+async def topic_id(client: FrameClient, topic: str) -> bytes:
     request = wire.MetadataRequest
     answer = await client.ask(request([request.MetadataRequestTopic(name=topic)]), 13)
     assert answer.error_code == 0
@@ -24,7 +24,7 @@ async def topic_id(client: Client, topic: str) -> bytes:
     return found
 
 
-async def coordinated(client: Client, group: str) -> None:
+async def coordinated(client: FrameClient, group: str) -> None:
     """The group has a coordinator that has loaded it."""
     while (await client.ask(wire.FindCoordinatorRequest(coordinator_keys=[group]), 4)).coordinators[0].error_code:
         pass

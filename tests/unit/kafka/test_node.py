@@ -13,7 +13,7 @@ from kafkalite.node.kafka_services import NodeServices
 from kafkalite.protocol import wire
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
-from .conftest import Client, batch, fetch, produce
+from .conftest import FrameClient, batch, fetch, produce
 from .test_coordinators import commit
 
 _SETTINGS: dict[str, Any] = {
@@ -23,14 +23,14 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-async def _client(cluster: LoopbackCluster, broker_id: int) -> Client:
+async def _client(cluster: LoopbackCluster, broker_id: int) -> FrameClient:
     endpoint = cluster.nodes[broker_id].endpoints["kafka"]
-    client = Client()
+    client = FrameClient()
     await client.connect(endpoint.host, endpoint.port)
     return client
 
 
-async def _leaders(client: Client, topic: str) -> list[int]:
+async def _leaders(client: FrameClient, topic: str) -> list[int]:
     answer = await client.ask(wire.MetadataRequest([wire.MetadataRequest.MetadataRequestTopic(name=topic)]), 9)
     return [part.leader_id for part in answer.topics[0].partitions]
 
@@ -213,14 +213,14 @@ async def test_the_group_coordinator_follows_leadership_and_purges_deleted_topic
             each.close()
 
 
-async def _coordinator(client: Client, group: str) -> int:
+async def _coordinator(client: FrameClient, group: str) -> int:
     async with asyncio.timeout(150):
         while True:
             answer = await client.ask(wire.FindCoordinatorRequest(key=group), 2)
             if answer.error_code == 0:
                 probe = wire.OffsetFetchRequest
                 asked = probe(groups=[probe.OffsetFetchRequestGroup(group, topics=None)])
-                node = Client()
+                node = FrameClient()
                 try:
                     await node.connect(answer.host, answer.port)
                 except ConnectionError:  # it is down, and this one has not heard of it yet
@@ -232,7 +232,7 @@ async def _coordinator(client: Client, group: str) -> int:
             await asyncio.sleep(0.02)
 
 
-async def _committed(client: Client) -> dict[str, int]:
+async def _committed(client: FrameClient) -> dict[str, int]:
     request = wire.OffsetFetchRequest
     answer = await client.ask(request(groups=[request.OffsetFetchRequestGroup("g", topics=None)]), 8)
     return {topic.name: topic.partitions[0].committed_offset for topic in answer.groups[0].topics}

@@ -16,7 +16,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.model import GROUP_TOPIC, Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 
-from .conftest import Broker, Client
+from .conftest import Broker, FrameClient
 from .test_coordinators import Producer, commit, coordinator, fetched, join, move, wire_error
 
 ZERO = TopicPartition("t", 0)
@@ -59,12 +59,12 @@ def slow_followers(broker: Broker) -> Iterator[Held]:
     held.release()
 
 
-async def _read(client: Client, *, stable: bool = True) -> tuple[int, int]:
+async def _read(client: FrameClient, *, stable: bool = True) -> tuple[int, int]:
     part = (await fetched(client, "g", ZERO, stable=stable)).topics[0].partitions[0]
     return part.error_code, part.committed_offset
 
 
-async def _transactional_commit(client: Client, producer: Producer, offset: int) -> int:
+async def _transactional_commit(client: FrameClient, producer: Producer, offset: int) -> int:
     request = wire.TxnOffsetCommitRequest
     topics = [request.TxnOffsetCommitRequestTopic("t", partitions=[request.TxnOffsetCommitRequestPartition(0, offset)])]
     answer = await client.ask(request("x", "g", producer.id, producer.epoch, topics=topics), 3)

@@ -17,7 +17,7 @@ from kafkalite.security.quotas import DEFAULT, Entity, Kind
 from kafkalite.testing.memory.services import MemoryServices
 from tests.support.security import listener_security
 
-from .conftest import Broker, Client, batch, fetch, produce
+from .conftest import Broker, FrameClient, batch, fetch, produce
 
 
 class Handwound:
@@ -36,7 +36,7 @@ class Handwound:
         return int(self.now * 1000)
 
 
-async def limited(make_broker: Any, **limits: float) -> tuple[Broker, Client, Client]:
+async def limited(make_broker: Any, **limits: float) -> tuple[Broker, FrameClient, FrameClient]:
     """A broker, a client id "test" under these limits, and one more of its connections."""
     broker: Broker = await make_broker()
     await broker.create("t")

@@ -18,7 +18,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.protocol.schema import schemas
 from kafkalite.security.acl import OPERATIONS, Operation, ResourceType
 
-from .conftest import Broker, Client
+from .conftest import Broker, FrameClient
 from .test_authorization import CODES, NAMES, REFUSALS, allow, client_of, codes_in, forget_all, request_of, restore
 from .test_authorization import broker as broker  # the fixture
 
@@ -84,11 +84,11 @@ def grant(broker: Broker, rights: list[Right]) -> None:
 
 
 @pytest.fixture
-async def ann(broker: Broker) -> AsyncIterator[Client]:
+async def ann(broker: Broker) -> AsyncIterator[FrameClient]:
     yield await client_of(broker, "ann")
 
 
-async def refusals_of(row: MatrixRow, version: int, broker: Broker, client: Client) -> set[int]:
+async def refusals_of(row: MatrixRow, version: int, broker: Broker, client: FrameClient) -> set[int]:
     """The refusals in the answer; an empty list counts as the code 0."""
     answer = await client.ask(request_of(row.api, version, broker), version)
     found = set(codes_in(answer)) & REFUSALS
@@ -96,7 +96,7 @@ async def refusals_of(row: MatrixRow, version: int, broker: Broker, client: Clie
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-async def test_nobody_without_a_right(row: MatrixRow, broker: Broker, ann: Client) -> None:
+async def test_nobody_without_a_right(row: MatrixRow, broker: Broker, ann: FrameClient) -> None:
     expected = {int(code) for code in row.refusals} or ({0} if row.listed else set())
     for version in row.versions:
         assert await refusals_of(row, version, broker, ann) == expected, version
@@ -121,7 +121,7 @@ def _other_operations(row: MatrixRow) -> list[Right]:
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.needs], ids=str)
-async def test_exactly_the_right_is_enough_and_nothing_less(row: MatrixRow, broker: Broker, ann: Client) -> None:
+async def test_exactly_the_right_is_enough_and_nothing_less(row: MatrixRow, broker: Broker, ann: FrameClient) -> None:
     choices_at = [(index, choice) for index, choices in enumerate(row.needs) for choice in choices]
     for version in row.versions:
         for rights, (kind, _) in _all_but(row):
@@ -138,6 +138,6 @@ async def test_exactly_the_right_is_enough_and_nothing_less(row: MatrixRow, brok
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if not row.needs], ids=str)
-async def test_what_needs_no_right_is_answered(row: MatrixRow, broker: Broker, ann: Client) -> None:
+async def test_what_needs_no_right_is_answered(row: MatrixRow, broker: Broker, ann: FrameClient) -> None:
     for version in row.versions:
         assert await ann.ask(request_of(row.api, version, broker), version) is not None

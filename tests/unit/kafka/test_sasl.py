@@ -20,7 +20,7 @@ from kafkalite.security.sasl import MECHANISMS, ClientCredentials
 from kafkalite.security.scram import ScramCredential, make_credential, salted_password
 from tests.support.security import CREDENTIALS, PASSWORDS, listener_security
 
-from .conftest import Broker, Client, fetch
+from .conftest import Broker, FrameClient, fetch
 
 ALICE = Principal("User", "alice")
 
@@ -45,7 +45,7 @@ def principals(broker: Broker) -> list[Principal]:
 
 
 async def log_in(
-    client: Client, user: str = "alice", password: str | None = None, mechanism: str = "SCRAM-SHA-512"
+    client: FrameClient, user: str = "alice", password: str | None = None, mechanism: str = "SCRAM-SHA-512"
 ) -> Any:
     """By SaslHandshake v1 and SaslAuthenticate; the last answer."""
     exchange = ClientCredentials(mechanism, user, password or PASSWORDS.get(user, "x")).client(bytes)
@@ -367,7 +367,7 @@ def deletion(name: str, mechanism: int = 2) -> Any:
     return wire.AlterUserScramCredentialsRequest.ScramCredentialDeletion(name, mechanism)
 
 
-async def alter(client: Client, deletions: list[Any], upsertions: list[Any]) -> list[tuple[str, int]]:
+async def alter(client: FrameClient, deletions: list[Any], upsertions: list[Any]) -> list[tuple[str, int]]:
     answer = await client.ask(wire.AlterUserScramCredentialsRequest(deletions, upsertions), 0)
     return [(result.user, result.error_code) for result in answer.results]
 

@@ -18,7 +18,7 @@ from kafkalite.protocol import topic_ids, wire
 from kafkalite.record.builder import end_transaction_marker
 from kafkalite.record.reader import read_records
 
-from .conftest import Broker, Client, batch, produce
+from .conftest import Broker, FrameClient, batch, produce
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
@@ -26,7 +26,7 @@ ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 class Member:
     """A member of a share group, in one session."""
 
-    def __init__(self, broker: Broker, client: Client, name: str, topic: str = "t", group: str = "g") -> None:
+    def __init__(self, broker: Broker, client: FrameClient, name: str, topic: str = "t", group: str = "g") -> None:
         self.broker, self.client, self.name, self.group = broker, client, name, group
         self.topic_id = broker.services.metadata([topic]).topics[0].topic_id
         self.epoch = 0

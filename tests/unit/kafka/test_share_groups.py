@@ -14,7 +14,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.model import Offset
 from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import to_wire
-from tests.unit.kafka.conftest import Broker, Client, batch, produce
+from tests.unit.kafka.conftest import Broker, FrameClient, batch, produce
 from tests.unit.kafka.test_consumer_groups import Member as ConsumerMember
 from tests.unit.kafka.test_coordinators import commit, coordinator, join
 
@@ -26,7 +26,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 class Member:
-    def __init__(self, client: Client, name: str, *topics: str, group: str = "g") -> None:
+    def __init__(self, client: FrameClient, name: str, *topics: str, group: str = "g") -> None:
         self.client, self.name, self.group, self.topics = client, name, group, list(topics)
         self.epoch = 0
         self.assigned: dict[bytes, list[int]] = {}
@@ -48,7 +48,7 @@ class Member:
         return sum(map(len, self.assigned.values()))
 
 
-async def started(broker: Broker, partitions: int = 4) -> Client:
+async def started(broker: Broker, partitions: int = 4) -> FrameClient:
     await broker.create("t", partitions)
     client = await broker.client()
     await coordinator(client, "g")
@@ -60,7 +60,7 @@ def reload(broker: Broker) -> None:
         broker.side.groups.log.reload(state.index)
 
 
-async def described(client: Client, group: str = "g") -> Any:
+async def described(client: FrameClient, group: str = "g") -> Any:
     return (await client.ask(wire.ShareGroupDescribeRequest([group]), 1)).groups[0]
 
 
@@ -253,7 +253,7 @@ async def test_offsets_of_a_group_that_is_new(broker: Broker) -> None:
     assert (await offsets(client))[0][0] == 8
 
 
-async def offsets(client: Client, topics: Any = None) -> dict[int, tuple[int, int, int, int]]:
+async def offsets(client: FrameClient, topics: Any = None) -> dict[int, tuple[int, int, int, int]]:
     request = wire.DescribeShareGroupOffsetsRequest
     named = topics and [request.DescribeShareGroupOffsetsRequestTopic(*each) for each in topics]
     asked = request([request.DescribeShareGroupOffsetsRequestGroup("g", named)])

@@ -10,7 +10,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.model import GROUP_TOPIC
 from kafkalite.protocol import wire
 
-from .conftest import Broker, Client
+from .conftest import Broker, FrameClient
 from .test_coordinators import coordinator, move
 
 _HEARTBEAT_S = 0.01
@@ -40,7 +40,7 @@ def counting(epoch: int = 1) -> Any:
 class Member:
     """A member of the streams protocol, heartbeat by heartbeat."""
 
-    def __init__(self, client: Client, name: str, *, topology: Any = None, **more: Any) -> None:
+    def __init__(self, client: FrameClient, name: str, *, topology: Any = None, **more: Any) -> None:
         self.client, self.name = client, name
         self.topology = topology or counting()
         self.process = more.pop("process", name)
@@ -95,11 +95,11 @@ async def settled(*members: Member, count: int, standbys: int = 0) -> None:
             await asyncio.sleep(_HEARTBEAT_S)
 
 
-async def described(client: Client, **more: Any) -> Any:
+async def described(client: FrameClient, **more: Any) -> Any:
     return (await client.ask(wire.StreamsGroupDescribeRequest(["g"], **more), 1)).groups[0]
 
 
-async def started(broker: Broker, partitions: int = 2, **settings: int) -> Client:
+async def started(broker: Broker, partitions: int = 2, **settings: int) -> FrameClient:
     quick = {"streams.initial.rebalance.delay.ms": "0", "streams.assignment.interval.ms": "0"}
     given = {name.replace("_", "."): str(value) for name, value in settings.items()}
     await broker.services.set_entity_overrides(GROUPS, "g", quick | given)

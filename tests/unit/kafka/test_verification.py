@@ -21,14 +21,14 @@ from kafkalite.record.builder import end_transaction_marker
 from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker as LiveBroker
 
-from .conftest import Broker, Client, batch, produce
+from .conftest import Broker, FrameClient, batch, produce
 from .test_coordinators import GROUPS, Producer, coordinator, visible
 
 T0 = TopicPartition("t", 0)
 
 
 async def send(
-    producer: Producer, value: bytes, version: int = 9, client: Client | None = None, sequence: int | None = None
+    producer: Producer, value: bytes, version: int = 9, client: FrameClient | None = None, sequence: int | None = None
 ) -> int:
     """As `Producer.send`; the sequence moves on only if it was taken."""
     wanted = producer.sequence if sequence is None else sequence

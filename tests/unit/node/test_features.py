@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.protocol import wire
-from kafkalite.testing.kafka_client import Client
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 
@@ -23,7 +23,7 @@ async def test_a_level_that_one_node_stores_holds_on_all_and_after_a_restart(tmp
         services = {number: node.kafka_services for number, node in cluster.nodes.items()}
         await until(lambda: all(each.feature_level("transaction.version") == 2 for each in services.values()))
         before = services[2].features().epoch
-        client = Client()
+        client = FrameClient()
         endpoint = cluster.nodes[1].endpoints["kafka"]
         await client.connect(endpoint.host, endpoint.port)
         request = wire.UpdateFeaturesRequest

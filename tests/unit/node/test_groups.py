@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer_membership import member_of
-from kafkalite.client.membership import Membership, Subscription, range_assignment
+from kafkalite.client.membership import Membership, MemberSubscription, range_assignment
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import TopicPartition
@@ -62,7 +62,7 @@ def cli_json(running: ThreadedCluster, *arguments: str) -> Any:
     st.fixed_dictionaries({topic: st.integers(0, 9) for topic in ("x", "y", "z")}),
 )
 def test_range_gives_every_partition_to_one_subscriber(wanted: dict[str, set[str]], counts: dict[str, int]) -> None:
-    members = [Subscription(member, tuple(sorted(topics))) for member, topics in wanted.items()]
+    members = [MemberSubscription(member, tuple(sorted(topics))) for member, topics in wanted.items()]
     shares = range_assignment(members, counts)
     assert shares.keys() == wanted.keys()
     given_out = [partition for share in shares.values() for partition in share]

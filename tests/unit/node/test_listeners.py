@@ -17,7 +17,7 @@ from kafkalite.errors import ConfigError
 from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, ListenerAddress
 from kafkalite.protocol import wire
-from kafkalite.testing.kafka_client import Client
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 _ADVERTISED = "advertised.listeners"
@@ -126,7 +126,7 @@ async def test_every_api_and_the_registration_have_the_advertised_address(tmp_pa
         assert znode.endpoints == (f"OUTSIDE://127.0.0.2:{bound.port}",)
         assert znode.protocols == {"OUTSIDE": "PLAINTEXT"}
         assert znode.rpc == Endpoint("localhost", cluster.nodes[1].endpoints["rpc"].port)
-        client = Client()
+        client = FrameClient()
         await client.connect(bound.host, bound.port)
         metadata = await client.ask(wire.MetadataRequest([]), 9)
         described = await client.ask(wire.DescribeClusterRequest(), 0)
@@ -141,7 +141,7 @@ async def test_every_api_and_the_registration_have_the_advertised_address(tmp_pa
 async def test_a_name_is_advertised_as_a_name(tmp_path: Path) -> None:
     async with LoopbackCluster(tmp_path, settings={"host": "localhost"}) as cluster:
         bound = cluster.nodes[1].endpoints["kafka"]
-        client = Client()
+        client = FrameClient()
         await client.connect(bound.host, bound.port)
         metadata = await client.ask(wire.MetadataRequest([]), 9)
         client.close()

@@ -22,7 +22,7 @@ from kafkalite.node.node import Node
 from kafkalite.protocol import wire
 from kafkalite.rpc.codec import pack, unpack_as
 from kafkalite.rpc.messages.control import Broker, UpdateMetadataRequest
-from kafkalite.testing.kafka_client import Client
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 _MAP = "listener.security.protocol.map"
@@ -172,10 +172,10 @@ def test_a_broker_is_found_by_the_name_of_the_listener() -> None:
 
 
 @asynccontextmanager
-async def _on(node: Node, endpoint: str) -> AsyncIterator[Client]:
+async def _on(node: Node, endpoint: str) -> AsyncIterator[FrameClient]:
     """A client of one of the node's listeners."""
     bound = node.endpoints[endpoint]
-    client = Client()
+    client = FrameClient()
     await client.connect("127.0.0.1", bound.port)
     try:
         yield client
@@ -190,7 +190,7 @@ async def _until_known(cluster: LoopbackCluster) -> None:
                 await node.metadata.changed()
 
 
-async def _create(client: Client, topic: str, assignment: list[int]) -> None:
+async def _create(client: FrameClient, topic: str, assignment: list[int]) -> None:
     create = wire.CreateTopicsRequest
     replicas = [create.CreatableReplicaAssignment(0, assignment)]
     created = await client.ask(create([create.CreatableTopic(topic, -1, -1, replicas)], 10_000), 7)
@@ -309,14 +309,14 @@ async def test_advertised_addresses_change_while_nodes_run(tmp_path: Path) -> No
     """KIP-226: the registration changes, not the session, and every node reports the new address."""
     request = wire.IncrementalAlterConfigsRequest
 
-    async def alter(client: Client, broker: str, value: str, operation: int = 0) -> int:
+    async def alter(client: FrameClient, broker: str, value: str, operation: int = 0) -> int:
         change = request.AlterConfigsResource(
             4, broker, [request.AlterableConfig("advertised.listeners", operation, value)]
         )
         code: int = (await client.ask(request([change]), 1)).responses[0].error_code
         return code
 
-    async def until(client: Client, host: str) -> None:
+    async def until(client: FrameClient, host: str) -> None:
         async with asyncio.timeout(20):
             while True:
                 brokers = (await client.ask(wire.MetadataRequest([]), 9)).brokers

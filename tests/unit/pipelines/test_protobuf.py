@@ -14,7 +14,7 @@ from kafkalite_pipelines.decoding import protobuf
 from kafkalite_pipelines.decoding.json_schema import columns as json_columns
 from kafkalite_pipelines.decoding.protobuf_readers import RegistryReader, registry_reader
 from kafkalite_pipelines.decoding.protobuf_schemas import Files, messages, of_file, of_registry
-from kafkalite_pipelines.decoding.registry import Registry, Schema
+from kafkalite_pipelines.decoding.registry import RegistryClient, RegistrySchema
 from kafkalite_pipelines.definition import Decode
 
 COMMON = (
@@ -50,23 +50,23 @@ message Flight {
 REFERENCES = (("common.proto", COMMON),)
 
 
-def schema(text: str, number: int = 1, references: tuple[tuple[str, str], ...] = ()) -> Schema:
-    return Schema(number, "PROTOBUF", text, references)
+def schema(text: str, number: int = 1, references: tuple[tuple[str, str], ...] = ()) -> RegistrySchema:
+    return RegistrySchema(number, "PROTOBUF", text, references)
 
 
-class Schemas(Registry):
+class Schemas(RegistryClient):
     """A registry without a network."""
 
-    def __init__(self, *schemas: Schema) -> None:
+    def __init__(self, *schemas: RegistrySchema) -> None:
         self._all = {each.id: each for each in schemas}
 
-    def schema(self, schema_id: int) -> Schema:
+    def schema(self, schema_id: int) -> RegistrySchema:
         if schema_id not in self._all:
             raise PipelineError(f"schema registry: there is no schema {schema_id}")
         return self._all[schema_id]
 
 
-def encoded(given: Schema, path: bytes = b"\0", name: str | None = None, **fields: Any) -> bytes:
+def encoded(given: RegistrySchema, path: bytes = b"\0", name: str | None = None, **fields: Any) -> bytes:
     from google.protobuf.message_factory import GetMessageClass
 
     found = messages(of_registry(given))
@@ -102,7 +102,7 @@ def test_every_type_of_field() -> None:
 
 
 def test_values_of_other_versions_and_of_other_messages() -> None:
-    def version(number: int, fields: str, rest: str = "") -> Schema:
+    def version(number: int, fields: str, rest: str = "") -> RegistrySchema:
         return schema(f'syntax = "proto3"; message F {{ {fields} }} {rest}', number)
 
     newest = version(9, "int32 n = 1; int64 x = 2; repeated string tags = 3;")
@@ -136,7 +136,7 @@ def test_values_of_other_versions_and_of_other_messages() -> None:
 
 def test_a_schema_of_another_kind_and_messages_that_cannot_be_columns() -> None:
     with pytest.raises(PipelineError, match=r"schema 1 is AVRO, not PROTOBUF"):
-        of_registry(Schema(1, "AVRO", "{}"))
+        of_registry(RegistrySchema(1, "AVRO", "{}"))
     with pytest.raises(PipelineError, match=r"decode.message: there is no message X; there are: F"):
         protobuf.message_of(messages(of_registry(schema('syntax = "proto3"; message F { int32 n = 1; }'))).by_name, "X")
     with pytest.raises(PipelineError, match=r"schema 1: the import 'common.proto' is not among the references"):
@@ -173,7 +173,7 @@ def test_the_columns_of_a_json_schema() -> None:
         "allOf": [{"properties": {"more": {"type": ["integer", "number"]}}}],
         "definitions": {"place": place},
     }  # fmt: skip
-    schema = Schema(1, "JSON", json.dumps(given), (("place.json", json.dumps(place)),))
+    schema = RegistrySchema(1, "JSON", json.dumps(given), (("place.json", json.dumps(place)),))
     assert json_columns(schema) == {
         "n": "bigint", "x": "double", "yes": "boolean", "at": "timestamp", "day": "date", "tags": "array<string>",
         "place": "struct<`name`:string>", "far": "struct<`name`:string>", "maybe": "struct<`name`:string>", "either": "string",
@@ -192,4 +192,4 @@ def test_the_columns_of_a_json_schema() -> None:
 )
 def test_json_schemas_that_are_no_table(given: Any, why: str) -> None:
     with pytest.raises(PipelineError, match=why):
-        json_columns(Schema(1, "JSON", json.dumps(given)))
+        json_columns(RegistrySchema(1, "JSON", json.dumps(given)))

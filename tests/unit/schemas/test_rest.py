@@ -12,7 +12,7 @@ import pytest
 from kafkalite.schemas import rest
 from kafkalite.schemas.compatibility import BACKWARD
 from kafkalite.schemas.errors import RegistryError
-from kafkalite.schemas.registry import Registry
+from kafkalite.schemas.registry import SubjectRegistry
 from kafkalite.schemas.subjects import KeyValue, Subjects
 from kafkalite.security.acl import Operation, ResourceType
 
@@ -38,7 +38,7 @@ class Api:
             await asyncio.sleep(0)
             return work()
 
-        self.registry = Registry(Subjects(), append, off_loop, BACKWARD)
+        self.registry = SubjectRegistry(Subjects(), append, off_loop, BACKWARD)
 
     async def __call__(self, method: str, target: str, body: object = None) -> Any:
         """The response's value, or the code of the error."""

@@ -47,7 +47,7 @@ from kafkalite.security.requirements import FREE, REFUSALS, RPC, Scope
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.datadriven.test_rpc_messages import sample
 from tests.support.principals import SECURE, by_client_id
-from tests.unit.kafka.conftest import Client
+from tests.unit.kafka.conftest import FrameClient
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -314,7 +314,7 @@ async def test_the_kafka_listener_and_its_group_coordinator(cluster: LoopbackClu
         each.close()
 
 
-class _Named(Client):
+class _Named(FrameClient):
     """A client by hand, under a client id."""
 
     def __init__(self, client_id: str) -> None:

@@ -19,17 +19,17 @@ from pyspark_kafkalite import decode as decoder
 from pyspark_kafkalite.arrow_types import arrow_schema
 from pyspark_kafkalite.batches import CorruptRecords, scan
 from pyspark_kafkalite.columns import columns_of, spark_schema
-from pyspark_kafkalite.decode import Wanted, decode
+from pyspark_kafkalite.decode import WantedRows, decode
 
 ALL = columns_of(spark_schema(include_headers=True))
 EVERYTHING = 1 << 62
 
 
-def wanted(start: int = 0, end: int = EVERYTHING, columns=ALL) -> Wanted:
-    return Wanted("t", 3, start, end, columns)
+def wanted(start: int = 0, end: int = EVERYTHING, columns=ALL) -> WantedRows:
+    return WantedRows("t", 3, start, end, columns)
 
 
-def rows_of(data: bytes, what: Wanted, aborted=()) -> list[tuple[Any, ...]]:
+def rows_of(data: bytes, what: WantedRows, aborted=()) -> list[tuple[Any, ...]]:
     batches = list(decode(data, scan(data, aborted).spans, what))
     for batch in batches:
         batch.validate(full=True)

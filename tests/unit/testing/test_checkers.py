@@ -16,10 +16,10 @@ from kafkalite.testing.simulated.clock import SimClock
 from kafkalite.testing.simulated.disk import SimDisk
 from kafkalite.testing.simulated.loop import SimLoop
 from kafkalite.testing.simulation.checkers.cluster import (
-    History,
+    RecordHistory,
     ReplicaChecker,
     ReplicaView,
-    State,
+    StateZnode,
     Violation,
     ZkChecker,
 )
@@ -48,7 +48,7 @@ def test_a_sound_history_of_states_passes() -> None:
     checker.committed(4, "node2", [SetData(STATE, state(2, 1, (2,), 2))])
     checker.committed(5, "node2", [SetData(STATE, state(-1, 2, (2,), 2))])
     checker.committed(6, "node2", [SetData(STATE, state(2, 3, (2,), 2))])
-    assert checker.states[("t", 0)] == State(2, 3, (2,), 2)
+    assert checker.states[("t", 0)] == StateZnode(2, 3, (2,), 2)
     checker.committed(7, "node2", [Delete(STATE)])
     assert checker.states == {}
 
@@ -106,10 +106,10 @@ def test_a_move_that_costs_redundancy_is_caught() -> None:
 @pytest.mark.checklist("F28")
 def test_an_empty_replica_in_the_isr_is_caught_whatever_it_has_been_told() -> None:
     checker = ReplicaChecker()
-    in_sync = {("t", 0): State(1, 2, (1, 2), 1)}
+    in_sync = {("t", 0): StateZnode(1, 2, (1, 2), 1)}
     checker.observe([view(1, is_leader=True, leader_epoch=2)], in_sync)
     empty = view(2, log=[], high_watermark=0, leader_epoch=1, incarnation=2)
-    checker.observe([empty], {("t", 0): State(1, 2, (1,), 1)})
+    checker.observe([empty], {("t", 0): StateZnode(1, 2, (1,), 1)})
     with pytest.raises(Violation, match="an empty replica is not counted"):
         checker.observe([empty], in_sync)
 
@@ -165,7 +165,7 @@ def test_a_broker_that_follows_a_controller_of_the_past_is_caught() -> None:
 
 def test_sound_replicas_pass() -> None:
     checker = ReplicaChecker()
-    states = {("t", 0): State(1, 1, (1, 2, 3), 1)}
+    states = {("t", 0): StateZnode(1, 1, (1, 2, 3), 1)}
     checker.observe([view(1, is_leader=True, high_watermark=6), view(2, high_watermark=5)], states)
     checker.observe([view(1, is_leader=True), view(2, high_watermark=6), view(3, high_watermark=0)], states)
     assert checker.committed[("t", 0)] == LOG
@@ -186,7 +186,7 @@ def test_sound_replicas_pass() -> None:
 )
 def test_a_broken_replica_is_caught(bad: ReplicaView, promise: str) -> None:
     checker = ReplicaChecker()
-    states = {("t", 0): State(1, 1, (1, 2), 1)}
+    states = {("t", 0): StateZnode(1, 1, (1, 2), 1)}
     checker.observe([view(1, is_leader=True)], states)
     with pytest.raises(Violation, match=promise):
         checker.observe([bad], states)
@@ -194,7 +194,7 @@ def test_a_broken_replica_is_caught(bad: ReplicaView, promise: str) -> None:
 
 def test_a_follower_out_of_the_isr_may_lag_and_a_watermark_may_go_back_in_a_new_life() -> None:
     checker = ReplicaChecker()
-    states = {("t", 0): State(1, 1, (1,), 1)}
+    states = {("t", 0): StateZnode(1, 1, (1,), 1)}
     checker.observe([view(1, is_leader=True)], states)
     checker.observe([view(2, log=LOG[:1], high_watermark=2)], states)
     checker.observe([view(1, is_leader=True, high_watermark=6, incarnation=2)], states)
@@ -224,14 +224,14 @@ def test_truncation_below_the_committed_end_and_another_record_there_is_caught()
         checker.observe([view(2, log=[LOG[0], BatchView(5, 5, 2, 77)], high_watermark=6)], {})
 
 
-def told(history: History) -> None:
+def told(history: RecordHistory) -> None:
     history.ack(("t", 0), 0, "p/t-0:0")
     history.ack(("t", 0), 1, "p/t-0:1")
     history.consumed(("t", 0), 1, "p/t-0:1")
 
 
 def test_a_sound_history_passes() -> None:
-    history = History()
+    history = RecordHistory()
     told(history)
     assert (history.acknowledgements, history.acknowledged_end(("t", 0)), history.acknowledged_end(("t", 1))) == (
         2,
@@ -251,21 +251,21 @@ def test_a_sound_history_passes() -> None:
     ],
 )
 def test_a_broken_log_is_caught(log: list[tuple[int, str]], promise: str) -> None:
-    history = History()
+    history = RecordHistory()
     told(history)
     with pytest.raises(Violation, match=promise):
         history.final({("t", 0): log})
 
 
 def test_a_read_record_that_is_gone_is_caught() -> None:
-    history = History()
+    history = RecordHistory()
     history.consumed(("t", 0), 5, "p/t-0:0")
     with pytest.raises(Violation, match="what was read is there"):
         history.final({("t", 0): []})
 
 
 def test_a_failed_record_frees_the_order_but_not_duplicates() -> None:
-    history = History()
+    history = RecordHistory()
     history.fail("q/t-0:4")
     history.final({("t", 0): [(0, "q/t-0:5"), (1, "q/t-0:4")]})
     with pytest.raises(Violation, match="there once"):
@@ -281,8 +281,8 @@ def test_a_failed_record_frees_the_order_but_not_duplicates() -> None:
         lambda history: history.out_of_range(("t", 0), 4),
     ],
 )
-def test_contradictions_are_caught_at_once(act: Callable[[History], Any]) -> None:
-    history = History()
+def test_contradictions_are_caught_at_once(act: Callable[[RecordHistory], Any]) -> None:
+    history = RecordHistory()
     told(history)
     with pytest.raises(Violation):
         act(history)

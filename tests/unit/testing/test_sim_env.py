@@ -20,7 +20,7 @@ from kafkalite.coordination.coordinator import (
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.testing.simulated.env import SimWorld
-from kafkalite.testing.simulated.process import Process
+from kafkalite.testing.simulated.process import SimProcess
 
 _log = structlog.get_logger(__name__)
 
@@ -68,7 +68,7 @@ class Toy:
         self.world = SimWorld(seed)
         self.exits: list[tuple[str, str]] = []
 
-    def start(self) -> Process:
+    def start(self) -> SimProcess:
         return self.world.start("server", toy, lambda process, error: self.exits.append((str(process), str(error))))
 
     async def ask(self, line: bytes, patience_s: float = 5.0) -> bytes:

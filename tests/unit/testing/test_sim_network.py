@@ -11,7 +11,7 @@ import pytest
 
 from kafkalite.testing.simulated.loop import SimLoop
 from kafkalite.testing.simulated.network import Link, SimNetwork
-from kafkalite.testing.simulated.process import Process
+from kafkalite.testing.simulated.process import SimProcess
 from kafkalite.testing.simulated.transport import WINDOW_BYTES
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -31,7 +31,7 @@ class World:
         finally:
             self.loop.close()
 
-    async def serve(self, handler: Callable[..., Coroutine[Any, Any, None]], process: Process | None = None) -> int:
+    async def serve(self, handler: Callable[..., Coroutine[Any, Any, None]], process: SimProcess | None = None) -> int:
         async def listen() -> int:
             return (await self.network.of("s").listen("s", 0, handler)).port
 
@@ -487,7 +487,7 @@ def test_a_protocol_that_pauses_reads_nothing_more_until_it_goes_on() -> None:
 
 
 def test_an_assertion_in_a_handler_names_its_process() -> None:
-    died: list[tuple[Process | None, BaseException]] = []
+    died: list[tuple[SimProcess | None, BaseException]] = []
     world = World(on_fatal=lambda process, error: died.append((process, error)))
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -3,16 +3,16 @@
 import pytest
 
 from kafkalite.testing.simulation.checkers.cluster import Violation
-from kafkalite.testing.simulation.checkers.transactions import Outcome, Transaction, TransactionHistory
+from kafkalite.testing.simulation.checkers.transactions import KnownTransaction, TransactionHistory, TransactionOutcome
 
 P = ("keyed", 0)
 
 
-def history(*writes: tuple[str, Outcome, bool]) -> TransactionHistory:
+def history(*writes: tuple[str, TransactionOutcome, bool]) -> TransactionHistory:
     """One transaction per write of the key k: (record, outcome, is a deletion)."""
     made = TransactionHistory()
     for record, outcome, is_delete in writes:
-        transaction: Transaction = made.begin(record)
+        transaction: KnownTransaction = made.begin(record)
         made.sends(transaction, P, record)
         made.writes(P, "k", record, is_delete=is_delete)
         transaction.outcome = outcome
@@ -23,7 +23,7 @@ def final(made: TransactionHistory, *records: str, compacted: bool = True) -> No
     made.final(P, list(enumerate(records)), compacted=compacted, begin=0)
 
 
-C, A, U = Outcome.COMMITTED, Outcome.ABORTED, Outcome.UNKNOWN
+C, A, U = TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED, TransactionOutcome.UNKNOWN
 
 
 def test_the_last_committed_value_or_one_in_doubt_behind_it() -> None:
@@ -52,11 +52,11 @@ def test_all_of_a_transaction_or_nothing() -> None:
     transaction = made.begin("t")
     for record in ("a", "b"):
         made.sends(transaction, P, record)
-    transaction.outcome = Outcome.UNKNOWN
+    transaction.outcome = TransactionOutcome.UNKNOWN
     final(made, compacted=False)
     with pytest.raises(Violation, match="as a whole"):
         final(made, "a", compacted=False)
-    transaction.outcome = Outcome.COMMITTED
+    transaction.outcome = TransactionOutcome.COMMITTED
     with pytest.raises(Violation, match="visible"):
         final(made, "a", compacted=False)
 

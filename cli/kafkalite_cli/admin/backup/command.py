@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from kafkalite_cli.admin.backup.files import Manifest, batches_of, finished_manifest
-from kafkalite_cli.admin.backup.pace import Rate
+from kafkalite_cli.admin.backup.pace import CopyRate
 from kafkalite_cli.output import (
     Output,
     client_options,
@@ -39,7 +39,7 @@ def _limit_options(command: click.decorators.FC) -> click.decorators.FC:
         help="Copy N partitions at the same time.",
     )(command)
     return click.option(
-        "--limit", type=Rate(), metavar="RATE", help="Copy at most this many bytes per second: 500k, 20MB."
+        "--limit", type=CopyRate(), metavar="RATE", help="Copy at most this many bytes per second: 500k, 20MB."
     )(command)
 
 
@@ -199,7 +199,7 @@ def restore(
       kafkalite admin backup restore /backup/monday
       kafkalite admin backup restore /backup/monday --prefix restored. --no-groups
     """
-    from kafkalite_cli.admin.backup.restore import Restore, Restored, State, Wishes
+    from kafkalite_cli.admin.backup.restore import Restore, Restored, RestoreState, Wishes
 
     manifest = finished_manifest(directory)
     wishes = Wishes(
@@ -210,7 +210,9 @@ def restore(
         async with connect(bootstrap, timeout_s) as client:
             cluster_id = (await client.metadata((), timeout_s=timeout_s)).cluster_id
             name = re.sub(r"[^A-Za-z0-9_.-]", "_", f"restore-{cluster_id}-{prefix}").rstrip("-") + ".json"
-            run = Restore(client, directory, manifest, wishes, State(state or directory / name), timeout_s=timeout_s)
+            run = Restore(
+                client, directory, manifest, wishes, RestoreState(state or directory / name), timeout_s=timeout_s
+            )
             blocked = await run.obstacles()
             if blocked and replace:
                 shown = ", ".join(blocked[:5]) + (f" and {len(blocked) - 5} more" if len(blocked) > 5 else "")

@@ -18,7 +18,7 @@ _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
 _EVERY_S = 0.5
 
 
-class Rate(click.ParamType[int]):
+class CopyRate(click.ParamType[int]):
     """Bytes per second: 500k, 20MB, 20MB/s."""
 
     name = "RATE"

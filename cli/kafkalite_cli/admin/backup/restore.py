@@ -87,7 +87,7 @@ class Restored:
     notes: tuple[str, ...]
 
 
-class State:
+class RestoreState:
     """Which topics of the cluster are this restore's: name -> topic id, "" before it is known. Kept in a file until all is done."""
 
     def __init__(self, path: Path) -> None:
@@ -111,7 +111,14 @@ class Restore:
     """One run. Every method raises ConfigError (what is there is in the way), BackupError, ApiError, RpcError, OSError."""
 
     def __init__(
-        self, client: AsyncClient, root: Path, manifest: Manifest, wishes: Wishes, state: State, *, timeout_s: float
+        self,
+        client: AsyncClient,
+        root: Path,
+        manifest: Manifest,
+        wishes: Wishes,
+        state: RestoreState,
+        *,
+        timeout_s: float,
     ) -> None:
         self._client = client
         self._root = root

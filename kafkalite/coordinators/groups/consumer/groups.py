@@ -8,16 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from kafkalite.coordinators.groups.decisions.assigned_group import find_leaving
 from kafkalite.coordinators.groups.decisions.classic.events import Effect, JoinAnswer, JoinRequest, SyncAnswer
 from kafkalite.coordinators.groups.decisions.classic.group import Group
 from kafkalite.coordinators.groups.decisions.consumer import classic_members, heartbeats, migration
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup, tombstones
-from kafkalite.coordinators.groups.decisions.consumer.heartbeats import GroupSettings, Heartbeat, Outcome
+from kafkalite.coordinators.groups.decisions.consumer.heartbeats import (
+    ConsumerHeartbeat,
+    ConsumerOutcome,
+    GroupSettings,
+)
 from kafkalite.coordinators.groups.decisions.members import (
     JOIN_EPOCH,
     LEAVE_FOR_A_WHILE_EPOCH,
     Assignment,
-    Member,
+    ConsumerMember,
     MemberState,
     Record,
 )
@@ -55,7 +60,7 @@ class HeartbeatAnswer:
     member_id: str
     epoch: int
     heartbeat_interval_ms: int
-    member: Member | None = None
+    member: ConsumerMember | None = None
     shows_assignment: bool = False
 
 
@@ -110,7 +115,7 @@ class ConsumerGroups:
         self,
         partition: GroupPartition,
         entry: GroupEntry,
-        request: Heartbeat,
+        request: ConsumerHeartbeat,
         is_visible: Callable[[str], bool],
         done: HeartbeatDone,
     ) -> None:
@@ -126,7 +131,7 @@ class ConsumerGroups:
         interval_ms = settings.heartbeat_interval_ms
         shows = outcome.shows_assignment
 
-        def answered(error: ApiError | None, member: Member | None) -> None:
+        def answered(error: ApiError | None, member: ConsumerMember | None) -> None:
             if error is not None or member is None:
                 done(error, None)
             else:
@@ -137,7 +142,7 @@ class ConsumerGroups:
         self._proceed(partition, entry, group, before, outcome, request.owned, answered)
 
     def _group_for(
-        self, entry: GroupEntry, request: Heartbeat, settings: GroupSettings
+        self, entry: GroupEntry, request: ConsumerHeartbeat, settings: GroupSettings
     ) -> tuple[ConsumerGroup, list[Record]]:
         """The group, and the records that make it one; they are applied already, for nobody sees it yet."""
         if entry.consumer is not None:
@@ -159,7 +164,7 @@ class ConsumerGroups:
         entry: GroupEntry,
         group: ConsumerGroup,
         before: Sequence[Record],
-        outcome: Outcome,
+        outcome: ConsumerOutcome,
         owned: Assignment | None,
         done: MemberDone,
     ) -> None:
@@ -192,11 +197,13 @@ class ConsumerGroups:
         self._schedule(partition, entry, group.next_deadline())
         self._perform(partition, entry, classic.close(ErrorCode.REBALANCE_IN_PROGRESS))
 
-    def _leave(self, partition: GroupPartition, entry: GroupEntry, request: Heartbeat, done: HeartbeatDone) -> None:
+    def _leave(
+        self, partition: GroupPartition, entry: GroupEntry, request: ConsumerHeartbeat, done: HeartbeatDone
+    ) -> None:
         group = entry.consumer
         if group is None:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {entry.group.group_id!r}")
-        member = heartbeats.find_leaving(group, request.member_id, request.instance_id)
+        member = find_leaving(group, request.member_id, request.instance_id)
         answer = HeartbeatAnswer(member.member_id, request.epoch, 0)
 
         def finished(error: ErrorCode) -> None:
@@ -213,7 +220,7 @@ class ConsumerGroups:
         partition: GroupPartition,
         entry: GroupEntry,
         group: ConsumerGroup,
-        members: Sequence[Member],
+        members: Sequence[ConsumerMember],
         done: Callable[[ErrorCode], None],
     ) -> None:
         """These members are gone. If only members of the classic protocol are left, the group goes over to it."""
@@ -267,7 +274,7 @@ class ConsumerGroups:
             token(JoinAnswer(token, error.code, request.new_member_id))
             return True
 
-        def answered(error: ApiError | None, member: Member | None) -> None:
+        def answered(error: ApiError | None, member: ConsumerMember | None) -> None:
             if error is not None or member is None:
                 token(
                     JoinAnswer(
@@ -365,7 +372,7 @@ class ConsumerGroups:
         """Remove members that are overdue."""
         group = entry.consumer
         assert group is not None
-        gone: list[Member] = []
+        gone: list[ConsumerMember] = []
         for member, reason in group.overdue(self._now()):
             _log.info("group.member_removed", group=group.group_id, member=member.member_id, reason=reason)
             gone.append(member)

@@ -43,7 +43,7 @@ class ClassicProtocols:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ConsumerMember:
     """One member. `topics` are sorted; `regex` "": none; `classic` None: it speaks the consumer protocol."""
 
     member_id: str
@@ -83,7 +83,7 @@ class MemberMetadata:
     """All of a member but its assignment; `member` None: it is gone."""
 
     member_id: str
-    member: Member | None
+    member: ConsumerMember | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class CurrentAssignment:
     """What a member has: the assignment fields of `member`; None: it is gone."""
 
     member_id: str
-    member: Member | None
+    member: ConsumerMember | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafkalite.coordinators.groups.decisions.classic.group import Group, Member
+from kafkalite.coordinators.groups.decisions.classic.group import ClassicGroupMember, Group
 from kafkalite.coordinators.groups.offsets import CommittedOffset
 from kafkalite.coordinators.groups.records import consumer as consumer_records
 from kafkalite.coordinators.groups.records import share as share_records
@@ -45,7 +45,7 @@ class GroupRecord:
     protocol: str | None = None
     leader: str | None = None
     since_ms: int = -1
-    members: tuple[Member, ...] = ()
+    members: tuple[ClassicGroupMember, ...] = ()
 
 
 def _versioned(version: int, message: object) -> bytes:
@@ -138,7 +138,7 @@ def _parse_group(group_id: str, value: bytes | None) -> GroupRecord:
         return GroupRecord(group_id, is_tombstone=True)
     stored = decode(wire.GroupMetadataValue, _version(value, 4), value[2:])
     members = tuple(
-        Member(
+        ClassicGroupMember(
             member.member_id,
             member.group_instance_id,
             member.client_id,

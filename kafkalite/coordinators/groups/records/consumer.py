@@ -9,10 +9,10 @@ from kafkalite.coordinators.groups.decisions.members import (
     Assignment,
     ClassicProtocols,
     ClassicTombstone,
+    ConsumerMember,
     CurrentAssignment,
     GroupEpoch,
     Held,
-    Member,
     MemberMetadata,
     MemberState,
     OldMetadataTombstone,
@@ -84,7 +84,7 @@ def _pair(version: int, key: Any, value: Any) -> KeyValue:
     return version.to_bytes(2) + encode(key, version), data
 
 
-def _member(member: Member) -> wire.ConsumerGroupMemberMetadataValue:
+def _member(member: ConsumerMember) -> wire.ConsumerGroupMemberMetadataValue:
     value = wire.ConsumerGroupMemberMetadataValue
     classic = None
     if member.classic is not None:
@@ -110,7 +110,7 @@ def _target(target: Assignment) -> wire.ConsumerGroupTargetAssignmentMemberValue
     )
 
 
-def _current(member: Member) -> wire.ConsumerGroupCurrentMemberAssignmentValue:
+def _current(member: ConsumerMember) -> wire.ConsumerGroupCurrentMemberAssignmentValue:
     value = wire.ConsumerGroupCurrentMemberAssignmentValue
     return value(
         member.epoch,
@@ -170,9 +170,9 @@ def parse(version: int, key: bytes, value: bytes | None) -> ConsumerRecord:
     return ConsumerRecord(found.group_id, record, value is None)
 
 
-def _parsed_member(member_id: str, stored: wire.ConsumerGroupMemberMetadataValue) -> Member:
+def _parsed_member(member_id: str, stored: wire.ConsumerGroupMemberMetadataValue) -> ConsumerMember:
     classic = stored.classic_member_metadata
-    return Member(
+    return ConsumerMember(
         member_id,
         instance_id=stored.instance_id,
         rack_id=stored.rack_id,
@@ -190,9 +190,9 @@ def _parsed_member(member_id: str, stored: wire.ConsumerGroupMemberMetadataValue
     )
 
 
-def _parsed_current(member_id: str, stored: wire.ConsumerGroupCurrentMemberAssignmentValue) -> Member:
+def _parsed_current(member_id: str, stored: wire.ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
     states = {int(state): state for state in MemberState}
-    return Member(
+    return ConsumerMember(
         member_id,
         epoch=stored.member_epoch,
         previous_epoch=stored.previous_member_epoch,

@@ -8,8 +8,8 @@ from typing import Any
 from kafkalite.coordinators.groups.decisions.members import GroupEpoch, TargetEpoch, TargetMember
 from kafkalite.coordinators.groups.decisions.share.group import (
     NoSharedPartitions,
+    PartitionsWithState,
     ShareAssignment,
-    SharedPartitions,
     SharedTopic,
     SharedTopics,
     ShareMember,
@@ -60,7 +60,7 @@ def encode_record(group_id: str, record: ShareRecord) -> KeyValue:
         case ShareAssignment(member_id, member):
             value = None if member is None else _current(member)
             return _pair(_CURRENT, wire.ShareGroupCurrentMemberAssignmentKey(group_id, member_id), value)
-        case SharedPartitions():
+        case PartitionsWithState():
             value = _shared(record)
     return _pair(_SHARED, wire.ShareGroupStatePartitionMetadataKey(group_id), value)
 
@@ -76,7 +76,7 @@ def _current(member: ShareMember) -> wire.ShareGroupCurrentMemberAssignmentValue
     return cls(member.epoch, member.previous_epoch, 0, assigned)
 
 
-def _shared(record: SharedPartitions) -> wire.ShareGroupStatePartitionMetadataValue:
+def _shared(record: PartitionsWithState) -> wire.ShareGroupStatePartitionMetadataValue:
     cls = wire.ShareGroupStatePartitionMetadataValue
 
     def named(topics: SharedTopics) -> list[Any]:
@@ -147,11 +147,11 @@ def _assignment(stored: Any) -> Mapping[Any, frozenset[int]]:
     return {from_wire(each.topic_id): frozenset(each.partitions) for each in stored}
 
 
-def _parsed_shared(stored: wire.ShareGroupStatePartitionMetadataValue) -> SharedPartitions:
+def _parsed_shared(stored: wire.ShareGroupStatePartitionMetadataValue) -> PartitionsWithState:
     def topics(found: Any) -> SharedTopics:
         return {from_wire(each.topic_id): SharedTopic(each.topic_name, frozenset(each.partitions)) for each in found}
 
-    return SharedPartitions(
+    return PartitionsWithState(
         topics(stored.initializing_topics),
         topics(stored.initialized_topics),
         {from_wire(each.topic_id): each.topic_name for each in stored.deleting_topics},

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from kafkalite.coordinators.groups.decisions.assigned_group import find_leaving
 from kafkalite.coordinators.groups.decisions.members import JOIN_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
 from kafkalite.coordinators.groups.decisions.streams import heartbeats
 from kafkalite.coordinators.groups.decisions.streams.endpoints import EndpointPartitions, served
@@ -199,7 +200,7 @@ class StreamsGroups:
         group = entry.streams
         if group is None:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no streams group {entry.group.group_id!r}")
-        member = heartbeats.find_leaving(group, request.member_id, request.instance_id)
+        member = find_leaving(group, request.member_id, request.instance_id)
         settings = streams_settings(self._services, group.group_id)
         answer = StreamsAnswer(member.member_id, request.epoch, settings)
         if request.is_shutdown and group.shutdown_by is None:

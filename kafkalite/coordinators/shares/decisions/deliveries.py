@@ -20,7 +20,7 @@ class AcknowledgeType(IntEnum):
     RENEW = 4
 
 
-class Limits(NamedTuple):
+class DeliveryLimits(NamedTuple):
     """Settings of the group. `record_locks`: how many records may be open before new ones are acquired."""
 
     lock_ms: int = 30_000
@@ -36,7 +36,7 @@ class LogBatch(NamedTuple):
     is_delivered: bool = True
 
 
-class Wanted(NamedTuple):
+class WantedRecords(NamedTuple):
     """How many records a fetch may acquire; `is_exact`: no more than that, even if a batch is cut (KIP-1206)."""
 
     records: int
@@ -72,7 +72,7 @@ class Acknowledgement(NamedTuple):
                 first = offset + 1
 
 
-class Write(NamedTuple):
+class StateWrite(NamedTuple):
     """What has to be stored."""
 
     start_offset: Offset

@@ -16,10 +16,10 @@ from kafkalite.coordinators.shares.decisions.deliveries import (
     Acknowledgement,
     AcknowledgeType,
     Acquired,
-    Limits,
+    DeliveryLimits,
     LogBatch,
-    Wanted,
-    Write,
+    StateWrite,
+    WantedRecords,
 )
 from kafkalite.coordinators.shares.decisions.runs import Run, Runs
 from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
@@ -34,8 +34,10 @@ _NEVER = 2**63 - 1
 class SharedPartition:
     """See the module. `batches`: the stored ones, in the order of their offsets."""
 
-    def __init__(self, start_offset: Offset, batches: Sequence[StateBatch] = (), limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
+    def __init__(
+        self, start_offset: Offset, batches: Sequence[StateBatch] = (), limits: DeliveryLimits | None = None
+    ) -> None:
+        self.limits = limits or DeliveryLimits()
         self._runs = Runs(start_offset)
         self._stored_start: int = start_offset
         #: Whether records that are given up go to a dead letter topic first.
@@ -48,7 +50,7 @@ class SharedPartition:
         #: No lock ends before.
         self._earliest_ms = _NEVER
         #: The write that is under way; what it holds of `_unstored`.
-        self._write: Write | None = None
+        self._write: StateWrite | None = None
         self._writing: list[tuple[int, int]] = []
         for batch in batches:
             if batch.last < self._runs.end:
@@ -108,7 +110,7 @@ class SharedPartition:
     # --- delivery ---
 
     def acquire(
-        self, member: str, read_from: int, batches: Sequence[LogBatch], wanted: Wanted, now_ms: int
+        self, member: str, read_from: int, batches: Sequence[LogBatch], wanted: WantedRecords, now_ms: int
     ) -> list[Acquired]:
         """Give free records out of what was read from `read_from` on. Offsets without a batch have no records any more.
 
@@ -334,7 +336,7 @@ class SharedPartition:
             or any(run.target is not None and not run.is_written for run in self._runs)
         )
 
-    def begin_write(self) -> Write | None:
+    def begin_write(self) -> StateWrite | None:
         """What has to be stored now; None: nothing. `end_write` must follow before the next one."""
         assert self._write is None
         if not self.has_news:
@@ -354,7 +356,7 @@ class SharedPartition:
             elif run.is_written or id(run) in changed:
                 batches.append(stored)
         self._writing, self._unstored = self._unstored, []
-        self._write = Write(Offset(start), tuple(_joined(batches)))
+        self._write = StateWrite(Offset(start), tuple(_joined(batches)))
         self._runs.merge(self._runs.start, self._runs.end)
         return self._write
 

@@ -8,8 +8,8 @@ from kafkalite.coordinators.groups.consumer.groups import HeartbeatAnswer
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.groups.decisions.consumer import heartbeats
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
-from kafkalite.coordinators.groups.decisions.consumer.heartbeats import Heartbeat
-from kafkalite.coordinators.groups.decisions.members import Assignment, Member
+from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerHeartbeat
+from kafkalite.coordinators.groups.decisions.members import Assignment, ConsumerMember
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import GROUP_FEATURE
@@ -102,7 +102,7 @@ class ConsumerGroupHandlers:
             answer.authorized_operations = self._access.authorized_operations(request, ResourceType.GROUP, group_id)
         return answer
 
-    def _member(self, group: ConsumerGroup, member: Member) -> wire.ConsumerGroupDescribeResponse.Member:
+    def _member(self, group: ConsumerGroup, member: ConsumerMember) -> wire.ConsumerGroupDescribeResponse.Member:
         response = wire.ConsumerGroupDescribeResponse
         assigned = {topic_id: frozenset(partitions) for topic_id, partitions in member.assigned.items()}
         return response.Member(
@@ -126,11 +126,11 @@ class ConsumerGroupHandlers:
             yield to_wire(topic_id), self._groups.topics.topic_name(topic_id) or "<UNKNOWN>", sorted(partitions)
 
 
-def _heartbeat(request: Request, message: wire.ConsumerGroupHeartbeatRequest, member_id: str = "") -> Heartbeat:
+def _heartbeat(request: Request, message: wire.ConsumerGroupHeartbeatRequest, member_id: str = "") -> ConsumerHeartbeat:
     owned: Mapping[TopicId, frozenset[int]] | None = None
     if message.topic_partitions is not None:
         owned = {from_wire(topic.topic_id): frozenset(topic.partitions) for topic in message.topic_partitions}
-    return Heartbeat(
+    return ConsumerHeartbeat(
         member_id or message.member_id,
         message.member_epoch,
         message.instance_id,

@@ -44,7 +44,7 @@ def _last_offset(batch: BatchView) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StateZnode:
     """A partition's state znode."""
 
     leader: int
@@ -64,7 +64,7 @@ class ZkChecker:
 
     def __init__(self, read: Callable[[str], bytes | None]) -> None:
         self._read = read
-        self.states: dict[Partition, State] = {}
+        self.states: dict[Partition, StateZnode] = {}
         self.controller_epoch = 0
         #: (partition, leader epoch) -> who led.
         self._leaders: dict[tuple[Partition, int], int] = {}
@@ -97,7 +97,7 @@ class ZkChecker:
         for topic in written:
             self._assigned(topic, before, f"by {host or 'a shell'} in zxid {zxid}")
 
-    def _assigned(self, topic: str, before: dict[Partition, State], where: str) -> None:
+    def _assigned(self, topic: str, before: dict[Partition, StateZnode], where: str) -> None:
         """A topic's znode was written: a step of a move lets nobody go for whom nobody has come (invariants C14 to C16)."""
         old = self._topics.pop(topic, None)
         data = self._read(f"/brokers/topics/{topic}")
@@ -143,7 +143,7 @@ class ZkChecker:
     def _state(self, partition: Partition, data: bytes, where: str) -> None:
         text = json.loads(data)
         elr, last = tuple(text.get("elr", ())), tuple(text.get("last_known_elr", ()))
-        new = State(text["leader"], text["leader_epoch"], tuple(text["isr"]), text["controller_epoch"], elr, last)
+        new = StateZnode(text["leader"], text["leader_epoch"], tuple(text["isr"]), text["controller_epoch"], elr, last)
         old = self.states.get(partition)
         detail = f"{partition} {old} -> {new} {where}"
         self.changes += 1
@@ -251,7 +251,7 @@ class ReplicaChecker:
         batches = self.committed.get(partition)
         return batches[-1].last_offset + 1 if batches else 0
 
-    def observe(self, views: Iterable[ReplicaView], states: dict[Partition, State]) -> None:
+    def observe(self, views: Iterable[ReplicaView], states: dict[Partition, StateZnode]) -> None:
         """All replicas at one instant, and the state znodes."""
         seen = list(views)
         for view in seen:
@@ -358,7 +358,7 @@ class ReplicaChecker:
 # --- clients -------------------------------------------------------------------------------------
 
 
-class History:
+class RecordHistory:
     """What clients sent, what they got, and what they read. A record is named by (producer, partition number, count)."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from enum import Enum
 from kafkalite.testing.simulation.checkers.cluster import Partition, Violation
 
 
-class Outcome(Enum):
+class TransactionOutcome(Enum):
     """Of one transaction, as its client knows it."""
 
     OPEN = "open"
@@ -17,19 +17,19 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
-class Transaction:
+class KnownTransaction:
     """Records by name: where each was written, and its offset if the leader returned it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.outcome = Outcome.OPEN
+        self.outcome = TransactionOutcome.OPEN
         #: Record -> its partition.
         self.records: dict[str, Partition] = {}
         #: Records that were sent once more, or for the first time, when the transaction was over.
         self.late: set[str] = set()
 
 
-class Write:
+class TransactionWrite:
     """The last words about one key."""
 
     def __init__(self, record: str, *, is_delete: bool) -> None:
@@ -41,38 +41,38 @@ class TransactionHistory:
     """Follows clients and readers. Raises Violation."""
 
     def __init__(self) -> None:
-        self._of: dict[str, Transaction] = {}
-        self.transactions: list[Transaction] = []
+        self._of: dict[str, KnownTransaction] = {}
+        self.transactions: list[KnownTransaction] = []
         #: (partition, key) -> its writes, in the order sent; one client writes a key, one at a time.
-        self.keys: dict[tuple[Partition, str], list[Write]] = {}
+        self.keys: dict[tuple[Partition, str], list[TransactionWrite]] = {}
         #: partition -> offset -> record seen by a read_committed reader.
         self.seen: dict[Partition, dict[int, str]] = {}
         self._places: dict[str, tuple[Partition, int]] = {}
         self.late_refused = 0
         self.late_taken = 0
 
-    def begin(self, name: str) -> Transaction:
+    def begin(self, name: str) -> KnownTransaction:
         """A client begins a transaction."""
-        transaction = Transaction(name)
+        transaction = KnownTransaction(name)
         self.transactions.append(transaction)
         return transaction
 
-    def sends(self, transaction: Transaction, partition: Partition, record: str) -> None:
+    def sends(self, transaction: KnownTransaction, partition: Partition, record: str) -> None:
         """A record is on its way."""
         transaction.records[record] = partition
         self._of[record] = transaction
 
     def writes(self, partition: Partition, key: str, record: str, *, is_delete: bool) -> None:
         """It is one of a key."""
-        self.keys.setdefault((partition, key), []).append(Write(record, is_delete=is_delete))
+        self.keys.setdefault((partition, key), []).append(TransactionWrite(record, is_delete=is_delete))
 
     @property
     def committed(self) -> int:
-        return sum(each.outcome is Outcome.COMMITTED for each in self.transactions)
+        return sum(each.outcome is TransactionOutcome.COMMITTED for each in self.transactions)
 
     @property
     def aborted(self) -> int:
-        return sum(each.outcome is Outcome.ABORTED for each in self.transactions)
+        return sum(each.outcome is TransactionOutcome.ABORTED for each in self.transactions)
 
     def visible(self, partition: Partition, offset: int, record: str) -> None:
         """A read_committed reader was given `record`."""
@@ -85,7 +85,7 @@ class TransactionHistory:
         transaction = self._of.get(record)
         if transaction is None:
             raise Violation(f"a record that was never sent: {partition} {offset}: {record}")
-        if transaction.outcome is Outcome.ABORTED:
+        if transaction.outcome is TransactionOutcome.ABORTED:
             raise Violation(f"no record of an aborted transaction is ever visible: {partition} {offset}: {record}")
 
     def final(self, partition: Partition, records: list[tuple[int, str]], *, compacted: bool, begin: int) -> None:
@@ -99,9 +99,9 @@ class TransactionHistory:
         for transaction in self.transactions:
             mine = [record for record, there in transaction.records.items() if there == partition]
             missing = [record for record in mine if record not in found]
-            if transaction.outcome is Outcome.COMMITTED and missing:
+            if transaction.outcome is TransactionOutcome.COMMITTED and missing:
                 raise Violation(f"what was committed is visible: {partition}: {missing[0]} of {transaction.name}")
-            if transaction.outcome is Outcome.UNKNOWN and missing and len(missing) < len(mine):
+            if transaction.outcome is TransactionOutcome.UNKNOWN and missing and len(missing) < len(mine):
                 raise Violation(f"a transaction is there as a whole or not at all: {partition}: {missing[0]}")
 
     def _last_of_keys(self, partition: Partition, found: dict[str, int], begin: int) -> None:
@@ -110,7 +110,12 @@ class TransactionHistory:
                 continue
             # From the last committed one on; those in doubt behind it may be there or not.
             last = next(
-                (at for at in reversed(range(len(writes))) if self._outcome(writes[at]) is Outcome.COMMITTED), None
+                (
+                    at
+                    for at in reversed(range(len(writes)))
+                    if self._outcome(writes[at]) is TransactionOutcome.COMMITTED
+                ),
+                None,
             )
             allowed = [each for each in writes[0 if last is None else last :] if self._may_be_there(each)]
             there = [each for each in writes if each.record in found]
@@ -127,8 +132,8 @@ class TransactionHistory:
                     f"the last committed value of each key is there: {partition} {key}: {writes[last].record}"
                 )
 
-    def _outcome(self, write: Write) -> Outcome:
+    def _outcome(self, write: TransactionWrite) -> TransactionOutcome:
         return self._of[write.record].outcome
 
-    def _may_be_there(self, write: Write) -> bool:
-        return self._outcome(write) is not Outcome.ABORTED
+    def _may_be_there(self, write: TransactionWrite) -> bool:
+        return self._outcome(write) is not TransactionOutcome.ABORTED

@@ -18,7 +18,7 @@ from kafkalite.model import Endpoint, TopicPartition
 from kafkalite.record.reader import read_records
 from kafkalite.rpc.answers import RpcError
 from kafkalite.testing.simulation import security as sim_security
-from kafkalite.testing.simulation.checkers.cluster import History
+from kafkalite.testing.simulation.checkers.cluster import RecordHistory
 from kafkalite.testing.simulation.plan import Plan
 from kafkalite.testing.simulation.workloads.kafka import KAFKA_PORT
 
@@ -50,7 +50,7 @@ def client_of(plan: Plan, env: Env, client_id: str) -> AsyncClient:
 class ProducerWorkload:
     """Sends numbered records to every partition until told to stop, then waits for all to be delivered."""
 
-    def __init__(self, name: str, plan: Plan, history: History) -> None:
+    def __init__(self, name: str, plan: Plan, history: RecordHistory) -> None:
         self.name = name
         self._plan = plan
         self._history = history
@@ -112,7 +112,7 @@ class ProducerWorkload:
 class NearbyConsumerWorkload:
     """Reads all partitions in fetch sessions, from replicas in its rack, and reports to the history what it saw."""
 
-    def __init__(self, name: str, rack: str, plan: Plan, history: History) -> None:
+    def __init__(self, name: str, rack: str, plan: Plan, history: RecordHistory) -> None:
         self.name = name
         self._rack = rack
         self._plan = plan
@@ -151,7 +151,7 @@ class NearbyConsumerWorkload:
 class ConsumerWorkload:
     """Reads every partition from its beginning, for ever, and tells the history what it saw."""
 
-    def __init__(self, name: str, plan: Plan, history: History) -> None:
+    def __init__(self, name: str, plan: Plan, history: RecordHistory) -> None:
         self.name = name
         self._plan = plan
         self._history = history

@@ -10,7 +10,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.protocol.authenticate import authenticate
 from kafkalite.protocol.structs import classes
 from kafkalite.security.dialling import Dialling
-from kafkalite.testing.kafka_client import Client
+from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.simulation import security as sim_security
 from kafkalite.testing.simulation.plan import Plan
 
@@ -33,7 +33,7 @@ class Unanswered(Exception):
     """The outcome of the request is unknown."""
 
 
-class _Connection(Client):
+class _Connection(FrameClient):
     async def dial(self, env: Env, host: str, security: Dialling | None) -> None:
         self.reader, self.writer = await env.network.dial(host, KAFKA_PORT)
         if security is not None and security.credentials is not None:

@@ -16,7 +16,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.record.batch import split_batches
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.reader import end_transaction_marker_of, records_of
-from kafkalite.testing.simulation.checkers.transactions import Outcome, Transaction, TransactionHistory
+from kafkalite.testing.simulation.checkers.transactions import KnownTransaction, TransactionHistory, TransactionOutcome
 from kafkalite.testing.simulation.plan import KEYED, LEDGER, Plan
 from kafkalite.testing.simulation.workloads.kafka import NONE, Refused, SimKafkaClient, Unanswered
 
@@ -54,7 +54,7 @@ class TransactionWorkload:
         self._count = 0
         self._producer = (-1, -1)
         self._sequences: dict[tuple[str, int], int] = {}
-        self._late: list[tuple[Transaction, str, Any]] = []
+        self._late: list[tuple[KnownTransaction, str, Any]] = []
 
     async def run(self, env: Env) -> None:
         """The program."""
@@ -88,8 +88,8 @@ class TransactionWorkload:
         self._sequences.clear()
         for each in self._history.transactions:
             # This aborts an open transaction, unless its commit was requested.
-            if each.name.startswith(f"{self.name}.") and each.outcome is Outcome.OPEN:
-                each.outcome = Outcome.ABORTED
+            if each.name.startswith(f"{self.name}.") and each.outcome is TransactionOutcome.OPEN:
+                each.outcome = TransactionOutcome.ABORTED
 
     async def _of_coordinator(self, client: SimKafkaClient, request: Any, version: int) -> Any:
         """The coordinator's answer without an error. Raises Refused, Unanswered (perhaps it was done)."""
@@ -131,9 +131,9 @@ class TransactionWorkload:
                 sent.append((f"{topic}-{partition}", request))
         commit = not held_up and source.random() < 0.7
         if commit:
-            transaction.outcome = Outcome.UNKNOWN
+            transaction.outcome = TransactionOutcome.UNKNOWN
         await self._end(client, commit=commit)
-        transaction.outcome = Outcome.COMMITTED if commit else Outcome.ABORTED
+        transaction.outcome = TransactionOutcome.COMMITTED if commit else TransactionOutcome.ABORTED
         if sent and source.random() < 0.1 and self._plan.late_batches:
             self._late.append((transaction, *source.choice(sent)))
         if held_up:
@@ -165,7 +165,7 @@ class TransactionWorkload:
         self,
         client: SimKafkaClient,
         env: Env,
-        transaction: Transaction,
+        transaction: KnownTransaction,
         topic: str,
         partition: int,
         source: random.Random,
@@ -233,7 +233,7 @@ class TransactionWorkload:
         """A delayed request arrives, on its own connection, when its transaction is over."""
         for _ in range(min(at_most, len(self._late))):
             transaction, _, request = self._late[0]
-            if transaction.outcome is Outcome.OPEN or (at_most == 1 and source.random() < 0.5):
+            if transaction.outcome is TransactionOutcome.OPEN or (at_most == 1 and source.random() < 0.5):
                 return
             self._late.pop(0)
             topic = request.topic_data[0]

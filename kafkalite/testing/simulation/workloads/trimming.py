@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.env.seams import Env
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.testing.simulation.checkers.cluster import ReplicaView, State, Violation
+from kafkalite.testing.simulation.checkers.cluster import ReplicaView, StateZnode, Violation
 from kafkalite.testing.simulation.plan import TRIMMED, Plan
 from kafkalite.testing.simulation.workloads.kafka import NONE, SimKafkaClient, Unanswered
 
@@ -79,7 +79,7 @@ class Trimming:
     async def _ask(self, client: SimKafkaClient, request: Any, version: int) -> Any:
         return await client.ask(await client.leader(TRIMMED, 0), request, version)
 
-    def check(self, views: Iterable[ReplicaView], states: Mapping[tuple[str, int], State]) -> None:
+    def check(self, views: Iterable[ReplicaView], states: Mapping[tuple[str, int], StateZnode]) -> None:
         """The present leader serves no record that was deleted. Raises Violation."""
         state = states.get((TRIMMED, 0))
         if state is None or not self.deleted:

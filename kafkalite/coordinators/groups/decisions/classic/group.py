@@ -20,11 +20,11 @@ from collections.abc import Mapping, Sequence
 
 from kafkalite.coordinators.groups.decisions.classic.events import Effect, JoinAnswer, StoreGroup, SyncAnswer, Token
 from kafkalite.coordinators.groups.decisions.classic.joining import Joining
-from kafkalite.coordinators.groups.decisions.classic.members import GroupState, Member
+from kafkalite.coordinators.groups.decisions.classic.members import ClassicGroupMember, GroupState
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 
-__all__ = ["Group", "GroupState", "Member"]
+__all__ = ["ClassicGroupMember", "Group", "GroupState"]
 
 
 @dataclass(slots=True)
@@ -137,7 +137,7 @@ class Group(Joining):
             return error, []
         return ErrorCode.NONE, self._remove(self.members[member_id], now)
 
-    def _remove(self, member: Member, now: int) -> list[Effect]:
+    def _remove(self, member: ClassicGroupMember, now: int) -> list[Effect]:
         """A member is gone: the others share out its partitions."""
         effects: list[Effect] = []
         if member.join_token is not None:
@@ -183,7 +183,7 @@ class Group(Joining):
         deadlines += self.pending_members.values()
         return min(deadlines, default=None)
 
-    def _member_deadline(self, member: Member) -> int:
+    def _member_deadline(self, member: ClassicGroupMember) -> int:
         """A waiting request is a sign of life; what bounds it is the phase's own deadline."""
         if member.sync_token is not None:
             return self.sync_deadline_ms or member.deadline_ms
@@ -251,7 +251,7 @@ class Group(Joining):
         protocol: str | None,
         generation: int,
         leader: str | None,
-        members: Sequence[Member],
+        members: Sequence[ClassicGroupMember],
         since_ms: int,
         now: int,
     ) -> None:

@@ -12,7 +12,7 @@ from kafkalite.coordinators.groups.decisions.classic.events import (
     SyncAnswer,
     refuse_join,
 )
-from kafkalite.coordinators.groups.decisions.classic.members import GroupState, Member
+from kafkalite.coordinators.groups.decisions.classic.members import ClassicGroupMember, GroupState
 from kafkalite.coordinators.groups.decisions.classic.rebalance import Rebalancing
 from kafkalite.coordinators.groups.decisions.subscription import wants_the_same
 from kafkalite.errors import ErrorCode
@@ -73,7 +73,7 @@ class Joining(Rebalancing):
                 return [refuse_join(request, ErrorCode.UNKNOWN_MEMBER_ID)]
 
     def _add_and_rebalance(self, request: JoinRequest, member_id: str, now: int) -> list[Effect]:
-        member = Member(
+        member = ClassicGroupMember(
             member_id,
             request.instance_id,
             request.client_id,
@@ -96,7 +96,7 @@ class Joining(Rebalancing):
         self._joined_in_delay = True
         return [*self._prepare_rebalance(now), *self._maybe_complete_join(now)]
 
-    def _update_and_rebalance(self, member: Member, request: JoinRequest, now: int) -> list[Effect]:
+    def _update_and_rebalance(self, member: ClassicGroupMember, request: JoinRequest, now: int) -> list[Effect]:
         effects: list[Effect] = []
         if member.join_token is not None and member.join_token is not request.token:
             # The client gave up on its earlier request and asks again.
@@ -137,7 +137,7 @@ class Joining(Rebalancing):
         member.join_token = request.token
         return [*effects, *self._prepare_rebalance(now), *self._maybe_complete_join(now)]
 
-    def _rename(self, member: Member, identity: MemberIdentity, now: int) -> None:
+    def _rename(self, member: ClassicGroupMember, identity: MemberIdentity, now: int) -> None:
         """Give a static member another id."""
         assert member.instance_id is not None
         old_id = member.member_id

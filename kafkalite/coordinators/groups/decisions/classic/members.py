@@ -19,7 +19,7 @@ class GroupState(Enum):
 
 
 @dataclass(slots=True)
-class Member:
+class ClassicGroupMember:
     """`join_token` / `sync_token` is set while the member's request waits."""
 
     member_id: str

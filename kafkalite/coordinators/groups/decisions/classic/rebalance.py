@@ -13,7 +13,7 @@ from kafkalite.coordinators.groups.decisions.classic.events import (
     SyncAnswer,
     Token,
 )
-from kafkalite.coordinators.groups.decisions.classic.members import GroupState, Member
+from kafkalite.coordinators.groups.decisions.classic.members import ClassicGroupMember, GroupState
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 
@@ -29,7 +29,7 @@ class Rebalancing:
     protocol: str | None = None
     generation: int = 0
     leader: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
+    members: dict[str, ClassicGroupMember] = field(default_factory=dict)
     #: Instance id -> member id.
     static_members: dict[str, str] = field(default_factory=dict)
     #: Ids that were given out (MEMBER_ID_REQUIRED) and have not come back -> until when they may.
@@ -125,7 +125,7 @@ class Rebalancing:
                     break
         return votes.most_common(1)[0][0] if votes else None
 
-    def _join_answer(self, member: Member, token: Token, *, skip_assignment: bool = False) -> JoinAnswer:
+    def _join_answer(self, member: ClassicGroupMember, token: Token, *, skip_assignment: bool = False) -> JoinAnswer:
         is_leader = member.member_id == self.leader
         return JoinAnswer(
             token,
@@ -178,14 +178,14 @@ class Rebalancing:
                 return ErrorCode.FENCED_INSTANCE_ID
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def _forget(self, member: Member) -> None:
+    def _forget(self, member: ClassicGroupMember) -> None:
         del self.members[member.member_id]
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
             del self.static_members[member.instance_id]
         if self.leader == member.member_id:
             self.leader = next(iter(self.members), None)
 
-    def _touch(self, member: Member, now: int) -> None:
+    def _touch(self, member: ClassicGroupMember, now: int) -> None:
         member.deadline_ms = now + member.session_timeout_ms
 
     def _enter(self, state: GroupState, now: int) -> None:

@@ -12,8 +12,8 @@ from dataclasses import replace
 from kafkalite.coordinators.groups.decisions.classic.events import JoinRequest
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import (
+    ConsumerOutcome,
     GroupSettings,
-    Outcome,
     advance,
     check_room,
     find,
@@ -22,8 +22,8 @@ from kafkalite.coordinators.groups.decisions.members import (
     JOIN_EPOCH,
     Assignment,
     ClassicProtocols,
+    ConsumerMember,
     Held,
-    Member,
     MemberState,
 )
 from kafkalite.coordinators.groups.decisions.subscription import (
@@ -41,7 +41,7 @@ TopicNameOf = Callable[[TopicId], str | None]
 
 def join(
     group: ConsumerGroup, request: JoinRequest, settings: GroupSettings, topic_id_of: TopicIdOf, now: int
-) -> tuple[Outcome, Assignment]:
+) -> tuple[ConsumerOutcome, Assignment]:
     """A member joins, or joins again: the outcome and what it says that it has. Raises ApiError.
 
     MEMBER_ID_REQUIRED: it has to come back with `request.new_member_id` (KIP-394).
@@ -70,7 +70,7 @@ def join(
     owned = _owned(subscription, topic_id_of)
     outcome = advance(
         group,
-        Outcome(updated, records),
+        ConsumerOutcome(updated, records),
         known,
         owned,
         is_joining=True,
@@ -105,7 +105,7 @@ def _owned(subscription: ConsumerSubscription, topic_id_of: TopicIdOf) -> Assign
     return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
 
 
-def joined(group: ConsumerGroup, member: Member, now: int) -> None:
+def joined(group: ConsumerGroup, member: ConsumerMember, now: int) -> None:
     """The member has its answer: it has to ask for its assignment."""
     assert member.classic is not None
     times = group.expect(member.member_id)
@@ -113,7 +113,7 @@ def joined(group: ConsumerGroup, member: Member, now: int) -> None:
     times.sync = now + member.rebalance_timeout_ms
 
 
-def find_classic(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
+def find_classic(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
     """Raises ApiError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if instance_id is None:
         member = group.member(member_id)
@@ -137,7 +137,7 @@ def sync(
     protocol_type: str | None,
     protocol: str | None,
     now: int,
-) -> Member:
+) -> ConsumerMember:
     """A member asks for its assignment: the member. Raises ApiError."""
     member = find_classic(group, member_id, instance_id)
     assert member.classic is not None
@@ -173,7 +173,7 @@ def heartbeat(group: ConsumerGroup, member_id: str, instance_id: str | None, gen
     return ErrorCode.NONE
 
 
-def _waits(group: ConsumerGroup, member: Member) -> bool:
+def _waits(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """Whether a partition of its target still belongs to another member."""
     return any(
         partition not in member.assigned.get(topic_id, {}) and not group.is_free(topic_id, partition, member.member_id)
@@ -182,7 +182,7 @@ def _waits(group: ConsumerGroup, member: Member) -> bool:
     )
 
 
-def assignment_bytes(member: Member, topic_name_of: TopicNameOf) -> bytes:
+def assignment_bytes(member: ConsumerMember, topic_name_of: TopicNameOf) -> bytes:
     """What the member has been assigned, as a consumer of the classic protocol reads it."""
     assert member.classic is not None
     return held_bytes(member.assigned, member.classic.protocols, topic_name_of)

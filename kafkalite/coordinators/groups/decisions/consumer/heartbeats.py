@@ -9,15 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 
+from kafkalite.coordinators.groups.decisions.assigned_group import (
+    away,
+    check_epoch,
+    fenced,
+    unknown_instance,
+    unreleased,
+)
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.consumer.reconciling import reconcile
 from kafkalite.coordinators.groups.decisions.members import (
     JOIN_EPOCH,
     LEAVE_FOR_A_WHILE_EPOCH,
     Assignment,
+    ConsumerMember,
     CurrentAssignment,
     GroupEpoch,
-    Member,
     MemberMetadata,
     MemberState,
     Record,
@@ -43,7 +50,7 @@ class GroupSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class ConsumerHeartbeat:
     """What a ConsumerGroupHeartbeat says. None (`rebalance_timeout_ms` -1): as before. `regex` "": none any more."""
 
     member_id: str
@@ -66,17 +73,17 @@ class Heartbeat:
 
 
 @dataclass(slots=True)
-class Outcome:
+class ConsumerOutcome:
     """What is written; `member` is as it is afterwards. `waits`: for the target assignment of the group's new epoch, then
     `settle` is the next step. `shows_assignment`: the answer has it."""
 
-    member: Member
+    member: ConsumerMember
     records: list[Record] = field(default_factory=list)
     waits: bool = False
     shows_assignment: bool = False
 
 
-def check(request: Heartbeat, *, needs_member_id: bool) -> None:
+def check(request: ConsumerHeartbeat, *, needs_member_id: bool) -> None:
     """Raises ApiError INVALID_REQUEST."""
     empty = [
         name
@@ -103,7 +110,7 @@ def check(request: Heartbeat, *, needs_member_id: bool) -> None:
             )
 
 
-def heartbeat(group: ConsumerGroup, request: Heartbeat, settings: GroupSettings, now: int) -> Outcome:
+def heartbeat(group: ConsumerGroup, request: ConsumerHeartbeat, settings: GroupSettings, now: int) -> ConsumerOutcome:
     """A member joins, or says that it is there. Raises ApiError."""
     if request.assignor is not None and request.assignor not in settings.assignors:
         supported = ", ".join(settings.assignors)
@@ -114,7 +121,7 @@ def heartbeat(group: ConsumerGroup, request: Heartbeat, settings: GroupSettings,
     updated = _updated(known, request)
     return advance(
         group,
-        Outcome(updated, records, shows_assignment=request.is_full),
+        ConsumerOutcome(updated, records, shows_assignment=request.is_full),
         known,
         request.owned,
         is_joining=is_new or request.epoch == JOIN_EPOCH,
@@ -133,15 +140,15 @@ def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, se
 
 def advance(
     group: ConsumerGroup,
-    outcome: Outcome,
-    known: Member,
+    outcome: ConsumerOutcome,
+    known: ConsumerMember,
     owned: Assignment | None,
     *,
     is_joining: bool,
     is_new: bool,
     session_timeout_ms: int,
     now: int,
-) -> Outcome:
+) -> ConsumerOutcome:
     """Store what changed of the member `known`, and take it a step towards its target, or let it wait for a new one."""
     updated, records = outcome.member, outcome.records
     if is_new or updated != known:
@@ -161,15 +168,15 @@ def advance(
     return _reconciled(group, outcome, target, owned, now)
 
 
-def settle(group: ConsumerGroup, member_id: str, owned: Assignment | None, now: int) -> Outcome:
+def settle(group: ConsumerGroup, member_id: str, owned: Assignment | None, now: int) -> ConsumerOutcome:
     """The target assignment that a member waits for is there: its next step. Raises ApiError UNKNOWN_MEMBER_ID."""
-    outcome = Outcome(group.member(member_id), shows_assignment=True)
+    outcome = ConsumerOutcome(group.member(member_id), shows_assignment=True)
     return _reconciled(group, outcome, group.target_of(member_id), owned, now)
 
 
 def _reconciled(
-    group: ConsumerGroup, outcome: Outcome, target: Assignment, owned: Assignment | None, now: int
-) -> Outcome:
+    group: ConsumerGroup, outcome: ConsumerOutcome, target: Assignment, owned: Assignment | None, now: int
+) -> ConsumerOutcome:
     before = outcome.member
 
     def is_free(topic_id: TopicId, partition: int) -> bool:
@@ -188,7 +195,7 @@ def _reconciled(
     return outcome
 
 
-def _updated(known: Member, request: Heartbeat) -> Member:
+def _updated(known: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
     return replace(
         known,
         instance_id=known.instance_id if request.instance_id is None else request.instance_id,
@@ -216,13 +223,13 @@ def find(
     owned: Assignment | None,
     *,
     is_classic: bool = False,
-) -> tuple[Member, list[Record], bool]:
+) -> tuple[ConsumerMember, list[Record], bool]:
     """The member of a request, what is written if it replaces a static one, and whether it is new. Raises ApiError."""
     if instance_id is not None:
         return _find_static(group, member_id, epoch, instance_id, owned, is_classic=is_classic)
     known = group.members.get(member_id)
     if known is None and epoch == JOIN_EPOCH:
-        return Member(member_id), [], True
+        return ConsumerMember(member_id), [], True
     known = group.member(member_id)
     if not is_classic:
         _check_epoch(known, epoch, owned)
@@ -237,29 +244,29 @@ def _find_static(
     owned: Assignment | None,
     *,
     is_classic: bool,
-) -> tuple[Member, list[Record], bool]:
+) -> tuple[ConsumerMember, list[Record], bool]:
     known = group.static_member(instance_id)
     if known is None:
         if epoch != JOIN_EPOCH:
-            raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-        return group.members.get(member_id) or Member(member_id), [], member_id not in group.members
+            raise unknown_instance(instance_id)
+        return group.members.get(member_id) or ConsumerMember(member_id), [], member_id not in group.members
     if known.member_id == member_id:
         if not is_classic and known.epoch != LEAVE_FOR_A_WHILE_EPOCH:
             _check_epoch(known, epoch, owned)
             return known, [], False
         if epoch != JOIN_EPOCH and not is_classic:
-            raise api_error(ErrorCode.FENCED_MEMBER_EPOCH, f"member {member_id!r} left for a while: it has to join")
+            raise away(member_id)
         return replace(known, epoch=0, previous_epoch=0) if not is_classic else known, [], False
     if epoch != JOIN_EPOCH:
-        raise _fenced(known, member_id, instance_id)
+        raise fenced(known, member_id, instance_id)
     if not is_classic and known.classic is None and known.epoch != LEAVE_FOR_A_WHILE_EPOCH:
-        raise api_error(
-            ErrorCode.UNRELEASED_INSTANCE_ID, f"Instance id {instance_id} is owned by member {known.member_id}."
-        )
+        raise unreleased(known, instance_id)
     return _replacement(group, known, member_id)
 
 
-def _replacement(group: ConsumerGroup, known: Member, member_id: str) -> tuple[Member, list[Record], bool]:
+def _replacement(
+    group: ConsumerGroup, known: ConsumerMember, member_id: str
+) -> tuple[ConsumerMember, list[Record], bool]:
     """A static member is back under another member id, with what it had."""
     new = replace(known, member_id=member_id, epoch=0, previous_epoch=0, revoking={})
     records: list[Record] = [
@@ -271,24 +278,14 @@ def _replacement(group: ConsumerGroup, known: Member, member_id: str) -> tuple[M
     return new, records, False
 
 
-def _fenced(known: Member, member_id: str, instance_id: str) -> Exception:
-    text = f"Static member {member_id} with instance id {instance_id} was fenced by member {known.member_id}."
-    return api_error(ErrorCode.FENCED_INSTANCE_ID, text)
+def _check_epoch(member: ConsumerMember, received: int, owned: Assignment | None) -> None:
+    """Raises ApiError FENCED_MEMBER_EPOCH."""
+    check_epoch(
+        member, received, "partitions", holds_only_assigned=lambda: owned is not None and _is_part(owned, member)
+    )
 
 
-def _check_epoch(member: Member, received: int, owned: Assignment | None) -> None:
-    """Raises ApiError FENCED_MEMBER_EPOCH. A member that joins again has nothing, and is always right."""
-    if received in (member.epoch, JOIN_EPOCH):
-        return
-    is_repeated = received == member.previous_epoch and owned is not None and _is_part(owned, member)
-    if received > member.epoch or not is_repeated:
-        text = (
-            f"The member epoch {received} is not {member.epoch}. The member must abandon all its partitions and rejoin."
-        )
-        raise api_error(ErrorCode.FENCED_MEMBER_EPOCH, text)
-
-
-def _is_part(owned: Assignment, member: Member) -> bool:
+def _is_part(owned: Assignment, member: ConsumerMember) -> bool:
     """Whether it has nothing but what it was assigned: then the answer with its new epoch was lost."""
     return all(partitions <= member.assigned.get(topic_id, {}).keys() for topic_id, partitions in owned.items())
 
@@ -296,25 +293,13 @@ def _is_part(owned: Assignment, member: Member) -> bool:
 # --- leaving ---
 
 
-def find_leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
-    """Raises ApiError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-    if instance_id is None:
-        return group.member(member_id)
-    known = group.static_member(instance_id)
-    if known is None:
-        raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if known.member_id != member_id:
-        raise _fenced(known, member_id, instance_id)
-    return known
-
-
-def leave_for_a_while(member: Member) -> Outcome:
+def leave_for_a_while(member: ConsumerMember) -> ConsumerOutcome:
     """A static member is restarted: it keeps its partitions until its session expires (KIP-345)."""
-    away = replace(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking={})
-    return Outcome(away, [CurrentAssignment(away.member_id, away)])
+    left = replace(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking={})
+    return ConsumerOutcome(left, [CurrentAssignment(left.member_id, left)])
 
 
-def removed(group: ConsumerGroup, members: Sequence[Member]) -> list[Record]:
+def removed(group: ConsumerGroup, members: Sequence[ConsumerMember]) -> list[Record]:
     """The records after which these are no members any more: the others share out what they had."""
     gone = {member.member_id for member in members}
     records = [record for member in members for record in _removal(member)]
@@ -323,7 +308,7 @@ def removed(group: ConsumerGroup, members: Sequence[Member]) -> list[Record]:
     return [*records, GroupEpoch(group.epoch + 1, group.metadata_hash)]
 
 
-def _removal(member: Member) -> list[Record]:
+def _removal(member: ConsumerMember) -> list[Record]:
     return [
         CurrentAssignment(member.member_id, None),
         TargetMember(member.member_id, None),
@@ -331,7 +316,7 @@ def _removal(member: Member) -> list[Record]:
     ]
 
 
-def _unused(group: ConsumerGroup, updated: Member) -> list[Record]:
+def _unused(group: ConsumerGroup, updated: ConsumerMember) -> list[Record]:
     """Tombstones of regular expressions that no member has once this one is `updated`."""
     used = {member.regex for member in group.members.values() if member.member_id != updated.member_id}
     return [RegexTopics(regex, None) for regex in group.regexes if regex not in used | {updated.regex}]
@@ -340,56 +325,19 @@ def _unused(group: ConsumerGroup, updated: Member) -> list[Record]:
 # --- offsets ---
 
 
-def check_commit(
-    group: ConsumerGroup,
-    member_id: str,
-    epoch: int,
-    partitions: Sequence[tuple[str, int]],
-    topic_id: Callable[[str], TopicId | None],
-    *,
-    is_transactional: bool,
-    knows_epochs: bool,
-) -> None:
-    """Whether a member may commit offsets of these (topic, partition). Raises ApiError.
+def held_since(topic_id: Callable[[str], TopicId | None]) -> Callable[[ConsumerMember, str, int], int | None]:
+    """Since which epoch a member has a partition of a topic; None: it does not have it."""
 
-    Args:
-        knows_epochs: the request's version has a member epoch, and its client the error of a wrong one.
+    def since(member: ConsumerMember, topic: str, partition: int) -> int | None:
+        known = topic_id(topic)
+        if known is None:
+            return None
+        epoch = member.assigned.get(known, {}).get(partition)
+        return member.revoking.get(known, {}).get(partition) if epoch is None else epoch
 
-    An older epoch will do for partitions that the member has had since then (KIP-1251).
-    """
-    if epoch < 0 and not group.members:
-        return  # a client that assigns partitions itself, or an administrator
-    if is_transactional and epoch < 0 and not member_id:
-        return  # a producer of before KIP-447, which does not say who it is
-    member = group.member(member_id)
-    if member.classic is None and not knows_epochs and not is_transactional:
-        raise api_error(
-            ErrorCode.UNSUPPORTED_VERSION, "members of a consumer group commit with version 9 of OffsetCommit or later"
-        )
-    if epoch == member.epoch:
-        return
-    if epoch < member.epoch and all(
-        _held_since(member, topic_id(topic), partition, epoch) for topic, partition in partitions
-    ):
-        return
-    is_new = member.classic is None and not is_transactional
-    code = ErrorCode.STALE_MEMBER_EPOCH if is_new else ErrorCode.ILLEGAL_GENERATION
-    raise api_error(code, f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}.")
+    return since
 
 
-def _held_since(member: Member, topic_id: TopicId | None, partition: int, epoch: int) -> bool:
-    for held in (member.assigned, member.revoking):
-        since = held.get(topic_id, {}).get(partition) if topic_id is not None else None
-        if since is not None:
-            return since <= epoch
-    return False
-
-
-def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None:
-    """Whether a member may read the group's offsets. Raises ApiError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
-    if member_id is None and epoch < 0:
-        return
-    member = group.member(member_id or "")
-    if epoch != member.epoch:
-        text = f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}."
-        raise api_error(ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION, text)
+def is_classic(member: ConsumerMember) -> bool:
+    """Whether it speaks the classic protocol."""
+    return member.classic is not None

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from kafkalite.coordinators.groups.decisions.classic.group import Group
-from kafkalite.coordinators.groups.decisions.classic.group import Member as ClassicMember
+from kafkalite.coordinators.groups.decisions.classic.group import ClassicGroupMember, Group
 from kafkalite.coordinators.groups.decisions.consumer.classic_members import TopicIdOf, TopicNameOf, held_bytes
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup, held, tombstones
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import GroupSettings
 from kafkalite.coordinators.groups.decisions.members import (
     ClassicProtocols,
     ClassicTombstone,
+    ConsumerMember,
     CurrentAssignment,
     GroupEpoch,
-    Member,
     MemberMetadata,
     Record,
     TargetEpoch,
@@ -55,7 +54,7 @@ def _refusal(group: Group, reason: str) -> Exception:
     return api_error(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
 
-def _modern(group: Group, member: ClassicMember, topic_id_of: TopicIdOf) -> Member:
+def _modern(group: Group, member: ClassicGroupMember, topic_id_of: TopicIdOf) -> ConsumerMember:
     """Raises ApiError GROUP_ID_NOT_FOUND: what it subscribes to cannot be read."""
     metadata = member.metadata(group.protocol) or (member.protocols[0][1] if member.protocols else b"")
     subscription = subscription_in(metadata)
@@ -67,7 +66,7 @@ def _modern(group: Group, member: ClassicMember, topic_id_of: TopicIdOf) -> Memb
         if topic_id is not None:
             partitions.setdefault(topic_id, set()).add(partition)
     epoch = max(group.generation, 1)
-    return Member(
+    return ConsumerMember(
         member.member_id,
         instance_id=member.instance_id,
         rack_id=subscription.rack_id,
@@ -87,7 +86,7 @@ def may_be_classic(group: ConsumerGroup, settings: GroupSettings) -> bool:
     return settings.can_downgrade and len(group.members) <= settings.max_classic_size
 
 
-def is_downgraded(group: ConsumerGroup, leaving: Sequence[Member], settings: GroupSettings) -> bool:
+def is_downgraded(group: ConsumerGroup, leaving: Sequence[ConsumerMember], settings: GroupSettings) -> bool:
     """Whether the group becomes a classic one when these members leave: all others speak the classic protocol."""
     modern = sum(member.classic is None for member in leaving)
     left = len(group.members) - len(leaving)
@@ -105,7 +104,7 @@ def downgrade(
             continue
         assert member.classic is not None
         members.append(
-            ClassicMember(
+            ClassicGroupMember(
                 member.member_id,
                 member.instance_id,
                 member.client_id,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from kafkalite.coordinators.groups.decisions.members import Assignment, Held, Member, MemberState
+from kafkalite.coordinators.groups.decisions.members import Assignment, ConsumerMember, Held, MemberState
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import TopicId
 
@@ -17,12 +17,12 @@ _NONE: frozenset[int] = frozenset()
 
 
 def reconcile(
-    member: Member,
+    member: ConsumerMember,
     target_epoch: int,
     target: Assignment,
     owned: Assignment | None,
     is_free: Callable[[TopicId, int], bool],
-) -> Member:
+) -> ConsumerMember:
     """The member after this step; itself if there is nothing to do.
 
     Args:
@@ -60,13 +60,13 @@ def _has_any(owned: Assignment | None, given_up: Held) -> bool:
 
 
 def _step(
-    member: Member,
+    member: ConsumerMember,
     epoch: int,
     target_epoch: int,
     target: Assignment,
     owned: Assignment | None,
     is_free: Callable[[TopicId, int], bool],
-) -> Member:
+) -> ConsumerMember:
     kept: dict[TopicId, dict[int, int]] = {}
     revoked: dict[TopicId, dict[int, int]] = {}
     for topic_id, partitions in member.assigned.items():
@@ -89,7 +89,7 @@ def _step(
     return _moved(member, state, target_epoch, kept, {})
 
 
-def _moved(member: Member, state: MemberState, epoch: int, assigned: Held, revoking: Held) -> Member:
+def _moved(member: ConsumerMember, state: MemberState, epoch: int, assigned: Held, revoking: Held) -> ConsumerMember:
     previous = member.epoch if epoch != member.epoch else member.previous_epoch
     same = state is member.state and assigned == member.assigned and revoking == member.revoking
     if same and epoch == member.epoch:

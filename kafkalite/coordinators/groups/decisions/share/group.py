@@ -73,7 +73,7 @@ class ShareAssignment:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedPartitions:
+class PartitionsWithState:
     """Of which partitions there is a state. `deleting`: topics whose states are being deleted, with their names."""
 
     initializing: SharedTopics = field(default_factory=dict)
@@ -92,7 +92,7 @@ ShareRecord = (
     | TargetMember
     | TargetEpoch
     | ShareAssignment
-    | SharedPartitions
+    | PartitionsWithState
     | NoSharedPartitions
 )
 
@@ -108,7 +108,7 @@ class ShareGroup:
     target_epoch: int = 0
     target_at_ms: int = 0
     targets: dict[str, Assignment] = field(default_factory=dict)
-    shared: SharedPartitions = field(default_factory=SharedPartitions)
+    shared: PartitionsWithState = field(default_factory=PartitionsWithState)
     deadlines: dict[str, int] = field(default_factory=dict)
     is_dead: bool = False
 
@@ -132,10 +132,10 @@ class ShareGroup:
                 self.target_epoch, self.target_at_ms = epoch or 0, at_ms
             case ShareAssignment(member_id, current):
                 self._set_assigned(member_id, current)
-            case SharedPartitions():
+            case PartitionsWithState():
                 self.shared = record
             case _:
-                self.shared = SharedPartitions()
+                self.shared = PartitionsWithState()
 
     def _set_target(self, member_id: str, target: Assignment | None) -> None:
         if target is None:
@@ -203,11 +203,11 @@ def partitions_of(topics: SharedTopics) -> dict[TopicId, frozenset[int]]:
     return {topic_id: topic.partitions for topic_id, topic in topics.items()}
 
 
-def without_topics(shared: SharedPartitions, topic_ids: Iterable[TopicId]) -> SharedPartitions:
+def without_topics(shared: PartitionsWithState, topic_ids: Iterable[TopicId]) -> PartitionsWithState:
     """`shared` after the deletion of the states of these topics has begun."""
     gone = set(topic_ids)
     names = {**{key: each.name for key, each in joined(shared.initializing, shared.initialized).items()}}
-    return SharedPartitions(
+    return PartitionsWithState(
         {key: each for key, each in shared.initializing.items() if key not in gone},
         {key: each for key, each in shared.initialized.items() if key not in gone},
         {**shared.deleting, **{key: names[key] for key in sorted(gone) if key in names}},

@@ -16,8 +16,8 @@ from kafkalite.coordinators.groups.decisions.members import (
 )
 from kafkalite.coordinators.groups.decisions.share.assignor import simple
 from kafkalite.coordinators.groups.decisions.share.group import (
+    PartitionsWithState,
     ShareAssignment,
-    SharedPartitions,
     SharedTopic,
     SharedTopics,
     ShareGroup,
@@ -137,7 +137,7 @@ def initialized(group: ShareGroup, done: Mapping[TopicId, frozenset[int]]) -> li
     if not begun:
         return []
     return [
-        SharedPartitions(without(shared.initializing, done), joined(shared.initialized, begun), shared.deleting),
+        PartitionsWithState(without(shared.initializing, done), joined(shared.initialized, begun), shared.deleting),
         GroupEpoch(group.epoch + 1, group.metadata_hash),
     ]
 
@@ -190,7 +190,7 @@ def deleted(group: ShareGroup, doomed: SharedTopics, kept: Sequence[TopicId]) ->
     left = {topic_id: doomed[topic_id] for topic_id in kept}
     deleting = {topic_id: name for topic_id, name in shared.deleting.items() if topic_id not in doomed}
     # Some of their states are gone: they begin again before they are assigned.
-    return [SharedPartitions(joined(shared.initializing, left), shared.initialized, deleting)]
+    return [PartitionsWithState(joined(shared.initializing, left), shared.initialized, deleting)]
 
 
 def set_by_hand(group: ShareGroup, done: Mapping[TopicId, tuple[str, frozenset[int]]]) -> list[ShareRecord]:
@@ -201,6 +201,6 @@ def set_by_hand(group: ShareGroup, done: Mapping[TopicId, tuple[str, frozenset[i
     shared = group.shared
     initializing = without(shared.initializing, partitions_of(begun_now))
     return [
-        SharedPartitions(initializing, joined(shared.initialized, begun_now), shared.deleting),
+        PartitionsWithState(initializing, joined(shared.initialized, begun_now), shared.deleting),
         GroupEpoch(group.epoch + 1, group.metadata_hash),
     ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import Enum
+from typing import ClassVar
 
-from kafkalite.coordinators.groups.decisions.consumer.group import MemberTimes
+from kafkalite.coordinators.groups.decisions.assigned_group import AssignedGroup
 from kafkalite.coordinators.groups.decisions.streams.members import (
     NOTHING,
     StreamsCurrentAssignment,
@@ -22,7 +23,6 @@ from kafkalite.coordinators.groups.decisions.streams.members import (
     TaskSets,
 )
 from kafkalite.coordinators.groups.decisions.streams.topology import Configured, Topology
-from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 
 #: The first epoch of members: they have it while the first assignment is delayed. The first one of the group is the next.
@@ -41,24 +41,16 @@ class StreamsGroupState(Enum):
 
 
 @dataclass(slots=True)
-class StreamsGroup:
-    """See the module. Times, the configured topology and offsets of tasks are not stored."""
+class StreamsGroup(AssignedGroup[StreamsMember, TaskSets]):
+    """See the module. The configured topology and offsets of tasks are not stored."""
 
-    group_id: str
-    members: dict[str, StreamsMember] = field(default_factory=dict)
-    #: Instance id -> member id.
-    static_members: dict[str, str] = field(default_factory=dict)
-    epoch: int = 0
-    metadata_hash: int = 0
+    HELD: ClassVar = "tasks"
+
     validated_epoch: int = -1
     settings: tuple[tuple[str, str], ...] = ()
     topology: Topology | None = None
-    target_epoch: int = 0
-    target_at_ms: int = 0
-    targets: dict[str, TaskSets] = field(default_factory=dict)
     #: Task -> the members that have it in any role, or have not given it up yet.
     holders: dict[Task, set[str]] = field(default_factory=dict)
-    times: dict[str, MemberTimes] = field(default_factory=dict)
     #: None: not compared with the topics yet.
     configured: Configured | None = None
     #: Who has asked that the whole application ends.
@@ -69,7 +61,6 @@ class StreamsGroup:
     endpoint_epoch: int = 0
     #: Member -> the state of its tasks: task -> (offsets that it has, offsets that there are), as it said last.
     task_offsets: dict[str, tuple[Mapping[Task, int], Mapping[Task, int]]] = field(default_factory=dict)
-    is_dead: bool = False
 
     # --- records ---
 
@@ -99,7 +90,7 @@ class StreamsGroup:
     def _set_metadata(self, member_id: str, new: StreamsMember) -> None:
         known = self.members.get(member_id)
         if known is not None and known.instance_id != new.instance_id:
-            self._free_instance(known)
+            self.free_instance(known)
         self.members[member_id] = _with_tasks_of(new, known or StreamsMember(member_id))
         if new.instance_id is not None:
             self.static_members[new.instance_id] = member_id
@@ -123,10 +114,6 @@ class StreamsGroup:
             if not holders:
                 self.holders.pop(task, None)
 
-    def _free_instance(self, member: StreamsMember) -> None:
-        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
-            del self.static_members[member.instance_id]
-
     def _remove(self, member_id: str) -> None:
         member = self.members.pop(member_id, None)
         self.times.pop(member_id, None)
@@ -134,7 +121,7 @@ class StreamsGroup:
         self.task_offsets.pop(member_id, None)
         if member is not None:
             self._release(member)
-            self._free_instance(member)
+            self.free_instance(member)
             self.endpoint_epoch += member.endpoint is not None
         if not self.members:
             self.shutdown_by, self.delayed_until = None, 0
@@ -161,23 +148,8 @@ class StreamsGroup:
         return max(FIRST_MEMBER_EPOCH, self.target_epoch)
 
     @property
-    def needs_assignment(self) -> bool:
-        return bool(self.members) and self.epoch > self.target_epoch
-
-    @property
     def next_epoch(self) -> int:
         return max(self.epoch, FIRST_MEMBER_EPOCH) + 1
-
-    def member(self, member_id: str) -> StreamsMember:
-        """Raises ApiError UNKNOWN_MEMBER_ID."""
-        found = self.members.get(member_id)
-        if found is None:
-            raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is not a member of group {self.group_id!r}")
-        return found
-
-    def static_member(self, instance_id: str | None) -> StreamsMember | None:
-        member_id = self.static_members.get(instance_id) if instance_id is not None else None
-        return None if member_id is None else self.members.get(member_id)
 
     def target_of(self, member_id: str) -> TaskSets:
         return self.targets.get(member_id, NOTHING)
@@ -194,78 +166,16 @@ class StreamsGroup:
             return set()
         return {name for each in self.topology.subtopologies for name in each.inputs}
 
-    # --- offsets ---
-
-    def check_commit(
-        self,
-        member_id: str,
-        epoch: int,
-        partitions: Sequence[tuple[str, int]],
-        *,
-        is_transactional: bool,
-        knows_epochs: bool,
-    ) -> None:
-        """Whether a member may commit offsets of these (topic, partition). Raises ApiError.
-
-        An older epoch will do for tasks that the member has had since then (KIP-1251).
-        """
-        if epoch < 0 and not self.members:
-            return  # an administrator
-        if is_transactional and epoch < 0 and not member_id:
-            return  # a producer that does not say who it is
-        member = self.member(member_id)
-        if not knows_epochs and not is_transactional:
-            text = "members of a streams group commit with version 9 of OffsetCommit or later"
-            raise api_error(ErrorCode.UNSUPPORTED_VERSION, text)
-        if epoch == member.epoch:
-            return
-        if epoch < member.epoch and all(self._has_since(member, *each, epoch) for each in partitions):
-            return
-        code = ErrorCode.ILLEGAL_GENERATION if is_transactional else ErrorCode.STALE_MEMBER_EPOCH
-        raise api_error(
-            code, f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}."
-        )
-
-    def _has_since(self, member: StreamsMember, topic: str, partition: int, epoch: int) -> bool:
+    def held_since(self, member: StreamsMember, topic: str, partition: int) -> int | None:
+        """Since which epoch a member has the task that reads a partition; None: it does not have it."""
         for each in self.topology.subtopologies if self.topology is not None else ():
             if topic in each.inputs:
-                since = member.since.get((each.subtopology_id, partition))
-                return since is not None and since <= epoch
-        return False
-
-    def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Whether a member may read the group's offsets. Raises ApiError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
-        if member_id is None and epoch < 0:
-            return
-        member = self.member(member_id or "")
-        if epoch != member.epoch:
-            text = f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}."
-            raise api_error(ErrorCode.STALE_MEMBER_EPOCH, text)
-
-    # --- time ---
-
-    def expect(self, member_id: str) -> MemberTimes:
-        """The times of a member, to be set."""
-        return self.times.setdefault(member_id, MemberTimes())
+                return member.since.get((each.subtopology_id, partition))
+        return None
 
     def next_deadline(self) -> int | None:
-        """When the group must be asked for `overdue` at the latest; None: never."""
-        times = [each.next() for each in self.times.values() if each.is_any]
-        return min([*times, *([self.delayed_until] if self.delayed_until else [])], default=None)
-
-    def overdue(self, now: int) -> Iterator[tuple[StreamsMember, str]]:
-        """Members whose time is up, and why. What does not hold any more is forgotten."""
-        for member_id, times in list(self.times.items()):
-            member = self.members.get(member_id)
-            if member is None:
-                del self.times[member_id]
-                continue
-            if times.revocation and times.revocation <= now and times.epoch != member.epoch:
-                times.revocation = 0
-            if times.session and times.session <= now:
-                yield member, "its session expired"
-            elif times.revocation and times.revocation <= now:
-                yield member, "it has not given up its tasks in time"
+        deadline = AssignedGroup.next_deadline(self)
+        return min(filter(None, (deadline, self.delayed_until)), default=None)
 
 
 def _with_tasks_of(member: StreamsMember, other: StreamsMember) -> StreamsMember:

@@ -9,6 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 
+from kafkalite.coordinators.groups.decisions.assigned_group import (
+    away,
+    check_epoch,
+    fenced,
+    unknown_instance,
+    unreleased,
+)
 from kafkalite.coordinators.groups.decisions.members import JOIN_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup, is_unrevoked
 from kafkalite.coordinators.groups.decisions.streams.members import (
@@ -271,7 +278,7 @@ def _find_static(
     known = group.static_member(instance_id)
     if known is None:
         if request.epoch != JOIN_EPOCH:
-            raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+            raise unknown_instance(instance_id)
         found = group.members.get(request.member_id)
         return found or StreamsMember(request.member_id), [], found is None
     if known.member_id == request.member_id:
@@ -279,14 +286,12 @@ def _find_static(
             _check_epoch(known, request.epoch, request.owned)
             return known, [], False
         if request.epoch != JOIN_EPOCH:
-            text = f"member {request.member_id!r} left for a while: it has to join"
-            raise api_error(ErrorCode.FENCED_MEMBER_EPOCH, text)
+            raise away(request.member_id)
         return replace(known, epoch=0, previous_epoch=0), [], False
     if request.epoch != JOIN_EPOCH:
-        raise _fenced(known, request.member_id, instance_id)
+        raise fenced(known, request.member_id, instance_id)
     if known.epoch != LEAVE_FOR_A_WHILE_EPOCH:
-        text = f"Instance id {instance_id} is owned by member {known.member_id}."
-        raise api_error(ErrorCode.UNRELEASED_INSTANCE_ID, text)
+        raise unreleased(known, instance_id)
     new = replace(known, member_id=request.member_id, epoch=0, previous_epoch=0, revoking=NOTHING)
     records: list[StreamsRecord] = [
         *_removal(known),
@@ -297,40 +302,23 @@ def _find_static(
     return new, records, False
 
 
-def _fenced(known: StreamsMember, member_id: str, instance_id: str) -> Exception:
-    text = f"Static member {member_id} with instance id {instance_id} was fenced by member {known.member_id}."
-    return api_error(ErrorCode.FENCED_INSTANCE_ID, text)
-
-
 def _check_epoch(member: StreamsMember, received: int, owned: TaskSets | None) -> None:
-    """Raises ApiError FENCED_MEMBER_EPOCH. A member that joins again has nothing, and is always right."""
-    if received in (member.epoch, JOIN_EPOCH):
-        return
-    is_repeated = received == member.previous_epoch and owned is not None and owned.is_part_of(member.assigned)
-    if received > member.epoch or not is_repeated:
-        text = f"The member epoch {received} is not {member.epoch}. The member must abandon all its tasks and rejoin."
-        raise api_error(ErrorCode.FENCED_MEMBER_EPOCH, text)
+    """Raises ApiError FENCED_MEMBER_EPOCH."""
+    check_epoch(
+        member,
+        received,
+        "tasks",
+        holds_only_assigned=lambda: owned is not None and owned.is_part_of(member.assigned),
+    )
 
 
 # --- leaving ---
 
 
-def find_leaving(group: StreamsGroup, member_id: str, instance_id: str | None) -> StreamsMember:
-    """Raises ApiError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-    if instance_id is None:
-        return group.member(member_id)
-    known = group.static_member(instance_id)
-    if known is None:
-        raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-    if known.member_id != member_id:
-        raise _fenced(known, member_id, instance_id)
-    return known
-
-
 def leave_for_a_while(member: StreamsMember) -> list[StreamsRecord]:
     """A static member is restarted: it keeps its tasks until its session expires (KIP-345)."""
-    away = replace(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking=NOTHING)
-    return [StreamsCurrentAssignment(away.member_id, away)]
+    left = replace(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking=NOTHING)
+    return [StreamsCurrentAssignment(left.member_id, left)]
 
 
 def removed(group: StreamsGroup, members: Sequence[StreamsMember]) -> list[StreamsRecord]:

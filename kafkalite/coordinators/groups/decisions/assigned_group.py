@@ -1,0 +1,223 @@
+"""What consumer groups and streams groups have in common (KIP-848, KIP-1071): members, epochs, deadlines, who may use offsets. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from kafkalite.coordinators.groups.decisions.members import JOIN_EPOCH
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.lazy_dataclass import dataclass
+
+
+class EpochMember(Protocol):
+    """A member whose partitions or tasks the coordinator assigns."""
+
+    @property
+    def member_id(self) -> str: ...
+    @property
+    def instance_id(self) -> str | None: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def previous_epoch(self) -> int: ...
+
+
+M = TypeVar("M", bound=EpochMember)
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class MemberTimes:
+    """Until when something is expected of a member (ms of the monotonic clock); 0: nothing is.
+
+    session: a sign of life. revocation: that it leaves `epoch`, having given up what it should. join, sync: that it joins
+    again, or asks for its assignment (members that speak the classic protocol).
+    """
+
+    session: int = 0
+    revocation: int = 0
+    epoch: int = 0
+    join: int = 0
+    sync: int = 0
+
+    def next(self) -> int:
+        return min(each for each in (self.session, self.revocation, self.join, self.sync) if each)
+
+    @property
+    def is_any(self) -> bool:
+        return bool(self.session or self.revocation or self.join or self.sync)
+
+
+@dataclass(slots=True)
+class AssignedGroup(Generic[M, T]):
+    """`M`: a member; `T`: what a member's target is. Times are not stored: a new coordinator gives each member a whole session."""
+
+    #: What its members hold, in plain words.
+    HELD: ClassVar = "partitions"
+
+    group_id: str
+    members: dict[str, M] = field(default_factory=dict)
+    #: Instance id -> member id.
+    static_members: dict[str, str] = field(default_factory=dict)
+    epoch: int = 0
+    metadata_hash: int = 0
+    target_epoch: int = 0
+    target_at_ms: int = 0
+    targets: dict[str, T] = field(default_factory=dict)
+    times: dict[str, MemberTimes] = field(default_factory=dict)
+    is_dead: bool = False
+
+    @property
+    def needs_assignment(self) -> bool:
+        return bool(self.members) and self.epoch > self.target_epoch
+
+    def member(self, member_id: str) -> M:
+        """Raises ApiError UNKNOWN_MEMBER_ID."""
+        found = self.members.get(member_id)
+        if found is None:
+            raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is not a member of group {self.group_id!r}")
+        return found
+
+    def static_member(self, instance_id: str | None) -> M | None:
+        member_id = self.static_members.get(instance_id) if instance_id is not None else None
+        return None if member_id is None else self.members.get(member_id)
+
+    def free_instance(self, member: M) -> None:
+        """Its instance id is not its own any more."""
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
+            del self.static_members[member.instance_id]
+
+    # --- time ---
+
+    def expect(self, member_id: str) -> MemberTimes:
+        """The times of a member, to be set."""
+        return self.times.setdefault(member_id, MemberTimes())
+
+    def next_deadline(self) -> int | None:
+        """When the group must be asked for `overdue` at the latest; None: never."""
+        return min((times.next() for times in self.times.values() if times.is_any), default=None)
+
+    def overdue(self, now: int) -> Iterator[tuple[M, str]]:
+        """Members whose time is up, and why. What does not hold any more is forgotten."""
+        for member_id, times in list(self.times.items()):
+            member = self.members.get(member_id)
+            if member is None:
+                del self.times[member_id]
+                continue
+            if times.revocation and times.revocation <= now and times.epoch != member.epoch:
+                times.revocation = 0
+            if times.session and times.session <= now:
+                yield member, "its session expired"
+            elif times.revocation and times.revocation <= now:
+                yield member, f"it has not given up its {self.HELD} in time"
+            elif times.join and times.join <= now:
+                yield member, "it has not joined again in time"
+            elif times.sync and times.sync <= now:
+                yield member, "it has not asked for its assignment in time"
+
+
+# --- who it is ---
+
+
+def unknown_instance(instance_id: str) -> Exception:
+    return api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+
+
+def fenced(known: EpochMember, member_id: str, instance_id: str) -> Exception:
+    text = f"Static member {member_id} with instance id {instance_id} was fenced by member {known.member_id}."
+    return api_error(ErrorCode.FENCED_INSTANCE_ID, text)
+
+
+def unreleased(known: EpochMember, instance_id: str) -> Exception:
+    text = f"Instance id {instance_id} is owned by member {known.member_id}."
+    return api_error(ErrorCode.UNRELEASED_INSTANCE_ID, text)
+
+
+def away(member_id: str) -> Exception:
+    """A static member that left for a while sends a heartbeat."""
+    return api_error(ErrorCode.FENCED_MEMBER_EPOCH, f"member {member_id!r} left for a while: it has to join")
+
+
+def check_epoch(member: EpochMember, received: int, held: str, *, holds_only_assigned: Callable[[], bool]) -> None:
+    """A member that joins again has nothing, and is always right. Raises ApiError FENCED_MEMBER_EPOCH.
+
+    Args:
+        holds_only_assigned: it has nothing but what it was assigned. Then the response with its new epoch was lost.
+    """
+    if received in (member.epoch, JOIN_EPOCH):
+        return
+    if received > member.epoch or received != member.previous_epoch or not holds_only_assigned():
+        text = f"The member epoch {received} is not {member.epoch}. The member must abandon all its {held} and rejoin."
+        raise api_error(ErrorCode.FENCED_MEMBER_EPOCH, text)
+
+
+def find_leaving(group: AssignedGroup[M, Any], member_id: str, instance_id: str | None) -> M:
+    """Raises ApiError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    if instance_id is None:
+        return group.member(member_id)
+    known = group.static_member(instance_id)
+    if known is None:
+        raise unknown_instance(instance_id)
+    if known.member_id != member_id:
+        raise fenced(known, member_id, instance_id)
+    return known
+
+
+# --- offsets ---
+
+
+def check_commit(
+    group: AssignedGroup[M, Any],
+    kind: str,
+    member_id: str,
+    epoch: int,
+    partitions: Sequence[tuple[str, int]],
+    held_since: Callable[[M, str, int], int | None],
+    is_classic: Callable[[M], bool],
+    *,
+    is_transactional: bool,
+    knows_epochs: bool,
+) -> None:
+    """Whether a member may commit offsets of these (topic, partition). Raises ApiError.
+
+    Args:
+        kind: of the group, for the text of an error.
+        held_since: the epoch since which a member has this partition of a topic; None: it does not have it.
+        is_classic: whether a member speaks the classic protocol.
+        knows_epochs: the request's version has a member epoch, and its client the error of a wrong one.
+
+    An older epoch will do for partitions that the member has had since then (KIP-1251).
+    """
+    if epoch < 0 and not group.members:
+        return  # a client that assigns partitions itself, or an administrator
+    if is_transactional and epoch < 0 and not member_id:
+        return  # a producer of before KIP-447, which does not say who it is
+    member = group.member(member_id)
+    is_new = not is_classic(member) and not is_transactional
+    if is_new and not knows_epochs:
+        text = f"members of a {kind} group commit with version 9 of OffsetCommit or later"
+        raise api_error(ErrorCode.UNSUPPORTED_VERSION, text)
+    if epoch == member.epoch:
+        return
+    since = [held_since(member, *each) for each in partitions] if epoch < member.epoch else [None]
+    if all(each is not None and each <= epoch for each in since):
+        return
+    raise _wrong_epoch(member, epoch, is_new=is_new)
+
+
+def check_fetch(
+    group: AssignedGroup[M, Any], member_id: str | None, epoch: int, is_classic: Callable[[M], bool]
+) -> None:
+    """Whether a member may read the group's offsets. Raises ApiError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
+    if member_id is None and epoch < 0:
+        return
+    member = group.member(member_id or "")
+    if epoch != member.epoch:
+        raise _wrong_epoch(member, epoch, is_new=not is_classic(member))
+
+
+def _wrong_epoch(member: EpochMember, epoch: int, *, is_new: bool) -> Exception:
+    text = f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}."
+    return api_error(ErrorCode.STALE_MEMBER_EPOCH if is_new else ErrorCode.ILLEGAL_GENERATION, text)
