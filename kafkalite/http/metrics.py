@@ -259,7 +259,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield labelled("kafka_log_log_numlogsegments", _by_label(segments))
         yield single("kafka_server_replicafetchermanager_maxlag", fetch_lag)
         yield single("kafkalite_follower_lag_max", follower_lag)
-        dirs = node.logs.dirs()
+        dirs = list(node.logs.pool.dirs.values())
         yield single("kafka_log_logmanager_offlinelogdirectorycount", sum(not each.online for each in dirs))
         yield labelled(
             "kafka_log_logmanager_logdirectoryoffline", (((each.path,), float(not each.online)) for each in dirs)

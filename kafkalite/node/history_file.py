@@ -81,7 +81,7 @@ class HistoryFile:
     async def flush(self) -> bool:
         """Write a batch; False if there is no disk that takes it."""
         async with self._writing:
-            log_dir = next((each for each in self._logs.dirs() if each.online), None)
+            log_dir = next((each for each in self._logs.pool.dirs.values() if each.online), None)
             if log_dir is None:
                 return False
             batch = [self._pending.popleft() for _ in range(min(MAX_BATCH, len(self._pending)))]
@@ -147,7 +147,7 @@ class HistoryFile:
     async def _recall(self) -> None:
         """From every directory: which one was the first that worked may have been another one each time."""
         rows: list[Row] = []
-        for log_dir in [each for each in self._logs.dirs() if each.online]:
+        for log_dir in [each for each in self._logs.pool.dirs.values() if each.online]:
             rows += await self._rows_in(log_dir)
         # A batch that a disk seemed to refuse may be there twice.
         rows = sorted(dict.fromkeys(rows), key=lambda row: row.event.at_ms)

@@ -419,7 +419,7 @@ class NodeServices:
                 LogDirReplica(move.topic_partition, size, move.lag, is_future=True)
             )
         answers: list[LogDirDescription] = []
-        for log_dir in self._node.logs.dirs():
+        for log_dir in self._node.logs.pool.dirs.values():
             total = usable = -1
             is_online = log_dir.online
             if is_online:  # a dead disk is not asked: it may never answer

@@ -54,7 +54,7 @@ from kafkalite.env import Env
 from kafkalite.env.loop_times import SHOWN_FROM_S, LoopTimes
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageError, api_error
+from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.watching import HealthProblem, HistoryEvent
 from kafkalite.features import registered
 from kafkalite.http.authentication import HttpAuthenticator
@@ -208,18 +208,13 @@ class Node:
         )
         self.configs = TopicConfigs(self._config_changed, env.clock.monotonic)
         self.metadata = MetadataCache()
-        self.disk_care = ReplicaSelfHealing(
-            self.session, self.broker_id, lambda: self.logs, lambda: self.replicas, env.clock.monotonic
-        )
+        self.disk_care = ReplicaSelfHealing(self.session, self.broker_id, env.clock.monotonic)
         self.logs = LogManager(
             config,
             env.disk,
             env.clock,
             supervisor=self.supervisor,
             own_time=self._own_time,
-            on_dir_failed=self._on_dir_failed,
-            on_log_failed=lambda tp, error: self.replicas.on_log_failed(tp, error),
-            on_examined=lambda directory: self.disk_care.schedule(),
             handle_capacity=env.log_files,
         )
         self.link = ControllerClient(self._call_controller, self.identity)
@@ -234,12 +229,8 @@ class Node:
             cluster_id=lambda: self.cluster_id,
             metadata=self.metadata,
             notify_isr=self.link.notify_isr,
-            on_storage_error=self.logs.log_failed,
-            request_restart=self.disk_care.report,
+            healing=self.disk_care,
         )
-        self.logs.hw_of = self.replicas.high_watermark
-        self.logs.on_elsewhere(self.replicas.is_elsewhere)
-        self.logs.on_exchanged = self.replicas.hosted.exchanged
         self.controller = Controller(
             config=config,
             env=peer_env,
@@ -264,7 +255,7 @@ class Node:
             self.logs,
             env.disk,
             self.disk_care,
-            lambda: self.replicas,
+            self.replicas,
             broker_id=self.broker_id,
             cluster_id=lambda: self.cluster_id,
             topic_configs=self.configs.topics,
@@ -430,7 +421,7 @@ class Node:
         await self._in_session(self.configs.load)
         await self._in_session(self.rights.load)
         await self._in_session(self.tokens.load)
-        await self.logs.start(self.cluster_id, self.broker_id, self.configs.topics())
+        await self.logs.opening.start(self.cluster_id, self.broker_id, self.configs.topics())
         self._dead_sessions = self._read_sessions()
         if self.security is not None and self.security.remote_keys is not None:
             self.supervisor.spawn("oauth.keys", self.security.remote_keys.run(self._dial_issuer), Policy.ISOLATED)
@@ -439,10 +430,10 @@ class Node:
         self.replicas.start()
         await self._bind()
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
-        self.supervisor.spawn("disks.requests", self.disk_care.run_requests())
+        self.supervisor.spawn("disks.requests", self.disk_care.run_requests(self.replicas))
         self.supervisor.spawn("disks.balance", self.disk_balancing.run())
-        self.supervisor.spawn("disks.care", self.disk_care.run())
-        self.supervisor.spawn("disks.returns", self.disk_care.run_returns(self.disks.take_back))
+        self.supervisor.spawn("disks.care", self.disk_care.run(self.replicas, self.logs))
+        self.supervisor.spawn("disks.returns", self.disk_care.run_returns(self.logs, self.disks.take_back))
         self.supervisor.spawn("partitions.draining", self.draining.run())
         self.supervisor.spawn("controller.link", self.link.run())
         self.supervisor.spawn("controller.watch", self._controller_detector().run())
@@ -498,7 +489,9 @@ class Node:
         async with self._introducing:
             if self._introduced is coordinator:
                 return
-            await self.zookeeper.until_ours(coordinator, self.cluster_id, holds_data=not self.logs.holds_nothing())
+            await self.zookeeper.until_ours(
+                coordinator, self.cluster_id, holds_data=not self.logs.opening.holds_nothing()
+            )
             await self.configs.load(coordinator)
             await self.rights.load(coordinator)
             await self.tokens.load(coordinator)
@@ -511,7 +504,7 @@ class Node:
                 dead_sessions=self._dead_sessions,
             )
             self.broker_epoch = epoch
-            if self._introduced is not None or not self.logs.unclean_start:
+            if self._introduced is not None or not self.logs.pool.unclean_start:
                 await self.replicas.on_session(coordinator)  # docs/adr/0008
             self._introduced = coordinator
             self._save_session(coordinator.session_id)
@@ -577,9 +570,9 @@ class Node:
             rpc=advertised_rpc(self.config, self.endpoints["rpc"].port),
             rack=self.config.broker_rack or None,
             timestamp_ms=self.env.clock.wall_ms(),
-            is_empty=self.logs.holds_nothing(),
-            missing=frozenset() if self.logs.holds_nothing() else missing,
-            doubtful=with_room(self.logs.doubtful(), DOUBTFUL_BYTES),
+            is_empty=self.logs.opening.holds_nothing(),
+            missing=frozenset() if self.logs.opening.holds_nothing() else missing,
+            doubtful=with_room(self.logs.pool.doubtful(), DOUBTFUL_BYTES),
             keeps_elr=True,
             transaction_version=TRANSACTION_VERSION,
             features=registered(),
@@ -682,16 +675,13 @@ class Node:
         self.rpc.max_connections = self.config.max_connections
         self.replicas.resize_fetchers(self.config.num_replica_fetchers)
         self.replicas.limit_listed_replicas(self.config.leader_replication_throttled_rate)
-        self.logs.cleaner_backoff_ms = self.config.log_cleaner_backoff_ms
+        self.logs.housekeeping.cleaner_backoff_ms = self.config.log_cleaner_backoff_ms
         if self.config.advertised_listeners != before.advertised_listeners and self._introduced is not None:
             self.supervisor.spawn("registration.addresses", self._change_addresses(self._introduced), Policy.ISOLATED)
-        self.logs.producer_id_expiration_ms = self.config.producer_id_expiration_ms
+        self.logs.housekeeping.producer_id_expiration_ms = self.config.producer_id_expiration_ms
         if self.config.topic != before.topic:
             for topic in sorted({partition.topic_partition.topic for partition in self.replicas.hosted.all()}):
                 self.replicas.topic_config_changed(topic)
-
-    def _on_dir_failed(self, directory: str, error: StorageError) -> None:
-        self.replicas.on_dir_failed(error)
 
     # --- the controller, wherever it is ---------------------------------------------
 

@@ -34,7 +34,7 @@ from kafkalite.replica.isr_keeper import IsrKeeper
 from kafkalite.replica.isr_writer import IsrWriter
 from kafkalite.replica.log_starts import LogStarts
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.replica.offline_replicas import OfflineReplicas, RequestRestart
+from kafkalite.replica.offline_replicas import Healing, OfflineReplicas
 from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import ProduceHandler
@@ -60,6 +60,7 @@ from kafkalite.telemetry.logs import get_logger
 if TYPE_CHECKING:
     from kafkalite.coordination.topic_znodes import TopicZnode
     from kafkalite.log.log_manager import LogManager
+    from kafkalite.log.partition_log import PartitionLog
     from kafkalite.log.strays import Stray
 
 _log = get_logger(__name__)
@@ -73,9 +74,6 @@ class ReplicaManager:
     Args:
         identity: broker id, and the broker epoch of the current registration (-1 before the first).
         notify_isr: told of ISR changes that this leader has made; passes them on to the controller, batched.
-        on_storage_error: told of each replica that goes offline.
-        request_restart: ask the controller to take an offline replica out of the ISR (False), or say that a replica
-            that it may hold for offline can lead (True).
     """
 
     def __init__(
@@ -91,8 +89,7 @@ class ReplicaManager:
         cluster_id: Callable[[], str],
         metadata: MetadataCache,
         notify_isr: Callable[[list[IsrChange]], None],
-        on_storage_error: Callable[[StorageError], None] = lambda error: None,
-        request_restart: RequestRestart = lambda tp, *, online: None,
+        healing: Healing,
     ) -> None:
         self._config = config
         self._supervisor = supervisor
@@ -105,18 +102,15 @@ class ReplicaManager:
         self.metadata = metadata
         self._tasks: list[asyncio.Task[None]] = []
         self._saved_marks: dict[TopicPartition, Offset] = {}
-        self._request_restart = request_restart
+        self._healing = healing
         self.hosted = HostedPartitions(
             clock=env.clock,
             supervisor=supervisor,
-            usable=session.usable,
+            session=session,
             trust_ms=config.zookeeper_session_timeout_ms,
-            on_storage_error=on_storage_error,
-            on_offline=self._replica_offline,
-            on_synced=lambda partition: self._fetchers.list_again(partition.topic_partition),
-            save_start=lambda partition: log_starts.save(partition),
+            events=self,
         )
-        log_starts = LogStarts(logs, supervisor, self.hosted.start_saved)
+        self._log_starts = LogStarts(logs, supervisor, self.hosted)
         self._doubts = DoubtfulReplicas(self.hosted, logs, metadata)
         following = FollowerFetch(self.hosted, self._doubts.copied)
         self._fetchers = Fetchers(
@@ -148,7 +142,7 @@ class ReplicaManager:
             notify=notify_isr,
             expire_sessions=lambda silent_ms: self._serving.expire(silent_ms),
         )
-        self.restarting = OfflineReplicas(logs, lambda: identity()[0], request_restart)
+        self.restarting = OfflineReplicas(logs, identity, healing)
         self._roles = Roles(
             hosted=self.hosted,
             logs=logs,
@@ -195,6 +189,7 @@ class ReplicaManager:
         self._describing = Describing(
             self.hosted, self._strays, self.restarting, logs, metadata, self.open_transactions, env.clock, identity
         )
+        logs.pool.host = self
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -239,7 +234,7 @@ class ReplicaManager:
 
         Raises the Coordinator's errors.
         """
-        if not self._logs.may_miss_logs() and not (is_start and self._logs.lost_power):
+        if not self._logs.opening.may_miss_logs() and not (is_start and self._logs.pool.lost_power):
             return frozenset()
         snapshot = await read_cluster(coordinator)
         broker_id = self._identity()[0]
@@ -254,7 +249,7 @@ class ReplicaManager:
             _log.warning("logs.missing", partitions=len(missing), reported=len(reported), first=str(missing[0]))
             return reported
         if is_start and snapshot.is_readable:
-            self._logs.confirm_complete()
+            self._logs.opening.confirm_complete()
         return frozenset()
 
     async def on_session(self, coordinator: Coordinator) -> None:
@@ -327,7 +322,7 @@ class ReplicaManager:
         if marks == self._saved_marks:
             return
         try:
-            self._logs.checkpoint_high_watermarks(marks)
+            self._logs.offsets.save_high_watermarks(marks)
             self._saved_marks = marks
         except StorageError as error:
             _log.error("replica.high_watermarks_not_saved", directory=error.directory, error=str(error))
@@ -349,22 +344,46 @@ class ReplicaManager:
                 self.hosted.advance(partition)
         self._isr_keeper.schedule_check()  # min.insync.replicas may have been lowered: then no replica is eligible any more
 
-    def on_dir_failed(self, error: StorageError) -> None:
+    # --- what happens to logs (kafkalite.log.host) ------------------------------------------------
+
+    def dir_failed(self, error: StorageError) -> None:
         """A log directory went offline: every replica in it does (KIP-18)."""
         for partition in self.hosted.all():
             if partition.log.directory == error.directory:
                 self.hosted.fail_storage(partition, error, is_certain=True)
         self._fetchers.drop_idle()
 
-    def _replica_offline(self, partition: Partition) -> None:
-        self._fetchers.stop(partition.topic_partition)
-        self._request_restart(partition.topic_partition, online=False)
-
-    def on_log_failed(self, topic_partition: TopicPartition, error: StorageError) -> None:
+    def log_failed(self, topic_partition: TopicPartition, error: StorageError) -> None:
         """One log went offline (found by housekeeping, or by ourselves): its replica does."""
         partition = self.hosted.get(topic_partition)
         if partition is not None and partition.log.path == error.path:
             self.hosted.fail_storage(partition, error, is_certain=True)
+
+    def examined(self, directory: str) -> None:
+        """Lost replicas may be recreated."""
+        self._healing.schedule()
+
+    def exchanged(self, old: PartitionLog, new: PartitionLog) -> None:
+        """See HostedPartitions.exchanged."""
+        self.hosted.exchanged(old, new)
+
+    # --- what happens to replicas (kafkalite.replica.hosted) ---------------------------------------
+
+    def replica_offline(self, partition: Partition, error: StorageError) -> None:
+        """See ReplicaEvents."""
+        self._fetchers.stop(partition.topic_partition)
+        self._healing.report(partition.topic_partition, online=False)
+        self._logs.failures.log_failed(error)
+
+    def log_synced(self, partition: Partition) -> None:
+        """See ReplicaEvents."""
+        self._fetchers.list_again(partition.topic_partition)
+
+    def start_moved(self, partition: Partition) -> None:
+        """See ReplicaEvents."""
+        self._log_starts.save(partition)
+
+    # --- questions --------------------------------------------------------------------------------
 
     def find_drained(self) -> None:
         """Partitions that are to be removed may have become empty: tell the controller soon."""

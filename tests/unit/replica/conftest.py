@@ -37,6 +37,7 @@ from kafkalite.partition_values import FetchedPartition, ProducedPartition
 from kafkalite.record.builder import build_batch
 from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.partition import Partition
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.replica.rpc_handlers import handlers
 from kafkalite.rpc.greeting import Identity
@@ -56,6 +57,28 @@ from tests.support.fetching import fetched
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 TOPIC_ID = TopicId("t0t0t0t0t0t0t0t0t0t0t0")
+
+
+class NotingManager(ReplicaManager):
+    """Notes the errors that took replicas offline."""
+
+    def __init__(self, errors: list[StorageError], **arguments: Any) -> None:
+        self._errors = errors
+        super().__init__(**arguments)
+
+    def replica_offline(self, partition: Partition, error: StorageError) -> None:
+        self._errors.append(error)
+        super().replica_offline(partition, error)
+
+
+class NoHealing:
+    """Nobody recreates replicas."""
+
+    def report(self, topic_partition: TopicPartition, *, online: bool) -> None:
+        return
+
+    def schedule(self) -> None:
+        return
 
 
 @dataclass
@@ -91,10 +114,10 @@ class TestNode:
             self.disk,
             clock,
             supervisor=self.supervisor,
-            on_dir_failed=lambda path, error: self.manager.on_dir_failed(error),
         )
-        await self.logs.start(CLUSTER_ID, self.broker_id, {})
-        self.manager = ReplicaManager(
+        await self.logs.opening.start(CLUSTER_ID, self.broker_id, {})
+        self.manager = NotingManager(
+            self.storage_errors,
             config=self.config,
             env=self.env,
             supervisor=self.supervisor,
@@ -105,7 +128,7 @@ class TestNode:
             cluster_id=lambda: CLUSTER_ID,
             metadata=self.metadata,
             notify_isr=self.changes.extend,
-            on_storage_error=self.storage_errors.append,
+            healing=NoHealing(),
         )
         await self.manager.find_missing_logs(await self.session.wait(), is_start=True)
         self.session.on_lost(self.manager.on_session_lost)

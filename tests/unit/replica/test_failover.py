@@ -187,9 +187,9 @@ async def test_a_topic_made_again_does_not_inherit_the_old_ones_records(three):
     await three.command(1, three.decide(TP, leader=1, isr=(1,), epoch=0, topic_id=OTHER_ID))
     partition = three.node(1).partition(TP)
     assert (partition.topic_id, partition.log.log_end_offset) == (OTHER_ID, 0)
-    assert [(each.topic_partition, each.is_requested) for each in three.node(1).logs.strays()] == [(TP, False)]
+    assert [(each.topic_partition, each.is_requested) for each in three.node(1).logs.removals.strays()] == [(TP, False)]
     answer = await three.stop_replica(1, TP, epoch=-2, delete=True)  # for the old id
-    assert [each.is_requested for each in three.node(1).logs.strays()] == [True]
+    assert [each.is_requested for each in three.node(1).logs.removals.strays()] == [True]
     assert [p.error for p in answer.partitions] == [ErrorCode.INCONSISTENT_TOPIC_ID]
 
 

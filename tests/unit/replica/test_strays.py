@@ -29,14 +29,14 @@ async def two_disks(make_cluster, tmp_path):
     await cluster.command(1, *states)
     away = [log.topic_partition for log in node.logs.all() if log.directory == first]
     assert len(away) == 2
-    node.logs.dir_failed(StorageError("dead", directory=first, path=first))
+    node.logs.failures.dir_failed(StorageError("dead", directory=first, path=first))
     for key in away:
         assert (await cluster.stop_replica(1, key, epoch=-2, delete=True)).partitions == ()
     return cluster, node, first, away
 
 
 async def back(node, directory: str) -> None:
-    await node.logs.bring_online(directory, CLUSTER_ID, 1, {})
+    await node.logs.opening.bring_online(directory, CLUSTER_ID, 1, {})
 
 
 @pytest.mark.checklist("F19")

@@ -133,14 +133,14 @@ async def test_another_topic_of_the_name_takes_the_place_and_the_records_are_kep
     assert node.partition(KEYS[0]).log.log_end_offset == 0
     await judge(cluster)
     kept = {str(key) for key in KEYS}
-    assert {str(stray.topic_partition) for stray in node.logs.strays()} == kept
+    assert {str(stray.topic_partition) for stray in node.logs.removals.strays()} == kept
     assert what(cluster) == {("replica.kept", key) for key in kept}
     await restart(cluster)
     tell_metadata(cluster, state)
     assert what(cluster) == {("replica.kept", key) for key in kept}, "also after a restart"
     # The deletion of the earlier topic is ordered after all (a controller finishes what it once began).
     await cluster.stop_replica(1, KEYS[0], epoch=-2, delete=True)
-    ordered = [stray.topic_partition for stray in cluster.node(1).logs.strays() if stray.is_requested]
+    ordered = [stray.topic_partition for stray in cluster.node(1).logs.removals.strays() if stray.is_requested]
     assert ordered == KEYS[:1] and ("replica.kept", str(KEYS[0])) not in what(cluster)
     assert cluster.node(1).manager.partition(KEYS[0]) is not None, "the later one is another topic"
 
