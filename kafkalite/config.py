@@ -176,6 +176,11 @@ class BrokerConfig:
     advertised_rpc: str = _key(
         "", "address that other nodes get for the RPC listener, HOST:PORT; port 0: rpc.port; empty: host and rpc.port"
     )
+    advertised_http: str = _key(
+        "",
+        "address at which browsers find the HTTP listener, HOST:PORT; the consoles of the other nodes link to it; port 0: http.port;"
+        " empty: host and http.port, and if host is all addresses the host of advertised.rpc",
+    )
     broker_rack: str = _key("", "rack of this broker, used to place replicas")
 
     auto_create_topics_enable: bool = _key(True, "whether a topic is created when a client first requests it")
@@ -858,9 +863,25 @@ def advertised_rpc(config: BrokerConfig, bound_port: int) -> Endpoint:
     return Endpoint(address.host, address.port or bound_port)
 
 
+def advertised_http(config: BrokerConfig, bound_port: int) -> Endpoint:
+    """Where browsers find the HTTP listener. Raises ConfigError."""
+    if config.advertised_http:
+        address = parse_advertised("advertised.http", config.advertised_http.strip())
+        return Endpoint(address.host, address.port or bound_port)
+    host = advertised_rpc(config, 0).host if is_wildcard(config.host) else config.host
+    return Endpoint(host, bound_port)
+
+
+def console_url(config: BrokerConfig, bound_port: int) -> str:
+    """What a browser opens to see this node's console. Raises ConfigError."""
+    where = advertised_http(config, bound_port)
+    host = f"[{where.host}]" if ":" in where.host else where.host
+    return f"{'https' if http_protocol(config).endswith('SSL') else 'http'}://{host}:{where.port}"
+
+
 def http_names(config: BrokerConfig) -> frozenset[str]:
     """By which browsers may open the status page."""
-    names = {config.host, advertised_rpc(config, 0).host}
+    names = {config.host, advertised_rpc(config, 0).host, advertised_http(config, 0).host}
     names |= {each.address(0).host for each in kafka_listeners(config)}
     names |= {part.strip() for part in config.http_allowed_hosts.split(",")}
     return frozenset(names - {""})
@@ -879,6 +900,9 @@ def _check_addresses(config: BrokerConfig) -> None:
         raise ConfigError(
             f"host is {config.host or 'empty'}, which no node can connect to: set advertised.rpc=HOST:PORT"
         )
+    if config.advertised_http and config.http_port < 0:
+        raise ConfigError("advertised.http is set, but http.port is -1: the node has no HTTP listener")
+    advertised_http(config, 0)
 
 
 def for_listener(config: BrokerConfig, name: str) -> BrokerConfig:

@@ -151,6 +151,8 @@ class BrokerInfo:
     listeners: tuple[ListenerAddress, ...] = ()
     #: Feature -> the highest level that it knows (`kafkalite.features`).
     features: tuple[tuple[str, int], ...] = ()
+    #: The URL of its console, http://host:port; empty: it has none, or does not name it.
+    http: str = ""
 
     def lacks(self, partition: TopicPartition) -> bool:
         """Whether it has lost what it had of a partition that was written to before it registered."""

@@ -406,13 +406,14 @@ def describe_cluster(bootstrap: str, timeout_s: float, as_json: bool) -> None:
                 b.broker_id,
                 f"{b.rpc_host}:{b.rpc_port}",
                 f"{b.kafka_host}:{b.kafka_port}" if b.kafka_port >= 0 else "",
+                b.http,
                 b.rack or "",
                 b.broker_epoch,
                 "controller" if b.broker_id == answer.controller_id else "",
             )
             for b in sorted(answer.brokers, key=lambda broker: broker.broker_id)
         ]
-        out.table("", ("broker", "rpc", "kafka", "rack", "broker epoch", "role"), rows)
+        out.table("", ("broker", "rpc", "kafka", "console", "rack", "broker epoch", "role"), rows)
 
     run_async(work())
 

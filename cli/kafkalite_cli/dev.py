@@ -42,6 +42,7 @@ def dev(
 
     Every Kafka client and Spark can use it. Prints `ready` and the bootstrap addresses.
     The ZooKeeper is in memory; with --dir its state and the logs are kept for the next run.
+    Needs the package kafkalite-testing.
 
     Examples:
 
@@ -68,7 +69,18 @@ def dev(
 async def _run(nodes: int, directory: Path | None, kafka_port: int, settings: dict[str, str], *, as_json: bool) -> None:
     with uncollected():
         from kafkalite.env import open_files
-        from kafkalite.testing.cluster import Cluster
+
+        try:
+            from kafkalite.testing.cluster import Cluster
+        except ModuleNotFoundError as error:
+            if error.name != "kafkalite.testing":
+                raise
+            click.echo(
+                "kafkalite: `dev` is not part of what servers need: install the package kafkalite-testing too"
+                " (a clone makes its wheel in dist/testing, `make dist`)",
+                err=True,
+            )
+            sys.exit(2)
 
     open_files.raise_limit()
     stop = asyncio.Event()

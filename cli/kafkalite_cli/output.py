@@ -155,10 +155,10 @@ def settings_of_file(path: str) -> dict[str, str]:
         raise ConfigError(f"{path}: not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: {error}") from None
-    wrong = [key for key, value in settings.items() if not isinstance(value, str)]
+    wrong = [key for key, value in settings.items() if not isinstance(value, str | bool)]
     if wrong:
         raise ConfigError(f"{path}: {wrong[0]} is not text")
-    return {key: str(value) for key, value in settings.items()}
+    return {key: value if isinstance(value, str) else str(value).lower() for key, value in settings.items()}
 
 
 def group_options(command: F) -> F:

@@ -74,7 +74,7 @@ def create(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Create a token. A client logs in with SCRAM: the id is the user name, the HMAC the password, and tokenauth is true.
+    """Create a token. A client logs in with SCRAM: the id is the user name, the HMAC the password, and sasl.tokenauth is true.
 
     Example:
 

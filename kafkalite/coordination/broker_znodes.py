@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
@@ -20,6 +21,7 @@ from kafkalite.model import (
 
 #: Of the logs that a registration names as missing.
 _MISSING_BYTES = 512 * 1024
+_CONSOLE = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,255}):[0-9]{1,5}")
 #: Of the replicas that a registration names as doubtful. Those beyond it refuse to lead, which is slower.
 DOUBTFUL_BYTES = 256 * 1024
 
@@ -51,6 +53,8 @@ class BrokerZnode:
     protocols: Mapping[str, str] = field(default_factory=dict)
     #: Other features: name -> the highest level that it knows.
     features: tuple[tuple[str, int], ...] = ()
+    #: Ours: the URL of its console, http://host:port or https://host:port; empty: none.
+    http: str = ""
 
     def info(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerInfo:
         """The live broker. Raises ZnodeError if it did not tell its RPC endpoint (a Kafka broker, not one of ours)."""
@@ -70,6 +74,7 @@ class BrokerZnode:
             self.transaction_version,
             tuple(filter(None, map(_listener, self.endpoints or ()))),
             self.features,
+            self.http,
         )
 
 
@@ -89,6 +94,8 @@ def encode_broker(broker: BrokerZnode) -> bytes:
         value["listener_security_protocol_map"] = dict(broker.protocols)
     if broker.rpc is not None:
         value["rpc_endpoint"] = str(broker.rpc)
+    if broker.http:
+        value["http_endpoint"] = broker.http
     if broker.version >= 3:
         value["rack"] = broker.rack
     if broker.is_empty:
@@ -144,6 +151,7 @@ def decode_broker(data: bytes, path: str = "") -> BrokerZnode:
         transaction_version=features.get(TRANSACTION_FEATURE, 0),
         protocols=_protocols(reader),
         features=tuple((name, level) for name, level in sorted(features.items()) if name not in _NAMED_FEATURES),
+        http=_console(reader),
     )
 
 
@@ -207,3 +215,9 @@ def _endpoint(reader: JsonReader) -> Endpoint | None:
     if not host or not (port.isascii() and port.isdigit()) or len(port) > 5 or not 0 < int(port) <= 65535:
         raise reader.fail("rpc_endpoint", "not host:port")
     return Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def _console(reader: JsonReader) -> str:
+    """Browsers follow it: what is not the URL of a host and a port is left out. A broker is not refused for it."""
+    url = reader.fields.get("http_endpoint")
+    return url if isinstance(url, str) and _CONSOLE.fullmatch(url) else ""

@@ -172,6 +172,7 @@ class Overview:
                 disks=has.disks if isinstance(has, DescribeDisksResponse) else (),
                 problems=reported.problems if isinstance(reported, HealthResponse) else (),
                 error=error,
+                http=broker.http,
             )
         self._brokers = found
 
@@ -190,7 +191,16 @@ class Overview:
             else:
                 reported.append(
                     BrokerStatus(
-                        node, known.kafka, known.rpc, known.rack, *own, known.disks, known.problems, known.error, state
+                        node,
+                        known.kafka,
+                        known.rpc,
+                        known.rack,
+                        *own,
+                        known.disks,
+                        known.problems,
+                        known.error,
+                        state,
+                        known.http,
                     )
                 )
         return tuple(reported)

@@ -30,6 +30,7 @@ from kafkalite.config import (
     BrokerConfig,
     TopicConfig,
     advertised_rpc,
+    console_url,
     http_names,
     inter_broker_listener,
     internal_topic_config,
@@ -576,6 +577,7 @@ class Node:
             keeps_elr=True,
             transaction_version=TRANSACTION_VERSION,
             features=registered(),
+            http=console_url(self.config, self.endpoints["http"].port) if "http" in self.endpoints else "",
         )
 
     async def _shut_down(self, *, controlled: bool) -> None:

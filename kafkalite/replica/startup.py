@@ -148,6 +148,7 @@ async def _read_brokers(coordinator: Coordinator) -> tuple[Broker, ...]:
             int(info.keeps_elr),
             info.listeners,
             info.features,
+            info.http,
         )
         for broker_id, info in brokers.items()
     )

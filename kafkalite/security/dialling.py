@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from kafkalite.security.sasl import ClientCredentials
     from kafkalite.security.tls import ClientTls
 
-#: The keys that `ClientSecurity.parse` knows: Kafka's, and librdkafka's for user and password.
+#: The keys that `ClientSecurity.parse` knows: Kafka's, librdkafka's for user and password, and `sasl.tokenauth`, which is an option of
+#: Kafka's sasl.jaas.config: user and password are the id and the HMAC of a delegation token.
 KEYS = (
     "security.protocol", "ssl.truststore.location", "ssl.keystore.location", "ssl.key.password",
     "ssl.endpoint.identification.algorithm", "sasl.mechanism", "sasl.username", "sasl.password", "sasl.jaas.config",
+    "sasl.tokenauth",
 )  # fmt: skip
-_JAAS = re.compile(r'\b(username|password)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^\s;"]+))')
+_JAAS = re.compile(r'\b(username|password|tokenauth)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^\s;"]+))')
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class ClientSecurity:
     mechanism: str = "SCRAM-SHA-512"
     username: str = ""
     password: str = field(default="", repr=False)
+    #: `username` is the id of a delegation token (KIP-48), `password` its HMAC.
+    is_token: bool = False
 
     @property
     def uses_tls(self) -> bool:
@@ -67,6 +71,11 @@ class ClientSecurity:
         password = settings.get("sasl.password", jaas.get("password", ""))
         if protocol.startswith("SASL") and not (username and password):
             raise ConfigError(f"security.protocol is {protocol}: sasl.username or sasl.password is missing")
+        tokenauth = settings.get("sasl.tokenauth", jaas.get("tokenauth", "false")).lower()
+        if tokenauth not in ("true", "false"):
+            raise ConfigError("sasl.tokenauth is true or false")
+        if tokenauth == "true" and mechanism == "PLAIN":
+            raise ConfigError("a delegation token (tokenauth) needs sasl.mechanism SCRAM-SHA-256 or SCRAM-SHA-512")
         if protocol == "PLAINTEXT":
             return None
         return cls(
@@ -78,6 +87,7 @@ class ClientSecurity:
             mechanism,
             username,
             password,
+            tokenauth == "true",
         )
 
     def open(self) -> Dialling:
@@ -94,7 +104,8 @@ class ClientSecurity:
             tls.context()
         credentials = None
         if self.uses_sasl:
-            credentials = ClientCredentials(self.mechanism, self.username, reveal("sasl.password", self.password))
+            password = reveal("sasl.password", self.password)
+            credentials = ClientCredentials(self.mechanism, self.username, password, is_token=self.is_token)
         return Dialling(tls, credentials)
 
 

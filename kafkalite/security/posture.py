@@ -11,6 +11,7 @@ import ipaddress
 
 from kafkalite.config import (
     BrokerConfig,
+    advertised_http,
     advertised_rpc,
     for_listener,
     http_protocol,
@@ -275,4 +276,10 @@ def _unreachable(config: BrokerConfig) -> list[str]:
     rpc = advertised_rpc(config, config.rpc_port)
     if is_loopback(rpc.host) and not is_loopback(config.host):
         found.append(f"advertised.rpc: {rpc.host} is this machine only: nodes on other machines cannot connect")
+    if config.advertised_http:
+        http = advertised_http(config, config.http_port)
+        if is_loopback(http.host) and not is_loopback(config.host):
+            found.append(
+                f"advertised.http: {http.host} is this machine only: browsers on other machines cannot connect"
+            )
     return found

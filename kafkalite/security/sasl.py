@@ -141,10 +141,14 @@ def sasl_server(
 
 
 class ClientCredentials:
-    """A user's name and password, and the salted passwords made from it so far: connecting again is cheap."""
+    """A user's name and password, and the salted passwords made from it so far: connecting again is cheap.
 
-    def __init__(self, mechanism: str, user: str, password: str) -> None:
+    `is_token`: they are the id and the HMAC of a delegation token (SCRAM only).
+    """
+
+    def __init__(self, mechanism: str, user: str, password: str, *, is_token: bool = False) -> None:
         self.mechanism = mechanism
+        self._is_token = is_token
         self._user = user
         self._password = password
         self._salted: dict[tuple[bytes, int], bytes] = {}
@@ -154,7 +158,7 @@ class ClientCredentials:
         if self.mechanism == PLAIN:
             return PlainClient(self._user, self._password)
         nonce = nonce_text(entropy(NONCE_BYTES))
-        return ScramClient(self.mechanism, self._user, self._password, nonce, self._remembered)
+        return ScramClient(self.mechanism, self._user, self._password, nonce, self._remembered, is_token=self._is_token)
 
     def _remembered(self, mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
         key = (salt, iterations)

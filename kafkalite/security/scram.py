@@ -241,6 +241,7 @@ class ScramClient:
     Args:
         nonce: printable ASCII without a comma, never used before.
         salted: computes `salted_password`; a client that connects often passes a caching one.
+        is_token: `user` is the id of a delegation token and `password` its HMAC (KIP-48).
     """
 
     def __init__(
@@ -250,6 +251,8 @@ class ScramClient:
         password: str,
         nonce: str,
         salted: Callable[[str, str, bytes, int], bytes] = salted_password,
+        *,
+        is_token: bool = False,
     ) -> None:
         self.is_complete = False
         self._mechanism = mechanism
@@ -257,7 +260,7 @@ class ScramClient:
         self._password = password
         self._salted = salted
         self._nonce = nonce
-        self._bare = f"n={_escaped(user)},r={nonce}"
+        self._bare = f"n={_escaped(user)},r={nonce}{_TOKEN_EXTENSION if is_token else ''}"
         self._server_signature: bytes | None = None
 
     def first(self) -> bytes:

@@ -134,5 +134,3 @@ def _check_value(key: str, value: str) -> None:
         raise ConfigError(f"{key}={value} is not supported: {_USER_AND_PASSWORD}")
     if key == "sasl.jaas.config" and ("Krb5LoginModule" in value or "OAuthBearerLoginModule" in value):
         raise ConfigError(f"{key} names a login that is not supported: {_USER_AND_PASSWORD}")
-    if key == "sasl.jaas.config" and "tokenauth" in value.lower():
-        raise ConfigError(f"{key} has tokenauth: delegation tokens are not supported, {_USER_AND_PASSWORD}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,16 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.cluster, pytest.mark.zookeep
 
 _SCRIPT = Path(__file__).parent / "clients" / "confluent_side.py"
 _COUNT = 200
+#: Outside: what the console of each node says where the consoles are, each fetched at the address that it advertises.
+_BROWSE = """
+import json, sys, time, urllib.request
+found = []
+for url in sys.argv[1:]:
+    while len(brokers := json.load(urllib.request.urlopen(url + "/api/status", timeout=60))["brokers"]) < len(sys.argv) - 1:
+        time.sleep(0.05)
+    found.append(sorted(broker["http"] for broker in brokers))
+print(json.dumps(found))
+"""
 
 
 def _node(number: int, host: Host, zookeeper: str, directory: Path) -> Process:
@@ -27,7 +38,8 @@ def _node(number: int, host: Host, zookeeper: str, directory: Path) -> Process:
         "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
         "host": host.inside,
         "rpc.port": rpc,
-        "http.port": -1,
+        "http.port": host.console[0],
+        "advertised.http": f"{host.outside}:{host.console[1]}",
         "default.replication.factor": 2,
     }
     flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
@@ -53,6 +65,10 @@ async def test_both_sides_at_once(python_clients: Path, tmp_path: Path, kind: ty
                 "inside": sorted(f"{host.inside}:{host.ports[0]}" for host in network.hosts),
                 "outside": sorted(f"{host.outside}:{host.ports[2]}" for host in network.hosts),
             }
+
+            consoles = sorted(f"http://{host.outside}:{host.console[1]}" for host in network.hosts)
+            command = [*network.before_outside, sys.executable, "-c", _BROWSE, *consoles]
+            assert json.loads((await run_client(command)).decode()) == [consoles, consoles]
 
             async def side(name: str, before: tuple[str, ...]) -> None:
                 command = [*before, str(python_clients), str(_SCRIPT), expected[name][0], name, str(_COUNT)]

@@ -85,6 +85,14 @@ def test_java_and_kafkas_tool(tmp_path: Path) -> None:
         assert "User:bob" in for_alice.stdout, for_alice.stderr
         seen = tool("bob", "--describe", "--owner-principal", "User:alice")
         assert "Total number of tokens : 2" in seen.stdout and hmac in seen.stdout
+        # Our own clients log in with the token: the owner's rights, and no more.
+        config = Path(cluster.client_config("alice"))
+        ours = tmp_path / "token.toml"
+        lines = config.read_text().replace("'alice'", f"'{token_id}'").replace(f"'{PASSWORDS['alice']}'", f"'{hmac}'")
+        ours.write_text(f"{lines}'sasl.tokenauth' = true\n")
+        cluster.command("produce", "t", client_config=str(ours), stdin="by token")
+        refused = cluster.command("admin", "create-topic", "u", client_config=str(ours), code=1)
+        assert "AUTHORIZATION_FAILED" in refused.upper()
         renewed = tool("bob", "--renew", "--renew-time-period", "-1", "--hmac", hmac)
         assert "Completed renew operation" in renewed.stdout, renewed.stderr
         ended = tool("bob", "--expire", "--expiry-time-period", "-1", "--hmac", hmac)

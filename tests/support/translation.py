@@ -16,7 +16,7 @@ import threading
 from types import TracebackType
 from typing import NamedTuple, Self
 
-KAFKA_INSIDE, KAFKA_OUTSIDE, RPC = 9092, 9094, 9192
+KAFKA_INSIDE, KAFKA_OUTSIDE, RPC, HTTP = 9092, 9094, 9192, 9292
 
 
 class Host(NamedTuple):
@@ -27,6 +27,8 @@ class Host(NamedTuple):
     outside: str
     #: (inside port, port that is bound for the outside, port that the outside uses, port of RPC)
     ports: tuple[int, int, int, int]
+    #: Of the console: (the port that is bound, the one that the outside uses).
+    console: tuple[int, int]
 
 
 class Translation:
@@ -93,9 +95,12 @@ class Namespaces(Translation):
         for number, host in enumerate(("a", "b"), 1):
             port = 19090 + number
             inside = f"10.55.{number}.2"
-            rule = f"add rule ip t pre iifname {outside} tcp dport {port} dnat to {inside}:{KAFKA_OUTSIDE}"
-            self._in(gateway, "nft", rule)
-            hosts.append(Host(self._before(host), inside, "198.51.100.1", (KAFKA_INSIDE, KAFKA_OUTSIDE, port, RPC)))
+            console = 19290 + number
+            for there, here in ((port, KAFKA_OUTSIDE), (console, HTTP)):
+                rule = f"add rule ip t pre iifname {outside} tcp dport {there} dnat to {inside}:{here}"
+                self._in(gateway, "nft", rule)
+            ports = (KAFKA_INSIDE, KAFKA_OUTSIDE, port, RPC)
+            hosts.append(Host(self._before(host), inside, "198.51.100.1", ports, (HTTP, console)))
         self.hosts = tuple(hosts)
         self.before_inside, self.before_outside = self._before("i"), self._before("o")
 
@@ -126,13 +131,14 @@ class Proxies(Translation):
     """One thread that forwards 127.0.1.N to 127.0.0.1; nobody outside is given the inside address."""
 
     def __init__(self) -> None:
-        free = _free_ports(6)
+        free = _free_ports(8)
         self.hosts = tuple(
             Host(
                 (),
                 "127.0.0.1",
                 f"127.0.1.{number}",
                 (free[3 * number - 3], free[3 * number - 2], KAFKA_OUTSIDE, free[3 * number - 1]),
+                (free[5 + number], HTTP),
             )
             for number in (1, 2)
         )
@@ -140,8 +146,9 @@ class Proxies(Translation):
         self._wake, self._woken = socket.socketpair()
         self._selector.register(self._woken, selectors.EVENT_READ, None)
         for host in self.hosts:
-            listener = socket.create_server((host.outside, KAFKA_OUTSIDE))
-            self._selector.register(listener, selectors.EVENT_READ, (host.inside, host.ports[1]))
+            for there, here in ((KAFKA_OUTSIDE, host.ports[1]), (HTTP, host.console[0])):
+                listener = socket.create_server((host.outside, there))
+                self._selector.register(listener, selectors.EVENT_READ, (host.inside, here))
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -176,7 +183,7 @@ class Proxies(Translation):
         except OSError:
             pass
         for each in (source, sink):
-            with contextlib.suppress(KeyError):
+            with contextlib.suppress(KeyError, ValueError):  # closed by the other direction in the same turn
                 self._selector.unregister(each)
             each.close()
 

@@ -45,6 +45,7 @@ def wire_broker(info: BrokerInfo) -> Broker:
         int(info.keeps_elr),
         info.listeners,
         info.features,
+        info.http,
     )
 
 

@@ -121,6 +121,8 @@ class BrokerStatus:
     error: str = ""
     #: active, cordoned, draining, or drained: it may be stopped.
     broker_state: str = "active"
+    #: The URL of its console; empty: it has none, or is older than this field.
+    http: str = ""
 
 
 @dataclass(frozen=True, slots=True)

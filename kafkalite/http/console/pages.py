@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.config import for_listener, kafka_listeners
+from kafkalite.config import advertised_http, for_listener, kafka_listeners
 from kafkalite.errors import ApiError, KafkaliteError
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.page import Page
@@ -80,7 +80,7 @@ class ConsolePages:
         broker = self._node.metadata.broker(self._node.broker_id)
         if broker is not None:
             names |= {broker.rpc_host.lower(), *(each.host.lower() for each in broker.listeners)}
-        return frozenset(names | {config.host.lower()})
+        return frozenset(names | {config.host.lower(), advertised_http(config, 0).host.lower()})
 
     def _kafka_asks_everybody(self) -> bool:
         """Whether no Kafka listener takes anybody who has not said who they are. Then this port may not either."""

@@ -37,6 +37,8 @@ class Broker:
     listeners: tuple[ListenerAddress, ...] = ()
     #: Feature -> the highest level that it knows. Controllers before this field name two features above.
     features: tuple[tuple[str, int], ...] = ()
+    #: The URL of its console, http://host:port; empty: it has none, or it or the controller is older than this field.
+    http: str = ""
 
     def feature_level(self, name: str) -> int:
         """The highest level of a feature that it knows; 0: it does not know the feature."""

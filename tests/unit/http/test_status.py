@@ -8,6 +8,7 @@ import os
 import re
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -273,7 +274,8 @@ if CHROMIUM is not None and DRIVER is not None:  # takes part where there is a b
                 await client.create_topics([NewTopic("orders", 120, 3), NewTopic("flights", 6, 2)])
                 await wait_status(client, StatusRequest(), lambda a: a.partitions_total == 126)
                 await wait_status(client, StatusRequest(), lambda a: not a.partitions_offline)
-            await asyncio.to_thread(_browse, tmp_path, f"http://{running.nodes[1].endpoints['http']}/", images)
+            urls = {number: f"http://{node.endpoints['http']}/" for number, node in running.nodes.items()}
+            await asyncio.to_thread(_browse, tmp_path, urls, images)
             await running.stop_node(3)
             await asyncio.to_thread(
                 _browse_in_trouble, tmp_path, f"http://{running.nodes[1].endpoints['http']}/", images
@@ -284,13 +286,16 @@ def _text(browser: Browser, selector: str) -> str:
     return str(browser.run("return document.querySelector(arguments[0]).innerText", selector))
 
 
-def _browse(profile: Path, url: str, images: Path) -> None:
+def _browse(profile: Path, urls: Mapping[int, str], images: Path) -> None:
+    url = urls[1]
     with Browser(profile / "light", width=1100, height=900) as browser:
         browser.open(url)
         browser.wait("document.body.dataset.drawn && document.querySelectorAll('#partitions tbody tr').length === 50")
         assert "Nothing is wrong" in _text(browser, "#problems")
         assert "1–50 of 126" in _text(browser, "#partitions-note")
         assert EVIL in _text(browser, "#brokers")  # shown as it is
+        links = "return [...document.querySelectorAll('#brokers a')].map(each => [each.textContent, each.href])"
+        assert browser.run(links) == [[str(number), each] for number, each in sorted(urls.items())]
         assert browser.run("return document.images.length") == 0
         browser.screenshot(images / "status-light.png")
         # The next page, by a click; then the last.

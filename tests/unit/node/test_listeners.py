@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafkalite.config import advertised_rpc, broker_config, kafka_listeners
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.config import advertised_rpc, broker_config, console_url, kafka_listeners
 from kafkalite.coordination import paths
 from kafkalite.coordination.broker_znodes import decode_broker
 from kafkalite.errors import ConfigError
-from kafkalite.model import BrokerId, Endpoint, ListenerAddress
+from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
+from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, ListenerAddress
 from kafkalite.protocol import wire
 from kafkalite.testing.kafka_client import Client
 from kafkalite.testing.loopback_cluster import LoopbackCluster
@@ -53,6 +57,31 @@ def test_what_nodes_get() -> None:
 
 
 @pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        ({}, "http://127.0.0.1:7"),
+        ({"host": "node1"}, "http://node1:7"),
+        ({"advertised.http": "console.example:0"}, "http://console.example:7"),
+        ({"advertised.http": "[2001:db8::1]:80"}, "http://[2001:db8::1]:80"),
+        # Where a node binds all addresses, the other nodes' address for it is the best there is.
+        ({"host": "0.0.0.0", _ADVERTISED: "A://b:1", "advertised.rpc": "n:1"}, "http://n:7"),
+        (
+            {
+                "advertised.http": "b:1",
+                "http.security.protocol": "SSL",
+                "ssl.keystore.location": "k.pem",
+                "rpc.security.protocol": "PLAINTEXT",
+            },
+            "https://b:1",
+        ),
+    ],
+)
+def test_what_browsers_get(settings: dict[str, Any], url: str) -> None:
+    config, _ = broker_config(settings)
+    assert console_url(config, 7) == url
+
+
+@pytest.mark.parametrize(
     ("settings", "complaint"),
     [
         ({"host": "0.0.0.0"}, "host is 0.0.0.0, which no client can connect to: set advertised.listeners=PLAINTEXT://"),
@@ -75,6 +104,9 @@ def test_what_nodes_get() -> None:
         ({_ADVERTISED: "SSL://h:1"}, "advertised.listeners names SSL, but listener.security.protocol is PLAINTEXT"),
         ({"advertised.rpc": "0.0.0.0:9192"}, "advertised.rpc: '0.0.0.0:9192': nobody can connect to 0.0.0.0"),
         ({"advertised.rpc": "node"}, "advertised.rpc: 'node' is not HOST:PORT"),
+        ({"advertised.http": "[::]:9292"}, "advertised.http: '[::]:9292': nobody can connect to ::"),
+        ({"advertised.http": "http://node:9292"}, "advertised.http: 'http://node:9292' is not HOST:PORT"),
+        ({"advertised.http": "node:1", "http.port": "-1"}, "advertised.http is set, but http.port is -1"),
     ],
 )
 def test_addresses_that_nobody_can_use_are_refused(settings: dict[str, Any], complaint: str) -> None:
@@ -114,3 +146,31 @@ async def test_a_name_is_advertised_as_a_name(tmp_path: Path) -> None:
         metadata = await client.ask(wire.MetadataRequest([]), 9)
         client.close()
         assert [(broker.host, broker.port) for broker in metadata.brokers] == [("localhost", bound.port)]
+
+
+async def test_other_nodes_name_the_address_for_browsers(tmp_path: Path) -> None:
+    settings = {
+        "host": "localhost",
+        "http.port": "0",
+        "advertised.http": "console.example:0",
+        "offsets.topic.num.partitions": "1",
+    }
+    async with LoopbackCluster(tmp_path, nodes=2, settings=settings) as cluster:
+        url = f"http://console.example:{cluster.nodes[1].endpoints['http'].port}"
+        assert decode_broker((cluster.zookeeper.peek(paths.broker(BrokerId(1))) or (b"", None))[0]).http == url
+        async with AsyncClient.connect(str(cluster.nodes[2].endpoints["kafka"])) as client:
+            async with asyncio.timeout(20):
+                while len(brokers := (await client.describe_cluster()).brokers) < 2:
+                    await asyncio.sleep(0.01)
+            assert {each.broker_id: each.http for each in brokers}[BrokerId(1)] == url
+            status = await client.call_any(StatusRequest(), timeout_s=30)
+            assert isinstance(status, StatusResponse)
+            assert {each.broker_id: each.http for each in status.brokers}[BrokerId(1)] == url
+
+
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)//:1", "http://h", "http://h:1/x", "ftp://h:1", "http://u@h:1", "http://h:1\n", 7, None]
+)
+def test_a_registration_with_another_address_for_browsers_is_read_without_it(url: object) -> None:
+    data = json.dumps({"version": 5, "host": "h", "port": 1, "rpc_endpoint": "h:2", "http_endpoint": url}).encode()
+    assert decode_broker(data).info(BrokerId(1), BrokerEpoch(1)).http == ""

@@ -116,8 +116,35 @@ def test_a_clients_settings() -> None:
 
 
 @pytest.mark.parametrize(
+    "login",
+    [
+        {"sasl.username": "id", "sasl.password": "aG1hYw==", "sasl.tokenauth": "true"},
+        # As Spark's own Kafka source writes it.
+        {
+            "sasl.jaas.config": 'x.ScramLoginModule required tokenauth=true serviceName="kafka" username="id" password="aG1hYw==";'
+        },
+    ],
+)
+def test_a_client_with_a_delegation_token(login: dict[str, str]) -> None:
+    security = ClientSecurity.parse({"security.protocol": "SASL_PLAINTEXT", **login})
+    assert security is not None and (security.is_token, security.username) == (True, "id")
+    assert pickle.loads(pickle.dumps(security)) == security and "aG1" not in repr(security)
+    credentials = security.open().credentials
+    assert credentials is not None
+    assert credentials.client(bytes).first().endswith(b",tokenauth=true")
+
+
+@pytest.mark.parametrize(
     "wrong",
     [
+        {"security.protocol": "SASL_SSL", "sasl.username": "a", "sasl.password": "b", "sasl.tokenauth": "yes"},
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "a",
+            "sasl.password": "b",
+            "sasl.tokenauth": "true",
+        },
         {"security.protocol": "TLS"},
         {"security.protocol": "SASL_SSL", "sasl.username": "a"},
         {"security.protocol": "SSL", "sasl.mechanism": "GSSAPI"},

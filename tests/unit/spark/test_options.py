@@ -91,7 +91,14 @@ def test_what_tunes_kafka_s_client_is_accepted_and_said() -> None:
         ({"kafka.sasl.mechanism": "GSSAPI"}, "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"),
         ({"kafka.sasl.kerberos.service.name": "kafka"}, "Kerberos"),
         ({"kafka.sasl.login.callback.handler.class": "x"}, "OAUTHBEARER is not supported"),
-        ({"kafka.sasl.jaas.config": 'x.ScramLoginModule required username="hush" tokenauth="true";'}, "delegation tokens"),
+        (
+            {
+                "kafka.security.protocol": "SASL_SSL",
+                "kafka.sasl.mechanism": "PLAIN",
+                "kafka.sasl.jaas.config": 'x.ScramLoginModule required username="id" password="hush" tokenauth="true";',
+            },
+            "a delegation token .* needs sasl.mechanism SCRAM",
+        ),
         ({"kafka.max.patrition.fetch.bytes": "1"}, "did you mean kafka.max.partition.fetch.bytes"),
         ({"kafka.no.such.thing": "1"}, "no setting of Kafka's clients"),
     ],

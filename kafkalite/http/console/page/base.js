@@ -80,6 +80,13 @@ function link(text, act) {
   button.addEventListener("click", act);
   return button;
 }
+// To the console of another node, at the address that it advertises.
+function elsewhere(text, url) {
+  const anchor = el("a", text);
+  anchor.href = url;
+  anchor.rel = "noreferrer";
+  return anchor;
+}
 function button(text, act, cls) {
   const made = el("button", text, cls);
   made.type = "button";

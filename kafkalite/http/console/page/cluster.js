@@ -67,7 +67,7 @@ function drawCluster(s) {
     ["rate", "n wide", m => size(m.bytes_per_s) + "/s"], ["left", "n", m => span(m.eta_s)],
     ["", "n", m => me.may_act && me.can.move ? link("call off", () => callOff(m)) : ""]], s.moves, "none");
   table("brokers", [
-    ["id", "n", b => String(b.broker_id)],
+    ["id", "n", b => b.http ? elsewhere(String(b.broker_id), b.http) : String(b.broker_id)],
     ["state", "", b => brokerState(b, s.controller_id)],
     ["Kafka", "wide", b => b.kafka || "–"], ["RPC", "wide", b => b.rpc || "–"], ["rack", "wide", b => b.rack || "–"],
     ["leads", "n", b => count(b.leaders)], ["replicas", "n", b => count(b.replicas)],
