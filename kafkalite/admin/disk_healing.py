@@ -138,7 +138,7 @@ class ReplicaSelfHealing:
             if offline:
                 logs.opening.reopen_failed()
                 await replicas.commands.retry_offline()
-            if self._is_back or replicas.needs_classification:
+            if self._is_back or replicas.strays.needs_classification:
                 await self._set_aside_strays(replicas)
             self._ask_again(replicas)
 
@@ -150,7 +150,7 @@ class ReplicaSelfHealing:
         was_back, self._is_back = self._is_back, False
         try:
             async with asyncio.timeout(_JUDGE_TIMEOUT_S):
-                is_examined = await replicas.set_aside_strays(coordinator, is_guarded=not was_back)
+                is_examined = await replicas.session_roles.set_aside_strays(coordinator, is_guarded=not was_back)
         except (CoordinatorError, TimeoutError) as error:
             _log.info("logs.judged_later", error=repr(error))
             is_examined = False
@@ -171,7 +171,7 @@ class ReplicaSelfHealing:
 
 def _is_true(replicas: ReplicaManager, topic_partition: TopicPartition, *, online: bool) -> bool:
     """Whether the notice still holds."""
-    partition = replicas.partition(topic_partition)
+    partition = replicas.hosted.get(topic_partition)
     return partition is not None and (partition.storage_error is None) is online
 
 

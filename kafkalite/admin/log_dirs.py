@@ -24,8 +24,9 @@ from kafkalite.extension.messages.disks import (
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.moving import LogDirMove
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import TopicPartition
 from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.rpc.local_broker import LocalBroker
 
 #: Strays in one response.
 _MAX_STRAYS = 1_000
@@ -41,16 +42,14 @@ class LogDirAdmin:
         care: ReplicaSelfHealing,
         replicas: ReplicaManager,
         *,
-        broker_id: BrokerId,
-        cluster_id: Callable[[], str],
+        local: LocalBroker,
         topic_configs: Callable[[], Mapping[str, Mapping[str, str]]],
     ) -> None:
         self._logs = logs
         self._disk = disk
         self._care = care
         self._replicas = replicas
-        self._broker_id = broker_id
-        self._cluster_id = cluster_id
+        self._local = local
         self._topic_configs = topic_configs
 
     async def describe(self, request: DescribeDisksRequest) -> DescribeDisksResponse:
@@ -73,7 +72,7 @@ class LogDirAdmin:
             )
             for stray in self._logs.removals.strays()[:_MAX_STRAYS]
         )  # fmt: skip
-        return DescribeDisksResponse(self._broker_id, tuple(disks), moves, strays)
+        return DescribeDisksResponse(self._local.broker_id, tuple(disks), moves, strays)
 
     def _one(self, log_dir: LogDir, size_bytes: int, lost: int) -> DiskDescription:
         total = free = -1
@@ -118,7 +117,9 @@ class LogDirAdmin:
         return ""
 
     async def _bring_online(self, path: str) -> int:
-        found = await self._logs.opening.bring_online(path, self._cluster_id(), self._broker_id, self._topic_configs())
+        found = await self._logs.opening.bring_online(
+            path, self._local.cluster_id, self._local.broker_id, self._topic_configs()
+        )
         self._care.disk_is_back()
         return found
 

@@ -204,7 +204,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield from self._session()
         yield from self._clients()
         problems: dict[str, int] = {}
-        for problem in self._node.problems():
+        for problem in self._node.health.problems():
             problems[problem.what] = problems.get(problem.what, 0) + problem.count
         yield labelled("kafkalite_health_problems", (((what,), n) for what, n in sorted(problems.items())))
 
@@ -220,7 +220,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
 
     def _replicas(self) -> Iterator[Metric]:
         replicas = self._node.replicas
-        for name, value in sorted(replicas.counts().items()):
+        for name, value in sorted(replicas.describing.counts().items()):
             yield single(_RM + name.lower(), value)
         counters = replicas.hosted.counters
         for name, value in (

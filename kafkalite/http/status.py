@@ -30,7 +30,7 @@ from kafkalite.rpc.messages.control import PartitionState
 from kafkalite.telemetry.advice import advice
 
 if TYPE_CHECKING:
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import HttpHost
     from kafkalite.http.metrics import Exposition
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -43,7 +43,7 @@ _WHY_S = 3.0
 class StatusPages:
     """What the HTTP listener serves."""
 
-    def __init__(self, node: Host) -> None:
+    def __init__(self, node: HttpHost) -> None:
         self._node = node
         self._exposition: Exposition | None = None
 
@@ -69,9 +69,11 @@ class StatusPages:
 
     def _healthz(self, asked: AuthenticatedRequest) -> Page:
         if not asked.sees_cluster:  # that it answers is what a probe wants to know
-            return _json({"id": self._node.broker_id})
-        problems = [{**dataclasses.asdict(problem), "do": advice(problem.what).do} for problem in self._node.problems()]
-        return _json({"id": self._node.broker_id, "problems": problems})
+            return _json({"id": self._node.local.broker_id})
+        problems = [
+            {**dataclasses.asdict(problem), "do": advice(problem.what).do} for problem in self._node.health.problems()
+        ]
+        return _json({"id": self._node.local.broker_id, "problems": problems})
 
     def _readyz(self, asked: AuthenticatedRequest) -> Page:
         """Whether clients should be sent here. It stays 200 if only ZooKeeper is away, because each node goes on serving (ADR

@@ -34,7 +34,7 @@ from kafkalite.security.acl import CLUSTER_NAME, ResourceType
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import HttpHost
 
 _log = get_logger("kafkalite.audit")
 
@@ -57,7 +57,7 @@ class Actions:
         **CLUSTER_WIDE,
     }
 
-    def __init__(self, node: Host, cluster: ClusterAccess) -> None:
+    def __init__(self, node: HttpHost, cluster: ClusterAccess) -> None:
         self._node = node
         self._cluster = cluster
         self._table: Mapping[str, Action] = {

@@ -17,7 +17,7 @@ from kafkalite.http.console.topics import TopicAnswers
 from kafkalite.security.acl import CLUSTER_NAME, ResourceType
 
 if TYPE_CHECKING:
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import HttpHost
 
 Value = dict[str, Any]
 Answer = Callable[[AuthenticatedRequest, Rights], Awaitable[Value]]
@@ -26,7 +26,7 @@ Answer = Callable[[AuthenticatedRequest, Rights], Awaitable[Value]]
 class Answers:
     """One per node, made when somebody first looks."""
 
-    def __init__(self, node: Host) -> None:
+    def __init__(self, node: HttpHost) -> None:
         self._node = node
         self.cluster = ClusterAccess(node)
         topics, groups = TopicAnswers(node, self.cluster), GroupAnswers(node, self.cluster)
@@ -56,7 +56,7 @@ class Answers:
         """Who the user is, and which buttons are of use at all."""
         return {
             "principal": str(asked.principal),
-            "broker_id": self._node.broker_id,
+            "broker_id": self._node.local.broker_id,
             "may_act": self._node.config.http_actions_enable,
             "can": {
                 name: rights.may(api, {ResourceType.CLUSTER: [CLUSTER_NAME]})

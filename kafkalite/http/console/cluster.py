@@ -13,7 +13,7 @@ from kafkalite.http.console.forwarding import ForwardingNetwork
 from kafkalite.model import BrokerId, Endpoint
 
 if TYPE_CHECKING:
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import HttpHost
 
 #: Patience with one request; the whole page has a deadline of its own (http.server).
 TIMEOUT_S = 4.0
@@ -24,7 +24,7 @@ _MAX_CLIENTS = 32
 class ClusterAccess:
     """The clients of the cluster, one for each user and host."""
 
-    def __init__(self, node: Host) -> None:
+    def __init__(self, node: HttpHost) -> None:
         self._node = node
         self._clients: OrderedDict[tuple[str, str], AsyncClient] = OrderedDict()
 
@@ -61,7 +61,7 @@ class ClusterAccess:
         found = self._addresses()
         if not found:
             raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, "this node knows no broker yet")
-        return [found[key] for key in sorted(found, key=lambda each: each != node.broker_id)]
+        return [found[key] for key in sorted(found, key=lambda each: each != node.local.broker_id)]
 
     def _broker_at(self, host: str, port: int) -> BrokerId | None:
         return next((key for key, each in self._addresses().items() if each == Endpoint(host, port)), None)

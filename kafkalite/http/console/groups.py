@@ -21,7 +21,7 @@ from kafkalite.security.acl import ResourceType
 from kafkalite.telemetry.series import KEPT
 
 if TYPE_CHECKING:
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import HttpHost
 
 MAX_GROUPS = 50
 #: Partitions and members of one group that are shown.
@@ -34,7 +34,7 @@ _GROUP = ResourceType.GROUP
 class GroupAnswers:
     """Of one node."""
 
-    def __init__(self, node: Host, cluster: ClusterAccess) -> None:
+    def __init__(self, node: HttpHost, cluster: ClusterAccess) -> None:
         self._node = node
         self._cluster = cluster
 

@@ -24,7 +24,7 @@ from kafkalite.rpc.answers import RpcError
 from kafkalite.security.acl import ResourceType
 
 if TYPE_CHECKING:
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import HttpHost
 
 MAX_RECORDS = 100
 #: Partitions that are read at once; of a topic with more, one has to be chosen.
@@ -80,7 +80,7 @@ class _Reading:
 class MessageAnswers:
     """Of one node."""
 
-    def __init__(self, node: Host, cluster: ClusterAccess) -> None:
+    def __init__(self, node: HttpHost, cluster: ClusterAccess) -> None:
         self._node = node
         self._cluster = cluster
 

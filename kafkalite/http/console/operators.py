@@ -20,7 +20,7 @@ from kafkalite.security.acl import Filter, ResourceType
 from kafkalite.security.quotas import DEFAULT
 
 if TYPE_CHECKING:
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import HttpHost
 
 MAX_ROWS = 200
 #: A transaction that is open for longer, and that its coordinator does not know, hangs.
@@ -31,7 +31,7 @@ _TRANSACTION, _TOPIC = ResourceType.TRANSACTIONAL_ID, ResourceType.TOPIC
 class OperatorAnswers:
     """Of one node."""
 
-    def __init__(self, node: Host, cluster: ClusterAccess) -> None:
+    def __init__(self, node: HttpHost, cluster: ClusterAccess) -> None:
         self._node = node
         self._cluster = cluster
 

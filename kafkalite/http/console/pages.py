@@ -18,7 +18,7 @@ from kafkalite.security.requirements import CONSOLE
 
 if TYPE_CHECKING:
     from kafkalite.http.console.answers import Answers
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import HttpHost
 
 #: The pages that take POST.
 POSTS = frozenset({"/api/console/do"})
@@ -29,7 +29,7 @@ _OPEN_ONLY_HERE = "the Kafka listeners ask who you are, and this port does not: 
 class ConsolePages:
     """One per node."""
 
-    def __init__(self, node: Host) -> None:
+    def __init__(self, node: HttpHost) -> None:
         self._node = node
         self._answers: Answers | None = None
         self._key = b""
@@ -77,7 +77,7 @@ class ConsolePages:
     def _own_names(self) -> frozenset[str]:
         config = self._node.config
         names = {name.strip().lower() for name in config.http_allowed_hosts.split(",") if name.strip()}
-        broker = self._node.metadata.broker(self._node.broker_id)
+        broker = self._node.metadata.broker(self._node.local.broker_id)
         if broker is not None:
             names |= {broker.rpc_host.lower(), *(each.host.lower() for each in broker.listeners)}
         return frozenset(names | {config.host.lower(), advertised_http(config, 0).host.lower()})

@@ -21,7 +21,7 @@ from kafkalite.security.acl import ResourceType
 from kafkalite.telemetry.series import KEPT
 
 if TYPE_CHECKING:
-    from kafkalite.http.host import Host
+    from kafkalite.http.host import HttpHost
 
 #: Topics of one page of the list, and partitions of one page of a topic.
 MAX_TOPICS = 50
@@ -34,7 +34,7 @@ _TOPIC = ResourceType.TOPIC
 class TopicAnswers:
     """Of one node."""
 
-    def __init__(self, node: Host, cluster: ClusterAccess) -> None:
+    def __init__(self, node: HttpHost, cluster: ClusterAccess) -> None:
         self._node = node
         self._cluster = cluster
 
