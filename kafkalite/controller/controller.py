@@ -10,7 +10,7 @@ from kafkalite.controller.broker_failure_detector import BrokerFailureDetector
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.cluster_reading import ClusterReader
 from kafkalite.controller.controller_election import ControllerElection, Won
-from kafkalite.controller.decisions.events import BalancerSettings, Limits
+from kafkalite.controller.decisions.events import BalancerSettings, ReassignmentLimits
 from kafkalite.controller.decisions.problems import find_problems
 from kafkalite.controller.decisions.reassignments import limits_from
 from kafkalite.controller.decisions.state import ControllerState
@@ -20,7 +20,7 @@ from kafkalite.controller.event_loop import Balance, ControllerEventLoop
 from kafkalite.controller.inbox import Inbox
 from kafkalite.controller.load_reports import PAUSE_S, BalancerConfig, LoadReports
 from kafkalite.controller.log_ends import LogEnds
-from kafkalite.controller.sources import Source
+from kafkalite.controller.sources import NewsSource
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import Connectivity, ControllerMovedError, Storage
 from kafkalite.coordination.coordinator import Coordinator, SessionExpiredError
@@ -273,13 +273,13 @@ class Controller:
         assert self._leadership is not None
         return self._leadership.state
 
-    def _limits(self) -> Limits:
+    def _limits(self) -> ReassignmentLimits:
         return limits_from(self._cluster_settings())
 
     def settings_changed(self) -> None:
         """The cluster's dynamic settings are others: a reassignment that waits for a slot may go on."""
         if self._leadership is not None:
-            self._leadership.inbox.mark(Source.MOVES)
+            self._leadership.inbox.mark(NewsSource.MOVES)
         if self._reports is not None:
             self._reports.kick()
 

@@ -88,7 +88,7 @@ class LogDirMove:
         return max(0, self.source.log_end_offset - end)
 
 
-class _Place(TypedDict):
+class _LogPlace(TypedDict):
     disk: Disk
     handles: HandleCache
     directory: str
@@ -300,7 +300,7 @@ class DiskMoves:
         config = source.config
         log_dir = self._pool.dirs.get(move.target)
         assert log_dir is not None
-        place = _Place(disk=self._disk, handles=log_dir.handles, directory=move.target, now_ms=self._clock.wall_ms)
+        place = _LogPlace(disk=self._disk, handles=log_dir.handles, directory=move.target, now_ms=self._clock.wall_ms)
         found: list[PartitionLog] = []
 
         def load() -> None:

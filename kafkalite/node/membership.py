@@ -43,7 +43,7 @@ class Followed(Protocol):
     async def follow(self, coordinator: Coordinator) -> None: ...
 
 
-class Membership:
+class ClusterMembership:
     """The node registers when its listeners are bound; then it runs for the election of the controller.
 
     Args:

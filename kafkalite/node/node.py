@@ -66,7 +66,7 @@ from kafkalite.node.extension_handlers import NodeExtension
 from kafkalite.node.health import NodeHealth
 from kafkalite.node.history_file import HistoryFile
 from kafkalite.node.kafka_services import NodeServices
-from kafkalite.node.membership import Membership
+from kafkalite.node.membership import ClusterMembership
 from kafkalite.node.rpc_requests import RpcRequests
 from kafkalite.node.settings import NodeSettings
 from kafkalite.node.znode_acl_check import ZnodeAclCheck
@@ -225,7 +225,7 @@ class Node:
             notify_isr=self._controller_client.notify_isr,
             healing=self._healing,
         )
-        self._membership = Membership(
+        self._membership = ClusterMembership(
             local=self.local,
             settings=self.settings,
             clock=env.clock,

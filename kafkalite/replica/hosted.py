@@ -18,7 +18,7 @@ from kafkalite.model import BrokerId, Offset, TopicPartition
 from kafkalite.replica import authority
 from kafkalite.replica.counters import Counters
 from kafkalite.replica.decisions.leader import low_watermark, next_high_watermark, on_append, on_flushed, on_idle_fetch
-from kafkalite.replica.fetch_session import FetchSession
+from kafkalite.replica.fetch_session import ReplicaFetchSession
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import DeadlineWheel
 from kafkalite.rpc.messages.replication import ReplicaFetchedPartition
@@ -276,7 +276,7 @@ class HostedPartitions:
         for partition in withheld:
             self.advance(partition)
 
-    def wake(self, session: FetchSession) -> None:
+    def wake(self, session: ReplicaFetchSession) -> None:
         """Answer the session's waiting fetch after what is under way now, once for all appends of this wake-up."""
         if session.done is not None and not session.is_waking:
             session.is_waking = True
