@@ -8,6 +8,7 @@ SEEDS ?= 500
 START ?= 1
 JOBS ?= 2
 MINUTES ?= 120
+RECORDS ?= 10000000
 SOAK ?=
 OLD ?= HEAD~1
 PAGES ?=
@@ -16,8 +17,10 @@ JAR ?=
 COVERED := tests/unit tests/property tests/datadriven tests/contract
 
 export PYTHONHASHSEED := 0
+# A start without .pyc files takes half a second of CPU more, and tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks spark-versions pipelines chaos schedules soak rolling replace bench dist binary peer rewrite docs docs-commands site checklist clean sbom lockage
+.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks spark-versions pipelines pipeline-run chaos schedules soak rolling replace bench dist binary peer rewrite docs docs-commands site checklist clean sbom lockage
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -87,6 +90,9 @@ spark-versions: $(VENV)/.complete ## reader, writer, streams, a pipeline on Spar
 
 pipelines: $(VENV)/.complete ## the pipelines' tests, and their tables read by DuckDB and by Spark with Iceberg's jar
 	@.ci/pipelines
+
+pipeline-run: $(VENV)/.complete ## ten million flights (RECORDS=N) into Iceberg and Delta on Spark: join, deduplication, windows, kills; compared row by row
+	$(PY) -m bench.pipeline_run --records $(RECORDS)
 
 chaos: $(VENV)/.complete ## real processes, two minutes of kill -9, SIGSTOP, restarts, a ZooKeeper restart
 	$(PY) -m kafkalite.testing.chaos --seconds 120

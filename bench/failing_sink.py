@@ -20,7 +20,7 @@ from bench.twin_sink import DOUBLED, Scene
 from kafkalite.client import messages as wire_messages
 from kafkalite.extension.transaction_groups import transactional_id
 from pyspark_kafkalite.clients import shared
-from pyspark_kafkalite.options import write_options
+from pyspark_kafkalite.option_parsing import write_options
 from pyspark_kafkalite.row_shape import row_shape
 from pyspark_kafkalite.source import KafkaliteDataSource
 from pyspark_kafkalite.stream_writer import KafkaliteStreamWriter

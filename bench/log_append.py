@@ -95,6 +95,7 @@ def of_size(disk: Disk, root: str, megabytes: int, size: int) -> list[dict[str, 
 
     def fresh() -> PartitionLog:
         shutil.rmtree(path, ignore_errors=True)
+        disk.makedirs(path)
         return new_log(
             TP,
             TopicConfig(),

@@ -113,7 +113,7 @@ def append(bootstrap: Sequence[str], topic: str, numbers: range) -> None:
 def count(cluster: ProcessCluster, topic: str, isolation: str) -> Counter[int]:
     """How often each number is read, by the data source's own reader."""
     from pyspark_kafkalite.columns import columns_of, spark_schema
-    from pyspark_kafkalite.options import read_options
+    from pyspark_kafkalite.option_parsing import read_options
     from pyspark_kafkalite.reader import KafkaliteReader
 
     options = {

@@ -2,9 +2,10 @@
 
     python -m bench.spark_versions DIRECTORY [4.0 4.1 …]      DIRECTORY/VERSION is a virtual environment
 
-Reader, writer, streams (exactly once, named, started again) and a pipeline into an Iceberg table, each in three places: in
-the driver's process, by spark-submit on a standalone cluster of two workers (127.0.0.1 and 127.0.0.2), and through Spark
-Connect. One kafkalite node. Prints a table; exit code 1 if a cell has failed.
+Reader, writer, streams (exactly once, named, started again) and a pipeline into an Iceberg and a Delta table, each in three
+places: in the driver's process, by spark-submit on a standalone cluster of two workers (127.0.0.1 and 127.0.0.2), and through
+Spark Connect. Where Maven has Iceberg's and Delta's jars for the version, Spark then reads both tables with them ("jars").
+One kafkalite node. Prints a table; exit code 1 if a cell has failed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.spark_hosts import spark_hosts
@@ -27,9 +28,26 @@ from kafkalite.client.blocking import BlockingClient
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.testing.processes import DIE_WITH_PARENT, ProcessCluster
 
+MAVEN = Path.home() / ".m2" / "repository"
 JOB = Path(__file__).with_name("spark_versions_job.py")
 PLACES = ("local", "cluster", "connect")
-CHECKS = ("writer", "reader", "stream", "pipeline")
+CHECKS = ("writer", "reader", "stream", "pipeline", "jars")
+#: Iceberg's and Delta's newest artefacts that Maven has, by Spark's version. There are none for 4.2 and 4.3.
+JARS = {
+    "4.0": (
+        "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.11.0",
+        "io.delta:delta-spark_4.0_2.13:4.1.0",
+        "io.delta:delta-storage:4.1.0",
+    ),
+    "4.1": (
+        "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+        "io.delta:delta-spark_4.1_2.13:4.1.0",
+        "io.delta:delta-storage:4.1.0",
+    ),
+}
+NO_JARS = "no artefact"
+#: What was found -> what the table says; everything else is an error.
+CELLS = {None: "yes", NO_JARS: NO_JARS}
 _JOB_S, _START_S = 900, 600
 #: Spark's own settings of every job here: small, and patient on a busy machine.
 SETTINGS = {
@@ -54,6 +72,9 @@ sql = "SELECT CAST(CAST(value AS string) AS bigint) AS n FROM input"
 [[sinks]]
 format = "iceberg"
 table = "{table}"
+[[sinks]]
+format = "delta"
+path = "{table}.delta"
 [spark]
 {settings}
 """
@@ -66,6 +87,19 @@ n = rows.scan().to_arrow().column("n").to_pylist()
 print(len(n), sum(n))
 """
 EXPECTED = "1000 499500"
+#: The same by the version's own Spark, with the jars of Iceberg and Delta: metadata file, Delta's directory, jars.
+BY_JARS = """
+import sys
+from pyspark.sql import SparkSession
+spark = (
+    SparkSession.builder.master("local[2]").config("spark.jars", sys.argv[3]).config("spark.ui.enabled", "false")
+    .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+    .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog").getOrCreate()
+)
+for name, path in (("iceberg", sys.argv[1]), ("delta", sys.argv[2])):
+    print(*spark.read.format(name).load(path).selectExpr("count(*)", "sum(n)").collect()[0])
+"""
 
 
 class Spark:
@@ -111,7 +145,7 @@ class Spark:
                 report = json.loads(line)
                 found[report["check"]] = report["error"]
         missing = f"the job has ended with {code}: {_last(err)}"
-        return {check: found.get(check, missing) for check in CHECKS[:-1]}
+        return {check: found.get(check, missing) for check in CHECKS[:3]}
 
     def pipeline(self, place: str, master: str, bootstrap: str, prefix: str) -> str | None:
         file = self.scratch / f"{prefix}.toml"
@@ -127,6 +161,19 @@ class Spark:
                 return f"ended with {code}: {_last(err or out)}"
         found = self.run(TABLE, str(self.scratch), f"t{table}").strip()
         return None if found == EXPECTED else f"the table has {found}, not {EXPECTED}"
+
+    def by_jars(self, prefix: str) -> str | None:
+        """What is wrong with the pipeline's tables for Iceberg's and Delta's own code; None: nothing."""
+        wanted = JARS.get(self.version.rpartition(".")[0])
+        if wanted is None:
+            return NO_JARS
+        name = f"t{prefix.replace('-', '_')}"
+        metadata = (self.scratch / "tables" / "default" / name / "metadata").glob("*.metadata.json")
+        jars = ",".join(map(str, jar_files(wanted)))
+        given = [str(max(metadata)), str(self.scratch / f"{name}.delta"), jars]
+        code, out, err = self.called([str(self.python), "-c", BY_JARS, *given])
+        found = out.split("\n")[-3:-1]
+        return None if found == [EXPECTED, EXPECTED] else f"ended with {code}, {found}: {_last(err)}"
 
     def called(self, command: list[str]) -> tuple[int, str, str]:
         try:
@@ -175,6 +222,19 @@ class Spark:
             process.wait()
 
 
+def jar_files(artefacts: Sequence[str]) -> list[Path]:
+    """In Maven's local repository, fetched if they are not there. Raises CalledProcessError."""
+    files = []
+    for artefact in artefacts:
+        group, name, version = artefact.split(":")
+        file = MAVEN / group.replace(".", "/") / name / version / f"{name}-{version}.jar"
+        if not file.exists():
+            fetch = ["mvn", "-q", "-B", "dependency:get", f"-Dartifact={artefact}", "-Dtransitive=false"]
+            subprocess.run(fetch, cwd=tempfile.gettempdir(), check=True, capture_output=True)
+        files.append(file)
+    return files
+
+
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     until = time.monotonic() + _START_S
     while time.monotonic() < until and process.poll() is None:
@@ -200,6 +260,7 @@ def checked(spark: Spark, place: str, bootstrap: list[str]) -> dict[str, str | N
         with spark.at(place) as master:
             found = spark.submit(master, ",".join(bootstrap), prefix)
             found["pipeline"] = spark.pipeline(place, master, ",".join(bootstrap), prefix)
+        found["jars"] = spark.by_jars(prefix)
     except TimeoutError as error:
         found = dict.fromkeys(CHECKS, str(error)[:300])
     return found
@@ -210,7 +271,7 @@ def table(found: Mapping[str, Mapping[str, Mapping[str, str | None]]]) -> str:
     lines = ["| Spark | where | " + " | ".join(CHECKS) + " |", "|---" * (len(CHECKS) + 2) + "|"]
     for version, places in found.items():
         for place, checks in places.items():
-            cells = ["yes" if checks[check] is None else "**no**" for check in CHECKS]
+            cells = [CELLS.get(checks[check], "**no**") for check in CHECKS]
             lines.append(f"| {version} | {place} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -233,7 +294,7 @@ def main() -> int:
                 checks = checked(spark, place, cluster.bootstrap)
                 found.setdefault(spark.version, {})[place] = checks
                 for check, error in checks.items():
-                    failures += error is not None
+                    failures += error not in CELLS
                     print(f"{spark.version} {place} {check}: {error or 'ok'}", file=sys.stderr, flush=True)
     print(table(found))
     return 1 if failures else 0

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_kafkalite.options import write_options
+from pyspark_kafkalite.option_parsing import write_options
 from pyspark_kafkalite.row_shape import row_shape
 from pyspark_kafkalite.source import KafkaliteDataSource
 from pyspark_kafkalite.stream_writer import KafkaliteStreamWriter

@@ -7,8 +7,9 @@ Names and defaults are Kafka 4.4's (GroupConfig, ClientMetricsConfigs). A coordi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from kafkalite.config import BrokerConfig
 from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
 
@@ -99,6 +100,25 @@ GROUP_KEYS: Mapping[str, Key] = {
     "errors.deadletterqueue.topic.name": Key(str, "", "topic of records that a share group gives up; empty: none"),
     "errors.deadletterqueue.copy.record.enable": Key(bool, default=False, doc="whether such a record is copied with its value"),
 }  # fmt: skip
+#: Setting of a group -> the broker's least and greatest value for it (None: no limit).
+_BOUNDS: Mapping[str, tuple[str | None, str | None]] = {
+    **{
+        f"{kind}.{name}": (f"group_{kind}_min_{field}", f"group_{kind}_max_{field}")
+        for kind in ("consumer", "share", "streams")
+        for name, field in (
+            ("session.timeout.ms", "session_timeout_ms"),
+            ("heartbeat.interval.ms", "heartbeat_interval_ms"),
+            ("assignment.interval.ms", "assignment_interval_ms"),
+        )
+    },
+    "share.record.lock.duration.ms": ("group_share_min_record_lock_duration_ms", "group_share_max_record_lock_duration_ms"),
+    "share.delivery.count.limit": ("group_share_min_delivery_count_limit", "group_share_max_delivery_count_limit"),
+    "share.partition.max.record.locks": (
+        "group_share_min_partition_max_record_locks", "group_share_max_partition_max_record_locks",
+    ),
+    "streams.num.standby.replicas": (None, "group_streams_max_standby_replicas"),
+    "streams.task.offset.interval.ms": ("group_streams_min_task_offset_interval_ms", None),
+}  # fmt: skip
 #: Of a subscription of client metrics.
 CLIENT_METRICS_KEYS: Mapping[str, Key] = {
     "metrics": Key(list, "", "prefixes of the names of metrics that clients send; *: all; empty: none"),
@@ -113,6 +133,34 @@ def check_all(keys: Mapping[str, Key], settings: Mapping[str, str]) -> None:
         if name not in keys:
             raise ConfigError(f"{name}: no such configuration here")
         keys[name].parse(name, text)
+
+
+def check_group(settings: Mapping[str, str], changed: Iterable[str], broker: BrokerConfig) -> None:
+    """What a broker allows a group to set for itself; `changed`: the names that a request is about. Raises ConfigError.
+
+    The broker's own value is always allowed, so that a broker with quicker heartbeats needs no second setting.
+    """
+    for name in sorted(set(changed) & settings.keys() & _BOUNDS.keys()):
+        least, greatest = _BOUNDS[name]
+        wanted, own = int(settings[name]), getattr(broker, _field(name), None)
+        low = getattr(broker, least) if least else wanted
+        high = getattr(broker, greatest) if greatest else wanted
+        if wanted != own and not low <= wanted <= high:
+            raise ConfigError(f"{name}: {wanted} is not within the broker's limits, {low} to {high}")
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        session_ms, heartbeat_ms = (
+            int(settings.get(name, getattr(broker, _field(name)))) for name in (session, heartbeat)
+        )
+        if {session, heartbeat} & set(changed) and session_ms <= heartbeat_ms:
+            raise ConfigError(f"{session} ({session_ms}) must be greater than {heartbeat} ({heartbeat_ms})")
+    if settings.get("errors.deadletterqueue.topic.name", "").startswith("__"):
+        raise ConfigError("errors.deadletterqueue.topic.name: the name must not start with '__'")
+
+
+def _field(name: str) -> str:
+    """The broker's setting that holds for groups without one of their own."""
+    return f"group_{name.replace('.', '_')}"
 
 
 def value(keys: Mapping[str, Key], settings: Mapping[str, str], name: str) -> bool | int | str:

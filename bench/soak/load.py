@@ -13,18 +13,10 @@ import time
 from collections import Counter
 from typing import Any
 
-from bench.soak.workloads import (
-    Deleted,
-    JavaTransactions,
-    Keyed,
-    Numbered,
-    Offsets,
-    Pipeline,
-    Transactions,
-    Workload,
-    create_topics,
-    not_in_sync,
-)
+from bench.soak.workloads.pipeline import Pipeline
+from bench.soak.workloads.records import Deleted, Keyed, Numbered, Offsets
+from bench.soak.workloads.transactions import JavaTransactions, Transactions
+from bench.soak.workloads.workload import Workload, create_topics, not_in_sync
 
 
 def say(**what: Any) -> None:

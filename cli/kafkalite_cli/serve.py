@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import click
-import uvloop
 
 from kafkalite import config as configuration
-from kafkalite.coordination.verbs import split_connect_string
+from kafkalite.coordination.paths import split_connect_string
 from kafkalite.errors import CannotListen, ConfigError, KafkaliteError, StartupRefused
 from kafkalite.security.files import readable_by_others, secret_files
 from kafkalite.security.posture import Posture, posture
@@ -133,8 +132,13 @@ def serve(
     for warning in warnings:
         click.echo(f"kafkalite: {warning}", err=True)
     _warn(config, found, settings)
+    # Before the imports of a node: they take seconds on a busy machine.
+    _log.info("zookeeper.connecting", zookeeper=config.zookeeper_connect, reason="waits for a session with ZooKeeper")
+    began = time.monotonic()
+    import uvloop
+
     try:
-        uvloop.run(_run(config))
+        uvloop.run(_run(config, began))
     except (ConfigError, StartupRefused) as error:
         click.echo(f"kafkalite: {error}", err=True)
         sys.exit(2)
@@ -165,7 +169,7 @@ def _warn(config: configuration.BrokerConfig, found: Posture, settings: tuple[st
 
 
 _log = logs.get_logger(__name__)
-#: A node that has no session with ZooKeeper by then says that it waits for one.
+#: A node that has no session with ZooKeeper by then warns that it waits for one.
 _ZOOKEEPER_NOTE_S = 1.5
 #: Key of a port -> the option that sets it.
 _PORT_OPTIONS = {"kafka.port": "--kafka", "rpc.port": "--rpc", "http.port": "--http"}
@@ -176,8 +180,10 @@ _PORT_OPTIONS = {"kafka.port": "--kafka", "rpc.port": "--rpc", "http.port": "--h
 _GC_THRESHOLDS = (50_000, 20, 50)
 
 
-async def _run(config: configuration.BrokerConfig) -> None:
+async def _run(config: configuration.BrokerConfig, began: float) -> None:
     with uncollected():
+        import asyncio
+
         from kafkalite.env import open_files
         from kafkalite.env.real import real_env
         from kafkalite.env.supervisor import Policy, Supervisor
@@ -205,7 +211,7 @@ async def _run(config: configuration.BrokerConfig) -> None:
     announcer = Supervisor(on_fatal=lambda error: node.stop())
 
     async def note_zookeeper() -> None:
-        await asyncio.sleep(_ZOOKEEPER_NOTE_S)
+        await asyncio.sleep(began + _ZOOKEEPER_NOTE_S - time.monotonic())
         if node.session.current is None:
             _log.warning("zookeeper.waits", zookeeper=config.zookeeper_connect, reason="no session with ZooKeeper yet")
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import click
 
+from kafkalite.client.admin.cluster_status import problems_by_kind, status_value
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.cluster_status import problems_by_kind, status_value
 from kafkalite.errors import KafkaliteError, api_error, error_code
 from kafkalite.extension.messages.watching import BrokerStatus, StatusRequest, StatusResponse
 from kafkalite.model import BrokerId
-from kafkalite_cli.move_progress import duration
+from kafkalite_cli.admin.move_progress import duration
 from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
 from kafkalite_cli.parameters import Real, Whole
 

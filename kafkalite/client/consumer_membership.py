@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.groups import Groups, Membership
+from kafkalite.client.membership import Membership
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicPartition

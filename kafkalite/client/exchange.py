@@ -17,8 +17,10 @@ from kafkalite.frames import FrameReader
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Buffer, Endpoint
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import Decoder, Encoder, WireStruct, decoder, encoder, read_varint
+from kafkalite.protocol.codec import Decoder, Encoder, decoder, encoder
 from kafkalite.protocol.schema import schemas
+from kafkalite.protocol.structs import WireStruct
+from kafkalite.protocol.varints import read_varint
 from kafkalite.rpc.codec import pack, unpack_as
 from kafkalite.rpc.messages.base import Message
 

@@ -11,7 +11,8 @@ from kafkalite.client.batching import ProducerBatch
 from kafkalite.client.cluster_requests import PROBE_AFTER_S
 from kafkalite.client.connection import Connection
 from kafkalite.client.partitioner import StickyPartitioner, partition_for_key
-from kafkalite.client.producer_core import Completion, Dispatch, ProducerCore, ProducerSettings
+from kafkalite.client.producer_core import Completion, Dispatch, ProducerCore
+from kafkalite.client.producer_settings import ProducerSettings
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.model import BrokerId, TopicPartition

@@ -27,6 +27,7 @@ from kafkalite.coordination.coordinator import (
     Stat,
     Watch,
 )
+from kafkalite.coordination.paths import split_connect_string
 from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.verbs import (
     MAX_REQUEST_BYTES,
@@ -34,7 +35,6 @@ from kafkalite.coordination.verbs import (
     ensure_path,
     none_where_missing,
     pipelined,
-    split_connect_string,
 )
 from kafkalite.coordination.watches import WatchKind
 from kafkalite.coordination.zk_session import ZkSession

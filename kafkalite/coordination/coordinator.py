@@ -7,7 +7,7 @@ registers again. There are no hidden retries; the three ways to fail are three d
     OutcomeUnknownError  written to a socket, no answer: it may have been applied
     SessionExpiredError  the session is gone, and with it our ephemerals and watches
 
-Implementations: `aiozk_adapter.py` (a real server) and `kafkalite.testing.sim_coordinator` (in memory); one
+Implementations: `aiozk_adapter.py` (a real server) and `kafkalite.testing.simulated.coordinator` (in memory); one
 contract suite holds both to this text. All paths are absolute, without the chroot.
 """
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import quote, unquote
 
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.errors import ConfigError
+from kafkalite.model import BrokerId, Endpoint, TopicPartition
+
+_DEFAULT_PORT = 2181
 
 CLUSTER_ID = "/cluster/id"
 #: What decoys for users that do not exist are made from; the nodes' secret.
@@ -194,3 +197,21 @@ def desanitize(name: str) -> str:
 def parent(path: str) -> str:
     """The path of the znode above; "/" for those at the top."""
     return path[: path.rfind("/")] or "/"
+
+
+def split_connect_string(connect: str) -> tuple[tuple[Endpoint, ...], str]:
+    """("h1:2181,h2/kafka") -> (endpoints, "/kafka"); the chroot is "" if there is none. Raises ConfigError."""
+    hosts, slash, chroot = connect.strip().partition("/")
+    chroot = slash + chroot.rstrip("/") if chroot.strip("/") else ""
+    if "//" in chroot or any(part in (".", "..") for part in chroot.split("/")):
+        raise ConfigError(f"zookeeper.connect: {chroot!r} is not a path")
+    endpoints: list[Endpoint] = []
+    for item in hosts.split(","):
+        host, colon, port = item.strip().rpartition(":")
+        if not colon:
+            host, port = item.strip(), str(_DEFAULT_PORT)
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or not (port.isascii() and port.isdigit()) or len(port) > 5 or not 0 < int(port) <= 65535:
+            raise ConfigError(f"zookeeper.connect: {item.strip()!r} is not host:port")
+        endpoints.append(Endpoint(host, int(port)))
+    return tuple(endpoints), chroot

@@ -12,7 +12,7 @@ from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, error_code
 from kafkalite.model import LATEST_TIMESTAMP, BrokerId, Offset, TopicPartition
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError
+from kafkalite.protocol.errors import WireError
 from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest
 from kafkalite.rpc.messages.control import Broker
 

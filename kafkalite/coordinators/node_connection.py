@@ -7,8 +7,10 @@ from typing import Generic, TypeVar
 
 from kafkalite.coordinators.services import Services
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError, WireStruct, decode, encode
+from kafkalite.protocol.codec import decode, encode
+from kafkalite.protocol.errors import WireError
 from kafkalite.protocol.schema import schemas
+from kafkalite.protocol.structs import WireStruct
 from kafkalite.rpc.messages.control import Broker
 
 _Response = TypeVar("_Response", bound=WireStruct)

@@ -129,6 +129,13 @@ class RealDisk:
             if not os.path.isdir(path):
                 raise
 
+    def make_dir(self, path: str) -> bool:
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            return False
+        return True
+
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new)
 

@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
+from itertools import count
 from typing import cast
 
 from kafkalite.env import residency
@@ -26,13 +27,22 @@ _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _UNKNOWN_FLAG = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
 
+#: Of files that are open, see `File.version`.
+_versions = count(1)
+
+
 class RealFile:
     """A file descriptor and the length that we know the file to have: we are its only writer."""
 
-    __slots__ = ("_closed", "_descriptor", "_lock", "_size", "_syncing", "_threads", "path")
+    __slots__ = (
+        "_closed", "_descriptor", "_lock", "_modified_ns", "_size", "_syncing", "_threads", "_version", "path",
+    )  # fmt: skip
 
     def __init__(self, path: str, descriptor: int, threads: DiskThreads) -> None:
         self.path = path
+        #: When the file was modified last, as far as we know of it (0: nobody has asked for the version since it changed).
+        self._modified_ns = 0
+        self._version = 0
         self._descriptor = descriptor
         self._size = os.fstat(descriptor).st_size
         self._threads = threads
@@ -48,14 +58,26 @@ class RealFile:
         """All or nothing, as far as the disk lets us: what a failed write left behind is cut off again."""
         self._assert_open()
         start = self._size
+        if self._modified_ns:
+            self.version()  # notices what others have written, before our write hides it
         try:
             for first in range(0, len(buffers), _IOV_MAX):
                 self._write_fully(buffers[first : first + _IOV_MAX])
         except OSError:
             self._size = start
+            self._modified_ns = 0
             self._cut_off(start)
             raise
+        if self._modified_ns:
+            self._modified_ns = os.fstat(self._descriptor).st_mtime_ns
         return self._size - start
+
+    def version(self) -> int:
+        modified_ns = os.fstat(self._descriptor).st_mtime_ns
+        if modified_ns != self._modified_ns:
+            self._modified_ns = modified_ns
+            self._version = next(_versions)
+        return self._version
 
     def _write_fully(self, buffers: Sequence[Buffer]) -> None:
         total = sum(map(_length, buffers))
@@ -75,10 +97,15 @@ class RealFile:
     def read_at(self, offset: int, size: int) -> bytes:
         self._assert_open()
         if residency.is_required() and self._threads.knows_nowait:
-            found = read_resident(self._descriptor, self.path, offset, size, self._size)
+            try:
+                found = read_resident(self._descriptor, self.path, offset, size, self._size)
+            except residency.NotResident:
+                self._modified_ns = 0  # the disk will give it again, and may give something else
+                raise
             if found is not None:
                 return found
             self._threads.knows_nowait = False
+        self._modified_ns = 0  # it may come from the disk
         data = os.pread(self._descriptor, size, offset)
         while len(data) < size:  # short only at the end of the file
             more = os.pread(self._descriptor, size - len(data), offset + len(data))
@@ -89,6 +116,7 @@ class RealFile:
 
     def write_at(self, offset: int, data: Buffer) -> None:
         self._assert_open()
+        self._modified_ns = 0
         view = memoryview(data).cast("B")
         while view:
             written = os.pwrite(self._descriptor, view, offset)
@@ -100,6 +128,7 @@ class RealFile:
         self._assert_open()
         os.ftruncate(self._descriptor, size)
         self._size = size
+        self._modified_ns = 0
 
     async def sync(self) -> None:
         self._assert_open()

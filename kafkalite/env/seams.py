@@ -95,6 +95,14 @@ class File(Protocol):
         """Up to `size` bytes from `offset`; shorter only at the end of the file. Raises NotResident (env.residency)."""
         ...
 
+    def version(self) -> int:
+        """Stays the same as long as only `append` of this handle changes the file, and no read found bytes missing in the page cache.
+
+        What was read and found right at a version is still right at the same version: neither another program nor the disk has
+        replaced it. Positive; no other handle has the same one.
+        """
+        ...
+
     def write_at(self, offset: int, data: Buffer) -> None:
         """Overwrite in place (index repair, tests)."""
         ...
@@ -128,6 +136,10 @@ class Disk(Protocol):
         ...
 
     def makedirs(self, path: str) -> None: ...
+
+    def make_dir(self, path: str) -> bool:
+        """Make one directory in one that is there; False if there is something of that name. Raises OSError."""
+        ...
 
     def rename(self, old: str, new: str) -> None: ...
 

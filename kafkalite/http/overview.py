@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from kafkalite.admin.reassignments import ReassignmentAdmin
-from kafkalite.client.moves import Tracker, part_of
+from kafkalite.client.admin.moves import Tracker, part_of
 from kafkalite.coordination.broker_states import ACTIVE, DRAINING
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Clock

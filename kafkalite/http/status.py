@@ -16,8 +16,8 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.client.cluster_status import status_value
-from kafkalite.client.why import diagnose, gather
+from kafkalite.client.admin.cluster_status import status_value
+from kafkalite.client.admin.why import diagnose, gather
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.watching import StatusRequest
 from kafkalite.http.authentication import AuthenticatedRequest

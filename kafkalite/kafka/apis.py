@@ -12,7 +12,7 @@ from kafkalite.protocol.codec import Decoder, decoder
 from kafkalite.protocol.schema import schemas
 
 if TYPE_CHECKING:
-    from kafkalite.kafka.connection import Request
+    from kafkalite.kafka.request import Request
 
 #: Returns the answer, or a coroutine that will, or None if it answers through `request.respond` itself.
 Handler = Callable[["Request", Any], "Any | Coroutine[Any, Any, Any] | None"]

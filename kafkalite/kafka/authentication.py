@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from kafkalite.kafka.connection import KafkaConnection, Request
+    from kafkalite.kafka.connection import KafkaConnection
+    from kafkalite.kafka.request import Request
     from kafkalite.security.sasl import SaslServer
 
 #: Time in seconds that a connection has to authenticate.

@@ -19,21 +19,24 @@ from kafkalite.env.supervisor import Policy
 from kafkalite.kafka.apis import OfferedApi, make_apis
 from kafkalite.kafka.client_metrics import ClientMetrics
 from kafkalite.kafka.handlers.cluster import ClusterHandlers
-from kafkalite.kafka.handlers.configs import ConfigHandlers
-from kafkalite.kafka.handlers.consumer_groups import ConsumerGroupHandlers
+from kafkalite.kafka.handlers.configs.altering import AlterConfigHandlers
+from kafkalite.kafka.handlers.configs.describing import DescribeConfigHandlers
 from kafkalite.kafka.handlers.data import DataHandlers
 from kafkalite.kafka.handlers.extension import ExtensionHandlers
 from kafkalite.kafka.handlers.features import FeatureHandlers
 from kafkalite.kafka.handlers.fetching import FetchHandlers
-from kafkalite.kafka.handlers.groups import GroupHandlers
+from kafkalite.kafka.handlers.groups.administration import GroupAdminHandlers
+from kafkalite.kafka.handlers.groups.classic import ClassicGroupHandlers
+from kafkalite.kafka.handlers.groups.consumer import ConsumerGroupHandlers
+from kafkalite.kafka.handlers.groups.offsets import OffsetHandlers
+from kafkalite.kafka.handlers.groups.share import ShareGroupHandlers
+from kafkalite.kafka.handlers.groups.streams import StreamsGroupHandlers
 from kafkalite.kafka.handlers.log_dirs import LogDirHandlers
 from kafkalite.kafka.handlers.partitions import PartitionHandlers
 from kafkalite.kafka.handlers.sasl import SaslHandlers
 from kafkalite.kafka.handlers.security import SecurityHandlers
-from kafkalite.kafka.handlers.share_fetching import ShareHandlers
-from kafkalite.kafka.handlers.share_groups import ShareGroupHandlers
-from kafkalite.kafka.handlers.share_states import ShareStateHandlers
-from kafkalite.kafka.handlers.streams_groups import StreamsGroupHandlers
+from kafkalite.kafka.handlers.shares.fetching import ShareHandlers
+from kafkalite.kafka.handlers.shares.states import ShareStateHandlers
 from kafkalite.kafka.handlers.telemetry import TelemetryHandlers
 from kafkalite.kafka.handlers.tokens import TokenHandlers
 from kafkalite.kafka.handlers.topics import TopicHandlers
@@ -75,10 +78,13 @@ class KafkaSide:
             **TopicHandlers(services).table(),
             **PartitionHandlers(services).table(),
             **LogDirHandlers(services).table(),
-            **ConfigHandlers(services).table(),
+            **DescribeConfigHandlers(services).table(),
+            **AlterConfigHandlers(services).table(),
             **FeatureHandlers(services).table(),
             **SecurityHandlers(services).table(),
-            **GroupHandlers(services, self.groups, self.verifier).table(),
+            **ClassicGroupHandlers(self.groups).table(),
+            **OffsetHandlers(services, self.groups, self.verifier).table(),
+            **GroupAdminHandlers(services, self.groups).table(),
             **ConsumerGroupHandlers(services, self.groups).table(),
             **StreamsGroupHandlers(services, self.groups).table(),
             **ExtensionHandlers(services, coordinated).table(),

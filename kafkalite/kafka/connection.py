@@ -4,7 +4,7 @@ Frames are parsed where they were received, synchronously in `buffer_updated`; w
 call per wake-up. A connection with nothing half received has no buffer of its own: it reads into one that all
 connections of the listener share, which is safe because `get_buffer`, the read and `buffer_updated` follow each other
 in one step of the event loop. Only the rest of a half received frame is copied into a buffer of the connection's own,
-which grows with what has ARRIVED, not with what the length field promises.
+see `receive_buffer`.
 
 Source: Kafka's SocketServer (a connection's answers keep its requests' order).
 """
@@ -14,188 +14,36 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 from kafkalite.env.fair_queue import Owner
 from kafkalite.env.loop_times import COUNTED_S
 from kafkalite.env.streams import close_when_written
 from kafkalite.env.turns import SLICE_S
-from kafkalite.kafka.answers import COUNTED_BYTES
+from kafkalite.kafka.outbox import Outbox
 from kafkalite.kafka.pieces import CUTS, MOST_UNCUT
-from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import Buffer
-from kafkalite.protocol.codec import (
-    ELEMENTS_AT_ONCE,
-    TooManyAtOnce,
-    WireError,
-    encoding,
-    read_varint,
-    small_encoder,
-)
+from kafkalite.kafka.receive_buffer import ReceiveBuffer
+from kafkalite.kafka.request import Request
+from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
+from kafkalite.protocol.errors import TooManyAtOnce, WireError
+from kafkalite.protocol.request_header import HEAD_BYTES, parse_header, skip_tags
 from kafkalite.security.principal import ANONYMOUS, Principal
-from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.kafka.apis import OfferedApi
     from kafkalite.kafka.authentication import ConnectionAuthenticator
     from kafkalite.kafka.listener import KafkaListener
-    from kafkalite.kafka.throttle_accounting import ThrottleAccounting
     from kafkalite.security.listener import SaslLogin
 
-_log = get_logger(__name__)
-
 _LENGTH = struct.Struct(">i").unpack_from
-_HEAD = struct.Struct(">hhih").unpack_from
-_PUT_HEAD = struct.Struct(">ii").pack_into
-_HEAD_BYTES = 10
 API_VERSIONS = 18
 #: Only Produce carries records; no other request has a reason to be larger.
 MAX_OTHER_REQUEST_BYTES = 16 * 2**20
-#: A connection's own buffer starts here.
-_MIN_OWN_BUFFER = 16 * 1024
-#: A drained buffer of up to this size is kept while requests keep coming: fresh pages cost more than the copy.
-_MAX_KEPT_BUFFER = 4 * 2**20
 #: Answers beyond this are handed to the transport before the next request is looked at.
 _FLUSH_BYTES = 2**20
-#: Answers with a piece this large are written as a vector, others joined.
-_VECTOR_BYTES = 4096
 #: Time in seconds to answer the outstanding requests of a connection that retires.
 RETIRED_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Denied:
-    """The parts of a request that were denied: topics, keys (groups or transactional ids), the cluster's settings."""
-
-    topics: frozenset[str] = frozenset()
-    keys: frozenset[str] = frozenset()
-    cluster: bool = False
-
-
-NOTHING_DENIED = Denied()
-
-
-class Request:
-    """One request in progress. Its handler calls `respond` (or `respond_nothing`) exactly once."""
-
-    __slots__ = (
-        "api",
-        "began",
-        "buffers",
-        "client_id",
-        "connection",
-        "correlation_id",
-        "counted",
-        "denied",
-        "is_answered",
-        "returned",
-        "throttle",
-        "version",
-    )  # fmt: skip
-
-    def __init__(
-        self, connection: KafkaConnection, api: OfferedApi | None, version: int, correlation_id: int, client_id: str
-    ) -> None:
-        self.connection = connection
-        self.api = api
-        self.version = version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-        self.denied = NOTHING_DENIED
-        #: What it costs its client; None while no quota is set.
-        self.throttle: ThrottleAccounting | None = None
-        self.buffers: list[Buffer] = []
-        #: Bytes of them that the listener counts as memory.
-        self.counted = 0
-        self.is_answered = False
-        #: Monotonic seconds: when the handler was called, and when it returned.
-        self.began = 0.0
-        self.returned = 0.0
-
-    @property
-    def client_host(self) -> str:
-        return self.connection.peer_host
-
-    @property
-    def principal(self) -> Principal:
-        return self.connection.principal
-
-    @property
-    def listener_name(self) -> str:
-        return self.connection.listener_name
-
-    def respond(self, message: Any) -> None:
-        """Answer in the request's own version."""
-        assert self.api is not None
-        if self.throttle is not None:
-            self.throttle.settle(message)
-        has_tags = self.version in self.api.flexible_responses
-        w = bytearray(9 if has_tags else 8)
-        chunks: list[Buffer] = []
-        try:
-            chunks.append(small_encoder(self.api.response_name, self.version)(message, w, chunks))
-        except TooManyAtOnce:
-            self.connection.listener.respond_large(self, message)
-            return
-        self._finish(w, chunks)
-
-    def responding(self, message: Any) -> Generator[None, None, None]:
-        """As `respond`, in steps."""
-        assert self.api is not None
-        head = bytearray(9 if self.version in self.api.flexible_responses else 8)
-        chunks: list[Buffer] = []
-        chunks.append((yield from encoding(self.api.response_name, message, self.version, head, chunks)))
-        if not self.connection.is_closed:
-            self._finish(head, chunks)
-
-    def part(self) -> Request:
-        """A request for some of its elements. It is answered with the others."""
-        return Request(self.connection, self.api, self.version, self.correlation_id, self.client_id)
-
-    def respond_encoded(self, body: bytes) -> None:
-        """Answer with a body that was encoded in the request's version."""
-        assert self.api is not None
-        w = bytearray(9 if self.version in self.api.flexible_responses else 8)
-        w += body
-        self._finish(w, [w])
-
-    def settled_throttle_ms(self) -> int:
-        """How long the client has to wait by its quotas, for an answer that is encoded elsewhere; counted with the call."""
-        if self.throttle is None:
-            return 0
-        self.throttle.settle(None)
-        return self.throttle.throttle_ms
-
-    def respond_pieces(self, pieces: list[Buffer]) -> None:
-        """Answer with a body in pieces that was encoded in the request's version."""
-        assert self.api is not None
-        w = bytearray(9 if self.version in self.api.flexible_responses else 8)
-        self._finish(w, [w, *pieces])
-
-    def respond_raw(self, body: bytes) -> None:
-        """Answer with a body encoded elsewhere, under the header without tags."""
-        w = bytearray(8)
-        w += body
-        self._finish(w, [w])
-
-    def _finish(self, head: bytearray, chunks: list[Buffer]) -> None:
-        size = sum(map(len, chunks))
-        _PUT_HEAD(head, 0, size - 4, self.correlation_id)
-        self.buffers = chunks
-        if size >= COUNTED_BYTES:
-            self.counted = size
-            self.connection.hold(size)
-        self.respond_nothing()
-
-    def respond_nothing(self) -> None:
-        """The client expects no answer (Produce with acks=0)."""
-        assert not self.is_answered, "a request was answered twice"
-        if self.throttle is not None:
-            self.throttle.settle(None)
-        self.is_answered = True
-        self.connection.listener.timed(self)
-        self.connection.answered(self)
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -222,18 +70,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._served: Request | None = None
         self.is_closed = False
         self._transport: asyncio.Transport | None = None
-        self._own: bytearray | None = None
-        self._own_view: memoryview = memoryview(b"")
-        self._start = 0
-        self._end = 0
+        self._own = ReceiveBuffer(listener.memory, self, listener.shared_bytes)
         self._waiting: deque[Request] = deque()
-        self._out: list[Buffer] = []
-        self._out_bytes = 0
-        #: Counted bytes of answers: all that the transport was not given yet; those of them in `_out`.
-        self._held = 0
-        self._held_out = 0
-        #: What the listener counts for us: `_held`, and what lies in a transport that does not get rid of it.
-        self.unread_bytes = 0
+        self._out = Outbox(listener.answers)
         #: Since when the peer does not read what it is sent; 0 if it does.
         self.unread_since = 0.0
         self._postponed: list[Callable[[], None]] = []
@@ -271,12 +110,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
         self._waiting.clear()
-        self._out = []
+        self._out.drop()
         self._postponed = []
-        self._held = self._held_out = 0
         self._is_write_paused = False
-        self._count_unread()
-        self._release_own()
+        self._own.release()
         self.listener.closed(self)
         # Nothing comes any more. Strangers by the thousand must not wait, with all their TLS, for the collector of cycles.
         self.authenticator = None
@@ -297,20 +134,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._resume()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if self._own is None:
-            return self.listener.shared_view
-        return self._own_view[self._end :]
+        own = self._own
+        return own.view[own.end :] if own.view else self.listener.shared_view
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active = self.listener.now()
-        if self._own is None:
+        if self._own.view:
+            self._own.end += nbytes
+            self._parse_own()
+        else:
             view = self.listener.shared_view
             used = self._parse(view, 0, nbytes)
             if used < nbytes and not self.is_closed:
-                self._keep(view[used:nbytes])
-        else:
-            self._end += nbytes
-            self._parse_own()
+                self._own.keep(view[used:nbytes])
         self._flush()
 
     def eof_received(self) -> bool:
@@ -319,49 +155,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # --- frames ---
 
     def _parse_own(self) -> None:
-        self._start = self._parse(self._own_view, self._start, self._end)
-        if self.is_closed:
-            return
-        if self._start == self._end:
-            self._start = self._end = 0
-            if not self.listener.shared_bytes < len(self._own_view) <= _MAX_KEPT_BUFFER:
-                self._release_own()
-            return
-        have = self._end - self._start
-        need = self._frame_bytes(self._own_view, self._start, self._end)
-        if self._start and (need > len(self._own_view) - self._start or self._end == len(self._own_view)):
-            self._own_view[:have] = bytes(self._own_view[self._start : self._end])
-            self._start, self._end = 0, have
-        if self._end == len(self._own_view):
-            # Full, and the frame goes on; or requests are read ahead and none may be started now.
-            self._grow(self._own_view[:have], need)
-
-    def _keep(self, rest: memoryview) -> None:
-        """Move a half received frame into a buffer of our own."""
-        self._grow(rest, self._frame_bytes(rest, 0, len(rest)))
-
-    def _frame_bytes(self, view: memoryview, start: int, stop: int) -> int:
-        """Bytes that the frame at `start` takes, as far as is known."""
-        return 4 + int(_LENGTH(view, start)[0]) if stop - start >= 4 else 4
-
-    def _grow(self, data: memoryview, need: int) -> None:
-        have = len(data)
-        # Every connection may grow once more when memory is full: by little then, or all together exceed it manyfold.
-        factor = 4 if self.listener.has_ample_memory else 2
-        size = max(_MIN_OWN_BUFFER, min(need, factor * have), have + 1)
-        self.listener.take_memory(self, size - (len(self._own) if self._own is not None else 0))
-        own = bytearray(size)
-        own[:have] = data
-        self._own, self._own_view = own, memoryview(own)
-        self._start, self._end = 0, have
-
-    def _release_own(self) -> None:
-        if self._own is not None:
-            size = len(self._own)
-            self._own = None
-            self._own_view = memoryview(b"")
-            self._start = self._end = 0
-            self.listener.give_memory(self, size)
+        own = self._own
+        start = self._parse(own.view, own.start, own.end)
+        if not self.is_closed:
+            own.parsed(start)
 
     def _parse(self, view: memoryview, start: int, stop: int) -> int:
         """Start the requests in view[start:stop]; return where the first one that was not started begins."""
@@ -389,7 +186,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     self._yield()
                 if self.is_closed:
                     return stop
-                if self._out_bytes > _FLUSH_BYTES:
+                if self._out.bytes > _FLUSH_BYTES:
                     self._write()
         finally:
             self._is_parsing = False
@@ -399,7 +196,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _is_acceptable(self, view: memoryview, start: int, stop: int, size: int) -> bool:
         """Whether a frame may have this length; otherwise the connection is closed."""
-        if (size < _HEAD_BYTES - 2 and self.authenticator is None) or not 0 < size <= self.max_request_bytes:
+        if (size < HEAD_BYTES - 2 and self.authenticator is None) or not 0 < size <= self.max_request_bytes:
             self.refuse("frame.length", f"a frame of {size} bytes")
             return False
         if size > MAX_OTHER_REQUEST_BYTES and stop - start >= 6 and int.from_bytes(view[start + 4 : start + 6]) != 0:
@@ -427,12 +224,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         try:
             if self.authenticator is not None and not self.authenticator.admits(view):
                 return 0.0
-            api_key, version, correlation_id, id_bytes = _HEAD(view, 0)
-            position = _HEAD_BYTES + max(0, id_bytes)
-            if position > len(view):
-                raise WireError("the client id overruns the frame")
-            client_id = str(view[_HEAD_BYTES:position], "utf-8") if id_bytes > 0 else ""
-            self._dispatch(view, position, api_key, version, correlation_id, client_id)
+            self._dispatch(view, *parse_header(view))
         except (WireError, struct.error, UnicodeDecodeError, IndexError) as error:
             self.refuse("request.malformed", str(error))
         took = self.listener.monotonic() - began
@@ -443,14 +235,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return took
 
     def _dispatch(
-        self, view: memoryview, position: int, api_key: int, version: int, correlation_id: int, client_id: str
+        self, view: memoryview, api_key: int, version: int, correlation_id: int, client_id: str, position: int
     ) -> None:
         api = self.listener.apis.get(api_key)
         if api is None or version not in api.known_versions:
             self._unsupported(api, api_key, version, correlation_id, client_id)
             return
         if version in api.flexible_requests:
-            position = _skip_tags(view, position)
+            position = skip_tags(view, position)
         # Bytes behind the message are let pass, as by Kafka: librdkafka's Metadata v12 for all topics has three.
         is_cut = api.name in CUTS
         body = view[position:]
@@ -508,12 +300,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         waiting = self._waiting
         while waiting and waiting[0].is_answered:
             first = waiting.popleft()
-            for buffer in first.buffers:
-                if size := len(buffer):  # why: framing.encode_frame
-                    self._out.append(buffer)
-                    self._out_bytes += size
+            self._out.add(first.buffers, first.counted)
             first.buffers = []  # a remaining reference to the request must not keep its response
-            self._held_out += first.counted
             if first.throttle is not None and first.throttle.throttle_ms:
                 self.mute(first.throttle.throttle_ms)
         if not self._is_parsing and not self._is_flush_due:
@@ -542,18 +330,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _write(self) -> None:
         transport = self._transport
         assert transport is not None
-        out, self._out, self._out_bytes = self._out, [], 0
-        if not out or transport.is_closing():
-            return  # it broke, which `connection_lost` is about to tell; uvloop's would raise RuntimeError
-        if len(out) == 1:
-            transport.write(out[0])
-        elif any(len(buffer) > _VECTOR_BYTES for buffer in out):
-            transport.writelines(out)
-        else:
-            transport.write(b"".join(out))
-        if self._held_out or self._is_write_paused:
-            self._held -= self._held_out
-            self._held_out = 0
+        if self._out.write(transport) or self._is_write_paused:
             self._count_unread()
 
     def postpone(self, start: Callable[[], None]) -> None:
@@ -563,22 +340,26 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def hold(self, size: int) -> None:
         """A response of `size` bytes is to be sent."""
         if not self.is_closed:
-            self._held += size
-            self._count_unread()
+            self._out.hold(size, self._stuck())
 
     def let_go(self, size: int) -> None:
         """This many bytes that `hold` counted are not in memory any more."""
         if not self.is_closed:
-            self._held -= size
-            self._count_unread()
+            self._out.hold(-size, self._stuck())
+
+    def _stuck(self) -> int:
+        """Bytes in the transport, if its peer does not read."""
+        if self._is_write_paused and self._transport is not None:
+            return self._transport.get_write_buffer_size()
+        return 0
 
     def _count_unread(self) -> None:
-        size = self._held
-        if self._is_write_paused and self._transport is not None:
-            size += self._transport.get_write_buffer_size()
-        if size != self.unread_bytes:
-            self.listener.answers.change(size - self.unread_bytes)
-            self.unread_bytes = size
+        self._out.count(self._stuck())
+
+    @property
+    def unread_bytes(self) -> int:
+        """What is counted of its answers."""
+        return self._out.unread_bytes
 
     # --- flow control ---
 
@@ -641,7 +422,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if len(self._waiting) >= self.listener.max_in_flight:
             return
         self._is_reading_paused = False
-        if self._own is not None:
+        if self._own.view:
             self._parse_own()
             self._flush()
         if not self._is_reading_paused and not self.is_closed:
@@ -665,8 +446,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def relax(self) -> None:
         """Give the memory of a drained buffer back; called when nothing has come for a while."""
-        if self._own is not None and self._end == 0:
-            self._release_own()
+        if self._own.end == 0:
+            self._own.release()
 
     # --- the end ---
 
@@ -705,15 +486,3 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.is_closed = True
         if self._transport is not None:
             self._transport.abort()
-
-
-def _skip_tags(view: memoryview, position: int) -> int:
-    """Past the tagged fields of a request header; we know none."""
-    count, position = read_varint(view, position)
-    for _ in range(count):
-        _, position = read_varint(view, position)
-        size, position = read_varint(view, position)
-        position += size
-        if position > len(view):
-            raise WireError("a tagged field of the header overruns the frame")
-    return position

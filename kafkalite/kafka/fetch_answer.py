@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from kafkalite.model import Buffer
 from kafkalite.protocol import topic_ids
-from kafkalite.protocol.codec import CHUNK_BYTES
+from kafkalite.protocol.compiling.source import CHUNK_BYTES
 from kafkalite.replica.client_fetch import READ_COMMITTED, FetchEntry
 
 _FLEXIBLE_FROM = 12

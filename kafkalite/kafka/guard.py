@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.apis import refusal
-from kafkalite.kafka.connection import Denied, Request
+from kafkalite.kafka.request import Denied, Request
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.protocol import topic_ids, wire
-from kafkalite.protocol.codec import ZERO_UUID
+from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.security.access import Access
 from kafkalite.security.acl import CLUSTER_NAME, ResourceType
 from kafkalite.security.requirements import KAFKA, REFUSALS, Need, Scope

@@ -16,10 +16,11 @@ from kafkalite.env.turns import Slices, Turns
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import refusal
 from kafkalite.kafka.pieces import MAX_NEW_PARTITIONS, Joined, pieces_of, released, repeated, wanted_partitions
-from kafkalite.protocol.codec import WireError, decoding
+from kafkalite.protocol.codec import decoding
+from kafkalite.protocol.errors import WireError
 
 if TYPE_CHECKING:
-    from kafkalite.kafka.connection import Request
+    from kafkalite.kafka.request import Request
 
 
 class Server(Protocol):

@@ -24,8 +24,10 @@ from kafkalite.errors import ApiError, AuthenticationFailed, ErrorCode
 from kafkalite.kafka import large_requests
 from kafkalite.kafka.answers import AnswerMemory
 from kafkalite.kafka.apis import OfferedApi, refusal
-from kafkalite.kafka.connection import API_VERSIONS, KafkaConnection, Request
+from kafkalite.kafka.connection import API_VERSIONS, KafkaConnection
 from kafkalite.kafka.guard import Guard
+from kafkalite.kafka.request import Request
+from kafkalite.kafka.request_memory import RequestMemory
 from kafkalite.kafka.throttle_accounting import EXEMPT, ThrottleAccounting
 from kafkalite.kafka.tracing import Tracer
 from kafkalite.model import Endpoint
@@ -44,8 +46,6 @@ _log = get_logger(__name__)
 SHARED_BYTES = 512 * 1024
 #: A frame that is not complete after this long is given up (seconds): slow senders hold memory.
 FRAME_DEADLINE_S = 60.0
-#: The same while others wait for the memory that it holds.
-MEMORY_GRACE_S = 1.0
 _SWEEP_S = 1.0
 #: Large requests under way at once: each may take some 100 MB while it is decoded.
 _LARGE_REQUESTS = 4
@@ -79,16 +79,12 @@ class KafkaListener:
         self._repeats = Repeats(services.clock.monotonic)
         self.requests = Requests()
         self.tracer = Tracer(services)
-        #: Bytes in buffers of half received requests.
-        self.memory_bytes = 0
-        self._memory_max = config.queued_max_request_bytes
-        #: Connections with a buffer of their own, and those of them that may not read for want of memory.
-        self._holders: dict[KafkaConnection, None] = {}
-        self._starving: dict[KafkaConnection, None] = {}
-        #: All starved: this one may finish its frame beyond the limit.
-        self._favoured: KafkaConnection | None = None
+        #: Of half received requests.
+        self.memory = RequestMemory(config.queued_max_request_bytes, lambda: self._is_closing)
         #: Answers have as much again.
-        self.answers = AnswerMemory(self._memory_max, lambda call: asyncio.get_running_loop().call_soon(call))
+        self.answers = AnswerMemory(
+            config.queued_max_request_bytes, lambda call: asyncio.get_running_loop().call_soon(call)
+        )
         #: Work that a client's request causes and that takes long: decompression, hashing of passwords.
         self.lane = FairLane(services.run_blocking, services.clock, at_once=_LANE_THREADS)
         #: Requests and responses that take more than one turn of the loop, and how many of the requests are under way.
@@ -191,52 +187,13 @@ class KafkaListener:
         for call in self.on_closed:
             call(connection)
 
-    @property
-    def has_ample_memory(self) -> bool:
-        return self.memory_bytes < self._memory_max // 4
-
-    def take_memory(self, connection: KafkaConnection, size: int) -> None:
-        """A connection's buffer grows; beyond the limit that connection reads no further for now."""
-        self.memory_bytes += size
-        self._holders[connection] = None
-        if self.memory_bytes <= self._memory_max or len(self._holders) == 1 or connection is self._favoured:
-            return
-        self._starving[connection] = None
-        connection.starve()
-        self._feed()
-
-    def give_memory(self, connection: KafkaConnection, size: int) -> None:
-        self.memory_bytes -= size
-        self._holders.pop(connection, None)
-        self._starving.pop(connection, None)
-        if connection is self._favoured:
-            self._favoured = None
-        self._feed()
-
-    def _feed(self) -> None:
-        """Let the connection that has starved longest read on: there is memory again, or nobody else makes any."""
-        is_stuck = self._favoured is None and len(self._starving) == len(self._holders)
-        if self._starving and not self._is_closing and (is_stuck or self.memory_bytes <= self._memory_max):
-            first = next(iter(self._starving))
-            del self._starving[first]
-            if is_stuck:
-                self._favoured = first
-            first.feed()
-
-    def _evict(self, now: float) -> None:
-        """While other connections wait for memory, those that hold memory for an incomplete frame are closed."""
-        for connection in list(self._holders):
-            is_slow = connection.frame_began and now - connection.frame_began > MEMORY_GRACE_S
-            if self._starving and is_slow and connection not in self._starving:
-                connection.refuse("memory.full", "a request arrived too slowly while memory was short")
-
     async def _sweep(self) -> None:
         """Close what is idle for too long, and what sends a request too slowly."""
         idle_s = self.services.config.connections_max_idle_ms / 1000
         while True:
             await asyncio.sleep(_SWEEP_S)
             now = self.now()
-            self._evict(now)
+            self.memory.evict(now)
             if self.answers.has_emptied():
                 heap.give_back()
             for connection in self.answers.to_be_closed(self.connections, now):

@@ -8,7 +8,7 @@ the client waits. Each node has its own bucket, as for the other quotas. Source:
 from __future__ import annotations
 
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka.connection import Request
+from kafkalite.kafka.request import Request
 
 #: The first versions whose clients know THROTTLING_QUOTA_EXCEEDED.
 STRICT_SINCE = {"CreateTopics": 6, "DeleteTopics": 5, "CreatePartitions": 3}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalite.config import inter_broker_listener
 from kafkalite.coordinators.services import Services
-from kafkalite.kafka.connection import Request
+from kafkalite.kafka.request import Request
 
 
 def may_be_node(services: Services, request: Request) -> bool:

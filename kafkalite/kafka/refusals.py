@@ -11,8 +11,8 @@ from functools import cache
 from typing import Any
 
 from kafkalite.errors import ErrorCode
-from kafkalite.protocol.codec import classes, default_of
 from kafkalite.protocol.schema import Field, Struct, schemas
+from kafkalite.protocol.structs import classes, default_of
 
 #: API, then `list in the response=list in the request`. `a.b`: b of every a. `a,b`: those of a, then of b. `a|b`: the
 #: same, each first field once. Nothing: null. `list:0-7`: in these versions. A list that is not named stays empty.

@@ -18,11 +18,11 @@ from kafkalite.extension.messages.tracing import (
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId
 from kafkalite.protocol import topic_ids
-from kafkalite.protocol.codec import ZERO_UUID
+from kafkalite.protocol.structs import ZERO_UUID
 
 if TYPE_CHECKING:
     from kafkalite.coordinators.services import Services
-    from kafkalite.kafka.connection import Request
+    from kafkalite.kafka.request import Request
 
 MAX_WATCHERS = 4
 MAX_DURATION_MS = 60_000

@@ -232,6 +232,7 @@ class Flusher:
         dir_dirty = local.dir_dirty
         if not (local.metadata_dirty or epochs_dirty or snapshots_dirty or dir_dirty):
             return
+        local.write_metadata()
         epochs.dirty, snapshots.dirty, local.dir_dirty = False, [], False
         metadata_dirty, local.metadata_dirty = local.metadata_dirty, False
         names = [checkpoints.PARTITION_METADATA] if metadata_dirty and local.topic_id else []

@@ -136,22 +136,18 @@ def new_log(
     path: str,
     now_ms: Callable[[], int],
 ) -> PartitionLog:
-    """An empty log: a directory with partition.metadata in it; segment files come with the first batch.
+    """An empty log in the directory `path`, which its caller has made; partition.metadata and segment files come with the first batch.
 
-    Durable with the first flush (which syncs the metadata before the data) or `sync_metadata`. Raises StorageError, OSError.
+    Durable with the first flush (which syncs the metadata before the data) or `sync_metadata`.
     """
-    disk.makedirs(path)
     parts = LogParts(
         [Segment(disk, handles, path, 0)], LeaderEpochCache(), ProducerStates(), [], 0, 0, topic_id, clean=True,
         records_compactions=True,
     )  # fmt: skip
-    log = PartitionLog(
+    return PartitionLog(
         topic_partition, config, disk=disk, handles=handles, directory=directory, path=path, parts=parts,
         now_ms=now_ms, is_new=True,
     )  # fmt: skip
-    if topic_id:
-        log.write_metadata()
-    return log
 
 
 def no_log(

@@ -27,7 +27,7 @@ class LocalLog:
 
     __slots__ = (
         "_records_compactions", "_unmarked_to", "closed", "compacted_to", "cuts", "dir_dirty", "directory", "disk", "failed", "handles",
-        "metadata_dirty", "next_offset", "path", "segments", "sync_failed",
+        "metadata_dirty", "metadata_unwritten", "next_offset", "path", "segments", "sync_failed",
         "topic_id", "topic_partition",
     )  # fmt: skip
 
@@ -65,6 +65,9 @@ class LocalLog:
         self.cuts = 0
         #: partition.metadata and the directory itself are not durable yet.
         self.metadata_dirty = metadata_dirty
+        #: partition.metadata does not exist yet: it is written before the first batch, or with the first flush (as in Kafka). An
+        #: empty log needs none: whatever topic of its name the log is given to, it has nothing of another one.
+        self.metadata_unwritten = False
         #: Segments came, went or were cut: the next flush syncs the directory and the active segment, dirty or not.
         self.dir_dirty = dir_dirty
         #: The content of checkpoints.COMPACTED. -1: no compaction removed offsets of this log; 0: only before it was copied;
@@ -131,6 +134,7 @@ class LocalLog:
         segment = self.segments[-1]
         if not segment.exists:
             self.dir_dirty = True
+            self.write_metadata()
         segment.log_file()  # if it cannot be opened, nothing is written, and nothing has to be cut off
         try:
             if isinstance(buffers, memoryview):
@@ -169,12 +173,23 @@ class LocalLog:
         return segment
 
     def write_metadata(self) -> None:
-        """Put partition.metadata into the page cache."""
+        """Put partition.metadata into the page cache, if that has not been done. Raises OSError."""
+        if not self.metadata_unwritten:
+            return
         self.disk.write_file_atomic(
             f"{self.path}/{checkpoints.PARTITION_METADATA}",
             checkpoints.encode_partition_metadata(self.topic_id, records_compactions=self._records_compactions),
             durable=False,
         )
+        self.metadata_unwritten = False
+
+    def take_topic_id(self, topic_id: TopicId) -> None:
+        """See `PartitionLog.take_topic_id`."""
+        if self.topic_id or len(self.segments) > 1 or self.segments[0].exists:
+            return
+        self.topic_id = topic_id
+        self._records_compactions = True
+        self.metadata_unwritten = self.metadata_dirty = bool(topic_id)
 
     def record_copied_gap(self) -> None:
         """Offsets are missing in the next batches; durable with the next flush."""
@@ -213,6 +228,7 @@ class LocalLog:
     def start_at(self, offset: int) -> None:
         """One empty segment, in place of all (whose files have been removed)."""
         self.cuts += 1
+        self.write_metadata()
         segment = self.new_segment(offset)
         self.segments[:] = [segment]
         segment.create()

@@ -70,6 +70,7 @@ class LogState:
             metadata_dirty=is_new or unclean, dir_dirty=unclean,
             compacted_to=parts.compacted_to, records_compactions=parts.records_compactions,
         )  # fmt: skip
+        self._local.metadata_unwritten = is_new and bool(parts.topic_id)
         self._epochs = LeaderEpochFile(self._local, parts.epochs, dirty=unclean)
         self._producers = parts.producers
         self._snapshots = ProducerSnapshots(

@@ -316,6 +316,7 @@ class DiskMoves:
         if found:
             found[0].close()
             await log_dir.unless_gone(self._disk.run_blocking(lambda: self._disk.remove_tree(move.path), move.target))
+        self._disk.makedirs(move.path)
         return new_log(tp, config, source.topic_id, path=move.path, **place)
 
     async def _copy(self, move: LogDirMove, future: PartitionLog) -> None:

@@ -14,7 +14,7 @@ from kafkalite.log.reading import (
 from kafkalite.log.recovery import LogParts
 from kafkalite.log.retention import SegmentFacts, segments_to_delete
 from kafkalite.log.segment import Segment
-from kafkalite.model import Offset
+from kafkalite.model import Offset, TopicId
 
 
 class PartitionLog(AppendableLog):
@@ -38,10 +38,9 @@ class PartitionLog(AppendableLog):
         if self._epochs.cache.assign(leader_epoch, start_offset):
             self._epochs.unsaved = True
 
-    def write_metadata(self) -> None:
-        """Put partition.metadata into the page cache; `sync_metadata` or the first flush makes it durable."""
-        with self._local.io("writing partition.metadata"):
-            self._local.write_metadata()
+    def take_topic_id(self, topic_id: TopicId) -> None:
+        """This empty log, of which no topic is known, belongs to this one. partition.metadata is written before the first batch."""
+        self._local.take_topic_id(topic_id)
 
     # --- truncation -------------------------------------------------------------------------------
 

@@ -88,7 +88,9 @@ class Placing:
             # Not to be made again: it may be the empty place where the disk was mounted.
             raise FileNotFoundError(errno.ENOENT, "the log directory is missing", log_dir.path)
         path = f"{log_dir.path}/{topic_partition}"
-        self._failures.set_leftover_aside(log_dir, topic_partition)  # a new log must not use its segments
+        if not self._disk.make_dir(path):
+            self._failures.set_leftover_aside(log_dir, topic_partition)  # a new log must not use its segments
+            self._disk.makedirs(path)
         log = new_log(
             topic_partition, config, topic_id, disk=self._disk, handles=log_dir.handles, directory=log_dir.path,
             path=path, now_ms=self._clock.wall_ms,

@@ -73,7 +73,7 @@ class ReadableLog(LogState):
             raise
 
     def _read(self, offset: int, max_bytes: int, limit: int, *, min_one_batch: bool, verify: bool) -> ReadInfo:
-        piece = read_batches(self._local, offset, max_bytes, limit, min_one_batch=min_one_batch)
+        piece = read_batches(self._local, offset, max_bytes, limit, min_one_batch=min_one_batch, verify=verify)
         if piece is None:
             return ReadInfo(offset, [], 0, offset)
         data, end = sound_prefix(self._local, piece, offset, limit) if verify else (piece.data, limit)

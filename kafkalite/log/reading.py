@@ -29,37 +29,53 @@ class ReadInfo(NamedTuple):
     first_entry_incomplete: bool = False
 
 
+#: Checking so few bytes costs no more than finding out whether they were checked before.
+_SMALL_BYTES = 4096
+
+
 class Piece(NamedTuple):
-    """Bytes of whole batches, and where they lie."""
+    """Bytes of whole batches, and where they lie.
+
+    `version`: of the file, before they were read; 0 if nobody asked for it.
+    """
 
     data: bytes | memoryview
     segment: Segment
     position: int
+    version: int = 0
 
 
-def read_batches(local: LocalLog, offset: int, max_bytes: int, limit: int, *, min_one_batch: bool) -> Piece | None:
+def read_batches(
+    local: LocalLog, offset: int, max_bytes: int, limit: int, *, min_one_batch: bool, verify: bool = False
+) -> Piece | None:
     """Whole batches of one segment from the one that holds `offset`, all of them below `limit`, as they lie on the disk.
+
+    `verify`: `sound_prefix` will check them.
 
     Raises:
         ApiError: CORRUPT_MESSAGE. OSError.
     """
     try:
-        return _read_once(local, offset, max_bytes, limit, min_one_batch=min_one_batch)
+        return _read_once(local, offset, max_bytes, limit, min_one_batch=min_one_batch, verify=verify)
     except OSError:
         # Once more with fresh handles: a stale one, or a disk that stumbled, is no reason to give up the log.
         local.close_files()
-        return _read_once(local, offset, max_bytes, limit, min_one_batch=min_one_batch)
+        return _read_once(local, offset, max_bytes, limit, min_one_batch=min_one_batch, verify=verify)
 
 
-def _read_once(local: LocalLog, offset: int, max_bytes: int, limit: int, *, min_one_batch: bool) -> Piece | None:
+def _read_once(
+    local: LocalLog, offset: int, max_bytes: int, limit: int, *, min_one_batch: bool, verify: bool
+) -> Piece | None:
     segments = local.segments
     number = local.segment_number(offset)
     while number < len(segments):
         segment = segments[number]
         start = segment.position_of(offset)
         if start < segment.size:
+            is_large = verify and min(segment.size - start, max_bytes) > _SMALL_BYTES
+            version = segment.version() if is_large else 0
             data = _read_segment(segment, start, max_bytes, limit, min_one_batch=min_one_batch)
-            return Piece(data, segment, start) if data else None
+            return Piece(data, segment, start, version) if data else None
         number += 1
     return None
 
@@ -104,8 +120,13 @@ def sound_prefix(local: LocalLog, piece: Piece, offset: int, limit: int) -> tupl
     The base offset lies outside the CRC. Offsets may be missing anywhere (after a compaction, whatever the topic's
     policy is today). But they never decrease, the first batch holds `offset` or lies behind it, and all lie below `limit`.
     If a batch has an offset that is missing at the last gap, the batch after the gap has the wrong base offset.
+
+    What was found sound before is not checked again while nothing but our own appends can have changed the file (ADR 47).
     """
     data = piece.data
+    known_end = _known_end(local, piece, offset, limit)
+    if known_end >= 0:
+        return data, known_end
     position, end = 0, len(data)
     following = before_gap = offset
     at_gap: int | None = None
@@ -129,11 +150,23 @@ def sound_prefix(local: LocalLog, piece: Piece, offset: int, limit: int) -> tupl
         position += size
     else:
         if at_gap is None or not before_gap <= _base_behind(local, piece) < following:
+            if piece.version:
+                piece.segment.found_sound(piece.version, piece.position, piece.position + end)
             return data, following
         position, following = at_gap, before_gap
     if position:
         return memoryview(data)[:position], following
     raise api_error(ErrorCode.CORRUPT_MESSAGE, f"{local.topic_partition}: damaged bytes on disk at offset {offset}")
+
+
+def _known_end(local: LocalLog, piece: Piece, offset: int, limit: int) -> int:
+    """The offset behind batches that are known to be sound; -1 if they are not, or not where the index says. Raises OSError."""
+    data = piece.data
+    if not piece.version or not piece.segment.is_sound(piece.version, piece.position, piece.position + len(data)):
+        return -1
+    first = HEADER.unpack_from(data)
+    behind = _base_behind(local, piece)
+    return behind if first[0] + first[6] >= offset and offset < behind <= limit else -1
 
 
 def _base_behind(local: LocalLog, piece: Piece) -> int:

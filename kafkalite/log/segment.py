@@ -46,7 +46,8 @@ class Segment:
         "_disk", "_handles", "_offsets", "_offsets_saved", "_tail_last", "_tail_positions",
         "_times", "_times_saved", "base_offset", "bytes_since_index", "directory", "exists", "first_timestamp",
         "indexes_synced", "log_path",
-        "max_timestamp", "max_timestamp_offset", "next_offset", "size", "synced_size", "transactions",
+        "max_timestamp", "max_timestamp_offset", "next_offset", "size", "sound_from", "sound_to", "sound_version", "synced_size",
+        "transactions",
     )  # fmt: skip
 
     def __init__(self, disk: Disk, handles: HandleCache, directory: str, base_offset: int) -> None:
@@ -75,6 +76,10 @@ class Segment:
         self.max_timestamp_offset = -1
         self._tail_last: array[int] | None = None
         self._tail_positions: array[int] | None = None
+        #: Between these two bytes of the file all batches are sound: a read found that at this version of the file (ADR 47), or
+        #: they were appended behind such a read.
+        self.sound_version = 0
+        self.sound_from = self.sound_to = -1
 
     def path(self, suffix: str) -> str:
         return f"{self.directory}/{self.base_offset:020d}{suffix}"
@@ -223,6 +228,8 @@ class Segment:
             position += size
         self.max_timestamp, self.max_timestamp_offset = largest, largest_offset
         self.bytes_since_index = since
+        if self.sound_to == self.size:
+            self.sound_to = position
         self.size = position
         self.next_offset = last_offset + 1
         if len(tail_last) > _TAIL_BATCHES:
@@ -268,6 +275,21 @@ class Segment:
 
     def read_at(self, position: int, size: int) -> bytes:
         return self._log().read_at(position, size)
+
+    def version(self) -> int:
+        """See `File.version`. Raises OSError."""
+        return self._log().version()
+
+    def is_sound(self, version: int, start: int, end: int) -> bool:
+        """Whether these bytes, read after the file had this version, need no other check of their CRCs."""
+        return version == self.sound_version and self.sound_from <= start and end <= self.sound_to
+
+    def found_sound(self, version: int, start: int, end: int) -> None:
+        """All batches between these two bytes, read after the file had this version, are sound."""
+        if version == self.sound_version and start <= self.sound_to and self.sound_from <= end:
+            self.sound_from, self.sound_to = min(self.sound_from, start), max(self.sound_to, end)
+        else:
+            self.sound_version, self.sound_from, self.sound_to = version, start, end
 
     def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of each batch from `position`. Raises ApiError CORRUPT_MESSAGE where there is no batch. OSError."""

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError, decode, encode
+from kafkalite.protocol.codec import decode, encode
+from kafkalite.protocol.errors import WireError
 from kafkalite.protocol.login import log_in
 from kafkalite.protocol.schema import schemas
 from kafkalite.security.sasl import SaslClient

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError, WireStruct, decode, encode
+from kafkalite.protocol.codec import decode, encode
+from kafkalite.protocol.errors import WireError
+from kafkalite.protocol.structs import WireStruct
 
 CONSUMER = "consumer"
 _VERSION_BYTES = 2

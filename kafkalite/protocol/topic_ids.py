@@ -7,7 +7,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from functools import lru_cache
 
 from kafkalite.model import NO_TOPIC_ID, TopicId
-from kafkalite.protocol.codec import ZERO_UUID
+from kafkalite.protocol.structs import ZERO_UUID
 
 #: Every request of a producer and consumer names its topics by id: conversions that are remembered.
 _MOST_KNOWN = 10_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.protocol.codec import classes
+from kafkalite.protocol.structs import classes
 
 
 def __getattr__(name: str) -> Any:

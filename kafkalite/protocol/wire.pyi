@@ -7,7 +7,7 @@ without this struct leaves it out. Records are decoded as a memoryview and may b
 from collections.abc import Sequence
 
 from kafkalite.model import BrokerId, Buffer, LeaderEpoch, Offset, ProducerId
-from kafkalite.protocol.codec import WireStruct
+from kafkalite.protocol.structs import WireStruct
 
 class ProduceRequest(WireStruct):
     class TopicProduceData(WireStruct):

@@ -138,6 +138,7 @@ class Roles:
             log = self._logs.placing.create(key, state.topic_id, config)
         else:
             log.config = config
+            log.take_topic_id(state.topic_id)
             kept = self.stopped_high_watermarks.pop(key, None)
             mark = kept if kept is not None else self._logs.offsets.high_watermark(key)
         mark = max(min(mark, log.log_end_offset), log.log_start_offset)

@@ -28,7 +28,7 @@ from kafkalite.env.real import real_env
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.node.node import Node
 from kafkalite.telemetry.logs import get_logger
-from kafkalite.testing.sim_zookeeper import SimZooKeeper
+from kafkalite.testing.simulated.zookeeper import SimZooKeeper
 
 _log = get_logger(__name__)
 

@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from kafkalite.protocol import codec
 from kafkalite.protocol.schema import Field, Schema, Struct
+from kafkalite.protocol.structs import classes
 from kafkalite.record.builder import RecordBatchBuilder
 
 #: The first three are good names; a fuzzer may create them.
@@ -31,7 +31,7 @@ class MessageMaker:
         self._source = source
         self._waits = waits
         self._version = version
-        self._classes = codec.classes(schema.name)
+        self._classes = classes(schema.name)
         self._schema = schema
 
     def message(self) -> Any:

@@ -17,7 +17,7 @@ from kafkalite.config import load
 from kafkalite.env.real import real_env
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.node.node import Node
-from kafkalite.testing.sim_zookeeper import SimZooKeeper
+from kafkalite.testing.simulated.zookeeper import SimZooKeeper
 
 _READY_S = 20.0
 

@@ -99,10 +99,12 @@ class Process:
                 cwd=self._tree,
             )
 
-    def _environ(self) -> dict[str, str] | None:
+    def _environ(self) -> dict[str, str]:
+        # An installed kafkalite has .pyc files: compiling is two thirds of a start without them.
+        environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         if self._tree is None:
-            return None
-        return {**os.environ, "PYTHONPATH": os.pathsep.join([str(self._tree), str(self._tree / "cli")])}
+            return environ
+        return {**environ, "PYTHONPATH": os.pathsep.join([str(self._tree), str(self._tree / "cli")])}
 
     def wait_ready(self, deadline_s: float = 60.0) -> dict[str, Any]:
         """The ready event. Raises ProcessFailed."""

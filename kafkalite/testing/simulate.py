@@ -18,10 +18,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from kafkalite.testing import disk_operations
-from kafkalite.testing.plan import FaultKind, draw
-from kafkalite.testing.plants import PLANTS
-from kafkalite.testing.simulation import Result, simulate
+from kafkalite.testing.simulation import disk_operations
+from kafkalite.testing.simulation.plan import FaultKind, draw
+from kafkalite.testing.simulation.plants import PLANTS
+from kafkalite.testing.simulation.result import Result
+from kafkalite.testing.simulation.run import simulate
 
 T = TypeVar("T")
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite_pipelines import topics
-from kafkalite_pipelines.decoders import Decoding
-from kafkalite_pipelines.decoding import ERROR, RECORD
+from kafkalite_pipelines.decoding.decoders import Decoding
+from kafkalite_pipelines.decoding.records import ERROR, RECORD
 from kafkalite_pipelines.definition import DELETED, Pipeline, PipelineError
-from kafkalite_pipelines.sinks import Batch, OpenSink
+from kafkalite_pipelines.sinks import topics
+from kafkalite_pipelines.sinks.sink import Batch, OpenSink
 from kafkalite_pipelines.steps import check_stateless, step_function
 
 if TYPE_CHECKING:

@@ -79,7 +79,7 @@ def connected(pipeline: Pipeline, which: Mapping[str, str], start: Mapping[str, 
     """The cluster, asked about the topics that `which` subscribes to, with a starting position. Raises OptionError."""
     from pyspark_kafkalite.clients import shared
     from pyspark_kafkalite.cluster import Cluster
-    from pyspark_kafkalite.options import read_options
+    from pyspark_kafkalite.option_parsing import read_options
 
     options = read_options(kafka_options(pipeline) | dict(which) | dict(start), streaming=True)
     return Cluster(shared(options.client), options)

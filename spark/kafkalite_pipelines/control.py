@@ -209,6 +209,11 @@ def failed(error: BaseException) -> PipelineError:
         return PipelineError(ours[-1].strip())
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     python = [line for line in lines if re.match(r"^(\w+\.)*\w*(Error|Exception|Failed)\b.*: ", line)]
+    bare = re.findall(r"Traceback .*\n(?:[ \t].*\n)+(\w+(?:Error|Exception))\s*$", text, re.MULTILINE)
+    if not python and bare:  # an exception without a message: where it was raised says more
+        places = re.findall(r'File "([^"]+)", line (\d+), in', text)
+        where = f" in {places[-1][0].rpartition('/')[2]}, line {places[-1][1]}" if places else ""
+        return PipelineError(f"{bare[-1]}{where}")
     return PipelineError((python[-1] if python else lines[0] if lines else type(error).__name__)[:500])
 
 

@@ -63,7 +63,7 @@ def load(path: Path) -> Pipeline:
 def _check_schema_file(pipeline: Pipeline) -> None:
     """Raises PipelineError: the file is wrong, or it has no such message."""
     try:
-        from kafkalite_pipelines.protobuf_readers import file_reader
+        from kafkalite_pipelines.decoding.protobuf_readers import file_reader
 
         file_reader(pipeline)
     except ImportError as error:
@@ -135,7 +135,8 @@ def _kafka(top: Section) -> dict[str, str]:
 def _check_settings(top: Section, kafka: dict[str, str]) -> None:
     """What the source says of the clients' settings, if Spark is installed: it is the source's own check."""
     try:
-        from pyspark_kafkalite.options import OptionError, read_options
+        from pyspark_kafkalite.option_parsing import read_options
+        from pyspark_kafkalite.options import OptionError
     except ImportError:
         return
     try:
@@ -377,9 +378,9 @@ def _check_whole(pipeline: Pipeline, top: Section) -> None:
     for topic in written:
         if topic in pipeline.source.topics:
             top.problem("sinks", f"topic {topic} is also read by this pipeline, which would never end")
-    tables = [sink.table for sink in pipeline.sinks if isinstance(sink, IcebergSink)]
-    tables += [sink.path for sink in pipeline.sinks if isinstance(sink, DeltaSink | ParquetSink)]
-    tables += [sink.topic for sink in pipeline.sinks if isinstance(sink, TopicSink)]
+    tables = [(sink.warehouse, sink.table) for sink in pipeline.sinks if isinstance(sink, IcebergSink)]
+    tables += [("path", sink.path) for sink in pipeline.sinks if isinstance(sink, DeltaSink | ParquetSink)]
+    tables += [("topic", sink.topic) for sink in pipeline.sinks if isinstance(sink, TopicSink)]
     if len(set(tables)) < len(tables):
         top.problem("sinks", "two sinks write to the same place")
     columns = pipeline.decode.columns

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from kafkalite_pipelines.decoding.types import BadType, spark_type
 from kafkalite_pipelines.definition import Decode
 from kafkalite_pipelines.sections import Section, kind
-from kafkalite_pipelines.types import BadType, spark_type
 
 FORMATS = ("json", "avro", "protobuf", "raw")
 COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

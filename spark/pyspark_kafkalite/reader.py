@@ -14,6 +14,7 @@ from pyspark_kafkalite.columns import Column
 from pyspark_kafkalite.filters import Narrowing, narrow
 from pyspark_kafkalite.offsets import OffsetRange, plan
 from pyspark_kafkalite.options import ReadOptions
+from pyspark_kafkalite.worker_memory import keep_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,6 +61,7 @@ class KafkaliteReader(DataSourceReader):  # type: ignore[misc]
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
         )
+        keep_modules()
         return [RangePartition(part) for part in planned]
 
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
@@ -70,6 +72,7 @@ class KafkaliteReader(DataSourceReader):  # type: ignore[misc]
             return
         client = self._connect(self._options.client)
         yield from RangeReader(client, self._options.fetch).read(partition.range, self._columns)
+        keep_modules()
 
 
 class _PushFilters:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from pyspark_kafkalite.options import OptionError, include_headers, read_options, write_options
+from pyspark_kafkalite.option_parsing import include_headers, read_options, write_options
+from pyspark_kafkalite.options import OptionError
+from pyspark_kafkalite.worker_memory import keep_modules
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -31,7 +33,9 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
     def schema(self) -> StructType:
         from pyspark_kafkalite.columns import spark_schema
 
-        return spark_schema(include_headers=include_headers(self.options))
+        schema = spark_schema(include_headers=include_headers(self.options))
+        keep_modules()
+        return schema
 
     def reader(self, schema: StructType) -> KafkaliteReader:
         from pyspark_kafkalite.columns import columns_of

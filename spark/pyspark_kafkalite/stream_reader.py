@@ -20,6 +20,7 @@ from pyspark_kafkalite.offsets import limit, limit_bytes, names, plan
 from pyspark_kafkalite.options import OptionError, ReadOptions
 from pyspark_kafkalite.reader import RangePartition
 from pyspark_kafkalite.stream_offsets import Changes, StreamOffset, changes, next_end, ranges, topic_ids, waiting
+from pyspark_kafkalite.worker_memory import keep_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -154,6 +155,7 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         yield from RangeReader(client, self._options.fetch).read(partition.range, self._columns)
         if partition.is_last and self._options.commit_progress and self._options.group_id is None:
             self._commit_read(client, partition)
+        keep_modules()
 
     # --- inside
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_kafkalite import clients
 from pyspark_kafkalite.options import WriteOptions
+from pyspark_kafkalite.worker_memory import keep_modules
 from pyspark_kafkalite.writer import TaskWritten
 
 if TYPE_CHECKING:
@@ -48,8 +49,11 @@ class KafkaliteStreamWriter(StreamWriter):  # type: ignore[misc]
             from pyspark_kafkalite.exactly_once import streaming_attempt, write_prepared
 
             attempt = streaming_attempt(self._options, TaskContext.get())
-            return write_prepared(client, self._options, self._shape, batches, attempt)
+            prepared = write_prepared(client, self._options, self._shape, batches, attempt)
+            keep_modules()
+            return prepared
         written = RowWriter(client, self._options, self._shape).write(batches)
+        keep_modules()
         return TaskWritten(written.rows, written.bytes, written.offsets)
 
     def commit(self, messages: list[Any], batchId: int) -> None:
@@ -57,6 +61,7 @@ class KafkaliteStreamWriter(StreamWriter):  # type: ignore[misc]
             from pyspark_kafkalite import exactly_once
 
             exactly_once.commit(self._connect(self._options.client), messages)
+        keep_modules()
         log.info("batch %d: wrote %d rows", batchId, sum(message.rows for message in messages if message is not None))
 
     def abort(self, messages: list[Any], batchId: int) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from pyspark_kafkalite import clients
 from pyspark_kafkalite.options import WriteOptions
+from pyspark_kafkalite.worker_memory import keep_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,8 +60,11 @@ class KafkaliteWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
             version = GroupVersion(self._group, _OWNER, self._options.txn_version)
             attempt = batch_attempt(version, TaskContext.get())
-            return write_prepared(client, self._options, self._shape, iterator, attempt)
+            prepared = write_prepared(client, self._options, self._shape, iterator, attempt)
+            keep_modules()
+            return prepared
         written = RowWriter(client, self._options, self._shape).write(iterator)
+        keep_modules()
         return TaskWritten(written.rows, written.bytes, written.offsets)
 
     def commit(self, messages: list[Any]) -> None:
@@ -68,6 +72,7 @@ class KafkaliteWriter(DataSourceArrowWriter):  # type: ignore[misc]
             from pyspark_kafkalite import exactly_once
 
             exactly_once.commit(self._connect(self._options.client), messages)
+        keep_modules()
         done = [message for message in messages if message is not None]
         log.info("wrote %d rows in %d tasks", sum(message.rows for message in done), len(done))
 

@@ -419,6 +419,8 @@ async def test_every_command_once(cluster: ProcessCluster) -> None:
         assert (code, told["topic"], told["ready"]) == (0, "verbs", True)
         assert run(*make)[0] == 2
         assert run("admin", "create-topic", "wide", "--replication-factor", "9")[0] == 2
+        # What health misses when a node dies: a node without replicas may go.
+        assert run("admin", "create-topic", "kept", "--partitions", "1", "--replication-factor", "3")[0] == 0
         code, told = run("produce", "verbs", "--key-separator", ":", stdin=b"a:1\nb:2\nc:3\n")
         assert (code, told["acked"], told["failed"]) == (0, 3, 0)
         assert run("produce", "no where", stdin=b"x\n")[0] == 2

@@ -34,8 +34,8 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.env.real import real_env
 from kafkalite.env.real_network import RealNetwork
-from kafkalite.testing.sim_zookeeper import Fate, SimZooKeeper
-from kafkalite.testing.sim_zookeeper_wire import Link, Read, Request
+from kafkalite.testing.simulated.zookeeper import Fate, SimZooKeeper
+from kafkalite.testing.simulated.zookeeper_wire import Link, Read, Request
 from tests.zk import ZooKeeperForTests
 from tests.zk_proxy import CONNECT, PING, Do, FaultProxy
 

@@ -30,7 +30,7 @@ from kafkalite.model import NO_PRODUCER_ID, ProducerId, TopicPartition
 from kafkalite.record.batch import BatchHeader, split_batches
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
 from kafkalite.record.reader import EndTransactionMarker
-from kafkalite.testing.plants import PLANTS
+from kafkalite.testing.simulation.plants import PLANTS
 
 from .runner import run
 

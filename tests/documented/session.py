@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import TracebackType
@@ -44,12 +45,22 @@ def _free(port: int) -> bool:
     return False
 
 
+#: First ports that sessions of this process have.
+_taken: set[int] = set()
+_taking = threading.Lock()
+
+
 def _base_port() -> int:
     """A port that is free, with those that a cluster takes above it; below those that the system gives to outgoing connections."""
     for _ in range(200):
         first = random.randrange(12_000, 32_000)
+        with _taking:
+            if any(abs(first - other) < 500 for other in _taken):
+                continue
+            _taken.add(first)
         if all(_free(first + kind * 100 + node) for kind in (0, 1, 2, 3) for node in range(_NODES)):
             return first
+        _taken.discard(first)
     raise RuntimeError("no free ports")
 
 
@@ -108,6 +119,7 @@ class Session:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
         shutil.rmtree(self._directory, ignore_errors=True)
+        _taken.discard(self._base)
 
     # -- ports ---------------------------------------------------------------------------------------
 

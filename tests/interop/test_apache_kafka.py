@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.blocking import BlockingClient
 from kafkalite.client.consumer import EARLIEST, Consumer
-from kafkalite.client.groups import Groups, Membership
+from kafkalite.client.membership import Membership
 from kafkalite.client.producer import Producer
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic

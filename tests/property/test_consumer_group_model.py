@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.coordinators.groups import consumer_records
-from kafkalite.coordinators.groups.decisions import heartbeats
 from kafkalite.coordinators.groups.decisions.assignment import (
     AssignedMember,
     AssignedTopic,
@@ -17,10 +15,12 @@ from kafkalite.coordinators.groups.decisions.assignment import (
     Assignor,
     NewTargets,
 )
-from kafkalite.coordinators.groups.decisions.assignors import ASSIGNORS
-from kafkalite.coordinators.groups.decisions.consumer_group import ConsumerGroup, ConsumerGroupState
-from kafkalite.coordinators.groups.decisions.heartbeats import GroupSettings, Heartbeat
+from kafkalite.coordinators.groups.decisions.consumer import heartbeats
+from kafkalite.coordinators.groups.decisions.consumer.assignors import ASSIGNORS
+from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup, ConsumerGroupState
+from kafkalite.coordinators.groups.decisions.consumer.heartbeats import GroupSettings, Heartbeat
 from kafkalite.coordinators.groups.decisions.members import Record, TargetEpoch, TargetMember
+from kafkalite.coordinators.groups.records import consumer as consumer_records
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicId
 

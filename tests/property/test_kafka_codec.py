@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.protocol import codec
-from kafkalite.protocol.codec import WireError
+from kafkalite.protocol.errors import WireError
 from kafkalite.protocol.schema import Field, Schema, Struct, schemas
+from kafkalite.protocol.structs import classes
 
 _INTEGERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
@@ -41,7 +42,7 @@ def _value(field: Field, message: str, version: int) -> st.SearchStrategy[Any]:
 
 def _struct(owner: Struct, message: str, version: int) -> st.SearchStrategy[Any]:
     live = {field.name: _value(field, message, version) for field in owner.fields if version in field.versions}
-    return st.builds(codec.classes(message)[owner.name], **live)
+    return st.builds(classes(message)[owner.name], **live)
 
 
 _VERSIONS = sorted((schema.name, version) for schema in schemas().values() for version in schema.versions)
@@ -97,4 +98,4 @@ def test_random_bytes_are_a_message_or_a_wire_error(which: tuple[str, int], raw:
 def test_the_strategies_reach_every_message() -> None:
     assert {name for name, _ in _VERSIONS} == set(schemas())
     with pytest.raises(KeyError):
-        codec.classes("Nothing")
+        classes("Nothing")

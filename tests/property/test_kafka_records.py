@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.coordinators.groups import records
 from kafkalite.coordinators.groups.offsets import CommittedOffset
+from kafkalite.coordinators.groups.records import common as records
 from kafkalite.coordinators.transactions import decisions, state
 from kafkalite.errors import ApiError
 from kafkalite.model import Offset, ProducerId, TopicPartition
-from kafkalite.protocol.codec import WireError, encode
+from kafkalite.protocol.codec import encode
+from kafkalite.protocol.errors import WireError
 from kafkalite.protocol.wire import GroupMetadataValue
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.compression import Codec

@@ -9,13 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.client.batching import ProducerBatch
-from kafkalite.client.producer_core import (
-    MAX_BATCHES_PER_REQUEST,
-    Completion,
-    Dispatch,
-    ProducerCore,
-    ProducerSettings,
-)
+from kafkalite.client.producer_core import MAX_BATCHES_PER_REQUEST, Completion, Dispatch, ProducerCore
+from kafkalite.client.producer_settings import ProducerSettings
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.record.compression import Codec

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.coordinators.groups.decisions.members import Assignment
-from kafkalite.coordinators.groups.decisions.share_assignor import simple
+from kafkalite.coordinators.groups.decisions.share.assignor import simple
 from kafkalite.model import TopicId
 
 _TOPICS = {name: TopicId(letter * 21 + "A") for name, letter in (("a", "x"), ("b", "y"), ("c", "z"))}

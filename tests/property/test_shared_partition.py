@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.coordinators.shares.decisions.shared_partition import (
+from kafkalite.coordinators.shares.decisions.deliveries import (
     Acknowledgement,
     AcknowledgeType,
     Acquired,
     Limits,
     LogBatch,
-    SharedPartition,
     Wanted,
 )
+from kafkalite.coordinators.shares.decisions.shared_partition import SharedPartition
 from kafkalite.coordinators.shares.persistence import DeliveryState, StateBatch
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import Offset

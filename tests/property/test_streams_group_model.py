@@ -26,7 +26,7 @@ from kafkalite.coordinators.groups.decisions.streams.topology import (
     Subtopology,
     Topology,
 )
-from kafkalite.coordinators.groups.streams_records import encode_record, parse
+from kafkalite.coordinators.groups.records.streams import encode_record, parse
 from kafkalite.errors import ApiError, ErrorCode
 
 _TOPOLOGY = Topology(

@@ -6,9 +6,9 @@ import functools
 
 import pytest
 
-from kafkalite.testing import disk_operations
-from kafkalite.testing.disk_operations import Case, DiskOperations, How
-from kafkalite.testing.plants import PLANTS
+from kafkalite.testing.simulation import disk_operations
+from kafkalite.testing.simulation.disk_operations import Case, DiskOperations, How
+from kafkalite.testing.simulation.plants import PLANTS
 
 #: Every kind of operation that SimDisk counts.
 KINDS = (

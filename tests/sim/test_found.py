@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kafkalite.testing.plan import Fault, FaultKind, Plan, draw
-from kafkalite.testing.sim_network import Link
-from kafkalite.testing.simulation import Simulation
+from kafkalite.testing.simulated.network import Link
+from kafkalite.testing.simulation.plan import Fault, FaultKind, Plan, draw
+from kafkalite.testing.simulation.run import Simulation
 
 
 def plan(*faults: Fault, **changes: Any) -> Plan:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.testing.plan import LONE, Fault, FaultKind, Plan, draw
-from kafkalite.testing.plants import PLANTS, RARE
-from kafkalite.testing.sim_network import Link
-from kafkalite.testing.simulation import Simulation
+from kafkalite.testing.simulated.network import Link
+from kafkalite.testing.simulation.plan import LONE, Fault, FaultKind, Plan, draw
+from kafkalite.testing.simulation.plants import PLANTS, RARE
+from kafkalite.testing.simulation.run import Simulation
 
 Patch = pytest.MonkeyPatch
 

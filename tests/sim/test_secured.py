@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from kafkalite.testing.plan import Fault, FaultKind, draw
-from kafkalite.testing.sim_network import Link
-from kafkalite.testing.simulation import Simulation
+from kafkalite.testing.simulated.network import Link
+from kafkalite.testing.simulation.plan import Fault, FaultKind, draw
+from kafkalite.testing.simulation.run import Simulation
 
 
 @pytest.mark.parametrize("reauth_ms", [0, 2_000])

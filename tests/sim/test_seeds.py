@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from kafkalite.testing.plan import draw
-from kafkalite.testing.simulation import Simulation, simulate
+from kafkalite.testing.simulation.plan import draw
+from kafkalite.testing.simulation.run import Simulation, simulate
 
 
 @pytest.mark.checklist(18)
@@ -50,7 +50,7 @@ def test_many_seeds_are_counted_and_a_failing_one_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from kafkalite.testing import simulate as command_line
-    from kafkalite.testing.simulation import Result
+    from kafkalite.testing.simulation.result import Result
 
     def one(seed: int) -> Result:
         return Result(seed, "a promise is broken" if seed == 12 else None, "0", 1.0, 0.0, {"acked": 5})

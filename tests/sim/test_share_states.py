@@ -14,10 +14,10 @@ from kafkalite.env.seams import Env
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.protocol import wire
 from kafkalite.rpc.answers import RpcError
-from kafkalite.testing.plan import Fault, FaultKind, Plan, draw
-from kafkalite.testing.sim_network import Link
-from kafkalite.testing.simulation import Simulation
-from kafkalite.testing.workload import client_of
+from kafkalite.testing.simulated.network import Link
+from kafkalite.testing.simulation.plan import Fault, FaultKind, Plan, draw
+from kafkalite.testing.simulation.run import Simulation
+from kafkalite.testing.simulation.workloads.clients import client_of
 
 _TOPIC = bytes(range(16))
 _KEYS = 3

@@ -10,17 +10,18 @@ from itertools import pairwise
 
 import pytest
 
-from kafkalite.client.configs import ConfigResource, alter_configs
+from kafkalite.client.admin.configs import ConfigResource, alter_configs
 from kafkalite.env.seams import Env
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.replica import authority
-from kafkalite.testing.plan import Fault, FaultKind, Plan, draw
-from kafkalite.testing.sim_network import Link
-from kafkalite.testing.sim_zookeeper_tree import ZnodeTree
-from kafkalite.testing.simulation import Result, Simulation
-from kafkalite.testing.workload import client_of
+from kafkalite.testing.simulated.network import Link
+from kafkalite.testing.simulated.zookeeper_tree import ZnodeTree
+from kafkalite.testing.simulation.plan import Fault, FaultKind, Plan, draw
+from kafkalite.testing.simulation.result import Result
+from kafkalite.testing.simulation.run import Simulation
+from kafkalite.testing.simulation.workloads.clients import client_of
 
 NODES = ("node1", "node2", "node3")
 #: Faults that no process ends by: without ZooKeeper none could start again, and the ISR cannot shrink.
@@ -158,7 +159,7 @@ class Unclean(Simulation):
     async def main(self) -> None:
         for name in self.nodes:
             self.start_node(name)
-        await self.until(self._not_ready, 60.0, "all nodes start")
+        await self.until(self.final.not_ready, 60.0, "all nodes start")
         await self._create_topics()
         self._start_clients()
         old, epoch, _ = self.led()
@@ -230,9 +231,9 @@ class Emptied(Watched):
         self.kept = self.world.zookeeper.tree
         for name in self.nodes:
             self.start_node(name)
-        await self.until(self._not_ready, 60.0, "all nodes start")
+        await self.until(self.final.not_ready, 60.0, "all nodes start")
         await self._create_topics()
-        await self.until(self._not_converged, 90.0, "new topics come up")
+        await self.until(self.final.not_converged, 90.0, "new topics come up")
         self._start_clients()
         for _ in range(50):
             await self.step()
@@ -251,9 +252,9 @@ class Emptied(Watched):
         for producer in self._producers:
             producer.stopping.set()
         await self.until(self._not_delivered, 90.0, "everything sent is delivered")
-        await self.until(self._not_converged, 90.0, "the cluster converges")
+        await self.until(self.final.not_converged, 90.0, "the cluster converges")
         self.problems = self.told()
-        self._judge()
+        self.final.judge()
 
 
 def test_nobody_registers_in_a_zookeeper_that_has_lost_the_clusters_data() -> None:
@@ -274,9 +275,9 @@ class Asked(Watched):
         self.carried_out: list[str] = []
         for name in self.nodes:
             self.start_node(name)
-        await self.until(self._not_ready, 60.0, "all nodes start")
+        await self.until(self.final.not_ready, 60.0, "all nodes start")
         await self._create_topics()
-        await self.until(self._not_converged, 90.0, "new topics come up")
+        await self.until(self.final.not_converged, 90.0, "new topics come up")
         self.world.zookeeper.stop()
         await self.until(
             lambda: None if all(node.node.health.problems() for node in self.nodes.values()) else "silence",
@@ -300,7 +301,7 @@ class Asked(Watched):
             10.0,
             "all is well",
         )
-        await self.until(self._not_converged, 90.0, "the cluster converges")
+        await self.until(self.final.not_converged, 90.0, "the cluster converges")
 
     async def _ask(self, env: Env) -> None:
         async with client_of(self.plan, env, "asking") as client:

@@ -20,7 +20,7 @@ import os, signal, sys
 from pathlib import Path
 from kafkalite_pipelines import load
 from kafkalite_pipelines.control import supervise
-from kafkalite_pipelines.iceberg import IcebergTable
+from kafkalite_pipelines.sinks.iceberg import IcebergTable
 from kafkalite_pipelines.session import session
 when, commit = sys.argv[2], IcebergTable.commit
 def planted(self, batch, change):

@@ -113,7 +113,7 @@ def test_new_and_wider_columns(spark, log, tmp_path: Path) -> None:  # noqa: F81
 
 
 def test_small_files_are_merged_and_old_snapshots_removed(spark, log, tmp_path: Path) -> None:  # noqa: F811
-    from kafkalite_pipelines.iceberg_maintenance import compact, expire
+    from kafkalite_pipelines.sinks.iceberg_maintenance import compact, expire
 
     pipeline = described(log, tmp_path, sink("iceberg"))
     for first in (0, 4, 8):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafkalite.client import configs
+from kafkalite.client.admin import configs
+from kafkalite.client.admin.configs import ConfigResource
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.configs import ConfigResource
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerId
 

@@ -57,7 +57,7 @@ def config(**overrides: Any) -> TopicConfig:
 
 
 def make_log(disk: MemoryDisk, clock: ManualClock | None = None, **overrides: Any) -> PartitionLog:
-    disk.makedirs(DIRECTORY)
+    disk.makedirs(PATH)
     return new_log(
         TP,
         config(**overrides),

@@ -47,6 +47,10 @@ class MemoryFile:
         self._disk.check_resident(self.path, offset, size)
         return bytes(self._inode.data[offset : offset + size])
 
+    def version(self) -> int:
+        self._disk.versions += 1  # tests change bytes behind the file's back
+        return self._disk.versions
+
     def write_at(self, offset: int, data: Buffer) -> None:
         self._inode.data[offset : offset + len(data)] = data
 
@@ -84,6 +88,7 @@ class MemoryDisk:
         self.locks: set[str] = set()
         self.calls: list[tuple[str, str, int]] = []
         self.open_files = 0
+        self.versions = 0
         self.fail_append_after: int | None = None
         self.fail_sync = False
         self.during_sync: Callable[[], Awaitable[object]] | None = None
@@ -149,6 +154,13 @@ class MemoryDisk:
         while path not in self.dirs:
             self.dirs.add(path)
             path = posixpath.dirname(path)
+
+    def make_dir(self, path: str) -> bool:
+        self._check(path)
+        if path in self.dirs or path in self.entries:
+            return False
+        self.makedirs(path)
+        return True
 
     def rename(self, old: str, new: str) -> None:
         self._check(old)

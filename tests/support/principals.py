@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.kafka.connection import Request
+from kafkalite.kafka.request import Request
 from kafkalite.rpc.server_connection import ServerConnection
 from kafkalite.security.principal import ANONYMOUS, Principal
 

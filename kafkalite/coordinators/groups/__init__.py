@@ -1,1 +1,1 @@
-"""Consumer groups: a pure state machine per group (`group`; what it takes and gives: `group_events`), its offsets (`offsets`), the shell (`coordinator`)."""
+"""Groups: their rules (`decisions`, a room per protocol), their records (`records`), the shells around both, and `coordinator`, which has them all."""

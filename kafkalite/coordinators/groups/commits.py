@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from kafkalite.coordinators.groups import records
-from kafkalite.coordinators.groups.decisions.heartbeats import check_commit, check_fetch
+from kafkalite.coordinators.groups.decisions.consumer.heartbeats import check_commit, check_fetch
 from kafkalite.coordinators.groups.loading import end_transaction
 from kafkalite.coordinators.groups.offsets import MAX_METADATA_BYTES, CommittedOffset, GroupOffsets
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.records import common as records
 from kafkalite.coordinators.groups.topics import GroupTopics
 from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.env.seams import Clock

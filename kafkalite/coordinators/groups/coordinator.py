@@ -13,19 +13,25 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
-from kafkalite.coordinators.groups import records
-from kafkalite.coordinators.groups.assigning import TargetAssignments
 from kafkalite.coordinators.groups.commits import OffsetCommits
-from kafkalite.coordinators.groups.consumer_groups import ConsumerGroups, HeartbeatDone
-from kafkalite.coordinators.groups.decisions.heartbeats import Heartbeat
+from kafkalite.coordinators.groups.consumer.assigning import TargetAssignments
+from kafkalite.coordinators.groups.consumer.groups import ConsumerGroups, HeartbeatDone
+from kafkalite.coordinators.groups.decisions.classic.events import (
+    Effect,
+    JoinAnswer,
+    JoinRequest,
+    StoreGroup,
+    SyncAnswer,
+)
+from kafkalite.coordinators.groups.decisions.consumer.heartbeats import Heartbeat
 from kafkalite.coordinators.groups.decisions.members import JOIN_EPOCH
-from kafkalite.coordinators.groups.decisions.share_heartbeats import ShareHeartbeat
+from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHeartbeat
-from kafkalite.coordinators.groups.group_events import Effect, JoinAnswer, JoinRequest, StoreGroup, SyncAnswer
 from kafkalite.coordinators.groups.loading import GroupReplay
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.records import common as records
 from kafkalite.coordinators.groups.removal import GroupRemoval
-from kafkalite.coordinators.groups.share_groups import ShareGroups, ShareHeartbeatAnswer
+from kafkalite.coordinators.groups.share.groups import ShareGroups, ShareHeartbeatAnswer
 from kafkalite.coordinators.groups.streams.assigning import StreamsTargets
 from kafkalite.coordinators.groups.streams.descriptions import TopologyDescriptions
 from kafkalite.coordinators.groups.streams.groups import StreamsDone, StreamsGroups
@@ -199,14 +205,19 @@ class GroupCoordinator:
 
     async def share_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
         """See ShareGroups.heartbeat."""
+        if request.epoch != JOIN_EPOCH and self._find(group_id)[1] is None:
+            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+        partition, entry = self.share_group(group_id)
+        return await self.shares.heartbeat(partition, entry, request)
+
+    def share_group(self, group_id: str) -> tuple[GroupPartition, GroupEntry]:
+        """Where a share group is, or will be once something of it is stored. Raises ApiError if it is of another type."""
         partition, entry = self._find(group_id)
         if entry is None:
-            if request.epoch != JOIN_EPOCH:
-                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
             entry = self._replay.make(partition, group_id)
         elif entry.share is None and not entry.is_new:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
-        return await self.shares.heartbeat(partition, entry, request)
+        return partition, entry
 
     def find(self, group_id: str) -> tuple[GroupPartition, GroupEntry | None]:
         """Where a group is, and the group if there is one."""

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from kafkalite.coordinators.groups import records
-from kafkalite.coordinators.groups.consumer_records import ConsumerRecord
-from kafkalite.coordinators.groups.decisions.consumer_group import ConsumerGroup
+from kafkalite.coordinators.groups.decisions.classic.group import Group
+from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.members import GroupEpoch
-from kafkalite.coordinators.groups.decisions.share_group import ShareGroup
+from kafkalite.coordinators.groups.decisions.share.group import ShareGroup
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
 from kafkalite.coordinators.groups.decisions.streams.members import StreamsGroupMetadata
-from kafkalite.coordinators.groups.group import Group
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
-from kafkalite.coordinators.groups.share_records import ShareGroupRecord
-from kafkalite.coordinators.groups.streams_records import StreamsGroupRecord
+from kafkalite.coordinators.groups.records import common as records
+from kafkalite.coordinators.groups.records.consumer import ConsumerRecord
+from kafkalite.coordinators.groups.records.share import ShareGroupRecord
+from kafkalite.coordinators.groups.records.streams import StreamsGroupRecord
 from kafkalite.coordinators.services import Services
 from kafkalite.model import ProducerId
-from kafkalite.protocol.codec import WireError
+from kafkalite.protocol.errors import WireError
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
 from kafkalite.telemetry.logs import get_logger

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import field
 
 from kafkalite.coordinators.committed import Written
-from kafkalite.coordinators.groups.decisions.consumer_group import ConsumerGroup, ConsumerGroupState
+from kafkalite.coordinators.groups.decisions.classic.group import Group, GroupState
+from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup, ConsumerGroupState
 from kafkalite.coordinators.groups.decisions.members import Assignment, Member
-from kafkalite.coordinators.groups.decisions.share_group import ShareGroup
+from kafkalite.coordinators.groups.decisions.share.group import ShareGroup
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup, StreamsGroupState
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsOutcome
 from kafkalite.coordinators.groups.decisions.streams.members import TaskSets
-from kafkalite.coordinators.groups.group import Group, GroupState
 from kafkalite.coordinators.groups.offsets import GroupOffsets
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.lazy_dataclass import dataclass

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-from kafkalite.coordinators.groups import consumer_records, records, streams_records
 from kafkalite.coordinators.groups.commits import CommitResults
-from kafkalite.coordinators.groups.decisions.consumer_group import tombstones as consumer_tombstones
+from kafkalite.coordinators.groups.decisions.classic.group import GroupState
+from kafkalite.coordinators.groups.decisions.consumer.group import tombstones as consumer_tombstones
 from kafkalite.coordinators.groups.decisions.streams.group import tombstones as streams_tombstones
-from kafkalite.coordinators.groups.group import GroupState
+from kafkalite.coordinators.groups.decisions.subscription import CONSUMER, topics_in
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
-from kafkalite.coordinators.groups.share_groups import ShareGroups
-from kafkalite.coordinators.groups.subscription import CONSUMER, topics_in
+from kafkalite.coordinators.groups.records import common as records
+from kafkalite.coordinators.groups.records import consumer as consumer_records
+from kafkalite.coordinators.groups.records import streams as streams_records
+from kafkalite.coordinators.groups.share.groups import ShareGroups
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error

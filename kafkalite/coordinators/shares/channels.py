@@ -21,7 +21,7 @@ from kafkalite.errors import ApiError, api_error, error_code
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError
+from kafkalite.protocol.errors import WireError
 from kafkalite.rpc.messages.control import Broker
 
 #: A coordinator appends within 5 s, or says that it could not.

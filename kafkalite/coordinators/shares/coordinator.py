@@ -24,7 +24,7 @@ from kafkalite.coordinators.shares.state import Change, StoredState
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET, SHARE_TOPIC, LeaderEpoch, Offset, TopicPartition
-from kafkalite.protocol.codec import WireError
+from kafkalite.protocol.errors import WireError
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
 from kafkalite.rpc.messages.control import Broker

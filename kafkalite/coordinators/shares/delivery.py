@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kafkalite.coordinators.shares.decisions.shared_partition import Acquired, LogBatch
+from kafkalite.coordinators.shares.decisions.deliveries import Acquired, LogBatch
 from kafkalite.model import Buffer
 from kafkalite.partition_values import AbortedTransaction
 from kafkalite.record.batch import split_batches

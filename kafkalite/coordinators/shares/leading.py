@@ -14,7 +14,8 @@ from uuid import UUID
 
 from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.coordinators.services import Services
-from kafkalite.coordinators.shares.decisions.shared_partition import Acknowledgement, SharedPartition, Write
+from kafkalite.coordinators.shares.decisions.deliveries import Acknowledgement, Write
+from kafkalite.coordinators.shares.decisions.shared_partition import SharedPartition
 from kafkalite.coordinators.shares.persistence import ShareKey, SharePersister, ShareState
 from kafkalite.coordinators.shares.settings import EARLIEST, ShareSettings, duration_ms, share_settings
 from kafkalite.env.supervisor import Policy

@@ -17,7 +17,8 @@ from kafkalite.coordinators.shares.persistence import DeliveryState, ShareKey, S
 from kafkalite.coordinators.shares.state import Change, StoredState
 from kafkalite.model import Offset
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError, decode, encode
+from kafkalite.protocol.codec import decode, encode
+from kafkalite.protocol.errors import WireError
 
 _SNAPSHOT, _UPDATE = 0, 1
 

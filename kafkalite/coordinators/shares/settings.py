@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafkalite.config import BrokerConfig
-from kafkalite.coordinators.shares.decisions.shared_partition import Limits
+from kafkalite.coordinators.shares.decisions.deliveries import Limits
 from kafkalite.resource_configs import group_setting
 
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1

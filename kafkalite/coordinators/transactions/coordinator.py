@@ -24,7 +24,7 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.transaction_groups import coordinator_key
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_PRODUCER_ID, TRANSACTION_TOPIC, LeaderEpoch, Offset, ProducerId, TopicPartition
-from kafkalite.protocol.codec import WireError
+from kafkalite.protocol.errors import WireError
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
 from kafkalite.rpc.messages.control import Broker

@@ -17,7 +17,8 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.transactions import TransactionMember
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError, decode, encode
+from kafkalite.protocol.codec import decode, encode
+from kafkalite.protocol.errors import WireError
 
 #: The latest decisions of one partition, which are kept whatever their age.
 KEPT = 1_000

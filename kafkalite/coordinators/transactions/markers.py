@@ -20,7 +20,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import GROUP_TOPIC, BrokerId, ProducerId, TopicPartition
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError
+from kafkalite.protocol.errors import WireError
 from kafkalite.record.builder import end_transaction_marker
 from kafkalite.rpc.messages.control import Broker
 

@@ -19,7 +19,7 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError
+from kafkalite.protocol.errors import WireError
 from kafkalite.rpc.messages.control import Broker
 
 #: Coordinators of the older code answer this version, too.

@@ -15,7 +15,8 @@ from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_PRODUCER_ID, ProducerId, TopicPartition
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError, decode, encode
+from kafkalite.protocol.codec import decode, encode
+from kafkalite.protocol.errors import WireError
 
 #: The highest epoch that a producer is given; the one above it only fences.
 MAX_PRODUCER_EPOCH = 2**15 - 2

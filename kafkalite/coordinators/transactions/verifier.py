@@ -38,7 +38,9 @@ _TRANSACTIONAL = 0x10
 _BATCH_BYTES = 61
 #: EndTxn is answered when it is decided, and the next batch of a producer may come before the markers are written: the
 #: time for which an added partition waits until the previous transaction is complete, and the pause between questions.
-_PATIENCE_S = 1.0
+#: After it the client must send the batch again. Clients that send several at once (franz-go) then give the transaction up,
+#: since the later ones come before it, so a busy node waits for its markers.
+_PATIENCE_S = 5.0
 _WARN_EVERY_S = 10.0
 _RETRY_S = 0.02
 

@@ -9,13 +9,13 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.client.admin.configs import ConfigResource, alter_configs
+from kafkalite.client.admin.groups import Groups
+from kafkalite.client.admin.hanging_transactions import Transactions
+from kafkalite.client.admin.partitions import add_partitions, elect_leaders
+from kafkalite.client.admin.refusals import refuse
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.configs import ConfigResource, alter_configs
-from kafkalite.client.groups import Groups
-from kafkalite.client.hanging_transactions import Transactions
 from kafkalite.client.offset_reset import PLACES, Reset, new_offsets
-from kafkalite.client.partitions import add_partitions, elect_leaders
-from kafkalite.client.refusals import refuse
 from kafkalite.coordination.broker_states import ACTIVE, BROKER_STATE, DRAINING, STATES
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.reassignment import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.groups import Groups
 from kafkalite.client.offset_reset import ends_of
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.rates import DescribeGroupLagRequest, DescribeGroupLagResponse

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.client.acls import describe_acls
-from kafkalite.client.hanging_transactions import Transactions
-from kafkalite.client.quotas import describe_quotas
-from kafkalite.client.users import describe_users
+from kafkalite.client.admin.acls import describe_acls
+from kafkalite.client.admin.hanging_transactions import Transactions
+from kafkalite.client.admin.quotas import describe_quotas
+from kafkalite.client.admin.users import describe_users
 from kafkalite.errors import ApiError
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console.cluster import TIMEOUT_S, ClusterAccess

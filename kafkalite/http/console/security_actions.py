@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import IntEnum
 from typing import Any, TypeVar
 
-from kafkalite.client.acls import create_acls, delete_acls
+from kafkalite.client.admin.acls import create_acls, delete_acls
+from kafkalite.client.admin.quotas import alter_quotas
+from kafkalite.client.admin.users import NewCredential, alter_user, describe_users
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.quotas import alter_quotas
-from kafkalite.client.users import NewCredential, alter_user, describe_users
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.http.console.body import Values, binary, confirmed, value
 from kafkalite.http.console.rights import Rights

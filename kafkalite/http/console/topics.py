@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.client.admin.configs import ConfigResource, describe_configs
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.configs import ConfigResource, describe_configs
 from kafkalite.config import TOPIC_KEYS
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.rates import DescribeTrafficRequest, DescribeTrafficResponse

@@ -14,8 +14,8 @@ from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from kafkalite.features import SUPPORTED
 from kafkalite.kafka.apis import OFFERED, Handler
-from kafkalite.kafka.connection import Request
 from kafkalite.kafka.mutations import may_change
+from kafkalite.kafka.request import Request
 from kafkalite.model import (
     INTERNAL_TOPICS,
     NO_LEADER,
@@ -24,8 +24,8 @@ from kafkalite.model import (
 )
 from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import topic_ids, wire
-from kafkalite.protocol.codec import ZERO_UUID
 from kafkalite.protocol.schema import schemas
+from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.security.acl import Operation, ResourceType

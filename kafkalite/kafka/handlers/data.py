@@ -14,7 +14,7 @@ from kafkalite.coordinators.transactions.verifier import TransactionVerifier
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.connection import Request
+from kafkalite.kafka.request import Request
 from kafkalite.kafka.topic_names import name_topics
 from kafkalite.log.record_checks import RecordRules, is_costly, prepare
 from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Buffer, Offset, TopicPartition

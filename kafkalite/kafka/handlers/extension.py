@@ -11,7 +11,7 @@ from kafkalite.errors import ErrorCode, ProtocolError, api_error
 from kafkalite.extension import MAX_BODY_BYTES
 from kafkalite.extension.apis import APIS, ExtensionApi, with_refusals, without
 from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.connection import Request
+from kafkalite.kafka.request import Request
 from kafkalite.protocol import wire
 from kafkalite.rpc.codec import pack, unpack_as
 from kafkalite.rpc.messages.base import Message

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.connection import Request
 from kafkalite.kafka.fetch_answer import encode_fetched
 from kafkalite.kafka.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, ClientSession, FetchSessions
+from kafkalite.kafka.request import Request
 from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.replica.client_fetch import ClientFetch, FetchEntry, FetchTerms

@@ -15,7 +15,7 @@ from kafkalite.extension.messages.reassignment import (
     WantedReassignment,
 )
 from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.connection import Request
+from kafkalite.kafka.request import Request
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.protocol import wire
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.connection import Request
+from kafkalite.kafka.request import Request
 from kafkalite.protocol import wire
 from kafkalite.security.acl import (
     AclEntry,

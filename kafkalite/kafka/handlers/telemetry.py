@@ -9,9 +9,9 @@ from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.client_metrics import MAX_CONTENT_BYTES, MAX_POINTS, MAX_PUSH_BYTES, Client, ClientMetrics
-from kafkalite.kafka.connection import Request
+from kafkalite.kafka.request import Request
 from kafkalite.protocol import topic_ids, wire
-from kafkalite.protocol.codec import ZERO_UUID
+from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.record.compression import Codec
 from kafkalite.record.inflating import pieces
 from kafkalite.telemetry.otlp import Point, read_points

@@ -10,14 +10,14 @@ from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
 from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.connection import Request
 from kafkalite.kafka.handlers.cluster import is_topic_name
-from kafkalite.kafka.handlers.configs import ConfigHandlers
+from kafkalite.kafka.handlers.configs.describing import DescribeConfigHandlers
 from kafkalite.kafka.mutations import EXCEEDED, may_change
 from kafkalite.kafka.pieces import MAX_NEW_PARTITIONS
+from kafkalite.kafka.request import Request
 from kafkalite.model import NO_LEADER, BrokerId
 from kafkalite.protocol import topic_ids, wire
-from kafkalite.protocol.codec import ZERO_UUID
+from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import Need, Scope
 
@@ -31,7 +31,7 @@ class TopicHandlers:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._access = services.rights.access
-        self._configs = ConfigHandlers(services)
+        self._configs = DescribeConfigHandlers(services)
 
     def table(self) -> dict[str, Handler]:
         return {

@@ -106,7 +106,8 @@ def _binary(text: str) -> FileDescriptorProto | None:
         found = FileDescriptorProto.FromString(raw)
     except DecodeError:
         return None
-    return found if found.message_type or found.enum_type else None
+    # A word that is no descriptor may be read as one with unknown fields only. A file may consist of imports.
+    return found if found.message_type or found.enum_type or found.dependency else None
 
 
 def _well_known(name: str) -> Mapping[str, DescriptorProto | EnumDescriptorProto]:
@@ -144,7 +145,7 @@ def _types(file: FileDescriptorProto) -> Iterator[tuple[str, DescriptorProto | E
 def _resolve(file: FileDescriptorProto, known: dict[str, DescriptorProto | EnumDescriptorProto]) -> None:
     """Check the file, and write full names and kinds into its fields. `known` gets its types. Raises InvalidSchema."""
     own = list(_types(file))
-    if not own:
+    if not own and not file.dependency:
         raise InvalidSchema("the file has no message")
     for name, each in own:
         if name in known:

@@ -14,6 +14,7 @@ from kio.serial import entity_reader, entity_writer
 
 from kafkalite.protocol import codec
 from kafkalite.protocol.schema import schemas
+from kafkalite.protocol.structs import classes
 
 #: Tags from here on are ours (KIP-435's current batch): kio passes them over.
 OUR_TAGS = 400
@@ -27,7 +28,7 @@ class Maker:
         self.source = source
         self.schema = schema
         self.version = version
-        self.classes = codec.classes(schema.name)
+        self.classes = classes(schema.name)
 
     def struct(self, owner):
         live = [field for field in owner.fields if self.version in field.versions and (field.tag or 0) < OUR_TAGS]

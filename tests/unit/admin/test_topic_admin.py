@@ -20,7 +20,7 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest, WantedReassignment
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
 from kafkalite.model import BrokerId, Endpoint, TopicPartition
-from kafkalite.testing.sim_zookeeper import Fate
+from kafkalite.testing.simulated.zookeeper import Fate
 from tests.unit.controller.cluster import Cluster, until
 
 

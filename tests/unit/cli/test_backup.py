@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.groups import Groups
 from kafkalite.client.producer import Producer
 from kafkalite.errors import ApiError
 from kafkalite.extension.messages.topics import NewTopic
@@ -28,7 +28,7 @@ from kafkalite.record.builder import (
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import Record, records_of
 from kafkalite.testing.cluster import Cluster, cluster
-from kafkalite_cli.backup_files import (
+from kafkalite_cli.admin.backup.files import (
     BackedPartition,
     BackupError,
     Manifest,
@@ -37,7 +37,7 @@ from kafkalite_cli.backup_files import (
     finished_manifest,
     records_before,
 )
-from kafkalite_cli.backup_records import Comparison, batches_to_send, committed_batches
+from kafkalite_cli.admin.backup.records import Comparison, batches_to_send, committed_batches
 from tests.unit.cli.test_commands import Outcome, kafkalite
 
 

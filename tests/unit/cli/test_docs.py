@@ -15,9 +15,9 @@ import pytest
 from kafkalite.config import load
 from kafkalite.rpc.messages.base import by_kind
 from kafkalite.telemetry.advice import ADVICE
-from kafkalite_cli.docs import PAGES, ROOT, rpc_api
-from kafkalite_cli.docs_man import man_names, man_page
-from kafkalite_cli.docs_troubleshooting import MEANS
+from kafkalite_cli.docs.man import man_names, man_page
+from kafkalite_cli.docs.pages import PAGES, ROOT, rpc_api
+from kafkalite_cli.docs.troubleshooting import MEANS
 from kafkalite_cli.main import cli
 
 

@@ -14,9 +14,9 @@ import pytest
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition
 from kafkalite.rpc.client import RpcNotSent
+from kafkalite_cli.admin.plan_files import read_plan
+from kafkalite_cli.admin.refusals import refuse_forbidden
 from kafkalite_cli.main import run as run_command
-from kafkalite_cli.reassign import read_plan
-from kafkalite_cli.refusals import refuse_forbidden
 from tests.fake_cluster import FakeCluster
 from tests.unit.cli.test_commands import ROOT, Outcome, kafkalite
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.testing.cluster import cluster
-from kafkalite_cli.latencies import percentiles, percentiles_text, plot
+from kafkalite_cli.records.latencies import percentiles, percentiles_text, plot
 from tests.unit.cli.test_record_lines import run
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.groups import Groups
 from kafkalite.errors import ConfigError
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import TopicPartition
@@ -87,7 +87,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None]]:
         found.append((bootstrap, None if security is None else security.username))
         raise ConfigError("seen")
 
-    monkeypatch.setattr("kafkalite_cli.admin.connect", connect)
+    monkeypatch.setattr("kafkalite_cli.admin.command.connect", connect)
     return found
 
 

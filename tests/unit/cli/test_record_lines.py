@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kafkalite.client.consumer import ConsumedRecord
 from kafkalite.testing.cluster import Cluster, cluster
-from kafkalite_cli.consume import formatter
-from kafkalite_cli.positions import At, parse_start, record_filter
-from kafkalite_cli.record_lines import LineError, RecordLine, decode_record, encode_record
+from kafkalite_cli.records.consume import formatter
+from kafkalite_cli.records.lines import LineError, RecordLine, decode_record, encode_record
+from kafkalite_cli.records.positions import At, parse_start, record_filter
 from tests.unit.cli.test_commands import Outcome, kafkalite
 
 

@@ -45,7 +45,7 @@ from kafkalite.rpc.messages.control import (
 )
 from kafkalite.rpc.messages.replication import LogEnd, LogEndsRequest, LogEndsResponse
 from kafkalite.rpc.server import RpcServer
-from kafkalite.testing.sim_zookeeper import SimZooKeeper
+from kafkalite.testing.simulated.zookeeper import SimZooKeeper
 
 CLUSTER_ID = "test-cluster"
 

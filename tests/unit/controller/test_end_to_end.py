@@ -20,7 +20,7 @@ from kafkalite.rpc.messages.control import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from kafkalite.testing.sim_zookeeper import Fate
+from kafkalite.testing.simulated.zookeeper import Fate
 from tests.unit.controller.cluster import Cluster, running, until
 
 T0 = TopicPartition("t", 0)

@@ -10,7 +10,7 @@ from kafkalite.coordination import paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, LeaderEpoch, PartitionEpoch, TopicPartition
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest, LeaderAndIsrRequest
-from kafkalite.testing.sim_zookeeper import Fate
+from kafkalite.testing.simulated.zookeeper import Fate
 from tests.unit.controller.cluster import Cluster, running, until
 
 T0 = TopicPartition("t", 0)

@@ -15,8 +15,8 @@ from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.model import BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
 from kafkalite.rpc.codec import pack
 from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest
-from kafkalite.testing.sim_zookeeper import Fate
-from kafkalite.testing.sim_zookeeper_wire import Read, Request, Write
+from kafkalite.testing.simulated.zookeeper import Fate
+from kafkalite.testing.simulated.zookeeper_wire import Read, Request, Write
 from tests.unit.controller.cluster import Cluster, running, until
 
 PER_TOPIC = 20

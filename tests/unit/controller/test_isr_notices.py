@@ -12,7 +12,7 @@ from kafkalite.coordination.coordinator import Delete
 from kafkalite.errors import ErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest
-from kafkalite.testing.plants import PLANTS
+from kafkalite.testing.simulation.plants import PLANTS
 from tests.unit.controller.cluster import Cluster, running, until
 
 T0 = TopicPartition("t", 0)

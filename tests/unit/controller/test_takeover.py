@@ -13,7 +13,7 @@ from kafkalite.controller.storage import Connectivity
 from kafkalite.coordination import admin_znodes, cluster_znodes, paths
 from kafkalite.coordination.coordinator import Coordinator, Create, Op, OpResult, SetData
 from kafkalite.model import BrokerId, ControllerEpoch, TopicPartition
-from kafkalite.testing.sim_zookeeper import Fate
+from kafkalite.testing.simulated.zookeeper import Fate
 from tests.unit.controller.cluster import Cluster, until
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

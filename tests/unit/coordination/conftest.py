@@ -14,8 +14,8 @@ from kafkalite.env.real import RealClock
 from kafkalite.env.real_disk import RealDisk
 from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.seams import Env
-from kafkalite.testing.sim_loop import SimLoop
-from kafkalite.testing.sim_zookeeper import SimZooKeeper
+from kafkalite.testing.simulated.loop import SimLoop
+from kafkalite.testing.simulated.zookeeper import SimZooKeeper
 
 T = TypeVar("T")
 

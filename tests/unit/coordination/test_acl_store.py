@@ -25,7 +25,7 @@ from kafkalite.security.acl import (
 )
 from kafkalite.security.authorizer import Authorizer, Entries
 from kafkalite.security.principal import Principal
-from kafkalite.testing.sim_zookeeper import Fate
+from kafkalite.testing.simulated.zookeeper import Fate
 
 from .conftest import World
 

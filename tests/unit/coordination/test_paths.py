@@ -6,7 +6,8 @@ import pytest
 
 from kafkalite.coordination import paths, zk_codec
 from kafkalite.coordination.coordinator import Check, Create, Delete, Op, SetData
-from kafkalite.coordination.verbs import MAX_REQUEST_BYTES, size_of_ops, split_connect_string
+from kafkalite.coordination.paths import split_connect_string
+from kafkalite.coordination.verbs import MAX_REQUEST_BYTES, size_of_ops
 from kafkalite.errors import ConfigError
 from kafkalite.model import Endpoint, TopicPartition
 

@@ -15,7 +15,7 @@ from kafkalite.coordination.coordinator import CoordinatorError, Create, Delete,
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import StartupRefused
 from kafkalite.model import BrokerId, Endpoint
-from kafkalite.testing.sim_zookeeper import Fate
+from kafkalite.testing.simulated.zookeeper import Fate
 
 from .conftest import World
 

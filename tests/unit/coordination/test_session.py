@@ -17,7 +17,7 @@ from kafkalite.coordination.coordinator import (
 from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.errors import StartupRefused
-from kafkalite.testing.sim_zookeeper import Fate
+from kafkalite.testing.simulated.zookeeper import Fate
 
 from .conftest import World
 

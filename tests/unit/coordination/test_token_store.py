@@ -18,8 +18,8 @@ from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ConfigError, ErrorCode
 from kafkalite.security.principal import Principal
 from kafkalite.security.tokens import SecretToken, Token
-from kafkalite.testing.sim_clock import SimClock
-from kafkalite.testing.sim_zookeeper import Fate
+from kafkalite.testing.simulated.clock import SimClock
+from kafkalite.testing.simulated.zookeeper import Fate
 
 from .conftest import World
 

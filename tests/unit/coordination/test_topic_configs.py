@@ -11,7 +11,7 @@ from kafkalite.coordination.config_znodes import encode_config
 from kafkalite.coordination.coordinator import Coordinator, Create, Delete, SetData
 from kafkalite.coordination.topic_configs import TopicConfigs, notification, read_config, write_config
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.testing.sim_zookeeper import Fate
+from kafkalite.testing.simulated.zookeeper import Fate
 
 from .conftest import World
 

@@ -14,8 +14,8 @@ from kafkalite.coordination import aiozk_adapter
 from kafkalite.coordination.coordinator import NotSentError
 from kafkalite.coordination.zk_connection import Pending, ZkConnection
 from kafkalite.env.seams import Network
-from kafkalite.testing.sim_clock import SimClock
-from kafkalite.testing.sim_loop import SimLoop
+from kafkalite.testing.simulated.clock import SimClock
+from kafkalite.testing.simulated.loop import SimLoop
 
 
 class Refusing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.config import BrokerConfig
-from kafkalite.coordinators.shares.decisions.shared_partition import Acquired
+from kafkalite.coordinators.shares.decisions.deliveries import Acquired
 from kafkalite.coordinators.shares.delivery import holding, placed_batches
 from kafkalite.coordinators.shares.settings import duration_ms, share_settings
 from kafkalite.model import Offset, ProducerId

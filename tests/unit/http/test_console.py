@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import ConsumedRecord
-from kafkalite.client.groups import Groups
 from kafkalite.client.offset_reset import PLACES, Reset, place
 from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic

@@ -7,12 +7,12 @@ import json
 import os
 from pathlib import Path
 
+from kafkalite.client.admin.configs import ConfigResource, describe_configs
+from kafkalite.client.admin.groups import Groups
+from kafkalite.client.admin.quotas import describe_quotas
+from kafkalite.client.admin.users import describe_users
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.configs import ConfigResource, describe_configs
-from kafkalite.client.groups import Groups
 from kafkalite.client.producer import Producer
-from kafkalite.client.quotas import describe_quotas
-from kafkalite.client.users import describe_users
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import TopicPartition
 from kafkalite.security.quotas import Entity

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.groups import Groups
 from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.http.metrics import COUNTER, HISTOGRAM, METRICS

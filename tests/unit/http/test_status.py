@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from kafkalite.client.admin.cluster_status import problems_by_kind
+from kafkalite.client.admin.why import ask, diagnose
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.cluster_status import problems_by_kind
 from kafkalite.client.producer import Producer
-from kafkalite.client.why import ask, diagnose
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,

@@ -16,7 +16,7 @@ from kafkalite.model import Buffer
 from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.testing.kafka_client import Client
-from kafkalite.testing.memory_services import MemoryServices
+from kafkalite.testing.memory.services import MemoryServices
 
 
 class Broker:

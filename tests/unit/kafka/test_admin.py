@@ -10,10 +10,10 @@ import pytest
 
 from kafkalite.config import ALIASES, BROKER_KEYS, TOPIC_KEYS, UNITS
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka.handlers.true_values import TRUE_VALUES
+from kafkalite.kafka.handlers.configs.true_values import TRUE_VALUES
 from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
-from kafkalite_cli.docs_settings import NOT_HERE
+from kafkalite_cli.docs.settings import NOT_HERE
 
 from .conftest import Broker, Client
 

@@ -11,7 +11,7 @@ import pytest
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.apis import OFFERED, is_served
 from kafkalite.protocol import topic_ids, wire
-from kafkalite.protocol.codec import WireStruct
+from kafkalite.protocol.structs import WireStruct
 from kafkalite.security.acl import CLUSTER_NAME, AclEntry, Operation, Pattern, Permission, ResourceType
 from kafkalite.security.principal import Principal
 from kafkalite.security.requirements import FREE, KAFKA, Scope

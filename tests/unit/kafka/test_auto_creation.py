@@ -27,7 +27,7 @@ async def test_a_cluster_of_several_keeps_them_several_times() -> None:
             found[0].partitions
         )
         # One broker takes no new replicas: what is left is the default.
-        from kafkalite.client.configs import ConfigResource, alter_configs
+        from kafkalite.client.admin.configs import ConfigResource, alter_configs
         from kafkalite.model import BrokerId
 
         await alter_configs(client, ConfigResource.broker(BrokerId(3)), {"broker.state": "cordoned"})

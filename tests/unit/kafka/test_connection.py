@@ -15,7 +15,9 @@ from kafkalite.errors import ErrorCode
 from kafkalite.kafka import answers as answers_module
 from kafkalite.kafka import connection as connection_module
 from kafkalite.kafka import listener as listener_module
+from kafkalite.kafka import request_memory
 from kafkalite.kafka.apis import OFFERED
+from kafkalite.kafka.request import Request
 from kafkalite.protocol import wire
 
 from .conftest import Broker, batch, fetch, produce
@@ -56,7 +58,7 @@ async def test_a_frame_larger_than_any_buffer(broker: Broker) -> None:
     assert bytes(fetched.responses[0].partitions[0].records[61:]) == bytes(large[61:])
     small = await client.ask(produce("t", (0, batch(b"after"))), 9)
     assert small.responses[0].partition_responses[0].base_offset == 1
-    assert broker.side.listener.memory_bytes <= 4 * 2**20
+    assert broker.side.listener.memory.bytes <= 4 * 2**20
 
 
 async def test_api_versions_of_an_unknown_version_is_answered_in_version_0(broker: Broker) -> None:
@@ -152,16 +154,16 @@ async def test_memory_follows_what_has_arrived_not_what_was_promised(broker: Bro
     for client in clients:
         client.writer.write((100 * 2**20).to_bytes(4) + b"\0\0\0\x09" + b"x" * 1000)
     await (await broker.client()).ask(wire.ApiVersionsRequest(), 0)
-    assert 0 < broker.side.listener.memory_bytes < 20 * 64 * 1024
+    assert 0 < broker.side.listener.memory.bytes < 20 * 64 * 1024
     for client in clients:
         client.close()
-    while broker.side.listener.memory_bytes:
+    while broker.side.listener.memory.bytes:
         await asyncio.sleep(0)
 
 
 async def test_half_received_frames_share_a_bound(make_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener_module, "_SWEEP_S", 0.01)
-    monkeypatch.setattr(listener_module, "MEMORY_GRACE_S", 0.05)
+    monkeypatch.setattr(request_memory, "MEMORY_GRACE_S", 0.05)
     broker = await make_broker(queued_max_request_bytes=2**20)
     await broker.create("t")
     hogs = [await broker.client() for _ in range(4)]
@@ -170,7 +172,7 @@ async def test_half_received_frames_share_a_bound(make_broker: Any, monkeypatch:
     bystander = await broker.client()
     answer = await bystander.ask(produce("t", (0, batch(b"small"))), 9)
     assert answer.responses[0].partition_responses[0].error_code == 0
-    assert broker.side.listener.memory_bytes <= 16 * 2**20
+    assert broker.side.listener.memory.bytes <= 16 * 2**20
     # One that needs memory too gets it, because those that hold it do not come along.
     large = await bystander.ask(produce("t", (0, batch(bytes(600_000)))), 9)
     assert large.responses[0].partition_responses[0].error_code == 0
@@ -224,7 +226,7 @@ async def test_a_client_that_does_not_read_stops_being_served(broker: Broker) ->
     for _ in range(50):
         await bystander.ask(wire.ApiVersionsRequest(), 0)
     [served] = [each for each in broker.side.listener.connections if each.peer != "" and each._is_write_paused]
-    assert served._out_bytes <= connection_module._FLUSH_BYTES + 600_000
+    assert served._out.bytes <= connection_module._FLUSH_BYTES + 600_000
 
 
 async def _reads_nothing(broker: Broker, asked: bytes) -> socket.socket:
@@ -285,7 +287,7 @@ async def test_an_answer_that_was_sent_is_gone_without_the_collector_of_cycles(b
     try:
         for wait_ms, offset in ((0, 0), (0, 1), (20, 1)):
             await client.ask(fetch("t", offset, max_wait_ms=wait_ms), 11)
-        assert not [each for each in gc.get_objects() if type(each) is connection_module.Request]
+        assert not [each for each in gc.get_objects() if type(each) is Request]
     finally:
         gc.enable()
 

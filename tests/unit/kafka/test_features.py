@@ -119,6 +119,40 @@ async def test_settings_of_a_group(broker: Broker) -> None:
     assert (await alter(client, _GROUP, "", ("share.isolation.level", 0, "read_committed")))[0]
 
 
+@pytest.mark.parametrize(
+    ("key", "low", "high"),
+    [
+        ("consumer.session.timeout.ms", 45_000, 60_000),
+        ("consumer.heartbeat.interval.ms", 5_000, 15_000),
+        ("share.assignment.interval.ms", 0, 15_000),
+        ("share.delivery.count.limit", 2, 10),
+        ("share.record.lock.duration.ms", 15_000, 60_000),
+        ("share.partition.max.record.locks", 100, 4_000),
+        ("streams.num.standby.replicas", 0, 2),
+        ("streams.task.offset.interval.ms", 15_000, 2**31 - 1),
+    ],
+)
+async def test_the_broker_limits_what_a_group_may_set(broker: Broker, key: str, low: int, high: int) -> None:
+    client = await broker.client()
+    for wrong in {low - 1, high + 1}:
+        assert (await alter(client, _GROUP, "g", (key, 0, str(wrong))))[0] == ErrorCode.INVALID_CONFIG, wrong
+    for right in (low, high):
+        assert await alter(client, _GROUP, "g", (key, 0, str(right))) == (0, None)
+
+
+async def test_a_group_may_set_the_value_of_the_broker(make_broker: Any) -> None:
+    broker = await make_broker(group_consumer_session_timeout_ms=6_000, group_consumer_heartbeat_interval_ms=1_000)
+    client = await broker.client()
+    for text, code in (("6000", 0), ("7000", ErrorCode.INVALID_CONFIG)):
+        assert (await alter(client, _GROUP, "g", ("consumer.session.timeout.ms", 0, text)))[0] == code
+    code, why = await alter(client, _GROUP, "g", ("consumer.heartbeat.interval.ms", 0, "6000"))
+    assert (code, why) == (
+        ErrorCode.INVALID_CONFIG,
+        "consumer.session.timeout.ms (6000) must be greater than consumer.heartbeat.interval.ms (6000)",
+    )
+    assert (await alter(client, _GROUP, "g", ("errors.deadletterqueue.topic.name", 0, "__x")))[0] == code
+
+
 async def test_subscriptions_of_client_metrics(broker: Broker) -> None:
     client = await broker.client()
     assert await alter(client, _CLIENT_METRICS, "s", ("metrics", 2, "a."), ("metrics", 2, "b.")) != (0, None)  # twice

@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from kafkalite.coordinators.groups.group import Group, GroupState
-from kafkalite.coordinators.groups.group_events import Effect, JoinAnswer, JoinRequest, StoreGroup, SyncAnswer
+from kafkalite.coordinators.groups.decisions.classic.events import (
+    Effect,
+    JoinAnswer,
+    JoinRequest,
+    StoreGroup,
+    SyncAnswer,
+)
+from kafkalite.coordinators.groups.decisions.classic.group import Group, GroupState
 from kafkalite.errors import ErrorCode
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode

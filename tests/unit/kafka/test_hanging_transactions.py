@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.client.hanging_transactions import Coordinated, hanging
+from kafkalite.client.admin.hanging_transactions import Coordinated, hanging
 from kafkalite.extension.messages.open_transactions import PartitionTransaction
 from kafkalite.model import Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from kafkalite.coordinators.groups.group_events import StoreGroup
+from kafkalite.coordinators.groups.decisions.classic.events import StoreGroup
 from kafkalite.coordinators.transactions.state import TransactionState, key_of, value_of
 from kafkalite.errors import ErrorCode
 from kafkalite.model import TRANSACTION_TOPIC

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalite.errors import ErrorCode
 from kafkalite.protocol import topic_ids, wire
-from kafkalite.protocol.codec import ZERO_UUID
+from kafkalite.protocol.structs import ZERO_UUID
 
 from .conftest import Broker, Client, batch
 

@@ -14,7 +14,7 @@ from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.protocol import wire
 from kafkalite.security.principal import Principal
 from kafkalite.security.quotas import DEFAULT, Entity, Kind
-from kafkalite.testing.memory_services import MemoryServices
+from kafkalite.testing.memory.services import MemoryServices
 from tests.support.security import listener_security
 
 from .conftest import Broker, Client, batch, fetch, produce

@@ -172,7 +172,7 @@ async def test_a_member_without_heartbeats_is_removed(make_broker: Any) -> None:
 
 async def test_states_that_cannot_be_begun_now_are_begun_later(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     client = await started(broker)
-    monkeypatch.setattr("kafkalite.coordinators.groups.share_groups._PATIENCE_S", 0.01)
+    monkeypatch.setattr("kafkalite.coordinators.groups.share.groups._PATIENCE_S", 0.01)
     monkeypatch.setattr("kafkalite.coordinators.shares.persister._PATIENCE_S", 0.01)
     monkeypatch.setattr(
         broker.side.shares, "coordinator_of", lambda key: (_ for _ in ()).throw(OSError("not now")), raising=True
@@ -217,7 +217,6 @@ async def test_start_offsets_and_lag(broker: Broker) -> None:
         alter.AlterShareGroupOffsetsRequestTopic("u", parts[:1]),
     ]
     assert (await client.ask(alter("g", topics), 0)).error_code == ErrorCode.NON_EMPTY_GROUP
-    assert (await client.ask(alter("h", topics), 0)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     await member.beat(-1)
     answer = await client.ask(alter("g", topics), 0)
     assert [[each.error_code for each in topic.partitions] for topic in answer.responses] == [[0, 3], [3]]
@@ -233,6 +232,25 @@ async def test_start_offsets_and_lag(broker: Broker) -> None:
     assert await broker.side.share_persister.start_offset(key_of(broker, "t", 0)) == -1
     await member.beat(0)
     assert member.count == 2
+
+
+async def test_offsets_of_a_group_that_is_new(broker: Broker) -> None:
+    """Found by franz-go's TestShareGroupOffsetsAdmin: Kafka creates the group."""
+    client = await started(broker)
+    for _ in range(10):
+        await client.ask(produce("t", (0, batch(b"x"))), 9)
+    alter = wire.AlterShareGroupOffsetsRequest
+    parts = [alter.AlterShareGroupOffsetsRequestPartition(0, 8)]
+    unknown = alter("g", [alter.AlterShareGroupOffsetsRequestTopic("u", parts)])
+    answer = await client.ask(unknown, 0)
+    assert [each.error_code for each in answer.responses[0].partitions] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert (await client.ask(wire.DeleteGroupsRequest(["g"]), 2)).results[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    answer = await client.ask(alter("g", [alter.AlterShareGroupOffsetsRequestTopic("t", parts)]), 0)
+    assert [each.error_code for each in answer.responses[0].partitions] == [0]
+    assert await offsets(client) == {0: (8, 0, 2, 0)}
+    member = Member(client, "m", "t")
+    assert (await member.beat()).error_code == 0 and member.count == 4
+    assert (await offsets(client))[0][0] == 8
 
 
 async def offsets(client: Client, topics: Any = None) -> dict[int, tuple[int, int, int, int]]:

@@ -10,7 +10,7 @@ from kafkalite.coordinators.transactions import state as rules
 from kafkalite.coordinators.transactions.state import MAX_PRODUCER_EPOCH, Transaction, TransactionState
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import ProducerId, TopicPartition
-from kafkalite.protocol.codec import WireError
+from kafkalite.protocol.errors import WireError
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 FRESH = ProducerId(900)

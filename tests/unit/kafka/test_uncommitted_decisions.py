@@ -15,7 +15,7 @@ from kafkalite.coordinators.internal_log import partition_of
 from kafkalite.errors import ErrorCode
 from kafkalite.model import TRANSACTION_TOPIC, TopicPartition
 from kafkalite.protocol import wire
-from kafkalite.testing.plants import PLANTS
+from kafkalite.testing.simulation.plants import PLANTS
 
 from .conftest import Broker
 from .test_coordinators import TRANSACTIONS, Producer, coordinator, move

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkalite.errors import ApiError, ErrorCode, StorageError
+from kafkalite.model import TopicId
 from kafkalite.record.batch import HEADER_SIZE, parse_header, split_batches
 from kafkalite.record.builder import end_transaction_marker
 from kafkalite.record.reader import read_records
@@ -411,12 +412,42 @@ async def test_metadata_is_durable_before_data(disk: MemoryDisk) -> None:
     assert order == ["partition.metadata", "leader-epoch-checkpoint", "00000000000000000000.log"]
 
 
-async def test_creation_costs_few_calls_and_no_fsync(disk: MemoryDisk) -> None:
+async def test_a_new_log_is_only_a_directory(disk: MemoryDisk) -> None:
     log = make_log(disk)
-    assert [call[0] for call in disk.calls] == ["write_file"]
-    assert sorted(disk.entries) == [f"{PATH}/partition.metadata"]
-    assert disk.open_files == 0
-    assert reopen(disk, clean=True).topic_id == log.topic_id
+    assert not disk.calls and not disk.entries
+    log.append_as_leader(batch(["a"]), 1)
+    written = [path.rsplit("/", 1)[1] for call, path, _ in disk.calls if call in ("write_file", "append")]
+    assert written.index("partition.metadata") < written.index("00000000000000000000.log")
+    assert reopen(disk).topic_id == log.topic_id
+
+
+@pytest.mark.parametrize("how", ["flush", "close_cleanly", "truncate"])
+async def test_a_log_without_records_has_its_topics_id_on_disk_before_anything_relies_on_it(
+    disk: MemoryDisk, how: str
+) -> None:
+    log = make_log(disk)
+    if how == "truncate":
+        log.truncate_fully_and_start_at(5)
+    else:
+        await getattr(log, how)()
+    assert f"{PATH}/partition.metadata" in (disk.entries if how == "truncate" else disk.durable_entries)
+    assert reopen(disk, clean=how == "close_cleanly").topic_id == log.topic_id
+
+
+@pytest.mark.checklist("F18")
+async def test_an_empty_log_takes_the_id_of_the_topic_it_is_given_to(disk: MemoryDisk) -> None:
+    make_log(disk)
+    disk.process_crash()
+    log = reopen(disk)
+    assert log.topic_id == ""
+    other = TopicId("b" * 22)
+    log.take_topic_id(other)
+    log.append_as_leader(batch(["a"]), 1)
+    disk.process_crash()
+    log = reopen(disk)
+    assert log.topic_id == other
+    log.take_topic_id(TopicId("c" * 22))  # it has records: they stay the other topic's
+    assert log.topic_id == other
 
 
 async def test_clean_close_and_reopen_reads_little(disk: MemoryDisk) -> None:

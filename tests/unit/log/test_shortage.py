@@ -66,6 +66,8 @@ def test_what_needs_a_descriptor_for_a_moment_has_one_held_back(disk: RealDisk, 
 
 
 def logs(disk: RealDisk, directory: Path, handles: HandleCache, count: int) -> list[PartitionLog]:
+    for number in range(count):
+        disk.makedirs(str(directory / f"t-{number}"))
     return [
         new_log(
             TopicPartition("t", number),

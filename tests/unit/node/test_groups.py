@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer_membership import member_of
-from kafkalite.client.groups import Groups, Membership, Subscription, range_assignment
+from kafkalite.client.membership import Membership, Subscription, range_assignment
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import TopicPartition

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from kafkalite_pipelines import PipelineError, protobuf
+from kafkalite_pipelines import PipelineError
+from kafkalite_pipelines.decoding import protobuf
+from kafkalite_pipelines.decoding.json_schema import columns as json_columns
+from kafkalite_pipelines.decoding.protobuf_readers import RegistryReader, registry_reader
+from kafkalite_pipelines.decoding.protobuf_schemas import Files, messages, of_file, of_registry
+from kafkalite_pipelines.decoding.registry import Registry, Schema
 from kafkalite_pipelines.definition import Decode
-from kafkalite_pipelines.json_schema import columns as json_columns
-from kafkalite_pipelines.protobuf_readers import RegistryReader, registry_reader
-from kafkalite_pipelines.protobuf_schemas import Files, messages, of_file, of_registry
-from kafkalite_pipelines.registry import Registry, Schema
 
 COMMON = (
     'syntax = "proto3"; package c; enum Kind { NONE = 0; JET = 1; } message Place { string name = 1; double x = 2; }'

@@ -6,8 +6,11 @@ import pytest
 
 from kafkalite.model import Buffer
 from kafkalite.protocol import codec, wire
-from kafkalite.protocol.codec import CHUNK_BYTES, WireError
+from kafkalite.protocol.compiling.source import CHUNK_BYTES
+from kafkalite.protocol.errors import WireError
 from kafkalite.protocol.schema import schemas
+from kafkalite.protocol.structs import classes
+from kafkalite.protocol.varints import read_varint, varint
 
 
 def test_a_produce_request_is_the_bytes_that_kafka_sends() -> None:
@@ -25,7 +28,7 @@ def test_every_version_of_every_message_compiles_and_has_its_defaults_back() -> 
     count = 0
     for schema in schemas().values():
         for version in schema.versions:
-            message = codec.classes(schema.name)[schema.name]()
+            message = classes(schema.name)[schema.name]()
             data = codec.encode(message, version)
             assert codec.encode(codec.decode(schema.name, version, data), version) == data
             count += 1
@@ -111,8 +114,8 @@ def test_the_elements_of_all_arrays_of_a_request_count_together() -> None:
 
 def test_a_varint_of_six_bytes_is_refused() -> None:
     with pytest.raises(WireError):
-        codec.read_varint(memoryview(b"\x80" * 5 + b"\x01"), 0)
-    assert codec.read_varint(memoryview(codec.varint(2**31)), 0) == (2**31, 5)
+        read_varint(memoryview(b"\x80" * 5 + b"\x01"), 0)
+    assert read_varint(memoryview(varint(2**31)), 0) == (2**31, 5)
 
 
 def test_versions_that_are_not_there() -> None:

@@ -52,7 +52,7 @@ from kafkalite.rpc.messages.control import (
     StopReplicaResponse,
 )
 from kafkalite.rpc.server import RpcServer
-from kafkalite.testing.sim_zookeeper import SimZooKeeper
+from kafkalite.testing.simulated.zookeeper import SimZooKeeper
 from tests.support.fetching import fetched
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"

@@ -19,7 +19,7 @@ from kafkalite.model import (
     PartitionEpoch,
     TopicPartition,
 )
-from kafkalite.testing.sim_zookeeper import Fate
+from kafkalite.testing.simulated.zookeeper import Fate
 
 TP = TopicPartition("t", 0)
 

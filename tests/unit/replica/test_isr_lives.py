@@ -8,7 +8,7 @@ import pytest
 from kafkalite.coordination.coordinator import SetData
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
-from kafkalite.testing.sim_zookeeper import Fate
+from kafkalite.testing.simulated.zookeeper import Fate
 
 TP = TopicPartition("t", 0)
 

@@ -212,6 +212,18 @@ def test_a_descriptor_is_complete_and_means_the_same_as_its_text() -> None:
     assert parse("PROTOBUF", again.text).text.split() == again.text.split()
 
 
+def test_a_protobuf_file_of_imports_only() -> None:
+    """Found by confluent-kafka-python's suite: its serializer sends every file as a descriptor in base64."""
+    imports = [Import("a.proto", 'syntax = "proto3"; package p; message A {}')]
+    text = 'syntax = "proto3"; package p; import public "a.proto";'
+    parsed = parse("PROTOBUF", text, imports)
+    assert isinstance(parsed, ProtobufSchema)
+    again = parse("PROTOBUF", parsed.serialized(), imports)
+    assert isinstance(again, ProtobufSchema) and list(again.file.public_dependency) == [0]
+    with pytest.raises(InvalidSchema):
+        parse("PROTOBUF", "abcd", ())
+
+
 def test_protobuf_references() -> None:
     other = Import("o.proto", 'syntax = "proto3"; package o; message B { int32 x = 1; }')
     parsed = parse("PROTOBUF", 'syntax = "proto3"; import "o.proto"; message A { o.B b = 1; }', [other])

@@ -14,9 +14,9 @@ from typing import Any
 import prometheus_client
 import pytest
 
+from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import Consumer
-from kafkalite.client.groups import Groups
 from kafkalite.client.messages import produce_request
 from kafkalite.client.producer import Producer
 from kafkalite.coordination.coordinator import Create, SetData

@@ -19,7 +19,8 @@ from kafkalite.record.batch import parse_header
 from kafkalite.record.reader import read_records
 from kafkalite.rpc.answers import RpcTimeout
 from pyspark_kafkalite.exactly_once import CommitFailed
-from pyspark_kafkalite.options import OptionError, write_options
+from pyspark_kafkalite.option_parsing import write_options
+from pyspark_kafkalite.options import OptionError
 from pyspark_kafkalite.row_shape import row_shape
 from pyspark_kafkalite.sending import WriteFailed
 from pyspark_kafkalite.stream_writer import KafkaliteStreamWriter

@@ -16,7 +16,8 @@ from pyspark_kafkalite.clients import LogClient
 from pyspark_kafkalite.columns import columns_of, spark_schema
 from pyspark_kafkalite.fetching import RangeReader
 from pyspark_kafkalite.offsets import OffsetRange
-from pyspark_kafkalite.options import FetchOptions, write_options
+from pyspark_kafkalite.option_parsing import write_options
+from pyspark_kafkalite.options import FetchOptions
 from pyspark_kafkalite.row_shape import row_shape
 from pyspark_kafkalite.sending import RowWriter
 from tests.fake_cluster import FakeCluster

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from pyspark_kafkalite.columns import columns_of, spark_schema
-from pyspark_kafkalite.options import read_options, write_options
+from pyspark_kafkalite.option_parsing import read_options, write_options
 from pyspark_kafkalite.reader import KafkaliteReader
 from pyspark_kafkalite.row_shape import row_shape
 from pyspark_kafkalite.sending import WriteFailed

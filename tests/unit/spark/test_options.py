@@ -7,7 +7,8 @@ import pytest
 from kafkalite.model import TopicPartition as Tp
 from kafkalite.security.dialling import ClientSecurity
 from pyspark_kafkalite.offsets import AtTimestamp, Earliest, Latest, Specific
-from pyspark_kafkalite.options import OptionError, read_options, write_options
+from pyspark_kafkalite.option_parsing import read_options, write_options
+from pyspark_kafkalite.options import OptionError
 
 BASE = {"kafka.bootstrap.servers": "a:9092,b:9093", "subscribe": "t"}
 

@@ -17,7 +17,8 @@ from pyspark_kafkalite.cluster import DataLoss
 from pyspark_kafkalite.columns import columns_of, spark_schema
 from pyspark_kafkalite.fetching import RangeReader, ReadFailed
 from pyspark_kafkalite.offsets import OffsetRange
-from pyspark_kafkalite.options import FetchOptions, OptionError, read_options
+from pyspark_kafkalite.option_parsing import read_options
+from pyspark_kafkalite.options import FetchOptions, OptionError
 from pyspark_kafkalite.reader import KafkaliteReader, _PushFilters
 from tests.spark.fake_log import topic_id
 

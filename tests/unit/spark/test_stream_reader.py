@@ -15,7 +15,8 @@ from kafkalite.model import TopicPartition as Tp
 from kafkalite.partition_values import TopicMetadata
 from pyspark_kafkalite.cluster import DataLoss
 from pyspark_kafkalite.columns import columns_of, spark_schema
-from pyspark_kafkalite.options import OptionError, read_options
+from pyspark_kafkalite.option_parsing import read_options
+from pyspark_kafkalite.options import OptionError
 from pyspark_kafkalite.stream_reader import KafkaliteStreamReader
 
 COLUMNS = columns_of(spark_schema(include_headers=False))

@@ -11,7 +11,7 @@ import pytest
 from pyspark_kafkalite import clients
 from pyspark_kafkalite.clients import Unreachable
 from pyspark_kafkalite.columns import columns_of, spark_schema
-from pyspark_kafkalite.options import read_options, write_options
+from pyspark_kafkalite.option_parsing import read_options, write_options
 from pyspark_kafkalite.reader import KafkaliteReader
 from pyspark_kafkalite.row_shape import row_shape
 from pyspark_kafkalite.sending import RowWriter, WriteFailed

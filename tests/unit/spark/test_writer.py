@@ -19,7 +19,8 @@ from kafkalite.record.batch import parse_header
 from pyspark_kafkalite import encode, rows, sending
 from pyspark_kafkalite.arrow_types import HEADER_ARROW
 from pyspark_kafkalite.columns import HEADERS_SPARK
-from pyspark_kafkalite.options import OptionError, write_options
+from pyspark_kafkalite.option_parsing import write_options
+from pyspark_kafkalite.options import OptionError
 from pyspark_kafkalite.row_shape import row_shape
 from pyspark_kafkalite.rows import BadRow, batches_of
 from pyspark_kafkalite.sending import WriteFailed

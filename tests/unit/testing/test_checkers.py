@@ -12,12 +12,19 @@ from typing import Any
 import pytest
 
 from kafkalite.coordination.coordinator import Create, Delete, SetData
-from kafkalite.testing.checkers import History, ReplicaChecker, ReplicaView, State, Violation, ZkChecker
-from kafkalite.testing.log_view import BatchView, read_batches
-from kafkalite.testing.plan import FaultKind, draw
-from kafkalite.testing.sim_clock import SimClock
-from kafkalite.testing.sim_disk import SimDisk
-from kafkalite.testing.sim_loop import SimLoop
+from kafkalite.testing.simulated.clock import SimClock
+from kafkalite.testing.simulated.disk import SimDisk
+from kafkalite.testing.simulated.loop import SimLoop
+from kafkalite.testing.simulation.checkers.cluster import (
+    History,
+    ReplicaChecker,
+    ReplicaView,
+    State,
+    Violation,
+    ZkChecker,
+)
+from kafkalite.testing.simulation.checkers.log_view import BatchView, read_batches
+from kafkalite.testing.simulation.plan import FaultKind, draw
 
 STATE = "/brokers/topics/t/partitions/0/state"
 

@@ -5,11 +5,11 @@ import random
 import pytest
 
 from kafkalite.record.builder import build_batch
-from kafkalite.testing.checkers import Violation
-from kafkalite.testing.copies import Copies, partition_of
-from kafkalite.testing.sim_clock import SimClock
-from kafkalite.testing.sim_disk import SimDisk
-from kafkalite.testing.sim_loop import SimLoop
+from kafkalite.testing.simulated.clock import SimClock
+from kafkalite.testing.simulated.disk import SimDisk
+from kafkalite.testing.simulated.loop import SimLoop
+from kafkalite.testing.simulation.checkers.cluster import Violation
+from kafkalite.testing.simulation.checkers.copies import Copies, partition_of
 
 LOG = "00000000000000000000.log"
 

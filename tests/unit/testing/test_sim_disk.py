@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.env.real_disk import RealDisk
-from kafkalite.testing.sim_clock import SimClock
-from kafkalite.testing.sim_disk import SimDisk
-from kafkalite.testing.sim_loop import SimLoop
+from kafkalite.testing.simulated.clock import SimClock
+from kafkalite.testing.simulated.disk import SimDisk
+from kafkalite.testing.simulated.loop import SimLoop
 
 
 def make(seed: int = 1) -> tuple[SimLoop, SimDisk]:

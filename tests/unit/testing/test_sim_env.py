@@ -19,8 +19,8 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.testing.sim_env import SimWorld
-from kafkalite.testing.sim_loop import Process
+from kafkalite.testing.simulated.env import SimWorld
+from kafkalite.testing.simulated.process import Process
 
 _log = structlog.get_logger(__name__)
 

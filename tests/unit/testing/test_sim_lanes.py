@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkalite.testing.sim_clock import SimClock
-from kafkalite.testing.sim_disk import SimDisk
-from kafkalite.testing.sim_env import SimWorld
-from kafkalite.testing.sim_loop import SimLoop
+from kafkalite.testing.simulated.clock import SimClock
+from kafkalite.testing.simulated.disk import SimDisk
+from kafkalite.testing.simulated.env import SimWorld
+from kafkalite.testing.simulated.loop import SimLoop
 
 
 def make(seed: int = 1, *, restless: bool = True) -> tuple[SimLoop, SimDisk]:

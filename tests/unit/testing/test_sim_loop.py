@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkalite.testing.sim_loop import Deadlock, SimLoop, Spinning, current_process
+from kafkalite.testing.simulated.loop import Deadlock, SimLoop, Spinning
+from kafkalite.testing.simulated.process import current_process
 
 
 @pytest.fixture

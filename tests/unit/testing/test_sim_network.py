@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from kafkalite.testing.sim_loop import Process, SimLoop
-from kafkalite.testing.sim_network import Link, SimNetwork
-from kafkalite.testing.sim_transport import WINDOW_BYTES
+from kafkalite.testing.simulated.loop import SimLoop
+from kafkalite.testing.simulated.network import Link, SimNetwork
+from kafkalite.testing.simulated.process import Process
+from kafkalite.testing.simulated.transport import WINDOW_BYTES
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafkalite.testing.checkers import Violation
-from kafkalite.testing.transaction_checker import Outcome, Transaction, TransactionHistory
+from kafkalite.testing.simulation.checkers.cluster import Violation
+from kafkalite.testing.simulation.checkers.transactions import Outcome, Transaction, TransactionHistory
 
 P = ("keyed", 0)
 

@@ -1,1 +1,1 @@
-"""The rules of groups with assignments made by the coordinator: pure, time comes in as an argument."""
+"""The rules of groups, a room per protocol; what protocols share stands here. Pure: time comes in as an argument."""

@@ -22,10 +22,10 @@ from kafkalite.coordinators.groups.partition import (
     StreamsRuntime,
     WaitingStreamsMember,
 )
-from kafkalite.coordinators.groups.records import group_key
+from kafkalite.coordinators.groups.records.common import group_key
+from kafkalite.coordinators.groups.records.streams import encode_record
 from kafkalite.coordinators.groups.streams.internal_topics import InternalTopics
 from kafkalite.coordinators.groups.streams.settings import streams_settings
-from kafkalite.coordinators.groups.streams_records import encode_record
 from kafkalite.coordinators.groups.topics import GroupTopics, metadata_hash
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import Enum
 
-from kafkalite.coordinators.groups.decisions.consumer_group import MemberTimes
+from kafkalite.coordinators.groups.decisions.consumer.group import MemberTimes
 from kafkalite.coordinators.groups.decisions.streams.members import (
     NOTHING,
     StreamsCurrentAssignment,

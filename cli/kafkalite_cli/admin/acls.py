@@ -1,0 +1,330 @@
+"""`kafkalite admin acls list | add | remove`: who may do what, as with kafka-acls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from kafkalite.client.admin.acls import create_acls, delete_acls, describe_acls
+from kafkalite.security.acl import (
+    CLUSTER_NAME,
+    OPERATIONS,
+    AclEntry,
+    Binding,
+    Filter,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+
+F = TypeVar("F", bound=Callable[..., Any])
+Resource = tuple[ResourceType, str]
+
+_TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
+_CLUSTER, _TRANSACTION = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
+_PATTERNS = {each.name.lower(): each for each in PatternType if each}
+_OPERATIONS = {each.name.lower().replace("_", "-"): each for each in Operation if each > Operation.ANY}
+#: What the shortcuts stand for, as in kafka-acls.
+_PRODUCER = {
+    _TOPIC: (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE),
+    _TRANSACTION: (Operation.WRITE, Operation.DESCRIBE),
+}
+_CONSUMER = {_TOPIC: (Operation.READ, Operation.DESCRIBE), _GROUP: (Operation.READ,)}
+
+
+@click.group("acls")
+@group_options
+def acls(bootstrap: str | None) -> None:
+    """Who may do what (clusters with authorizer.enabled)."""
+
+
+def resource_options(command: F) -> F:
+    """--topic, --group, --transactional-id, --token-of, --delegation-token, --cluster."""
+    options = [
+        click.option("--topic", "topics", multiple=True, metavar="NAME", help="A topic; * is every topic."),
+        click.option("--group", "groups", multiple=True, metavar="NAME", help="A consumer group."),
+        click.option("--transactional-id", "transactions", multiple=True, metavar="ID", help="A transactional id."),
+        click.option("--token-of", "users", multiple=True, metavar="User:NAME", help="Delegation tokens of a user."),
+        click.option("--delegation-token", "tokens", multiple=True, metavar="ID", help="A delegation token."),
+        click.option("--cluster", "is_cluster", is_flag=True, help="The cluster itself."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _resources(
+    topics: Sequence[str],
+    groups: Sequence[str],
+    transactions: Sequence[str],
+    users: Sequence[str],
+    tokens: Sequence[str],
+    is_cluster: bool,
+) -> list[Resource]:
+    found = [(_TOPIC, name) for name in topics] + [(_GROUP, name) for name in groups]
+    found += [(_TRANSACTION, name) for name in transactions]
+    found += [(ResourceType.USER, name) for name in users]
+    found += [(ResourceType.DELEGATION_TOKEN, name) for name in tokens]
+    return found + ([(_CLUSTER, CLUSTER_NAME)] if is_cluster else [])
+
+
+def _row(acl: Binding) -> tuple[str, ...]:
+    pattern, entry = acl.pattern, acl.entry
+    return (
+        pattern.resource_type.name,
+        pattern.name,
+        pattern.pattern_type.name,
+        entry.principal,
+        entry.permission.name,
+        entry.operation.name,
+        entry.host,
+    )
+
+
+def _tell(found: Sequence[Binding], out: Output, key: str) -> None:
+    names = ("resource", "name", "pattern", "principal", "permission", "operation", "host")
+    if out.as_json:
+        out.value({key: [dict(zip(names, _row(acl), strict=True)) for acl in found]}, "")
+    out.table("", names, [_row(acl) for acl in found])
+
+
+@acls.command("list")
+@resource_options
+@click.option(
+    "--pattern", type=click.Choice(sorted(_PATTERNS)), default="any", show_default=True,
+    help="match: every entry that covers the named resource.",
+)  # fmt: skip
+@click.option("--principal", help="Only entries for User:NAME.")
+@client_options
+def list_acls(
+    topics: tuple[str, ...],
+    groups: tuple[str, ...],
+    transactions: tuple[str, ...],
+    users: tuple[str, ...],
+    tokens: tuple[str, ...],
+    is_cluster: bool,
+    pattern: str,
+    principal: str | None,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """The entries in force.
+
+    Example:
+
+    \b
+      kafkalite admin acls list --topic orders --pattern match
+    """
+    resources = _resources(topics, groups, transactions, users, tokens, is_cluster)
+    filters = [Filter(kind, name, _PATTERNS[pattern], principal) for kind, name in resources]
+
+    async def work() -> None:
+        found: set[Binding] = set()
+        async with connect(bootstrap, timeout_s) as client:
+            for each in filters or [Filter(principal=principal)]:
+                found.update(await describe_acls(client, each, timeout_s=timeout_s))
+        _tell(sorted(found), Output(as_json), "acls")
+
+    run_async(work())
+
+
+def entry_options(command: F) -> F:
+    """Whom, what, from where."""
+    options = [
+        click.option("--allow-principal", "allowed", multiple=True, metavar="User:NAME", help="Who may."),
+        click.option("--deny-principal", "denied", multiple=True, metavar="User:NAME", help="Principal that may not."),
+        click.option("--allow-host", "allow_hosts", multiple=True, metavar="ADDRESS", help="From where [default: *]."),
+        click.option("--deny-host", "deny_hosts", multiple=True, metavar="ADDRESS", help="Host from which it may not [default: *]."),
+        click.option(
+            "--operation", "operations", multiple=True, type=click.Choice(sorted(_OPERATIONS)), help="[default: all]"
+        ),
+        click.option("--producer", "is_producer", is_flag=True, help="Write, describe, create of the topics named."),
+        click.option("--consumer", "is_consumer", is_flag=True, help="Read, describe of the topics, read of the groups."),
+        click.option("--idempotent", "is_idempotent", is_flag=True, help="With --producer: idempotent writes."),
+        click.option(
+            "--pattern", type=click.Choice(["literal", "prefixed"]), default="literal", show_default=True,
+            help="Whether the names are exact names or prefixes.",
+        ),
+    ]  # fmt: skip
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _wanted(
+    resources: Sequence[Resource], operations: Sequence[str], *, is_producer: bool, is_consumer: bool, idempotent: bool
+) -> list[tuple[Resource, Operation]]:
+    """What the options say. Raises click.UsageError."""
+    if not (is_producer or is_consumer):
+        if not resources or idempotent:
+            raise click.UsageError(
+                "name a topic, a group, a transactional id or the cluster (--idempotent: a producer)"
+            )
+        chosen = [_OPERATIONS[each] for each in operations] or [Operation.ALL]
+        for (kind, _), operation in ((resource, each) for resource in resources for each in chosen):
+            if operation is not Operation.ALL and operation not in OPERATIONS[kind]:
+                raise click.UsageError(f"{operation.name} is not an operation of {kind.name}")
+        return [(resource, operation) for resource in resources for operation in chosen]
+    if operations:
+        raise click.UsageError("--producer and --consumer say which operations: not with --operation")
+    kinds = {kind for kind, _ in resources}
+    if _TOPIC not in kinds or (is_consumer and _GROUP not in kinds) or _CLUSTER in kinds:
+        raise click.UsageError("--producer needs --topic; --consumer needs --topic and --group; neither --cluster")
+    found = []
+    for shortcut, is_wanted in ((_PRODUCER, is_producer), (_CONSUMER, is_consumer)):
+        for resource in resources:
+            found += [(resource, operation) for operation in shortcut.get(resource[0], ()) if is_wanted]
+    if idempotent and is_producer:
+        found.append(((_CLUSTER, CLUSTER_NAME), Operation.IDEMPOTENT_WRITE))
+    return list(dict.fromkeys(found))
+
+
+def _bindings(
+    wanted: Sequence[tuple[Resource, Operation]],
+    pattern: str,
+    allowed: Sequence[str],
+    denied: Sequence[str],
+    allow_hosts: Sequence[str],
+    deny_hosts: Sequence[str],
+) -> tuple[Binding, ...]:
+    """Raises click.UsageError."""
+    if not allowed and not denied:
+        raise click.UsageError("give --allow-principal or --deny-principal")
+    if (allow_hosts and not allowed) or (deny_hosts and not denied):
+        raise click.UsageError(
+            "a host needs a principal: use --allow-host with --allow-principal, --deny-host with --deny-principal"
+        )
+    whom = [(who, host, Permission.ALLOW) for who in allowed for host in allow_hosts or ("*",)]
+    whom += [(who, host, Permission.DENY) for who in denied for host in deny_hosts or ("*",)]
+    found = []
+    for (kind, name), operation in wanted:
+        # The cluster has one name: nothing begins with it.
+        pattern_type = PatternType.LITERAL if kind is _CLUSTER else _PATTERNS[pattern]
+        found += [
+            Binding(Pattern(kind, name, pattern_type), AclEntry(who, host, operation, permission))
+            for who, host, permission in whom
+        ]
+    return tuple(found)
+
+
+@acls.command("add")
+@resource_options
+@entry_options
+@client_options
+def add(
+    topics: tuple[str, ...],
+    groups: tuple[str, ...],
+    transactions: tuple[str, ...],
+    users: tuple[str, ...],
+    tokens: tuple[str, ...],
+    is_cluster: bool,
+    allowed: tuple[str, ...],
+    denied: tuple[str, ...],
+    allow_hosts: tuple[str, ...],
+    deny_hosts: tuple[str, ...],
+    operations: tuple[str, ...],
+    is_producer: bool,
+    is_consumer: bool,
+    is_idempotent: bool,
+    pattern: str,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Add entries; those that are there stay.
+
+    Examples:
+
+    \b
+      kafkalite admin acls add --producer --topic orders --allow-principal User:shop
+      kafkalite admin acls add --consumer --topic orders --group billing- --pattern prefixed --allow-principal User:billing
+    """
+    resources = _resources(topics, groups, transactions, users, tokens, is_cluster)
+    wanted = _wanted(resources, operations, is_producer=is_producer, is_consumer=is_consumer, idempotent=is_idempotent)
+    found = _bindings(wanted, pattern, allowed, denied, allow_hosts, deny_hosts)
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            await create_acls(client, found, timeout_s=timeout_s)
+        _tell(found, Output(as_json), "added")
+
+    run_async(work())
+
+
+@acls.command("remove")
+@resource_options
+@entry_options
+@click.option(
+    "--yes", is_flag=True, help="Confirm the removal of every entry of the named resources, if no principal is given."
+)
+@client_options
+def remove(
+    topics: tuple[str, ...],
+    groups: tuple[str, ...],
+    transactions: tuple[str, ...],
+    users: tuple[str, ...],
+    tokens: tuple[str, ...],
+    is_cluster: bool,
+    allowed: tuple[str, ...],
+    denied: tuple[str, ...],
+    allow_hosts: tuple[str, ...],
+    deny_hosts: tuple[str, ...],
+    operations: tuple[str, ...],
+    is_producer: bool,
+    is_consumer: bool,
+    is_idempotent: bool,
+    pattern: str,
+    yes: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Remove entries.
+
+    Example:
+
+    \b
+      kafkalite admin acls remove --topic orders --yes
+    """
+    resources = _resources(topics, groups, transactions, users, tokens, is_cluster)
+    if not allowed and not denied and not operations and not (is_producer or is_consumer or allow_hosts or deny_hosts):
+        if not resources:
+            raise click.UsageError("name a topic, a group, a transactional id or the cluster")
+        if not yes:
+            raise click.UsageError("no principal: add --yes to remove every entry of the named resources")
+        filters = tuple(
+            Filter(kind, name, PatternType.LITERAL if kind is _CLUSTER else _PATTERNS[pattern])
+            for kind, name in resources
+        )
+    else:
+        wanted = _wanted(
+            resources, operations, is_producer=is_producer, is_consumer=is_consumer, idempotent=is_idempotent
+        )
+        bindings = _bindings(wanted, pattern, allowed, denied, allow_hosts, deny_hosts)
+        filters = tuple(
+            Filter(
+                each.pattern.resource_type,
+                each.pattern.name,
+                each.pattern.pattern_type,
+                each.entry.principal,
+                each.entry.host,
+                each.entry.operation,
+                each.entry.permission,
+            )
+            for each in bindings
+        )
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            removed = await delete_acls(client, filters, timeout_s=timeout_s)
+        _tell(removed, Output(as_json), "removed")
+        if not removed:
+            click.echo("kafkalite: no entry matches: nothing was removed", err=True)
+
+    run_async(work())

@@ -1,0 +1,373 @@
+"""Puts a backup's topics, offsets, permissions and quotas into a cluster, and compares what is there then.
+
+A restored partition has the backup's records from offset 0 on, without gaps. So its end offset says how many records are there, and a run
+that was killed goes on from there; nothing has to be remembered but which topics are ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from kafkalite.client.admin.acls import create_acls
+from kafkalite.client.admin.configs import ConfigResource, alter_configs
+from kafkalite.client.admin.groups import Groups
+from kafkalite.client.admin.quotas import alter_quotas
+from kafkalite.client.admin.refusals import refuse
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.messages import by_topic, first_commit_error
+from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error, error_code
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Buffer, TopicPartition
+from kafkalite.partition_values import TopicMetadata
+from kafkalite.protocol import wire
+from kafkalite.record.batch import BatchHeader, split_batches
+from kafkalite.security.acl import AclEntry, Binding, Operation, Pattern, PatternType, Permission, ResourceType
+from kafkalite.security.quotas import Entity
+from kafkalite_cli.admin.backup.files import (
+    BackedGroup,
+    BackedPartition,
+    BackedTopic,
+    BackupError,
+    Manifest,
+    batches_of,
+    check_topic_name,
+    records_before,
+    write_atomically,
+)
+from kafkalite_cli.admin.backup.pace import Pace, each_in_parallel
+from kafkalite_cli.admin.backup.records import Comparison, batches_to_send
+
+_FETCH_BYTES = 4 << 20
+_WAIT_S = 0.1
+_LONG_TEXT = str(2**63 - 1)
+#: While records are put back, nothing may delete, compact, stamp or compress them again, nor refuse them for their age.
+_WHILE_LOADING = {
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+    "message.timestamp.after.max.ms": _LONG_TEXT,
+    "message.timestamp.before.max.ms": _LONG_TEXT,
+    "message.timestamp.type": "CreateTime",
+    "retention.bytes": "-1",
+    "retention.ms": "-1",
+}
+_MAX_MESSAGE = "max.message.bytes"
+_LEAST_MAX_MESSAGE = 1_048_588
+#: An old topic is gone from one node before it is from another.
+_DELETION_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """`replace`: topics that are there are deleted first, and groups' offsets are overwritten. `left_out`: settings."""
+
+    prefix: str = ""
+    replication_factor: int | None = None
+    left_out: frozenset[str] = frozenset()
+    replace: bool = False
+    groups: bool = True
+    acls: bool = False
+    quotas: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    records: int
+    size: int
+    #: Records that had been restored by an earlier run.
+    earlier: int
+    groups: int
+    acls: int
+    quotas: int
+    #: What could not be done as in the backup.
+    notes: tuple[str, ...]
+
+
+class State:
+    """Which topics of the cluster are this restore's: name -> topic id, "" before it is known. Kept in a file until all is done."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.topics: dict[str, str] = {}
+        if path.exists():
+            try:
+                self.topics = {str(name): str(topic_id) for name, topic_id in json.loads(path.read_text()).items()}
+            except (ValueError, AttributeError):
+                raise BackupError(f"{path}: damaged; remove it to begin the restore again") from None
+
+    def keep(self, topic: str, topic_id: str) -> None:
+        self.topics[topic] = topic_id
+        write_atomically(self.path, json.dumps(self.topics, indent=1) + "\n")
+
+    def drop(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+
+class Restore:
+    """One run. Every method raises ConfigError (what is there is in the way), BackupError, ApiError, RpcError, OSError."""
+
+    def __init__(
+        self, client: AsyncClient, root: Path, manifest: Manifest, wishes: Wishes, state: State, *, timeout_s: float
+    ) -> None:
+        self._client = client
+        self._root = root
+        self._manifest = manifest
+        self._wishes = wishes
+        self._state = state
+        self._timeout_s = timeout_s
+        self._notes: list[str] = []
+        self._earlier = 0
+
+    def _name(self, topic: str) -> str:
+        return self._wishes.prefix + topic
+
+    async def obstacles(self) -> list[str]:
+        """Topics of the cluster that would have to be deleted. Also sees that the names are possible."""
+        found = {each.topic: each for each in (await self._client.metadata(timeout_s=self._timeout_s)).topics}
+        blocked = []
+        for topic in self._manifest.topics:
+            name = self._name(topic.topic)
+            check_topic_name(name)
+            if name in found and not await self._is_ours(topic, found[name]):
+                blocked.append(name)
+        return blocked
+
+    async def _is_ours(self, topic: BackedTopic, there: TopicMetadata) -> bool:
+        """Whether an earlier run of this restore has made it. It may have died before it knew the id: then the topic is empty."""
+        known = self._state.topics.get(there.topic)
+        if known is None or known:
+            return known == there.topic_id
+        if len(there.partitions) != len(topic.partitions):
+            return False
+        ends = await self._ends(there.topic, len(topic.partitions))
+        return not any(ends.values())
+
+    async def _ends(self, name: str, count: int) -> dict[TopicPartition, int]:
+        keys = [TopicPartition(name, number) for number in range(count)]
+        found = await self._client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=self._timeout_s)
+        return {key: int(each.offset) for key, each in found.items()}
+
+    async def run(self, *, limit: int | None, parallel: int, is_shown: bool) -> Restored:
+        """Everything, in an order in which a run that was killed can be repeated."""
+        blocked = await self.obstacles()
+        if blocked and not self._wishes.replace:
+            more = f" and {len(blocked) - 1} more" if len(blocked) > 1 else ""
+            raise ConfigError(f"topic {blocked[0]!r}{more} exists: use --prefix, or --replace to delete it first")
+        await self._refuse_groups()
+        for name in blocked:
+            await self._delete(name)
+        for topic in self._manifest.topics:
+            await self._create(topic)
+        parts = [(topic, part) for topic in self._manifest.topics for part in topic.partitions]
+        total = sum(part.records for _, part in parts)
+        await self._in_parallel("restored", total, parts, self._load, limit, parallel, is_shown=is_shown)
+        await self._in_parallel("compared", total, parts, self._compare, limit, parallel, is_shown=is_shown)
+        for topic in self._manifest.topics:
+            await self._settle(topic)
+        groups = [await self._commit(group) for group in self._manifest.groups] if self._wishes.groups else []
+        acls = await self._acls() if self._wishes.acls else 0
+        quotas = await self._quotas() if self._wishes.quotas else 0
+        self._state.drop()
+        size = sum(part.size for _, part in parts)
+        return Restored(total, size, self._earlier, len(groups), acls, quotas, tuple(self._notes))
+
+    async def _in_parallel(
+        self, what: str, total: int, parts: list[Any], work: Any, limit: int | None, parallel: int, *, is_shown: bool
+    ) -> None:
+        pace = Pace(what, total, limit=limit, is_shown=is_shown)
+        try:
+            await each_in_parallel(parts, lambda item: work(*item, pace), parallel=parallel)
+        finally:
+            pace.close()
+
+    # --- topics ----------------------------------------------------------------------------------
+
+    async def _delete(self, name: str) -> None:
+        (result,) = await self._client.delete_topics([name], timeout_s=self._timeout_s)
+        refuse(result.error, f"{name}: {result.message or error_code(result.error).name}")
+
+    async def _create(self, topic: BackedTopic) -> None:
+        name = self._name(topic.topic)
+        brokers = len((await self._client.metadata((), timeout_s=self._timeout_s)).brokers)
+        factor = self._wishes.replication_factor or topic.replication_factor
+        if self._wishes.replication_factor is None and factor > brokers:
+            self._notes.append(f"{name}: {brokers} replicas instead of {factor}, because there are {brokers} brokers")
+            factor = brokers
+        if self._state.topics.get(name):
+            return
+        settings = self._settings(topic) | _WHILE_LOADING
+        settings[_MAX_MESSAGE] = str(max(_LEAST_MAX_MESSAGE, 2 * topic.largest_batch))
+        self._state.keep(name, "")
+        deadline = self._client.now() + _DELETION_S
+        while True:
+            wanted = NewTopic(name, len(topic.partitions), factor, None, "shifted", settings)
+            (result,) = await self._client.create_topics([wanted], timeout_s=self._timeout_s)
+            if result.error != ErrorCode.TOPIC_ALREADY_EXISTS:
+                break
+            there = (await self._client.metadata([name], timeout_s=self._timeout_s)).topics[0]
+            if not there.error and await self._is_ours(topic, there):
+                self._state.keep(name, there.topic_id)
+                return
+            if self._client.now() > deadline:
+                break
+            await asyncio.sleep(_WAIT_S)
+        refuse(result.error, f"{name}: {result.message or error_code(result.error).name}")
+        self._state.keep(name, await self._known_id(name, result.topic_id))
+
+    async def _known_id(self, name: str, told: str) -> str:
+        await self._client.known_topic(name, timeout_s=self._timeout_s)
+        return told or str(self._client.view.topics[name].topic_id)
+
+    def _settings(self, topic: BackedTopic) -> dict[str, str]:
+        return {key: value for key, value in topic.settings.items() if key not in self._wishes.left_out}
+
+    async def _settle(self, topic: BackedTopic) -> None:
+        """The settings as in the backup, now that its records are there."""
+        own = self._settings(topic)
+        loading = {*_WHILE_LOADING, _MAX_MESSAGE}
+        resource = ConfigResource.topic(self._name(topic.topic))
+        kept = {key: value for key, value in own.items() if key in loading}
+        await alter_configs(self._client, resource, kept, sorted(loading - own.keys()), timeout_s=self._timeout_s)
+
+    # --- records ---------------------------------------------------------------------------------
+
+    def _stored(self, topic: BackedTopic, part: BackedPartition) -> Iterator[tuple[BatchHeader, Buffer]]:
+        for file in part.files:
+            yield from batches_of(self._root, topic.topic, part.partition, file)
+
+    async def _load(self, topic: BackedTopic, part: BackedPartition, pace: Pace) -> None:
+        key = TopicPartition(self._name(topic.topic), part.partition)
+        begins = await self._client.list_offsets({key: EARLIEST_TIMESTAMP}, timeout_s=self._timeout_s)
+        ends = await self._client.list_offsets({key: LATEST_TIMESTAMP}, timeout_s=self._timeout_s)
+        done = int(ends[key].offset)
+        if begins[key].offset or done > part.records:
+            raise BackupError(
+                f"{key}: something else has written to the topic, or deleted from it: begin again with --replace"
+            )
+        self._earlier += done
+        await pace.moved(0, done)
+        if done == part.records:
+            return
+        producer_id, epoch = await self._client.init_producer_id(timeout_s=self._timeout_s)
+        sequence = 0
+        for each in batches_to_send(self._stored(topic, part), done):
+            batch = each.encoded(producer_id, epoch, sequence)
+            # An idempotent producer: a batch that is sent again after a lost response is not there twice.
+            await self._client.run(self._client.routing.produce({key: batch}, -1, self._timeout_s))
+            sequence = (sequence + each.record_count) & 0x7FFFFFFF
+            await pace.moved(len(batch), each.record_count)
+
+    async def _compare(self, topic: BackedTopic, part: BackedPartition, pace: Pace) -> None:
+        key = TopicPartition(self._name(topic.topic), part.partition)
+        comparison = Comparison(batches_to_send(self._stored(topic, part)))
+        ends = await self._client.list_offsets({key: LATEST_TIMESTAMP}, timeout_s=self._timeout_s)
+        position, end = 0, int(ends[key].offset)
+        deadline = self._client.now() + self._timeout_s
+        while position < end:
+            _, records = await self._client.fetch_raw(key, position, _FETCH_BYTES, timeout_s=self._timeout_s)
+            before = position
+            for at, header in split_batches(records):
+                if header.next_offset <= position:
+                    continue
+                try:
+                    comparison.take(records, at, header)
+                except ApiError as error:
+                    raise api_error(error.code, f"{key}: {error}") from None
+                position = header.next_offset
+            if position > before:
+                deadline = self._client.now() + self._timeout_s
+            elif self._client.now() > deadline:
+                raise BackupError(f"{key}: nothing could be read at offset {position} within {self._timeout_s:g} s")
+            await pace.moved(len(records), position - before)
+        try:
+            comparison.finish()
+        except ApiError as error:
+            raise api_error(error.code, f"{key}: {error}") from None
+
+    # --- groups and rights -----------------------------------------------------------------------
+
+    async def _refuse_groups(self) -> None:
+        """Groups that have members, or offsets that would be overwritten."""
+        if not self._wishes.groups:
+            return
+        admin = Groups(self._client, timeout_s=self._timeout_s)
+        for group in self._manifest.groups:
+            _, described = await admin.describe(group.group)
+            if described.members:
+                raise api_error(
+                    ErrorCode.NON_EMPTY_GROUP, f"group {group.group!r} has members: stop them, or use --no-groups"
+                )
+            wanted = self._translated(group)
+            there = {TopicPartition(e.topic, e.partition): int(e.offset) for e in described.offsets}
+            other = [key for key, (offset, _) in wanted.items() if there.get(key, offset) != offset]
+            if other and not self._wishes.replace:
+                raise ConfigError(
+                    f"group {group.group!r} has offsets of {other[0].topic!r}: use --replace to overwrite them, or --no-groups"
+                )
+
+    def _translated(self, group: BackedGroup) -> dict[TopicPartition, tuple[int, str]]:
+        """Offsets of the restored topics: how many records of the backup come before them."""
+        topics = {topic.topic: {part.partition: part for part in topic.partitions} for topic in self._manifest.topics}
+        return {
+            TopicPartition(self._name(topic), partition): (
+                records_before(self._root, topic, topics[topic][partition], offset),
+                metadata,
+            )
+            for topic, partition, offset, metadata in group.offsets
+            if partition in topics.get(topic, {})
+        }
+
+    async def _commit(self, group: BackedGroup) -> str:
+        offsets = self._translated(group)
+        request = wire.OffsetCommitRequest
+        topics = [
+            request.OffsetCommitRequestTopic(
+                name,
+                partitions=[
+                    request.OffsetCommitRequestPartition(
+                        number, offsets[key := TopicPartition(name, number)][0], committed_metadata=offsets[key][1]
+                    )
+                    for number in numbers
+                ],
+            )
+            for name, numbers in by_topic(sorted(offsets)).items()
+        ]
+        message = request(group.group, -1, "", topics=topics)
+
+        def meaning(response: Any) -> tuple[int, str]:
+            number, where = first_commit_error(response)
+            return number, f"group {group.group!r}: {where or error_code(number).name}"
+
+        await self._client.call_coordinator(0, group.group, message, meaning, timeout_s=self._timeout_s)
+        return group.group
+
+    async def _acls(self) -> int:
+        if self._manifest.acls is None:
+            self._notes.append("the backup has no ACLs")
+            return 0
+        bindings = [_binding(each) for each in self._manifest.acls]
+        if bindings:
+            await create_acls(self._client, bindings, timeout_s=self._timeout_s)
+        return len(bindings)
+
+    async def _quotas(self) -> int:
+        if self._manifest.quotas is None:
+            self._notes.append("the backup has no quotas")
+            return 0
+        for each in self._manifest.quotas:
+            entity = Entity(each["user"], each["client_id"])
+            await alter_quotas(self._client, entity, each["limits"], timeout_s=self._timeout_s)
+        return len(self._manifest.quotas)
+
+
+def _binding(value: Mapping[str, str]) -> Binding:
+    try:
+        pattern = Pattern(ResourceType[value["resource_type"]], value["name"], PatternType[value["pattern_type"]])
+        operation, permission = Operation[value["operation"]], Permission[value["permission"]]
+    except KeyError as error:
+        raise BackupError(f"an ACL of the backup has {error}, which this version does not know") from None
+    return Binding(pattern, AclEntry(value["principal"], value["host"], operation, permission))

@@ -1,0 +1,422 @@
+"""`kafkalite admin broker list | cordon | uncordon | decommission | replace`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping
+
+import click
+
+from kafkalite.admin.decisions.decommissioning import replace_broker, shares_rack
+from kafkalite.client.admin.configs import ConfigResource, alter_configs, describe_configs
+from kafkalite.client.admin.refusals import refuse
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.coordination.broker_states import ACTIVE, BROKER_STATE, CORDONED, DRAINING, state_of
+from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.extension.messages.balancing import BrokerBalance, DescribeBalanceRequest, DescribeBalanceResponse
+from kafkalite.extension.messages.reassignment import (
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
+    ListReassignmentsRequest,
+    ListReassignmentsResponse,
+    Reassignment,
+    WantedReassignment,
+)
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import BrokerId, Replicas, TopicPartition
+from kafkalite_cli.admin.move_progress import duration, watch
+from kafkalite_cli.output import (
+    Output,
+    client_options,
+    confirm,
+    connect,
+    group_options,
+    run_async,
+    run_watch,
+    size_text,
+)
+from kafkalite_cli.parameters import MAX_LONG, Whole
+
+#: Interval at which a drain is looked at.
+_WATCH_S = 1.0
+#: Moves that a cancelled drain has begun are called off for at most this time.
+_CANCEL_S = 30.0
+
+
+@click.group("broker")
+@group_options
+def broker(bootstrap: str | None) -> None:
+    """Cordon, drain and replace brokers."""
+
+
+async def balance_of(
+    client: AsyncClient, timeout_s: float, *, moves: int = 0, refresh: bool = False
+) -> DescribeBalanceResponse:
+    """The balance as the controller sees it."""
+    return await client.order(DescribeBalanceRequest(moves, refresh), DescribeBalanceResponse, timeout_s=timeout_s)
+
+
+def broker_rows(brokers: tuple[BrokerBalance, ...]) -> list[tuple[object, ...]]:
+    """For `broker list` and `balance status`."""
+    return [
+        (
+            each.broker_id,
+            _state_text(each),
+            each.rack,
+            each.replicas,
+            each.preferred,
+            each.leads,
+            size_text(each.size_bytes),
+            f"{size_text(each.rate)}/s",
+            "" if each.total_bytes <= 0 else f"{100 - 100 * each.free_bytes // each.total_bytes} %",
+        )
+        for each in brokers
+    ]
+
+
+#: The columns of `broker_rows`.
+COLUMNS = ("broker", "state", "rack", "replicas", "preferred", "leads", "size", "rate", "disks")
+
+
+def _state_text(each: BrokerBalance) -> str:
+    state = "drained: may be stopped" if each.state == DRAINING and not each.replicas else each.state
+    if each.missing_s < 0:
+        return state
+    gone = "not alive" if not each.missing_s else f"not alive for {duration(each.missing_s)}"
+    return gone if each.state == ACTIVE else f"{gone}, {each.state}"
+
+
+@broker.command("list")
+@client_options
+def list_(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Every broker with its state and its share of the load.
+
+    PREFERRED counts partitions that it should lead, LEADS those that it leads now.
+
+    Example:
+
+    \b
+      kafkalite admin broker list
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            answer = await balance_of(client, timeout_s, refresh=True)
+        out = Output(as_json)
+        if as_json:
+            out.value({"brokers": [dataclasses.asdict(each) for each in answer.brokers]}, "")
+        out.table("", COLUMNS, broker_rows(answer.brokers))
+
+    run_async(work())
+
+
+# --- cordon --------------------------------------------------------------------------------------
+
+
+@broker.command("cordon")
+@click.argument("brokers", nargs=-1, required=True, type=Whole(0), metavar="BROKER…")
+@client_options
+def cordon(brokers: tuple[int, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Give brokers no new replicas; they keep what they have.
+
+    New topics and partitions, plans and the balancer leave them out, and a request that names one is refused.
+
+    Example:
+
+    \b
+      kafkalite admin broker cordon 3
+    """
+    run_async(_set_states(brokers, CORDONED, bootstrap, timeout_s, Output(as_json)))
+
+
+@broker.command("uncordon")
+@click.argument("brokers", nargs=-1, required=True, type=Whole(0), metavar="BROKER…")
+@client_options
+def uncordon(brokers: tuple[int, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Let brokers take new replicas again. A drain ends; moves that it has begun go on (see decommission --cancel).
+
+    Example:
+
+    \b
+      kafkalite admin broker uncordon 3
+    """
+    run_async(_set_states(brokers, ACTIVE, bootstrap, timeout_s, Output(as_json)))
+
+
+async def _set_states(brokers: tuple[int, ...], state: str, bootstrap: str, timeout_s: float, out: Output) -> None:
+    async with connect(bootstrap, timeout_s) as client:
+        for each in dict.fromkeys(brokers):
+            await set_state(client, BrokerId(each), state, timeout_s)
+            out.value({"broker_id": each, "state": state}, f"broker {each} is {state}")
+
+
+async def set_state(client: AsyncClient, broker_id: BrokerId, state: str, timeout_s: float) -> None:
+    """Write broker.state. Raises ApiError: the cluster refuses."""
+    resource = ConfigResource.broker(broker_id)
+    if state == ACTIVE:
+        await alter_configs(client, resource, {}, [BROKER_STATE], timeout_s=timeout_s)
+    else:
+        await alter_configs(client, resource, {BROKER_STATE: state}, timeout_s=timeout_s)
+
+
+async def read_state(client: AsyncClient, broker_id: BrokerId, timeout_s: float) -> str:
+    """The state as ZooKeeper has it."""
+    return state_of((await describe_configs(client, ConfigResource.broker(broker_id), timeout_s=timeout_s)).own)
+
+
+# --- decommission --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """What a broker that is being drained still has. `hosted`: replicas that the broker itself reports, -1 if it does not answer."""
+
+    assigned: int
+    moving: int
+    hosted: int
+    size_bytes: int
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.assigned and not self.moving and self.hosted <= 0
+
+    def text(self) -> str:
+        if not self.assigned and not self.moving:
+            return f"{_replicas(max(self.hosted, 0))} to be removed from its disks"
+        size = f", {size_text(self.size_bytes)}" if self.size_bytes > 0 else ""
+        return f"{_replicas(self.assigned)} left{size}; {self.moving} being moved"
+
+
+def _replicas(count: int) -> str:
+    return f"{count} {'replica' if count == 1 else 'replicas'}"
+
+
+@broker.command("decommission")
+@click.argument("broker_id", type=Whole(0), metavar="BROKER")
+@click.option(
+    "--cancel",
+    is_flag=True,
+    help="Stop the drain: moves that it has begun are called off, and the broker takes replicas again.",
+)
+@click.option("--no-watch", is_flag=True, help="Return at once; the drain goes on.")
+@client_options
+def decommission(broker_id: int, cancel: bool, no_watch: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Move all replicas away from a broker, and say when it may be stopped.
+
+    The controller moves them in small batches (balancer.max.moves, balancer.throttle.bytes.per.second), also if this command is
+    interrupted or the controller changes. Refused if the other brokers could not hold the replicas. A broker that is dead already can be
+    drained, too.
+
+    Examples:
+
+    \b
+      kafkalite admin broker decommission 3
+      kafkalite admin broker decommission 3 --cancel
+    """
+    target, out = BrokerId(broker_id), Output(as_json)
+    if cancel:
+        run_async(_cancel(target, bootstrap, timeout_s, out))
+        return
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            await set_state(client, target, DRAINING, timeout_s)
+            if no_watch:
+                text = f"broker {target} is being drained; `kafkalite admin broker decommission {target}` shows the progress"
+                out.value({"broker_id": target, "state": DRAINING}, text)
+                return
+            await _watch_drain(client, target, timeout_s, out)
+
+    run_watch(
+        work(),
+        f"the drain goes on; `kafkalite admin broker decommission {target}` shows it again, and with --cancel ends it",
+    )
+
+
+async def _watch_drain(client: AsyncClient, target: BrokerId, timeout_s: float, out: Output) -> None:
+    """Until the broker holds nothing. Raises ApiError if somebody ends the drain."""
+    last, told = "", ""
+    while True:
+        left = await _what_is_left(client, target, timeout_s)
+        if left.is_empty:
+            break
+        if left.text() != last:
+            last = left.text()
+            out.value({"broker_id": target, **dataclasses.asdict(left), "done": False}, f"broker {target}: {last}")
+        if await read_state(client, target, timeout_s) != DRAINING:
+            raise api_error(ErrorCode.INVALID_REQUEST, f"broker {target} is not being drained any more")
+        stuck = (await balance_of(client, timeout_s)).stuck
+        reason = f"{stuck[0].topic}-{stuck[0].partition}: {stuck[0].reason}" if stuck else ""
+        if reason and reason != told:
+            click.echo(f"kafkalite: waits: {reason}", err=True)
+        told = reason
+        await asyncio.sleep(_WATCH_S)
+    out.value(
+        {"broker_id": target, "assigned": 0, "done": True}, f"broker {target} holds nothing: it may be stopped now"
+    )
+
+
+async def _what_is_left(client: AsyncClient, target: BrokerId, timeout_s: float) -> _Left:
+    metadata = await client.metadata(timeout_s=timeout_s)
+    mine = [
+        TopicPartition(topic.topic, entry.partition)
+        for topic in metadata.topics
+        for entry in topic.partitions
+        if target in entry.replicas
+    ]
+    moving = [
+        each for each in await moves(client, timeout_s) if target in (*each.origin, *each.replicas, *each.dropping)
+    ]
+    # Files on a broker that is not alive are removed when it returns; nothing waits for that.
+    is_alive = target in client.view.brokers
+    under_way = [each for each in moving if is_alive or target in (*each.replicas, *each.target)]
+    hosted, size = -1, 0
+    if is_alive:
+        answer = (await client.describe_replicas(timeout_s=min(timeout_s, 5.0))).get(target)
+        if answer is not None and not isinstance(answer, KafkaliteError):
+            hosted, size = len(answer.replicas), sum(each.size_bytes for each in answer.replicas)
+    return _Left(len(mine), len(under_way), hosted, size)
+
+
+async def moves(client: AsyncClient, timeout_s: float) -> tuple[Reassignment, ...]:
+    """Reassignments that are under way."""
+    answer = await client.order(ListReassignmentsRequest(), ListReassignmentsResponse, timeout_s=timeout_s)
+    refuse(answer.error, answer.message)
+    return answer.reassignments
+
+
+async def _cancel(target: BrokerId, bootstrap: str, timeout_s: float, out: Output) -> None:
+    async with connect(bootstrap, timeout_s) as client:
+        if await read_state(client, target, timeout_s) != DRAINING:
+            raise api_error(ErrorCode.INVALID_REQUEST, f"broker {target} is not being drained")
+        await set_state(client, target, ACTIVE, timeout_s)
+        called_off: set[TopicPartition] = set()
+        deadline = client.now() + min(timeout_s, _CANCEL_S)
+        quiet = 0
+        # A controller that has not heard of it yet may begin another move.
+        while quiet < 2 and client.now() < deadline:
+            leaving = [
+                each
+                for each in await moves(client, timeout_s)
+                if target in each.origin and target not in each.target and target in each.replicas
+            ]
+            quiet = 0 if leaving else quiet + 1
+            if leaving:
+                wanted = tuple(WantedReassignment(each.topic, each.partition, None) for each in leaving)
+                order = AlterReassignmentsRequest(wanted, int(timeout_s * 1000))
+                refused = await client.order(order, AlterReassignmentsResponse, timeout_s=timeout_s)
+                refuse(refused.error, refused.message)
+                called_off |= {TopicPartition(each.topic, each.partition) for each in leaving}
+            await asyncio.sleep(_WATCH_S)
+        count = len(called_off)
+        text = f"broker {target} is {ACTIVE}; {count} {'move was' if count == 1 else 'moves were'} called off"
+        out.value({"broker_id": target, "state": ACTIVE, "called_off": count}, text)
+
+
+# --- replace -------------------------------------------------------------------------------------
+
+
+@broker.command("replace")
+@click.argument("old", type=Whole(0))
+@click.argument("new", type=Whole(0))
+@click.option(
+    "--throttle", type=Whole(1, MAX_LONG), metavar="BYTES_PER_S", help="Limit per leader, for the new replicas."
+)
+@click.option("--max-partitions", type=Whole(1), metavar="P", help="Partitions moved at once.")
+@click.option("--dry-run", is_flag=True, help="Show what would move; nothing is moved.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--no-watch", is_flag=True, help="Return at once; the moves go on.")
+@client_options
+def replace(
+    old: int,
+    new: int,
+    throttle: int | None,
+    max_partitions: int | None,
+    dry_run: bool,
+    yes: bool,
+    no_watch: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Put the broker NEW in the place of OLD, which is dead: it gets OLD's replicas and preferred leaderships.
+
+    NEW must be alive. If OLD lives, use `decommission`. Start OLD's id with empty disks instead if you want to keep the id.
+
+    Example:
+
+    \b
+      kafkalite admin broker replace 2 5
+    """
+    out, gone, fresh = Output(as_json), BrokerId(old), BrokerId(new)
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            assignment, racks = await _assignment(client, timeout_s)
+            if gone in racks:
+                reason = f"broker {gone} is alive: `kafkalite admin broker decommission {gone}` moves its replicas away"
+                raise api_error(ErrorCode.INVALID_REQUEST, reason)
+            if fresh not in racks:
+                raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {fresh} is not alive")
+            made = replace_broker(gone, fresh, assignment)
+            _report(gone, fresh, made.targets, made.kept, racks, assignment, out)
+            if dry_run or not made.targets:
+                return
+            confirm(f"Move {_replicas(len(made.targets))} of broker {gone} to broker {fresh}?", yes=yes)
+            wanted = tuple(WantedReassignment(*p, target, throttle or 0) for p, target in sorted(made.targets.items()))
+            order = AlterReassignmentsRequest(
+                wanted, int(timeout_s * 1000), is_atomic=True, limits=(0, max_partitions or 0, 0)
+            )
+            answer = await client.order(order, AlterReassignmentsResponse, timeout_s=timeout_s + 5)
+            refuse(answer.error, answer.message)
+            for each in answer.partitions:
+                refuse(each.error, each.message)
+            if not no_watch:
+                await watch(client, out, timeout_s=timeout_s)
+
+    run_watch(
+        work(), "the moves go on; see `kafkalite admin reassign status --watch`, `kafkalite admin reassign cancel`"
+    )
+
+
+async def _assignment(
+    client: AsyncClient, timeout_s: float
+) -> tuple[dict[TopicPartition, Replicas], dict[BrokerId, str | None]]:
+    answer = await client.metadata(timeout_s=timeout_s)
+    assignment = {
+        TopicPartition(topic.topic, entry.partition): entry.replicas
+        for topic in answer.topics
+        for entry in topic.partitions
+    }
+    return assignment, {each.broker_id: each.rack for each in answer.brokers}
+
+
+def _report(
+    gone: BrokerId,
+    fresh: BrokerId,
+    targets: Mapping[TopicPartition, Replicas],
+    kept: tuple[TopicPartition, ...],
+    racks: Mapping[BrokerId, str | None],
+    assignment: Mapping[TopicPartition, Replicas],
+    out: Output,
+) -> None:
+    doubled = shares_rack(targets, racks, assignment)
+    value = {
+        "old": gone,
+        "new": fresh,
+        "partitions": [{"topic": p.topic, "partition": p.partition, "replicas": list(r)} for p, r in targets.items()],
+        "kept": [str(each) for each in kept],
+        "on_one_rack": [str(each) for each in doubled],
+    }
+    text = f"{_replicas(len(targets))} of broker {gone} go to broker {fresh}"
+    out.value(value, text if targets or kept else f"broker {gone} has no replicas")
+    if kept:
+        named = ", ".join(map(str, kept[:5])) + (", …" if len(kept) > 5 else "")
+        text = f"broker {fresh} has a replica of {named} already; `kafkalite admin broker decommission {gone}` moves the rest"
+        click.echo(f"kafkalite: {text}", err=True)
+    if doubled:
+        click.echo(
+            f"kafkalite: {len(doubled)} partitions would have more replicas on one rack: broker {fresh} is on rack {racks.get(fresh)}",
+            err=True,
+        )

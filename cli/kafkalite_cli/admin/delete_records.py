@@ -1,0 +1,149 @@
+"""`kafkalite admin delete-records`: a topic begins later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+
+from kafkalite.client.admin.refusals import refuse
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.errors import ErrorCode, api_error, error_code
+from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, BrokerId, TopicPartition
+from kafkalite.protocol import wire
+from kafkalite_cli.output import Output, client_options, confirm, connect, run_async
+from kafkalite_cli.parameters import Whole
+from kafkalite_cli.records.positions import parse_start, resolve
+
+
+@click.command("delete-records")
+@click.argument("topic")
+@click.option(
+    "--before",
+    "before",
+    required=True,
+    metavar="WHERE",
+    help="An OFFSET (with --partition), a time (2026-11-22T10:00:00Z), a time ago (-7d), or end: all records.",
+)
+@click.option("--partition", type=Whole(0), help="Only this one [default: all].")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted; nothing is deleted.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@client_options
+def delete_records(
+    topic: str,
+    before: str,
+    partition: int | None,
+    dry_run: bool,
+    yes: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Delete the oldest records of a topic, up to an offset or a time. They cannot be brought back.
+
+    Examples:
+
+    \b
+      kafkalite admin delete-records flights --before -7d
+      kafkalite admin delete-records flights --partition 0 --before 1000
+    """
+    where = parse_start(before)
+    if where == "earliest":
+        raise click.BadParameter("nothing is before the beginning", param_hint="--before")
+    if isinstance(where, int) and partition is None:
+        raise click.UsageError("--before OFFSET needs --partition: each partition counts its own offsets")
+
+    async def work() -> int:
+        async with connect(bootstrap, timeout_s) as client:
+            metadata = (await client.metadata([topic], timeout_s=timeout_s)).topics[0]
+            code = error_code(metadata.error)
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise api_error(code, f"there is no topic {topic!r}")
+            refuse(metadata.error, f"{topic}: {code.name}")
+            leaders = {
+                TopicPartition(topic, each.partition): each.leader
+                for each in metadata.partitions
+                if partition in (None, each.partition)
+            }
+            if not leaders:
+                raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{partition}")
+            keys = sorted(leaders)
+            begins = await client.list_offsets(dict.fromkeys(keys, EARLIEST_TIMESTAMP), timeout_s=timeout_s)
+            ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=timeout_s)
+            found = await resolve(client, keys, where, timeout_s)
+            target = {key: at if isinstance(at := found[key], int) else int(ends[key].offset) for key in keys}
+            count = {key: max(0, min(target[key], int(ends[key].offset)) - int(begins[key].offset)) for key in keys}
+            wanted = {key: at for key, at in target.items() if count[key] or isinstance(where, int)}
+            out = Output(as_json)
+            total = sum(count.values())
+            if dry_run or not wanted:
+                _report(
+                    out, {key: (int(begins[key].offset), target[key], count[key]) for key in keys}, {}, is_done=False
+                )
+                return 0
+            confirm(f"Delete {total:,} records of {topic}?", yes=yes)
+            errors = await _delete(client, wanted, leaders, timeout_s)
+            _report(
+                out, {key: (int(begins[key].offset), target[key], count[key]) for key in keys}, errors, is_done=True
+            )
+            return 1 if errors else 0
+
+    code = run_async(work())
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+async def _delete(
+    client: AsyncClient, wanted: Mapping[TopicPartition, int], leaders: Mapping[TopicPartition, int], timeout_s: float
+) -> dict[TopicPartition, str]:
+    """The errors. Raises ApiError, RpcError if a leader does not answer."""
+    request = wire.DeleteRecordsRequest
+    errors: dict[TopicPartition, str] = {}
+    by_leader: dict[int, list[TopicPartition]] = {}
+    for key in sorted(wanted):
+        by_leader.setdefault(leaders[key], []).append(key)
+    for leader, keys in sorted(by_leader.items()):
+        if leader < 0:
+            errors |= dict.fromkeys(keys, "it has no leader")
+            continue
+        partitions = [request.DeleteRecordsPartition(key.partition, wanted[key]) for key in keys]
+        message = request([request.DeleteRecordsTopic(keys[0].topic, partitions)], int(timeout_s * 1000))
+        answer = await client.call_node(BrokerId(leader), message, timeout_s=timeout_s + 5)
+        for each in answer.topics[0].partitions:
+            if each.error_code:
+                errors[TopicPartition(keys[0].topic, each.partition_index)] = error_code(each.error_code).name
+    return errors
+
+
+def _report(
+    out: Output,
+    rows: Mapping[TopicPartition, tuple[int, int, int]],
+    errors: Mapping[TopicPartition, str],
+    *,
+    is_done: bool,
+) -> None:
+    if out.as_json:
+        value = [
+            {
+                "topic": k.topic,
+                "partition": k.partition,
+                "begins": b,
+                "before": t,
+                "records": n,
+                "error": errors.get(k, ""),
+            }
+            for k, (b, t, n) in rows.items()
+        ]
+        out.value({"deleted": is_done, "partitions": value}, "")
+        return
+    columns = (
+        ("partition", "begins at", "before", "records", "error")
+        if errors
+        else ("partition", "begins at", "before", "records")
+    )
+    out.table("", columns, [(str(k), *each, *([errors.get(k, "")] if errors else [])) for k, each in rows.items()])
+    total = sum(count for key, (_, _, count) in rows.items() if key not in errors)
+    if is_done:
+        click.echo(f"\ndeleted {total:,} record{'' if total == 1 else 's'}")
+    else:
+        click.echo(f"\n{total:,} record{'' if total == 1 else 's'} would be deleted")

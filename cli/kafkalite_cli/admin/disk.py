@@ -1,0 +1,248 @@
+"""`kafkalite admin disk …`: the log directories of every node, and taking one into service again."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+import click
+
+from kafkalite.client.admin.refusals import refuse
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
+from kafkalite.extension.messages.disks import (
+    DescribeDisksRequest,
+    DescribeDisksResponse,
+    DiskDescription,
+    DiskMove,
+    DiskMoveOrder,
+    DiskOnlineRequest,
+    DiskOnlineResponse,
+    MoveReplicasRequest,
+    MoveReplicasResponse,
+)
+from kafkalite.model import BrokerId
+from kafkalite_cli.admin.refusals import refuse_forbidden
+from kafkalite_cli.admin.strays import strays
+from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
+from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition
+
+#: How often `disk move --watch` asks.
+_WATCH_S = 1.0
+
+
+@click.group()
+def disk() -> None:
+    """Disks (log directories) of the nodes."""
+
+
+disk.add_command(strays)
+
+
+@disk.command("list")
+@click.option("--broker", type=Whole(0), help="Only this node's.")
+@client_options
+def list_disks(broker: int | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Every disk: state, room, what is on it. Exits 1 if one is offline or full, or a node does not answer.
+
+    Example:
+
+    \b
+      kafkalite admin disk list
+    """
+    out = Output(as_json)
+
+    async def work() -> int:
+        async with connect(bootstrap, timeout_s) as client:
+            answers = await client.every_node(DescribeDisksRequest(), timeout_s=timeout_s)
+            now_ms = client.clock.wall_ms()
+        refuse_forbidden(answers.values())
+        if broker is not None:
+            answers = {node: answer for node, answer in answers.items() if node == broker}
+        if not answers:
+            raise api_error(
+                ErrorCode.BROKER_NOT_AVAILABLE, "no live broker" if broker is None else f"broker {broker} is not alive"
+            )
+        disks: list[tuple[BrokerId, DiskDescription]] = []
+        unreachable: dict[BrokerId, str] = {}
+        for node, answer in answers.items():
+            if isinstance(answer, DescribeDisksResponse):
+                disks += [(node, each) for each in answer.disks]
+            else:
+                unreachable[node] = str(answer)
+        if as_json:
+            reported = [{"broker_id": node, **dataclasses.asdict(each)} for node, each in disks]
+            failed = [{"broker_id": node, "error": text} for node, text in sorted(unreachable.items())]
+            out.value({"disks": reported, "unreachable": failed}, "")
+        else:
+            columns = ("broker", "directory", "state", "partitions", "size", "free", "of", "since", "why")
+            out.table("", columns, [_row(node, each, now_ms) for node, each in disks])
+            for node, text in sorted(unreachable.items()):
+                click.echo(f"kafkalite: broker {node} did not answer: {text}", err=True)
+        return 1 if unreachable or any(each.state != "online" for _, each in disks) else 0
+
+    code = run_async(work())
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _row(node: BrokerId, each: DiskDescription, now_ms: int) -> tuple[object, ...]:
+    since = f"{max(0, now_ms - each.since_ms) // 1000} s" if each.since_ms else ""
+    lost = f"; {each.offline_replicas} replicas offline" if each.offline_replicas else ""
+    free, total = (size_text(n) if n >= 0 else "" for n in (each.free_bytes, each.total_bytes))
+    size = size_text(each.size_bytes)
+    aside = f"{each.strays} set aside hold {size_text(each.stray_bytes)}" if each.strays else ""
+    why = "; ".join(part for part in (f"{each.reason}{lost}".removeprefix("; "), aside) if part)
+    return (node, each.path, each.state, each.partitions, size, free, total, since, why)
+
+
+@disk.command("online")
+@click.argument("directory")
+@click.option("--broker", type=Whole(0), required=True, help="The node of the disk.")
+@client_options
+def bring_online(directory: str, broker: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Take DIRECTORY into service again, after a swap or a repair; no restart is needed.
+
+    If it is in service, its offline replicas are opened again, with the records that are there now.
+
+    Example:
+
+    \b
+      kafkalite admin disk online /disk2 --broker 3
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            answer = await _ask(client, BrokerId(broker), directory, timeout_s)
+        if answer.error:
+            code = error_code(answer.error)
+            raise api_error(code, answer.message or code.name)
+        reported = {"broker_id": broker, "directory": directory, "online": True, "logs": answer.logs}
+        Output(as_json).value(reported, f"broker {broker}: {directory} is online, with {answer.logs} partitions in it")
+
+    run_async(work())
+
+
+@disk.command("move")
+@click.argument("partition", metavar="TOPIC-P")
+@click.option("--broker", type=Whole(0), required=True, help="The node of the replica.")
+@click.option("--to", "directory", required=True, help="Target directory (disk) on that node.")
+@click.option("--throttle", type=Whole(1, MAX_LONG), metavar="BYTES/S", help="Maximum rate of the copy.")
+@click.option("--watch", "is_watched", is_flag=True, help="Wait until the move is complete.")
+@client_options
+def move(
+    partition: str,
+    broker: int,
+    directory: str,
+    throttle: int | None,
+    is_watched: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Move a replica to another disk of its node, while it is in use; survives a restart of the node.
+
+    Examples:
+
+    \b
+      kafkalite admin disk move flights-0 --broker 1 --to /disks/b --watch
+      kafkalite admin disk move flights-0 --broker 1 --to /disks/b --throttle 50000000
+    """
+    topic, number = parse_partition(partition)
+    out = Output(as_json)
+
+    async def work() -> int:
+        async with connect(bootstrap, timeout_s) as client:
+            order = MoveReplicasRequest((DiskMoveOrder(topic, number, directory, throttle or 0),))
+            answer = await client.ask_node(BrokerId(broker), order, timeout_s=timeout_s)
+            if isinstance(answer, KafkaliteError):
+                raise answer
+            assert isinstance(answer, MoveReplicasResponse)
+            refuse(answer.results[0].error, answer.results[0].message)
+            found = await _move_of(client, BrokerId(broker), partition, timeout_s)
+            while is_watched and found is not None and found.state in ("waiting", "copying"):
+                if not as_json:
+                    click.echo(_progress(found))
+                await asyncio.sleep(_WATCH_S)
+                found = await _move_of(client, BrokerId(broker), partition, timeout_s)
+        if found is None or found.target != directory:  # it was there already
+            out.value({"partition": partition, "state": "done"}, f"{partition} is in {directory}")
+            return 0
+        out.value({"broker_id": broker, **dataclasses.asdict(found)}, _progress(found))
+        return 1 if found.state == "failed" else 0
+
+    code = run_async(work())
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+@disk.command("moves")
+@click.option("--broker", type=Whole(0), help="Only this node's.")
+@client_options
+def list_moves(broker: int | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Replicas on their way between disks, and the last ones that have arrived or failed.
+
+    Examples:
+
+    \b
+      kafkalite admin disk moves
+      kafkalite admin disk moves --broker 1 --json
+    """
+    out = Output(as_json)
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            answers = await client.every_node(DescribeDisksRequest(), timeout_s=timeout_s)
+        refuse_forbidden(answers.values())
+        if broker is not None and broker not in answers:
+            raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not alive")
+        moves = [
+            (node, each)
+            for node, answer in answers.items()
+            if isinstance(answer, DescribeDisksResponse) and (broker is None or node == broker)
+            for each in answer.moves
+        ]
+        if as_json:
+            out.value({"moves": [{"broker_id": node, **dataclasses.asdict(each)} for node, each in moves]}, "")
+        elif not moves:
+            click.echo("no replica moves between disks")
+        else:
+            rows = [
+                (node, f"{each.topic}-{each.partition}", each.source, each.target, each.state,
+                 f"{size_text(each.copied_bytes)} of {size_text(each.size_bytes)}", each.lag, each.reason)
+                for node, each in moves
+            ]  # fmt: skip
+            out.table("", ("broker", "partition", "from", "to", "state", "copied", "lag", "why"), rows)
+
+    run_async(work())
+
+
+async def _move_of(client: AsyncClient, broker: BrokerId, partition: str, timeout_s: float) -> DiskMove | None:
+    """The partition's last move on the broker; None if there was none. Raises KafkaliteError."""
+    answer = await client.ask_node(broker, DescribeDisksRequest(), timeout_s=timeout_s)
+    if isinstance(answer, KafkaliteError):
+        raise answer
+    assert isinstance(answer, DescribeDisksResponse)
+    mine = [each for each in answer.moves if f"{each.topic}-{each.partition}" == partition]
+    under_way = [each for each in mine if each.state in ("waiting", "copying")]
+    return under_way[0] if under_way else mine[-1] if mine else None
+
+
+def _progress(move: DiskMove) -> str:
+    name = f"{move.topic}-{move.partition}"
+    if move.state == "done":
+        return f"{name} is in {move.target}"
+    if move.state == "failed":
+        return f"{name} stays in {move.source}: {move.reason}"
+    return (
+        f"{name} -> {move.target}: {size_text(move.copied_bytes)} of {size_text(move.size_bytes)}, "
+        f"{move.lag:,} offsets behind"
+    )
+
+
+async def _ask(client: AsyncClient, broker: BrokerId, directory: str, timeout_s: float) -> DiskOnlineResponse:
+    answer = await client.ask_node(broker, DiskOnlineRequest(directory), timeout_s=timeout_s)
+    if isinstance(answer, KafkaliteError):
+        raise answer
+    assert isinstance(answer, DiskOnlineResponse)
+    return answer

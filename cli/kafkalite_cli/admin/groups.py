@@ -1,0 +1,306 @@
+"""`kafkalite admin groups` and `kafkalite admin offsets`: consumer groups and what they have committed."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime
+
+import click
+
+from kafkalite.client.admin.groups import GroupDescription, Groups
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.offset_reset import EARLIEST, OFFSET, SHIFT, TIME, Reset, ends_of, new_offsets
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
+from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition
+from kafkalite_cli.visible import visible
+
+_NOBODY = "Dead"
+
+
+@click.group("groups")
+@group_options
+def groups(bootstrap: str | None) -> None:
+    """Consumer groups: members, offsets, lag."""
+
+
+@click.group("offsets")
+@group_options
+def offsets(bootstrap: str | None) -> None:
+    """Committed offsets of a group, one partition at a time."""
+
+
+@groups.command("list")
+@client_options
+def list_groups(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Every group with its state and number of members.
+
+    Example:
+
+    \b
+      kafkalite admin groups list
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            found = await Groups(client, timeout_s=timeout_s).list()
+        out = Output(as_json)
+        if as_json:
+            out.value({"groups": [{**dataclasses.asdict(group), "coordinator": node} for node, group in found]}, "")
+        rows = [
+            (group.group, group.state, group.members, group.group_type, group.protocol_type, node)
+            for node, group in found
+        ]
+        out.table("", ("group", "state", "members", "type", "protocol type", "coordinator"), rows)
+
+    run_async(work())
+
+
+@groups.command("describe")
+@click.argument("group")
+@client_options
+def describe(group: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """A group's members, its offsets, and how far it is behind.
+
+    Examples:
+
+    \b
+      kafkalite admin groups describe billing
+      kafkalite admin groups describe billing --json | jq '[.offsets[].lag] | add'
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            node, reported = await _existing(Groups(client, timeout_s=timeout_s), group)
+            keys = [TopicPartition(each.topic, each.partition) for each in reported.offsets]
+            ends = await ends_of(client, keys, LATEST_TIMESTAMP, timeout_s)
+        owners: dict[tuple[str, int], list[str]] = {}
+        for member in reported.members:
+            for partition in member.partitions:
+                owners.setdefault(partition, []).append(member.member_id)
+        rows: list[dict[str, object]] = []
+        for each in reported.offsets:
+            end = ends.get(TopicPartition(each.topic, each.partition))
+            held_by = ", ".join(owners.get((each.topic, each.partition), ()))
+            lag = None if end is None else max(0, end - each.offset)
+            if each.lag is not None:  # a share group: records behind its start may be done
+                lag = each.lag if each.lag >= 0 else None
+            row = {"topic": each.topic, "partition": each.partition, "offset": each.offset, "end": end, "lag": lag}
+            rows.append({**row, "member_id": held_by, "metadata": each.metadata})
+        out = Output(as_json)
+        if as_json:
+            value = {"group": group, "coordinator": node, "state": reported.state, "protocol": reported.protocol}
+            value["type"] = reported.group_type
+            members = [dataclasses.asdict(member) for member in reported.members]
+            out.value({**value, "members": members, "offsets": rows}, "")
+            return
+        kind = f"{reported.group_type} group"
+        click.echo(f"{kind} {visible(group)}: {reported.state}, {len(reported.members)} members, coordinator {node}")
+        if reported.members:
+            out.table(
+                "",
+                ("member", "client", "host", "partitions"),
+                [
+                    (m.member_id, m.client_id, m.client_host, ", ".join(f"{t}-{p}" for t, p in m.partitions))
+                    for m in reported.members
+                ],
+            )
+        columns = ("topic", "partition", "offset", "end", "lag", "member_id")
+        out.table("", columns, [[row[column] for column in columns] for row in rows])
+
+    run_async(work())
+
+
+async def _existing(admin: Groups, group: str) -> tuple[int, GroupDescription]:
+    node, reported = await admin.describe(group)
+    if reported.state == _NOBODY:
+        raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
+    return node, reported
+
+
+@groups.command("delete")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP…")
+@client_options
+def delete(names: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Delete groups that have no members, with their offsets.
+
+    Example:
+
+    \b
+      kafkalite admin groups delete billing-test
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            admin = Groups(client, timeout_s=timeout_s)
+            for name in names:
+                await admin.delete(name)
+        Output(as_json).value({"deleted": list(names)}, f"deleted {', '.join(names)}")
+
+    run_async(work())
+
+
+@groups.command("reset-offsets")
+@click.argument("group")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC[-P]", help="Only these [default: all committed].")
+@click.option("--to-earliest", "place", flag_value="earliest", help="The first record in the log.")
+@click.option("--to-latest", "place", flag_value="latest", help="After the last record.")
+@click.option("--to-datetime", "moment", metavar="ISO", help="The first record from this moment on.")
+@click.option("--to-offset", type=Whole(0, MAX_LONG), help="This offset, kept within the log.")
+@click.option(
+    "--shift-by",
+    type=int,
+    help="Move the committed offset by this number of records (may be negative), kept within the log.",
+)
+@click.option("--execute", is_flag=True, help="Execute the change; without this it is only shown.")
+@client_options
+def reset_offsets(
+    group: str,
+    topics: tuple[str, ...],
+    place: str | None,
+    moment: str | None,
+    to_offset: int | None,
+    shift_by: int | None,
+    execute: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Let a group without members go on elsewhere; shows the new offsets, and sets them with --execute.
+
+    Examples:
+
+    \b
+      kafkalite admin groups reset-offsets billing --to-earliest
+      kafkalite admin groups reset-offsets billing --topic orders --to-datetime 2024-05-01T00:00:00+00:00 --execute
+      kafkalite admin groups reset-offsets billing --topic orders-3 --shift-by -100 --execute
+    """
+    if sum(each is not None for each in (place, moment, to_offset, shift_by)) != 1:
+        raise click.UsageError("give one of --to-earliest, --to-latest, --to-datetime, --to-offset and --shift-by")
+    reset = _reset(place, moment, to_offset, shift_by)
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            admin = Groups(client, timeout_s=timeout_s)
+            # A group may be given offsets of topics before it has any; without topics, where should they be?
+            _, reported = await (admin.describe(group) if topics else _existing(admin, group))
+            if execute and reported.members:
+                raise api_error(
+                    ErrorCode.NON_EMPTY_GROUP, f"{group} has {len(reported.members)} members: stop them first"
+                )
+            before = {TopicPartition(each.topic, each.partition): int(each.offset) for each in reported.offsets}
+            keys = await _chosen(client, topics, before, timeout_s)
+            after = await new_offsets(client, keys, before, reset, timeout_s)
+            if execute:
+                await admin.commit(group, after)
+        out = Output(as_json)
+        rows = [(key.topic, key.partition, before.get(key), offset) for key, offset in after.items()]
+        if as_json:
+            names = ("topic", "partition", "before", "after")
+            told_rows = [dict(zip(names, row, strict=True)) for row in rows]
+            out.value({"group": group, "executed": execute, "offsets": told_rows}, "")
+            return
+        out.table("", ("topic", "partition", "before", "after"), rows)
+        click.echo("done" if execute else "nothing was changed: add --execute")
+
+    run_async(work())
+
+
+def _reset(place: str | None, moment: str | None, to_offset: int | None, shift_by: int | None) -> Reset:
+    """Of the options, one of which is given. Raises click.BadParameter."""
+    if to_offset is not None:
+        return Reset(OFFSET, to_offset)
+    if shift_by is not None:
+        return Reset(SHIFT, shift_by)
+    if moment is None:
+        return Reset(place or EARLIEST)
+    try:
+        return Reset(TIME, int(datetime.fromisoformat(moment).timestamp() * 1000))
+    except ValueError:
+        raise click.BadParameter(f"{moment!r} is not an ISO date and time", param_hint="--to-datetime") from None
+
+
+async def _chosen(
+    client: AsyncClient, topics: tuple[str, ...], committed: dict[TopicPartition, int], timeout_s: float
+) -> list[TopicPartition]:
+    """Raises ApiError: no such topic, no such partition."""
+    if not topics:
+        return sorted(committed)
+    counts = {topic.topic: len(topic.partitions) for topic in (await client.metadata(timeout_s=timeout_s)).topics}
+    keys: list[TopicPartition] = []
+    for text in topics:
+        if text in counts:
+            keys += [TopicPartition(text, number) for number in range(counts[text])]
+            continue
+        topic, _, number = text.rpartition("-")
+        if topic not in counts or not is_whole(number):
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {text!r}")
+        if int(number) >= counts[topic]:
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{text}: the topic has {counts[topic]} partitions")
+        keys.append(TopicPartition(topic, int(number)))
+    return keys
+
+
+@offsets.command("get")
+@click.argument("group")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC-P]…")
+@client_options
+def get(group: str, partitions: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """What a group has committed.
+
+    Examples:
+
+    \b
+      kafkalite admin offsets get billing
+      kafkalite admin offsets get billing orders-0 orders-1
+    """
+    wanted = [parse_partition(each) for each in partitions]
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            _, reported = await _existing(Groups(client, timeout_s=timeout_s), group)
+        rows = [each for each in reported.offsets if not wanted or TopicPartition(each.topic, each.partition) in wanted]
+        out = Output(as_json)
+        if as_json:
+            out.value({"group": group, "offsets": [dataclasses.asdict(each) for each in rows]}, "")
+        columns = ("topic", "partition", "offset", "metadata")
+        out.table("", columns, [(e.topic, e.partition, e.offset, e.metadata) for e in rows])
+
+    run_async(work())
+
+
+@offsets.command("set")
+@click.argument("group")
+@click.argument("pairs", nargs=-1, required=True, metavar="TOPIC-P=OFFSET…")
+@client_options
+def set_(group: str, pairs: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Set offsets of a group without members; TOPIC-P= (nothing) forgets one.
+
+    Examples:
+
+    \b
+      kafkalite admin offsets set billing orders-0=1200 orders-1=0
+      kafkalite admin offsets set billing orders-2=
+    """
+    wanted: dict[TopicPartition, int] = {}
+    gone: list[TopicPartition] = []
+    for pair in pairs:
+        name, equals, value = pair.rpartition("=")
+        if not equals or (value and not is_whole(value, MAX_LONG)):
+            raise click.BadParameter(f"{pair!r} is not TOPIC-P=OFFSET", param_hint="TOPIC-P=OFFSET")
+        if value:
+            wanted[parse_partition(name)] = int(value)
+        else:
+            gone.append(parse_partition(name))
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            await Groups(client, timeout_s=timeout_s).commit(group, wanted, deletions=gone)
+        reported = {str(key): offset for key, offset in sorted(wanted.items())}
+        text = ", ".join(
+            [f"{key} at {offset}" for key, offset in reported.items()] + [f"{key} forgotten" for key in gone]
+        )
+        Output(as_json).value({"group": group, "set": reported, "forgotten": [str(key) for key in gone]}, text)
+
+    run_async(work())

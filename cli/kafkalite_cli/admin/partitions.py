@@ -1,0 +1,162 @@
+"""`kafkalite admin add-partitions | remove-partitions | elect`."""
+
+from __future__ import annotations
+
+import click
+
+from kafkalite.client.admin import partitions
+from kafkalite.client.admin.refusals import refuse
+from kafkalite.errors import ErrorCode, error_code
+from kafkalite.extension.messages.topics import (
+    RemovePartitionsRequest,
+    RemovePartitionsResponse,
+)
+from kafkalite_cli.admin.losses import counted, record_counts, report_counts
+from kafkalite_cli.output import Output, client_options, confirm, connect, run_async
+from kafkalite_cli.parameters import Whole, parse_brokers, parse_partition
+
+
+@click.command("add-partitions")
+@click.argument("topic")
+@click.option("--count", type=Whole(1), help="Number of partitions to add.")
+@click.option("--assignment", metavar='"1,2;2,3"', help="Replicas of each new one, preferred leader first.")
+@client_options
+def add_partitions(
+    topic: str, count: int | None, assignment: str | None, bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
+    """Add partitions to a topic; keyed records may go elsewhere from then on.
+
+    Example:
+
+    \b
+      kafkalite admin add-partitions flights --count 12
+    """
+    if (count is None) == (assignment is None):
+        raise click.UsageError("give --count, or --assignment")
+    given = () if assignment is None else tuple(parse_brokers(each, "--assignment") for each in assignment.split(";"))
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            have = await partitions.partition_count(client, topic, timeout_s=timeout_s)
+            total = have + (count if count is not None else len(given))
+            await partitions.add_partitions(client, topic, total, given, timeout_s=timeout_s)
+            reported = {"topic": topic, "added": total - have, "partitions": total}
+            Output(as_json).value(
+                reported,
+                f"added {total - have} partition{'' if total - have == 1 else 's'} to {topic}, which has {total} now",
+            )
+
+    run_async(work())
+
+
+@click.command("remove-partitions")
+@click.argument("topic")
+@click.option("--count", type=Whole(1), required=True, help="Number of partitions to remove, from the end.")
+@click.option(
+    "--drain",
+    is_flag=True,
+    help="Accept no more records; remove the partitions when all groups have read them, or retention has emptied them.",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be removed; nothing is removed.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@client_options
+def remove_partitions(
+    topic: str, count: int, drain: bool, dry_run: bool, yes: bool, bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
+    """Remove a topic's last partitions with their records. Asks on a terminal; a script needs --yes (not with --drain).
+
+    Example:
+
+    \b
+      kafkalite admin remove-partitions flights --count 2 --drain
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            have = await partitions.partition_count(client, topic, timeout_s=timeout_s)
+            if dry_run or not drain:
+                found = await record_counts(client, topic, range(max(0, have - count), have), timeout_s)
+                if dry_run:
+                    report_counts(found, Output(as_json))
+                    return
+                confirm(f"Remove {counted(found)} of {topic}?", yes=yes)
+            request = RemovePartitionsRequest(topic, have - count, drain, int(timeout_s * 1000))
+            answer = await client.order(request, RemovePartitionsResponse, timeout_s=timeout_s + 5)
+            refuse(answer.error, f"{topic}: {answer.message}")
+            reported = {"topic": topic, "removed": list(answer.partitions), "done": answer.is_done}
+            names = ", ".join(f"{topic}-{number}" for number in answer.partitions)
+            if answer.is_done:
+                text = f"removed {names}"
+            elif drain:
+                text = f"draining {names}: no more records are accepted; the partitions are removed when they are empty"
+            else:
+                text = f"removing {names}: continues in the background (a dead replica must return first)"
+            Output(as_json).value(reported, text)
+
+    run_async(work())
+
+
+@click.command("elect")
+@click.option("--preferred", "kind", flag_value="preferred", help="Give leadership to the first replicas.")
+@click.option(
+    "--unclean", "kind", flag_value="unclean", help="If no in-sync replica is alive, elect any replica. Loses records."
+)
+@click.option("--all", "everything", is_flag=True, help="Every partition that needs an election.")
+@click.argument("names", nargs=-1, metavar="[TOPIC-P]…")
+@client_options
+def elect(
+    kind: str | None,
+    everything: bool,
+    names: tuple[str, ...],
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Hold elections; exits 1 if one of them could not be held, 2 if there is no such partition.
+
+    Examples:
+
+    \b
+      kafkalite admin elect --preferred --all
+      kafkalite admin elect --unclean flights-3
+    """
+    if kind is None:
+        raise click.UsageError("give --preferred or --unclean")
+    if everything == bool(names):
+        raise click.UsageError("give --all, or partitions as TOPIC-P")
+    wanted = None if everything else [parse_partition(each) for each in names]
+
+    async def work() -> int:
+        async with connect(bootstrap, timeout_s) as client:
+            found = await partitions.elect_leaders(client, wanted, unclean=kind == "unclean", timeout_s=timeout_s)
+        out = Output(as_json)
+        results = [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "result": "elected" if not each.error else error_code(each.error).name,
+                "message": each.message,
+            }
+            for each in found
+        ]
+        failed = [each for each in found if each.error not in (0, ErrorCode.ELECTION_NOT_NEEDED)]
+        if as_json:
+            out.value({"elections": results, "failed": len(failed)}, "")
+        elif not results:
+            click.echo(
+                "every partition is led by its preferred leader"
+                if kind == "preferred"
+                else "no partition needs an election"
+            )
+        rows = [(f"{each['topic']}-{each['partition']}", each["result"], each["message"]) for each in results]
+        if rows:
+            out.table("", ("partition", "result", "detail"), rows)
+        if failed:
+            click.echo(f"kafkalite: {len(failed)} of {len(results)} elections could not be held", err=True)
+        if any(each.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for each in failed):
+            return 2
+        return 1 if failed else 0
+
+    code = run_async(work())
+    if code:
+        raise click.exceptions.Exit(code)

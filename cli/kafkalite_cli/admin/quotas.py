@@ -1,0 +1,171 @@
+"""`kafkalite admin quotas list | set | delete`: how fast users, clients and addresses may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from kafkalite.client.admin.quotas import alter_quotas, describe_quotas
+from kafkalite.security.quotas import CONNECTION_RATE, DEFAULT, Entity, Kind, parse_limit
+from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_KEYS = [*map(str, Kind), CONNECTION_RATE]
+
+
+@click.group("quotas")
+@group_options
+def quotas(bootstrap: str | None) -> None:
+    """Quotas of users, clients and addresses."""
+
+
+def entity_options(command: F) -> F:
+    """--user, --client-id, --ip and their defaults."""
+    options = [
+        click.option("--user", metavar="NAME", help="A user (the principal's name)."),
+        click.option("--user-default", is_flag=True, help="Every user without its own quota."),
+        click.option("--client-id", metavar="ID", help="A client id."),
+        click.option("--client-id-default", is_flag=True, help="Every client id without its own quota."),
+        click.option("--ip", metavar="ADDRESS", help="An address, for connection_creation_rate."),
+        click.option("--ip-default", is_flag=True, help="Every address without its own quota."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _entity(
+    user: str | None,
+    user_default: bool,
+    client_id: str | None,
+    client_id_default: bool,
+    ip: str | None,
+    ip_default: bool,
+) -> Entity:
+    """Raises click.UsageError."""
+    pairs = ((user, user_default), (client_id, client_id_default), (ip, ip_default))
+    if any(name is not None and is_default for name, is_default in pairs):
+        raise click.UsageError("give a name or the default: not both")
+    if "" in (user, client_id, ip):
+        raise click.UsageError("an empty name")
+    names = [DEFAULT if is_default else name for name, is_default in pairs]
+    if names == [None, None, None]:
+        raise click.UsageError("give --user, --client-id or --ip, or one of their defaults")
+    if names[2] is not None and names[:2] != [None, None]:
+        raise click.UsageError("an address has no quota together with a user or client id")
+    return Entity(*names)
+
+
+def _name(name: str | None) -> str:
+    return "" if name is None else "<default>" if name == DEFAULT else name
+
+
+@quotas.command("list")
+@client_options
+def list_quotas(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Every quota that is set.
+
+    Example:
+
+    \b
+      kafkalite admin quotas list
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            found = await describe_quotas(client, timeout_s=timeout_s)
+        out = Output(as_json)
+        rows = [
+            (_name(entity.user), _name(entity.client_id), _name(entity.ip), key, value)
+            for entity, limits in found
+            for key, value in sorted(limits.items())
+        ]
+        if as_json:
+            names = ("user", "client_id", "ip", "quota", "limit")
+            out.value({"quotas": [dict(zip(names, row, strict=True)) for row in rows]}, "")
+        out.table("", ("user", "client id", "address", "quota", "limit"), rows)
+
+    run_async(work())
+
+
+@quotas.command("set")
+@click.argument("limits", nargs=-1, required=True, metavar="KEY=VALUE…")
+@entity_options
+@client_options
+def set_quota(
+    limits: tuple[str, ...],
+    user: str | None,
+    user_default: bool,
+    client_id: str | None,
+    client_id_default: bool,
+    ip: str | None,
+    ip_default: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Set limits: producer_byte_rate, consumer_byte_rate (bytes/s), request_percentage, controller_mutation_rate
+    (partitions/s); connection_creation_rate of addresses.
+
+    Example:
+
+    \b
+      kafkalite admin quotas set producer_byte_rate=10485760 --user shop
+    """
+    entity = _entity(user, user_default, client_id, client_id_default, ip, ip_default)
+    found: dict[str, str] = {}
+    for limit in limits:
+        key, equals, value = limit.partition("=")
+        try:
+            parse_limit(key, value)
+        except ValueError:
+            equals = ""
+        found[key] = value
+        if not equals:
+            raise click.BadParameter(f"{limit!r} is not KEY=NUMBER; keys are {', '.join(_KEYS)}", param_hint="LIMITS")
+    _change(entity, found, (), bootstrap, timeout_s, Output(as_json))
+
+
+@quotas.command("delete")
+@click.argument("keys", nargs=-1, required=True, type=click.Choice(_KEYS))
+@entity_options
+@client_options
+def delete(
+    keys: tuple[str, ...],
+    user: str | None,
+    user_default: bool,
+    client_id: str | None,
+    client_id_default: bool,
+    ip: str | None,
+    ip_default: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Remove limits.
+
+    Example:
+
+    \b
+      kafkalite admin quotas delete producer_byte_rate --user shop
+    """
+    entity = _entity(user, user_default, client_id, client_id_default, ip, ip_default)
+    _change(entity, {}, keys, bootstrap, timeout_s, Output(as_json))
+
+
+def _change(
+    entity: Entity, limits: dict[str, str], deletions: tuple[str, ...], bootstrap: str, timeout_s: float, out: Output
+) -> None:
+    changes: dict[str, float | None] = {key: parse_limit(key, text) for key, text in limits.items()}
+    changes |= dict.fromkeys(deletions)
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            await alter_quotas(client, entity, changes, timeout_s=timeout_s)
+        reported = {"user": entity.user, "client_id": entity.client_id, "ip": entity.ip}
+        out.value({**reported, "set": limits, "deleted": list(deletions)}, "done")
+
+    run_async(work())

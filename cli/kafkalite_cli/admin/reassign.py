@@ -1,0 +1,361 @@
+"""`kafkalite admin reassign plan | execute | status | list | cancel`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from kafkalite.admin.decisions.planner import Goal, ReassignmentPlan, make_plan
+from kafkalite.client.admin.refusals import refuse
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.extension.messages.reassignment import (
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
+    ListReassignmentsRequest,
+    ListReassignmentsResponse,
+    Reassignment,
+    WantedReassignment,
+)
+from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
+from kafkalite.model import BrokerId, TopicPartition
+from kafkalite_cli.admin.move_progress import show, watch
+from kafkalite_cli.admin.plan_files import plan_document, read_plan, save_plan
+from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, run_watch, size_text
+from kafkalite_cli.parameters import MAX_LONG, Whole, parse_brokers, parse_partition
+
+#: For who interrupts --watch.
+HOW_TO_RETURN = "the moves go on; `kafkalite admin reassign status --watch` shows them again, `kafkalite admin reassign cancel` ends them"
+
+
+@click.group("reassign")
+@group_options
+def reassign(bootstrap: str | None) -> None:
+    """Move partitions between brokers, in small steps."""
+
+
+@reassign.command("plan")
+@click.option("--brokers", metavar="1,2,3", help="Spread the partitions over these brokers.")
+@click.option("--drain-broker", type=Whole(0), multiple=True, help="Move all replicas away from this broker.")
+@click.option("--topic", "topics", multiple=True, help="Only these topics [default: all].")
+@click.option("--replicas", type=Whole(1), help="Number of replicas of each partition.")
+@click.option("-o", "--output", "path", type=click.Path(dir_okay=False, writable=True), help="Write the plan here.")
+@client_options
+def plan(
+    brokers: str | None,
+    drain_broker: tuple[int, ...],
+    topics: tuple[str, ...],
+    replicas: int | None,
+    path: str | None,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Compute a plan with few movements and show it; nothing is moved.
+
+    Examples:
+
+    \b
+      kafkalite admin reassign plan --brokers 2,3,4 -o plan.json
+      kafkalite admin reassign plan --drain-broker 1 -o plan.json
+    """
+    if brokers is None and not drain_broker and replicas is None:
+        raise click.UsageError("give --brokers, --drain-broker or --replicas")
+    allowed = None if brokers is None else frozenset(parse_brokers(brokers, "--brokers"))
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            assignment, racks = await _assignment(client, timeout_s)
+            sizes = await _sizes(client, timeout_s)
+            closed = {
+                each.broker_id: each.broker_state
+                for each in (await client.order(StatusRequest(limit=0), StatusResponse, timeout_s=timeout_s)).brokers
+                if each.broker_state != "active"
+            }
+        live = frozenset(racks)
+        gone = frozenset(BrokerId(each) for each in drain_broker)
+        missing = sorted({*topics} - {partition.topic for partition in assignment})
+        if missing:
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {missing[0]!r}")
+        chosen = [p for p in assignment if (p.topic in topics if topics else True)]
+        if shut := sorted((allowed or frozenset()) & closed.keys()):
+            reason = f"broker {shut[0]} is {closed[shut[0]]}: it takes no new replicas (kafkalite admin broker uncordon {shut[0]})"
+            raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+        # A cordoned broker keeps what it has, and gets nothing new.
+        goal = Goal(
+            (live if allowed is None else allowed) - gone,
+            replicas,
+            is_spread=allowed is not None,
+            closed=frozenset(closed),
+        )
+        if not goal.brokers:
+            raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no broker is left for the replicas")
+        strangers = sorted(gone - live - {broker for replicas in assignment.values() for broker in replicas})
+        if strangers:
+            reason = f"broker {strangers[0]} is not alive and has no replica: nothing to drain"
+            raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+        made = make_plan(goal, assignment, chosen=chosen, racks=racks, sizes=sizes)
+        document = plan_document(made, assignment)
+        if path is not None:
+            save_plan(path, document)
+        _show_plan(made, assignment, sizes, document, path, Output(as_json))
+
+    run_async(work())
+
+
+async def _assignment(
+    client: AsyncClient, timeout_s: float
+) -> tuple[dict[TopicPartition, tuple[BrokerId, ...]], dict[BrokerId, str | None]]:
+    answer = await client.metadata(timeout_s=timeout_s)
+    assignment = {
+        TopicPartition(topic.topic, entry.partition): entry.replicas
+        for topic in sorted(answer.topics, key=lambda each: each.topic)
+        for entry in sorted(topic.partitions, key=lambda each: each.partition)
+    }
+    return assignment, {broker.broker_id: broker.rack for broker in answer.brokers}
+
+
+async def _sizes(client: AsyncClient, timeout_s: float) -> dict[TopicPartition, int]:
+    """Bytes of each partition, as its leader has it."""
+    sizes: dict[TopicPartition, int] = {}
+    for answer in (await client.describe_replicas(timeout_s=timeout_s)).values():
+        if isinstance(answer, KafkaliteError):
+            continue
+        for replica in answer.replicas:
+            if replica.is_leader:
+                sizes[TopicPartition(replica.topic, replica.partition)] = replica.size_bytes
+    return sizes
+
+
+def _show_plan(
+    made: ReassignmentPlan,
+    assignment: Mapping[TopicPartition, tuple[BrokerId, ...]],
+    sizes: Mapping[TopicPartition, int],
+    document: dict[str, Any],
+    path: str | None,
+    out: Output,
+) -> None:
+    copied = {p: sum(b not in assignment[p] for b in made.targets[p]) * sizes.get(p, 0) for p in made.targets}
+    moved = sum(sum(b not in assignment[p] for b in target) for p, target in made.targets.items())
+    if out.as_json:
+        reported = {"plan": document, "replicas_to_copy": moved, "bytes_to_copy": sum(copied.values()), "file": path}
+        out.value(reported, "")
+        return
+    if not made.targets:
+        click.echo("nothing has to move")
+        return
+    rows = [(str(p), _ids(assignment[p]), _ids(target), size_text(copied[p])) for p, target in made.targets.items()]
+    out.table("", ("partition", "now", "then", "to copy"), rows)
+    after = {**assignment, **made.targets}
+    brokers = sorted({broker for replicas in [*assignment.values(), *after.values()] for broker in replicas})
+    loads = [
+        (
+            broker,
+            sum(broker in replicas for replicas in assignment.values()),
+            sum(broker in replicas for replicas in after.values()),
+            sum(replicas[0] == broker for replicas in assignment.values()),
+            sum(replicas[0] == broker for replicas in after.values()),
+        )
+        for broker in brokers
+    ]
+    click.echo("")
+    out.table("", ("broker", "replicas now", "then", "preferred leader now", "then "), loads)
+    total = size_text(sum(copied.values()))
+    where = f"; written to {path}" if path is not None else "; give -o FILE to keep the plan"
+    click.echo(f"\n{len(made.targets)} partitions change, {moved} replicas ({total}) are copied{where}")
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(str(broker) for broker in brokers)
+
+
+@reassign.command("execute")
+@click.argument("plan_path", metavar="PLAN", type=click.Path(dir_okay=False))
+@click.option("--max-replicas", type=Whole(1), metavar="R", help="Replicas of one partition moved at once.")
+@click.option("--max-partitions", type=Whole(1), metavar="P", help="Partitions moved at once.")
+@click.option("--max-leader-movements", type=Whole(1), metavar="L", help="Leaders moved at once.")
+@click.option(
+    "--throttle",
+    type=Whole(1, MAX_LONG),
+    default=None,
+    metavar="BYTES_PER_S",
+    help="Limit per leader, for replicas that are not in sync.",
+)
+@click.option("--allow-rf-change", is_flag=True, help="The plan may change the number of replicas.")
+@click.option("--replace", is_flag=True, help="Replace reassignments that are in progress.")
+@click.option("--watch", "is_watched", is_flag=True, help="Show the progress until all is done.")
+@client_options
+def execute(
+    plan_path: str,
+    max_replicas: int | None,
+    max_partitions: int | None,
+    max_leader_movements: int | None,
+    throttle: int | None,
+    allow_rf_change: bool,
+    replace: bool,
+    is_watched: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Order what a plan says: all of it, or nothing if a line of it is wrong.
+
+    Examples:
+
+    \b
+      kafkalite admin reassign execute plan.json --max-replicas 1 --max-partitions 2 --watch
+      kafkalite admin reassign execute plan.json --throttle 50000000
+    """
+    targets = read_plan(plan_path)
+    limits = (max_replicas or 0, max_partitions or 0, max_leader_movements or 0)
+
+    async def work() -> None:
+        out = Output(as_json)
+        async with connect(bootstrap, timeout_s) as client:
+            order = AlterReassignmentsRequest(
+                tuple(WantedReassignment(p.topic, p.partition, r, throttle or 0) for p, r in sorted(targets.items())),
+                int(timeout_s * 1000),
+                allow_replication_factor_change=allow_rf_change,
+                is_atomic=True,
+                may_replace=replace,
+                limits=limits,
+            )
+            answer = await client.order(order, AlterReassignmentsResponse, timeout_s=timeout_s + 5)
+            _refuse_any(answer)
+            if is_watched:
+                await watch(client, out, timeout_s=timeout_s)
+                return
+            out.value(
+                {"ordered": len(targets)},
+                f"reassignment of {len(targets)} partitions submitted; see `kafkalite admin reassign status --watch`",
+            )
+
+    run_watch(work(), HOW_TO_RETURN)
+
+
+def _refuse_any(answer: AlterReassignmentsResponse) -> None:
+    """Raise the first refusal, saying how many more there are."""
+    refuse(answer.error, answer.message)
+    refused = [each for each in answer.partitions if each.error]
+    if refused:
+        more = f" (and {len(refused) - 1} more); nothing was changed" if len(refused) > 1 else "; nothing was changed"
+        refuse(refused[0].error, refused[0].message + more)
+
+
+async def _ongoing(client: AsyncClient, timeout_s: float) -> tuple[Reassignment, ...]:
+    answer = await client.order(ListReassignmentsRequest(), ListReassignmentsResponse, timeout_s=timeout_s)
+    refuse(answer.error, answer.message)
+    return answer.reassignments
+
+
+@reassign.command("status")
+@click.option("--watch", "is_watched", is_flag=True, help="Repeat until all is done.")
+@client_options
+def status(is_watched: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """How far the reassignments are: partitions, bytes, rate, time left.
+
+    Example:
+
+    \b
+      kafkalite admin reassign status --watch
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            if is_watched:
+                await watch(client, Output(as_json), timeout_s=timeout_s)
+            else:
+                await show(client, Output(as_json), timeout_s=timeout_s)
+
+    run_watch(work(), HOW_TO_RETURN)
+
+
+@reassign.command("list")
+@client_options
+def list_(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """The whole plan; what has a step is the current batch.
+
+    Example:
+
+    \b
+      kafkalite admin reassign list
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            found = await _ongoing(client, timeout_s)
+        out = Output(as_json)
+        if as_json:
+            plan_ = [_told(each) for each in found]
+            batch = [entry for entry in plan_ if entry["step"] or entry["dropping"]]
+            out.value({"reassignments": plan_, "current_batch": batch}, "")
+            return
+        if not found:
+            click.echo("no reassignment is in progress")
+            return
+        rows = [
+            (
+                f"{each.topic}-{each.partition}",
+                _ids(each.origin),
+                _ids(each.replicas),
+                _ids(each.step) or ("dropping " + _ids(each.dropping) if each.dropping else ""),
+                _ids(each.target),
+                _ids(each.isr),
+            )
+            for each in found
+        ]
+        out.table("", ("partition", "before", "now", "this step", "in the end", "isr"), rows)
+
+    run_async(work())
+
+
+def _told(each: Reassignment) -> dict[str, Any]:
+    return {
+        "topic": each.topic,
+        "partition": each.partition,
+        "origin": list(each.origin),
+        "replicas": list(each.replicas),
+        "step": list(each.step),
+        "dropping": list(each.dropping),
+        "target": list(each.target),
+        "isr": list(each.isr),
+        "leader": each.leader,
+        "throttle": each.throttle,
+    }
+
+
+@reassign.command("cancel")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC-P]…")
+@client_options
+def cancel(partitions: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Roll reassignments back to the replicas there were before (default: all of them).
+
+    Examples:
+
+    \b
+      kafkalite admin reassign cancel
+      kafkalite admin reassign cancel flights-3
+    """
+    named = [parse_partition(each) for each in partitions]
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            chosen = named or [TopicPartition(r.topic, r.partition) for r in await _ongoing(client, timeout_s)]
+            if not chosen:
+                Output(as_json).value({"cancelled": 0}, "no reassignment is in progress")
+                return
+            order = AlterReassignmentsRequest(
+                tuple(WantedReassignment(p.topic, p.partition, None) for p in chosen),
+                int(timeout_s * 1000),
+                is_atomic=bool(named),
+            )
+            answer = await client.order(order, AlterReassignmentsResponse, timeout_s=timeout_s + 5)
+            if named:
+                _refuse_any(answer)
+            refuse(answer.error, answer.message)
+            count = sum(not each.error for each in answer.partitions)
+            Output(as_json).value({"cancelled": count}, f"rolling back {count} partitions")
+
+    run_async(work())

@@ -1,0 +1,186 @@
+"""`kafkalite admin rolling-restart`: one broker after the other, each when all replicas are in sync and the leaders are back."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+
+import click
+
+from kafkalite.client.admin.refusals import refuse
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import BrokerEpoch, BrokerId, is_under_replicated
+from kafkalite.protocol import wire
+from kafkalite_cli.output import Output, client_options, connect, run_async, run_watch
+from kafkalite_cli.parameters import Real, parse_brokers
+
+#: Interval at which the cluster is looked at.
+_LOOK_S = 0.5
+#: ElectionType of ElectLeaders (KIP-460).
+_PREFERRED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    broker_id: BrokerId
+    host: str
+    broker_epoch: BrokerEpoch
+    command: str
+
+
+@click.command("rolling-restart")
+@click.option(
+    "--command",
+    metavar="COMMAND",
+    help="Restarts one broker; {id} and {host} stand for its id and host. Without it, the plan is printed.",
+)
+@click.option("--brokers", metavar="1,2,3", help="Only these, in this order [default: all, the controller last].")
+@click.option(
+    "--step-timeout",
+    "step_s",
+    type=Real(1, 86_400),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time limit of each wait.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the plan only.")
+@client_options
+def rolling_restart(
+    command: str | None,
+    brokers: str | None,
+    step_s: float,
+    dry_run: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Restart the brokers one after the other, without a pause for clients with acks=all.
+
+    Before each broker all replicas must be in sync. After its restart the command waits until it has registered again and all replicas are in
+    sync, and gives it its leaderships back. The first step that fails or takes too long ends the command; --brokers continues from there.
+
+    Examples:
+
+    \b
+      kafkalite admin rolling-restart
+      kafkalite admin rolling-restart --command 'ssh {host} systemctl restart kafkalite'
+    """
+    chosen = None if brokers is None else parse_brokers(brokers, "--brokers")
+    out = Output(as_json)
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            steps = await _steps(client, chosen, command, timeout_s)
+            if command is None or dry_run:
+                _show(steps, out)
+                return
+            for at, step in enumerate(steps):
+                left = ",".join(str(each.broker_id) for each in steps[at:])
+                try:
+                    await _restart(client, step, step_s, timeout_s, out)
+                except KafkaliteError:
+                    click.echo(f"kafkalite: stopped before the end; continue with --brokers {left}", err=True)
+                    raise
+
+    if command is None or dry_run:
+        run_async(work())
+    else:
+        run_watch(work(), "stopped between two steps; `kafkalite admin health` shows the state, --brokers continues")
+
+
+async def _steps(
+    client: AsyncClient, chosen: tuple[BrokerId, ...] | None, command: str | None, timeout_s: float
+) -> list[_Step]:
+    cluster = await client.describe_cluster(timeout_s=timeout_s)
+    alive = {each.broker_id: each for each in cluster.brokers}
+    order = chosen or tuple(sorted(alive, key=lambda broker: (broker == cluster.controller_id, broker)))
+    gone = [each for each in order if each not in alive]
+    if gone:
+        raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {gone[0]} is not alive")
+    text = command or "systemctl restart kafkalite"
+    return [
+        _Step(
+            each,
+            alive[each].kafka_host,
+            alive[each].broker_epoch,
+            text.replace("{id}", str(each)).replace("{host}", shlex.quote(alive[each].kafka_host)),
+        )
+        for each in order
+    ]
+
+
+def _show(steps: list[_Step], out: Output) -> None:
+    if out.as_json:
+        out.value({"steps": [{"broker_id": s.broker_id, "host": s.host, "command": s.command} for s in steps]}, "")
+        return
+    for number, step in enumerate(steps, start=1):
+        click.echo(f"{number}. broker {step.broker_id} on {step.host}")
+        click.echo("   wait: kafkalite admin health        (no partition.under_replicated)")
+        click.echo(f"   run:  {step.command}")
+        click.echo("   wait: kafkalite admin health        (broker back, all replicas in sync)")
+        click.echo("   run:  kafkalite admin elect --preferred --all")
+
+
+async def _restart(client: AsyncClient, step: _Step, step_s: float, timeout_s: float, out: Output) -> None:
+    """Raises ApiError: the command failed, or a wait took too long."""
+    began = client.now()
+    await _until_in_sync(client, step_s, timeout_s, f"before the restart of broker {step.broker_id}")
+    process = await asyncio.create_subprocess_shell(step.command)
+    code = await process.wait()
+    if code:
+        raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, f"{step.command!r} ended with {code}")
+    await _until_back(client, step, step_s, timeout_s)
+    await _until_in_sync(client, step_s, timeout_s, f"after the restart of broker {step.broker_id}")
+    request = wire.ElectLeadersRequest(_PREFERRED, None, int(timeout_s * 1000))
+    answer = await client.call_controller(request, timeout_s=timeout_s)
+    refuse(answer.error_code, "")
+    seconds = client.now() - began
+    out.value(
+        {"broker_id": step.broker_id, "restarted": True, "seconds": round(seconds, 1)},
+        f"broker {step.broker_id}: restarted, in sync, its leaders are back ({seconds:.0f} s)",
+    )
+
+
+async def _until_back(client: AsyncClient, step: _Step, step_s: float, timeout_s: float) -> None:
+    """Until the broker has registered as another process. Raises ApiError."""
+    deadline = client.now() + step_s
+    while client.now() < deadline:
+        try:
+            cluster = await client.describe_cluster(timeout_s=timeout_s)
+        except KafkaliteError:
+            await asyncio.sleep(_LOOK_S)
+            continue
+        if any(each.broker_id == step.broker_id and each.broker_epoch != step.broker_epoch for each in cluster.brokers):
+            return
+        await asyncio.sleep(_LOOK_S)
+    raise api_error(
+        ErrorCode.REQUEST_TIMED_OUT,
+        f"broker {step.broker_id} has not registered again within {step_s:g} s: was it restarted?",
+    )
+
+
+async def _until_in_sync(client: AsyncClient, step_s: float, timeout_s: float, when: str) -> None:
+    """Until every partition has a leader and all replicas in sync. Raises ApiError."""
+    deadline = client.now() + step_s
+    late = ["the cluster"]
+    while client.now() < deadline:
+        try:
+            topics = (await client.describe_topics(timeout_s=timeout_s)).topics
+        except KafkaliteError:
+            await asyncio.sleep(_LOOK_S)
+            continue
+        late = [
+            f"{topic.topic}-{each.partition}"
+            for topic in topics
+            for each in topic.partitions
+            if each.leader < 0 or is_under_replicated(each.replicas, each.isr, each.adding)
+        ]
+        if not late:
+            return
+        await asyncio.sleep(_LOOK_S)
+    more = f" and {len(late) - 1} more" if len(late) > 1 else ""
+    reason = f"{late[0]}{more}: not all replicas in sync within {step_s:g} s, {when}"
+    raise api_error(ErrorCode.REQUEST_TIMED_OUT, reason)

@@ -1,0 +1,210 @@
+"""`kafkalite admin config get | set | delete`."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Set
+from typing import Any, TypeVar
+
+import click
+
+from kafkalite.client.admin.configs import ConfigResource, Setting, alter_configs, describe_configs, settings_in_force
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.config import ALIASES, BROKER_KEYS, LIMIT_KEYS, TOPIC_KEYS, is_dynamic, is_limit
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.model import BrokerId
+from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+from kafkalite_cli.parameters import Whole
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@click.group("config")
+@group_options
+def config(bootstrap: str | None) -> None:
+    """Dynamic settings of topics, brokers and the cluster."""
+
+
+def entity_options(command: F) -> F:
+    """--topic T | --broker N | --cluster."""
+    command = click.option("--cluster", "is_cluster", is_flag=True, help="Settings of all brokers.")(command)
+    command = click.option("--broker", type=Whole(0), help="A broker's settings.")(command)
+    return click.option("--topic", help="A topic's settings.")(command)
+
+
+def _resource(topic: str | None, broker: int | None, is_cluster: bool) -> ConfigResource:
+    if (topic is not None) + (broker is not None) + is_cluster != 1:
+        raise click.UsageError("give one of --topic, --broker and --cluster")
+    if topic is not None:
+        return ConfigResource.topic(topic)
+    return ConfigResource.broker(None if broker is None else BrokerId(broker))
+
+
+@config.command("get")
+@click.argument("keys", nargs=-1)
+@click.option(
+    "--all",
+    "is_all",
+    is_flag=True,
+    help="Everything that is in force for the topic or broker, and where it comes from.",
+)
+@entity_options
+@client_options
+def get(
+    keys: tuple[str, ...],
+    is_all: bool,
+    topic: str | None,
+    broker: int | None,
+    is_cluster: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """What is set; with KEYS or --all also what holds without being set. A broker need not be alive for what is set.
+
+    SOURCE is where the value comes from: the topic's, the broker's or the cluster's dynamic settings, the node's file, or the default.
+
+    Examples:
+
+    \b
+      kafkalite admin config get --topic flights
+      kafkalite admin config get --broker 1 --all
+      kafkalite admin config get --broker 1 max.connections
+      kafkalite admin config get --cluster
+    """
+    resource = _resource(topic, broker, is_cluster)
+    if is_all and (keys or is_cluster):
+        raise click.UsageError("--all is for a topic or a broker, and needs no KEYS")
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            found = await describe_configs(client, resource, timeout_s=timeout_s)
+            in_force: dict[str, Setting] = {}
+            if is_all or (keys and not is_cluster):
+                in_force = await settings_in_force(client, resource, timeout_s=timeout_s)
+        _refuse_unknown(keys, in_force.keys() | found.own.keys() | (_known_of_cluster() if is_cluster else set()))
+        chosen = sorted(in_force) if is_all else list(keys) if keys else sorted(found.own)
+        unset = Setting("", "not set")
+        own = "topic" if topic is not None else "cluster" if is_cluster else "broker"
+        shown = {
+            key: in_force[key] if key in in_force else Setting(found.own[key], own) if key in found.own else unset
+            for key in chosen
+        }
+        out = Output(as_json)
+        if as_json:
+            settings = {key: None if each is unset else each.value for key, each in shown.items()}
+            sources = {key: each.source for key, each in shown.items()}
+            out.value({"settings": settings, "own": found.own, "effective": found.effective, "sources": sources}, "")
+        rows = [(key, "(hidden)" if each.is_secret else each.value, each.source) for key, each in shown.items()]
+        out.table("", ("key", "value", "source"), rows)
+
+    run_async(work())
+
+
+def _known_of_cluster() -> set[str]:
+    """Keys that can be set for all brokers."""
+    return {key for key in (*BROKER_KEYS, *TOPIC_KEYS, *ALIASES) if is_dynamic(key)} | set(LIMIT_KEYS)
+
+
+def _refuse_unknown(keys: tuple[str, ...], known: Set[str]) -> None:
+    """A key that nobody knows is most likely misspelt. Raises ApiError."""
+    for key in keys:
+        if key not in known and not is_limit(key) and ALIASES.get(key, key) not in known:
+            close = difflib.get_close_matches(key, sorted(known), 1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise api_error(ErrorCode.INVALID_CONFIG, f"{key}: no such configuration{hint}")
+
+
+def _alter(
+    resource: ConfigResource,
+    changes: dict[str, str],
+    deletions: tuple[str, ...],
+    broker: int | None,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            if deletions:
+                await _refuse_unset(client, resource, deletions, timeout_s)
+            await alter_configs(client, resource, changes, deletions, timeout_s=timeout_s)
+            settings = (await describe_configs(client, resource, timeout_s=timeout_s)).own
+            await client.metadata([resource.name] if resource.is_topic else (), timeout_s=timeout_s)
+        if resource.is_topic and (note := _too_many_in_sync(client, resource.name, changes)):
+            click.echo(note, err=True)
+        if broker is not None and BrokerId(broker) not in client.view.brokers:
+            click.echo(f"kafkalite: broker {broker} is not alive: the setting takes effect when it starts", err=True)
+        text = "\n".join(f"{key}={value}" for key, value in sorted(settings.items())) or "nothing is set"
+        Output(as_json).value({"settings": settings}, text)
+
+    run_async(work())
+
+
+def _too_many_in_sync(client: AsyncClient, topic: str, changes: dict[str, str]) -> str:
+    """That a topic has fewer replicas than must be in sync, if this was just set: allowed, as with Kafka, but rarely meant."""
+    wanted = changes.get("min.insync.replicas", "")
+    known = client.view.topics.get(topic)
+    replicas = min((len(each.replicas) for each in known.partitions), default=0) if known is not None else 0
+    if not wanted.isdigit() or not 0 < replicas < int(wanted):
+        return ""
+    has = f"{replicas} replica{'' if replicas == 1 else 's'}"
+    return f"note: {topic} has {has}, so with min.insync.replicas={wanted} every write with acks=all is refused"
+
+
+async def _refuse_unset(client: AsyncClient, resource: ConfigResource, keys: tuple[str, ...], timeout_s: float) -> None:
+    """A key that is not set is most likely misspelt. Raises ApiError."""
+    settings = (await describe_configs(client, resource, timeout_s=timeout_s)).own
+    for key in keys:
+        if key not in settings:
+            raise api_error(ErrorCode.INVALID_CONFIG, f"{key}: it is not set; nothing was changed")
+
+
+@config.command("set")
+@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE…")
+@entity_options
+@client_options
+def set_(
+    pairs: tuple[str, ...],
+    topic: str | None,
+    broker: int | None,
+    is_cluster: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Set keys; all of them, or none if one is wrong.
+
+    Examples:
+
+    \b
+      kafkalite admin config set --topic flights retention.ms=3600000
+      kafkalite admin config set --broker 2 max.connections=500
+      kafkalite admin config set --cluster min.insync.replicas=2
+    """
+    from kafkalite_cli.admin.topics import parse_settings
+
+    _alter(_resource(topic, broker, is_cluster), parse_settings(pairs), (), broker, bootstrap, timeout_s, as_json)
+
+
+@config.command("delete")
+@click.argument("keys", nargs=-1, required=True)
+@entity_options
+@client_options
+def delete(
+    keys: tuple[str, ...],
+    topic: str | None,
+    broker: int | None,
+    is_cluster: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Take keys away, so that the defaults hold again.
+
+    Example:
+
+    \b
+      kafkalite admin config delete --topic flights retention.ms
+    """
+    _alter(_resource(topic, broker, is_cluster), {}, keys, broker, bootstrap, timeout_s, as_json)

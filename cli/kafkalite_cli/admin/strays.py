@@ -1,0 +1,123 @@
+"""`kafkalite admin disk strays …`: directories that the nodes have set aside on their disks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from kafkalite.client.admin.refusals import refuse
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.extension.messages.disks import (
+    DescribeDisksRequest,
+    DescribeDisksResponse,
+    StrayDescription,
+    StrayOrderRequest,
+    StrayOrderResponse,
+)
+from kafkalite.model import BrokerId
+from kafkalite_cli.admin.refusals import refuse_forbidden
+from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
+from kafkalite_cli.parameters import Whole
+
+
+@click.group()
+def strays() -> None:
+    """Directories of replicas that were set aside (-stray), and may hold the last copy of records."""
+
+
+@strays.command("list")
+@click.option("--broker", type=Whole(0), help="Only this node's.")
+@client_options
+def list_strays(broker: int | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Every directory that was set aside, with its partition, its size, and whether its records are elsewhere.
+
+    Example:
+
+    \b
+      kafkalite admin disk strays list
+    """
+    out = Output(as_json)
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            answers = await client.every_node(DescribeDisksRequest(), timeout_s=timeout_s)
+            now_ms = client.clock.wall_ms()
+        refuse_forbidden(answers.values())
+        if broker is not None and broker not in answers:
+            raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not alive")
+        found = [
+            (node, each)
+            for node, answer in answers.items()
+            if isinstance(answer, DescribeDisksResponse) and (broker is None or node == broker)
+            for each in answer.strays
+        ]
+        if as_json:
+            out.value({"strays": [{"broker_id": node, **dataclasses.asdict(each)} for node, each in found]}, "")
+        elif not found:
+            click.echo("nothing was set aside")
+        else:
+            columns = ("broker", "path", "partition", "size", "since", "removal")
+            out.table("", columns, [_row(node, each, now_ms) for node, each in found])
+
+    run_async(work())
+
+
+def _row(node: BrokerId, each: StrayDescription, now_ms: int) -> tuple[object, ...]:
+    since = f"{max(0, now_ms - each.since_ms) // 1000} s"
+    removal = "after the delay: in sync elsewhere" if each.is_elsewhere else "only on request: no other copy is known"
+    return node, each.path, f"{each.topic}-{each.partition}", size_text(each.size_bytes), since, removal
+
+
+@strays.command("remove")
+@click.argument("path")
+@click.option("--broker", type=Whole(0), required=True, help="The node that set it aside.")
+@client_options
+def remove_stray(path: str, broker: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Remove PATH, which was set aside, for good. If it is the last copy of its records, they are lost.
+
+    Example:
+
+    \b
+      kafkalite admin disk strays remove /disk2/orders-3.0000019f0b7c2a110000000000000001-stray --broker 3
+    """
+    _order(path, broker, "remove", "is removed", bootstrap, timeout_s, as_json)
+
+
+@strays.command("restore")
+@click.argument("path")
+@click.option("--broker", type=Whole(0), required=True, help="The node that set it aside.")
+@client_options
+def restore_stray(path: str, broker: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Make PATH, which was set aside, the log of its replica again, if that is offline.
+
+    If no other replica is in sync, this one leads with the records in PATH, and records that were written after it was set
+    aside are lost. Otherwise it copies missing records from the leader.
+
+    Example:
+
+    \b
+      kafkalite admin disk strays restore /disk2/orders-3.0000019f0b7c2a110000000000000001-stray --broker 3
+    """
+    _order(path, broker, "restore", "is the log of its replica again", bootstrap, timeout_s, as_json)
+
+
+def _order(path: str, broker: int, action: str, done: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            answer = await _ask(client, BrokerId(broker), StrayOrderRequest(path, action), timeout_s)
+        refuse(answer.error, answer.message)
+        Output(as_json).value({"broker_id": broker, "path": path, "action": action}, f"broker {broker}: {path} {done}")
+
+    run_async(work())
+
+
+async def _ask(
+    client: AsyncClient, broker: BrokerId, request: StrayOrderRequest, timeout_s: float
+) -> StrayOrderResponse:
+    answer = await client.ask_node(broker, request, timeout_s=timeout_s)
+    if isinstance(answer, KafkaliteError):
+        raise answer
+    assert isinstance(answer, StrayOrderResponse)
+    return answer

@@ -1,0 +1,201 @@
+"""`kafkalite admin transactions`: open transactions, those that hang, and how to end them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from kafkalite.client.admin.hanging_transactions import Transactions
+from kafkalite.extension.messages.open_transactions import PartitionTransaction
+from kafkalite.model import ProducerId
+from kafkalite_cli.admin.move_progress import duration
+from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+from kafkalite_cli.parameters import MAX_LONG, Real, Whole, parse_partition
+
+#: Kafka's default of transaction.max.timeout.ms.
+_MAX_TIMEOUT_MIN = 15.0
+_MAX_EPOCH = 2**15 - 1
+
+
+@click.group("transactions")
+@group_options
+def transactions(bootstrap: str | None) -> None:
+    """Find open transactions, and end those that hang."""
+
+
+@transactions.command("list")
+@click.option("--state", "states", multiple=True, help="Only in this state, Ongoing for example.")
+@client_options
+def list_transactions(states: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Every transactional id with its coordinator and its state.
+
+    Examples:
+
+    \b
+      kafkalite admin transactions list
+      kafkalite admin transactions list --state Ongoing
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            found = await Transactions(client, timeout_s=timeout_s).listed(states)
+        out = Output(as_json)
+        if as_json:
+            out.value({"transactions": [{**dataclasses.asdict(each), "coordinator": node} for node, each in found]}, "")
+        rows = [(each.transactional_id, each.state, each.producer_id, node) for node, each in found]
+        out.table("", ("transactional id", "state", "producer", "coordinator"), rows)
+
+    run_async(work())
+
+
+@transactions.command("describe")
+@click.argument("transactional_id")
+@client_options
+def describe(transactional_id: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """One transactional id: its producer, its state, and the partitions of its transaction.
+
+    Example:
+
+    \b
+      kafkalite admin transactions describe billing-1
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            node, reported = await Transactions(client, timeout_s=timeout_s).describe(transactional_id)
+            now_ms = client.clock.wall_ms()
+        out = Output(as_json)
+        open_ms = max(0, now_ms - reported.started_ms) if reported.started_ms >= 0 else None
+        if as_json:
+            value = dataclasses.asdict(reported)
+            out.value({**value, "coordinator": node, "open_ms": open_ms}, "")
+            return
+        click.echo(
+            f"{transactional_id}: {reported.state}, producer {reported.producer_id} epoch {reported.producer_epoch}, "
+            f"timeout {reported.timeout_ms} ms, coordinator {node}"
+        )
+        if open_ms is not None:
+            click.echo(f"begun {duration(open_ms / 1000)} ago")
+        for topic, number in reported.partitions:
+            click.echo(f"  {topic}-{number}")
+
+    run_async(work())
+
+
+@transactions.command("find-hanging")
+@click.option("--topic", "topics", multiple=True, help="Only partitions of this topic.")
+@click.option(
+    "--max-transaction-timeout",
+    "min_open_min",
+    type=Real(0, 1e9),
+    default=_MAX_TIMEOUT_MIN,
+    show_default=True,
+    metavar="MINUTES",
+    help="Only transactions that have been open for at least this time.",
+)
+@client_options
+def find_hanging(topics: tuple[str, ...], min_open_min: float, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Transactions that are open on a partition and that no coordinator will end; exits 1 if there are any.
+
+    Readers of committed records wait at the first of them. The command asks the partitions, then the
+    coordinators, then the partitions again. So it does not report a transaction that is simply under way.
+
+    Examples:
+
+    \b
+      kafkalite admin transactions find-hanging
+      kafkalite admin transactions find-hanging --topic flights --max-transaction-timeout 1
+    """
+
+    async def work() -> int:
+        async with connect(bootstrap, timeout_s) as client:
+            asking = Transactions(client, timeout_s=timeout_s)
+            found = await asking.find_hanging(int(min_open_min * 60_000), topics=topics)
+        out = Output(as_json)
+        if as_json:
+            rows = [
+                {
+                    **dataclasses.asdict(each.transaction),
+                    "leader": node,
+                    "transactional_id": each.transactional_id or None,
+                    "reason": each.reason,
+                }
+                for node, each in found
+            ]
+            out.value({"hanging": rows}, "")
+        elif not found:
+            click.echo("no transaction hangs")
+        else:
+            out.table(
+                "",
+                ("topic", "partition", "start offset", "producer", "epoch", "open for", "why"),
+                [(*_columns(each.transaction), each.reason) for _, each in found],
+            )
+            click.echo("\nend one with: kafkalite admin transactions abort TOPIC-P --start-offset OFFSET")
+        return 1 if found else 0
+
+    code = run_async(work())
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _columns(each: PartitionTransaction) -> tuple[object, ...]:
+    age = duration(each.open_ms / 1000)
+    return each.topic, each.partition, each.start_offset, each.producer_id, each.producer_epoch, age
+
+
+@transactions.command("abort")
+@click.argument("partition", metavar="TOPIC-P")
+@click.option(
+    "--start-offset", type=Whole(0, MAX_LONG), help="Offset at which the transaction starts in the partition."
+)
+@click.option(
+    "--producer-id", type=Whole(0, MAX_LONG), help="Producer of the transaction, instead of the start offset."
+)
+@click.option("--producer-epoch", type=Whole(0, _MAX_EPOCH), help="The epoch of that producer.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Abort it even if its coordinator has it open; this breaks the transaction's atomicity.",
+)
+@client_options
+def abort(
+    partition: str,
+    start_offset: int | None,
+    producer_id: int | None,
+    producer_epoch: int | None,
+    force: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """End a transaction that hangs on one partition: its records there are aborted, and readers go on.
+
+    The command refuses if the coordinator has the transaction open: it will end, at its timeout at the latest.
+
+    Examples:
+
+    \b
+      kafkalite admin transactions abort flights-3 --start-offset 4711
+      kafkalite admin transactions abort flights-3 --producer-id 1000 --producer-epoch 2
+    """
+    key = parse_partition(partition)
+    by_producer = producer_id is not None and producer_epoch is not None
+    if (start_offset is None) != by_producer or (producer_id is None) != (producer_epoch is None):
+        raise click.UsageError("either --start-offset, or --producer-id and --producer-epoch")
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            ended = await Transactions(client, timeout_s=timeout_s).abort(
+                key,
+                start_offset=start_offset,
+                producer=(ProducerId(producer_id), producer_epoch) if by_producer else None,  # type: ignore[arg-type]
+                force=force,
+            )
+        Output(as_json).value(
+            {**dataclasses.asdict(ended), "aborted": True},
+            f"aborted the transaction of producer {ended.producer_id} on {key}, from offset {ended.start_offset} on",
+        )
+
+    run_async(work())

@@ -1,0 +1,233 @@
+"""`kafkalite admin users list | set | delete`: SCRAM credentials.
+
+Passwords come from the terminal, from stdin or from KAFKALITE_USER_PASSWORD, never from the command line (others may read
+it), and never leave this process: what is sent is the salted password (RFC 5802), as with Kafka.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kafkalite.client.admin.users import NewCredential, alter_user, describe_users
+from kafkalite.coordination import paths, scram_users
+from kafkalite.coordination.coordinator import Coordinator
+from kafkalite.errors import ConfigError, ErrorCode, api_error
+from kafkalite.security.scram import (
+    DEFAULT_ITERATIONS,
+    MAX_ITERATIONS,
+    MECHANISMS,
+    MIN_ITERATIONS,
+    SALT_BYTES,
+    credential_of,
+    salted_password,
+)
+from kafkalite_cli.admin.zookeeper.access import in_zookeeper, node_config_option
+from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+_PASSWORD_VARIABLE = "KAFKALITE_USER_PASSWORD"
+
+
+@click.group("users")
+@group_options
+def users(bootstrap: str | None) -> None:
+    """SCRAM users and their passwords."""
+
+
+def zookeeper_option(command: F) -> F:
+    """--zookeeper and --config: for the first users, when no node runs yet."""
+    return click.option(
+        "--zookeeper",
+        metavar="HOST:PORT,…/chroot",
+        help="Write directly to ZooKeeper: for the nodes' own users, before any node runs. Needs --config.",
+    )(node_config_option(command))
+
+
+async def _in_zookeeper(
+    connect_string: str,
+    config_file: Path | None,
+    work: Callable[[Coordinator], Awaitable[T]],
+    *,
+    is_change: bool,
+) -> T:
+    async def prepared(session: Coordinator) -> T:
+        if is_change:
+            for path in (paths.CONFIG_USERS, paths.CONFIG_CHANGES):  # the first node is yet to make them
+                await session.ensure_path(path)
+        return await work(session)
+
+    return await in_zookeeper(connect_string, config_file, prepared, makes_znodes=is_change)
+
+
+@users.command("list")
+@click.argument("names", nargs=-1)
+@zookeeper_option
+@client_options
+def list_(
+    names: tuple[str, ...],
+    zookeeper: str | None,
+    config_file: Path | None,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Users that have SCRAM credentials.
+
+    Example:
+
+    \b
+      kafkalite admin users list
+    """
+
+    async def work() -> None:
+        if zookeeper is not None:
+            found = await _in_zookeeper(
+                zookeeper,
+                config_file,
+                lambda session: scram_users.list_users(session, names or None),
+                is_change=False,
+            )
+        else:
+            async with connect(bootstrap, timeout_s) as client:
+                found = await describe_users(client, names, timeout_s=timeout_s)
+        missing = [name for name in names if not found.get(name)]
+        if missing:
+            raise api_error(ErrorCode.RESOURCE_NOT_FOUND, f"{missing[0]!r} has no SCRAM credentials")
+        out = Output(as_json)
+        if as_json:
+            out.value({"users": found}, "")
+        rows = [(name, kind, count) for name, held in sorted(found.items()) for kind, count in sorted(held.items())]
+        out.table("", ("user", "mechanism", "iterations"), rows)
+
+    run_async(work())
+
+
+def _alter(
+    name: str,
+    credentials: Sequence[NewCredential],
+    deletions: Sequence[str],
+    zookeeper: str | None,
+    config_file: Path | None,
+    bootstrap: str,
+    timeout_s: float,
+) -> None:
+    async def work() -> None:
+        if zookeeper is not None:
+            changes: dict[str, str | None] = dict.fromkeys(deletions)
+            for each in credentials:
+                kept = credential_of(each.mechanism, each.salted_password, each.salt, each.iterations)
+                changes[each.mechanism] = kept.text()
+            await _in_zookeeper(
+                zookeeper, config_file, lambda session: scram_users.alter_user(session, name, changes), is_change=True
+            )
+            return
+        async with connect(bootstrap, timeout_s) as client:
+            await alter_user(client, name, credentials=credentials, deletions=deletions, timeout_s=timeout_s)
+
+    run_async(work())
+
+
+def _password() -> str:
+    """Raises ConfigError."""
+    password = os.environ.get(_PASSWORD_VARIABLE)
+    if password is None and sys.stdin.isatty():
+        password = str(click.prompt("password", hide_input=True, confirmation_prompt=True, err=True))
+    elif password is None:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise ConfigError(f"no password: it is read from stdin, or from {_PASSWORD_VARIABLE}")
+    return password
+
+
+@users.command("set")
+@click.argument("name")
+@click.option("--mechanism", "mechanisms", multiple=True, type=click.Choice(sorted(MECHANISMS)), help="[default: all]")
+@click.option(
+    "--iterations", type=click.IntRange(MIN_ITERATIONS, MAX_ITERATIONS), default=DEFAULT_ITERATIONS, show_default=True
+)
+@zookeeper_option
+@client_options
+def set_(
+    name: str,
+    mechanisms: tuple[str, ...],
+    iterations: int,
+    zookeeper: str | None,
+    config_file: Path | None,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Make a user, or give it another password (one line on stdin).
+
+    Examples:
+
+    \b
+      kafkalite admin users set alice
+      kafkalite admin users set node --zookeeper zk1:2181 --config /etc/kafkalite/node1.toml
+    """
+    if not name:
+        raise click.UsageError("the name is empty")
+    password = _password()
+    wanted = mechanisms or tuple(sorted(MECHANISMS))
+    credentials = [_credential(mechanism, password, iterations) for mechanism in wanted]
+    _alter(name, credentials, (), zookeeper, config_file, bootstrap, timeout_s)
+    reported = {"user": name, "mechanisms": list(wanted), "iterations": iterations}
+    Output(as_json).value(reported, f"{name}: {', '.join(wanted)}")
+
+
+def _credential(mechanism: str, password: str, iterations: int) -> NewCredential:
+    salt = os.urandom(SALT_BYTES)
+    return NewCredential(mechanism, iterations, salt, salted_password(mechanism, password, salt, iterations))
+
+
+@users.command("delete")
+@click.argument("name")
+@click.option(
+    "--mechanism", "mechanisms", multiple=True, type=click.Choice(sorted(MECHANISMS)), help="[default: all it has]"
+)
+@zookeeper_option
+@client_options
+def delete(
+    name: str,
+    mechanisms: tuple[str, ...],
+    zookeeper: str | None,
+    config_file: Path | None,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Take a user's credentials away. Connections that were opened with them end at once.
+
+    Example:
+
+    \b
+      kafkalite admin users delete alice
+    """
+    held = mechanisms or _held(name, zookeeper, config_file, bootstrap, timeout_s)
+    if not held:
+        raise api_error(ErrorCode.RESOURCE_NOT_FOUND, f"{name!r} has no SCRAM credentials")
+    _alter(name, (), held, zookeeper, config_file, bootstrap, timeout_s)
+    Output(as_json).value({"user": name, "deleted": sorted(held)}, f"{name}: {', '.join(sorted(held))} deleted")
+
+
+def _held(
+    name: str, zookeeper: str | None, config_file: Path | None, bootstrap: str, timeout_s: float
+) -> Sequence[str]:
+    async def work() -> list[str]:
+        if zookeeper is not None:
+            found = await _in_zookeeper(
+                zookeeper, config_file, lambda session: scram_users.list_users(session, [name]), is_change=False
+            )
+            return sorted(found.get(name, {}))
+        async with connect(bootstrap, timeout_s) as client:
+            return sorted((await describe_users(client, [name], timeout_s=timeout_s)).get(name, {}))
+
+    return run_async(work())

@@ -1,0 +1,1 @@
+"""Verbs that write to ZooKeeper: how they reach it, and its ACLs."""

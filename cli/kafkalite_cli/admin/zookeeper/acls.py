@@ -1,0 +1,145 @@
+"""`kafkalite admin zookeeper check | secure | open`: who may change the cluster's znodes (Kafka: zookeeper-security-migration)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from kafkalite.coordination.coordinator import Coordinator
+from kafkalite.coordination.znode_acls import AclReport, as_acls, change, examine
+from kafkalite.errors import ConfigError
+from kafkalite_cli.admin.zookeeper.access import in_zookeeper, node_config_option
+from kafkalite_cli.output import Output, run_async
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ALL = 2**31
+
+
+@click.group("zookeeper")
+def zookeeper() -> None:
+    """Who may change the cluster's znodes in ZooKeeper."""
+
+
+def _options(command: F) -> F:
+    options = [
+        click.option(
+            "--zookeeper",
+            "connect_string",
+            metavar="HOST:PORT,…/chroot",
+            help="ZooKeeper ensemble. [default: zookeeper.connect of --config]",
+        ),
+        node_config_option,
+        click.option("--json", "as_json", is_flag=True, help="JSON on stdout."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@zookeeper.command("check")
+@_options
+def check(connect_string: str | None, config_file: Path | None, as_json: bool) -> None:
+    """List znodes that anybody may change, or read though they are private. Exits with 1 if there are any.
+
+    Example:
+
+    \b
+      kafkalite admin zookeeper check --config /etc/kafkalite/node1.toml
+    """
+    report = _run(connect_string, config_file, None)
+    _show(report, as_json, "open")
+    if report.open:
+        raise SystemExit(1)
+
+
+@zookeeper.command("secure")
+@_options
+def secure(connect_string: str | None, config_file: Path | None, as_json: bool) -> None:
+    """Close every znode: only the identity of zookeeper.auth may change it. Safe to repeat, and while nodes run.
+
+    Every node that runs must have zookeeper.auth already. If users' credentials were open, it lists them: set other
+    passwords.
+
+    Example:
+
+    \b
+      kafkalite admin zookeeper secure --config /etc/kafkalite/node1.toml
+    """
+    report = _run(connect_string, config_file, False)
+    _show(report, as_json, "were open")
+    _refuse_partial(report)
+
+
+@zookeeper.command("open")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_options
+def open_(yes: bool, connect_string: str | None, config_file: Path | None, as_json: bool) -> None:
+    """Open every znode: every client that reaches ZooKeeper may then read and change everything. For the way back to plain text.
+
+    Example:
+
+    \b
+      kafkalite admin zookeeper open --config /etc/kafkalite/node1.toml --yes
+    """
+    if not yes:
+        click.confirm(
+            "Every client that reaches ZooKeeper may then change the cluster and its users. Go on?",
+            abort=True,
+            err=True,
+        )
+    report = _run(connect_string, config_file, True)
+    Output(as_json).value(
+        {"znodes": report.seen}, f"{report.seen} znodes are open to every client that reaches ZooKeeper"
+    )
+    _refuse_partial(report)
+
+
+def _run(connect_string: str | None, config_file: Path | None, is_open: bool | None) -> AclReport:
+    """`is_open` None: examine only. Raises ConfigError, CoordinatorError."""
+    if connect_string is None and config_file is None:
+        raise click.UsageError("name ZooKeeper: --zookeeper or --config")
+
+    async def work(session: Coordinator) -> AclReport:
+        acls = as_acls(session)
+        assert acls is not None
+        return await (examine(acls, _ALL) if is_open is None else change(acls, is_open=is_open))
+
+    # `secure` means set.acl, whatever is configured; without zookeeper.auth that is refused.
+    set_acl = None if is_open is None else not is_open
+    return run_async(in_zookeeper(connect_string, config_file, work, makes_znodes=False, set_acl=set_acl))
+
+
+def _show(report: AclReport, as_json: bool, state: str) -> None:
+    value = {
+        "znodes": report.seen,
+        "open": report.open,
+        "changeable": report.changeable,
+        "readable": report.readable,
+        "users": report.users,
+        "refused": report.refused,
+    }
+    out = Output(as_json)
+    out.value(value, f"{report.open} of {report.seen} znodes {state}")
+    rows = [(path, "change") for path in report.changeable] + [(path, "read") for path in report.readable]
+    if rows:
+        out.table("", ("znode", "anybody may"), rows)
+    if report.open > len(rows) and not as_json:
+        click.echo(f"and {report.open - len(rows)} more")
+    if report.users:
+        click.echo(
+            f"anybody could read the credentials of: {', '.join(report.users)}; set other passwords (admin users set)",
+            err=True,
+        )
+
+
+def _refuse_partial(report: AclReport) -> None:
+    """Raises ConfigError if some znodes belong to somebody else."""
+    if report.refused:
+        raise ConfigError(
+            f"zookeeper.auth is not the identity that {report.refused[0]} belongs to (of {len(report.refused)} or more): they"
+            " stay as they are"
+        )

@@ -1,0 +1,1 @@
+"""The generated documents: a file per kind of page. `pages` writes them all."""

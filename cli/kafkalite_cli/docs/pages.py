@@ -1,0 +1,270 @@
+"""`make docs`: writes what comes from code: pages under docs/, and the types of the wire classes. A test compares them with what
+is committed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import types
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
+
+from kafkalite.extension import MAX_BODY_BYTES
+from kafkalite.extension import messages as extension_messages
+from kafkalite.extension.apis import APIS
+from kafkalite.kafka.apis import OFFERED, is_served
+from kafkalite.protocol.schema import schemas
+from kafkalite.rpc import messages
+from kafkalite.rpc.messages.base import Message, by_kind, response_kind
+from kafkalite.security.requirements import Row
+from kafkalite_cli.docs.commands import commands_page
+from kafkalite_cli.docs.configuration import configuration_page
+from kafkalite_cli.docs.man import man_names, man_page
+from kafkalite_cli.docs.metrics import grafana_dashboard, metrics_page
+from kafkalite_cli.docs.settings import not_here
+from kafkalite_cli.docs.troubleshooting import troubleshooting_page
+from kafkalite_cli.docs.wire import wire_stub
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def _type_text(hint: Any) -> str:
+    if isinstance(hint, NewType):
+        return str(hint.__name__)
+    args = get_args(hint)
+    if get_origin(hint) in (Union, types.UnionType):
+        return " or ".join("nil" if arg is type(None) else _type_text(arg) for arg in args)
+    if get_origin(hint) is dict:
+        return f"map of {_type_text(args[0])} to {_type_text(args[1])}"
+    if args[1:] == (Ellipsis,):
+        return f"[{_type_text(args[0])}]"
+    if get_origin(hint) is tuple:
+        return f"({', '.join(_type_text(arg) for arg in args)})"
+    return str(hint.__name__)
+
+
+def _fields(cls: type) -> list[str]:
+    specs = dataclasses.fields(cls)
+    if not specs:
+        return ["No fields.", ""]
+    hints = get_type_hints(cls)
+    lines = ["| field | type | default |", "|---|---|---|"]
+    for spec in specs:
+        default = "" if spec.default is dataclasses.MISSING else f"`{spec.default!r}`"
+        lines.append(f"| {spec.name} | {_type_text(hints[spec.name])} | {default} |")
+    return [*lines, ""]
+
+
+def _says(cls: type) -> list[str]:
+    text = cls.__dict__.get("__doc__") or ""
+    # A dataclass without a docstring of its own gets its signature as one.
+    return [] if text.startswith(f"{cls.__name__}(") else [inspect.cleandoc(text), ""]
+
+
+def _structures(room: ModuleType) -> list[type]:
+    areas = [getattr(room, area) for area in room.AREAS]
+    found = {
+        name: cls
+        for area in areas
+        for name, cls in vars(area).items()
+        if isinstance(cls, type) and dataclasses.is_dataclass(cls) and cls.__module__ == area.__name__
+    }
+    return [cls for _, cls in sorted(found.items()) if not issubclass(cls, Message)]
+
+
+def rpc_api() -> str:
+    """The table of RPC messages."""
+    lines = [
+        "# RPC messages",
+        "",
+        "Written by `make docs` from kafkalite/rpc/messages/ and kafkalite/extension/messages/; do not edit.",
+        "",
+        (
+            "Nodes send each other these requests. The listener refuses the hello of a peer that is not a node. "
+            "Clients use the Kafka listener ([kafka-protocol.md](kafka-protocol.md), "
+            "[extension-api.md](extension-api.md))."
+        ),
+        "",
+        (
+            f"Protocol version {messages.PROTOCOL_VERSION}, oldest spoken {messages.MIN_PROTOCOL_VERSION}. A frame is "
+            "`u32 length | u32 header length | header | body`; the header is the msgpack array `[kind, correlation id, "
+            "[fields in order]]`, the body raw record batches. A request has an even kind, its response the next one; "
+            "ErrorResponse (1) may answer any. Fields are only ever appended, with a default: missing ones take it, "
+            "unknown ones are ignored."
+        ),
+        "",
+        "| kind | request | response |",
+        "|---|---|---|",
+    ]
+    requests = [cls for kind, cls in sorted(by_kind.items()) if kind % 2 == 0]
+    for cls in requests:
+        answer = by_kind.get(response_kind(cls))
+        response = "none: one way" if answer is None else f"[{answer.__name__}](#{answer.__name__.lower()})"
+        lines.append(f"| {cls.kind} | [{cls.__name__}](#{cls.__name__.lower()}) | {response} |")
+    lines.append("")
+    for _, cls in sorted(by_kind.items()):
+        lines += [f"## {cls.__name__}", "", f"Kind {cls.kind}.", "", *_says(cls), *_fields(cls)]
+    lines += ["# Structures inside messages", ""]
+    structures = {cls.__name__: cls for room in (messages, extension_messages) for cls in _structures(room)}
+    for name, structure in sorted(structures.items()):
+        lines += [f"## {name}", "", *_says(structure), *_fields(structure)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _needs_text(needs: Row) -> str:
+    if not needs:
+        return "nothing"
+    return "; ".join(
+        f"{need.operation.name} on {need.resource_type.name}"
+        + (f", or {need.or_cluster.name} on CLUSTER" if need.or_cluster is not None else "")
+        + f" ({need.scope.value})"
+        for need in needs
+    )
+
+
+def extension_api() -> str:
+    """The kinds of the extension API, and their messages."""
+    key = schemas()["ExtensionRequest"].api_key
+    lines = [
+        "# The extension API",
+        "",
+        "Written by `make docs` from kafkalite/extension/; do not edit.",
+        "",
+        (
+            f"Requests for which Kafka has no API, or a poorer one, are requests of API {key}, `Extension`, on the Kafka "
+            "listener. It is advertised in ApiVersions; clients that do not know it ignore it. Version 0 is flexible: the "
+            "request is `kind` (a compact string) and `body` (compact bytes); the response is `throttle_time_ms` (int32), "
+            "`error_code` (int16), `error_message` (a nullable compact string) and `body` (nullable compact bytes). `kind` "
+            "is the name of a request below. A body is the msgpack array of the message's fields in their order. Fields "
+            "are only ever appended, with a default: missing ones take it, unknown ones are ignored."
+        ),
+        "",
+        (
+            f"A body has at most {MAX_BODY_BYTES // 2**20} MiB. A body that is no such message is answered with "
+            "INVALID_REQUEST, an unknown kind with UNSUPPORTED_VERSION, both with a text. Quotas of requests hold as for "
+            "any other API."
+        ),
+        "",
+        "| kind | response | asked of | needs |",
+        "|---|---|---|---|",
+    ]
+    for _, api in sorted(APIS.items()):
+        names = [f"[{cls.__name__}](#{cls.__name__.lower()})" for cls in (api.request, api.response)]
+        lines.append(f"| {names[0]} | {names[1]} | {api.node.value} | {_needs_text(api.needs)} |")
+    lines.append("")
+    for _, api in sorted(APIS.items()):
+        for cls in (api.request, api.response):
+            lines += [f"## {cls.__name__}", "", *_says(cls), *_fields(cls)]
+    lines += ["# Structures inside messages", ""]
+    for structure in _structures(extension_messages):
+        lines += [f"## {structure.__name__}", "", *_says(structure), *_fields(structure)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+#: Differences that a reader who knows Apache Kafka does not expect.
+_KAFKA_DIFFERENCES = (
+    ("Records", "Only record batches of format version 2 (Kafka 0.11 and later). Produce 0 to 2 are advertised and refused with UNSUPPORTED_VERSION, because librdkafka turns compression off unless Produce begins at 0. Batches are stored as the client compressed them. If the topic's `compression.type` is another one, they are compressed again, off the event loop. Compressed batches are decompressed to check that their content is what the codec says (`compressed.content.validation.enable`); single records are parsed only on compacted topics, for their keys, and where the header shows a timestamp that is too far from the broker's clock (`message.timestamp.after.max.ms`, one hour; `message.timestamp.before.max.ms`, no limit; else INVALID_TIMESTAMP). The response names the records that are wrong (KIP-467), at most 1,000 of a batch."),
+    ("Produce", "One batch per partition and request, as Kafka from version 3 on. An error with acks=0 closes the connection."),
+    ("Fetch", "Incremental fetch sessions (KIP-227) as in Kafka, at most `max.incremental.fetch.session.cache.slots` per node and 500,000 partitions in all; a session belongs to one principal and host. Followers answer up to the high watermark that they have, from version 11 on (KIP-392); with `replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector` leaders name the replica in the rack of the client (`client.rack`, `broker.rack`). One response has at most a sixteenth of the free part of `queued.max.request.bytes` (16 MiB with the default, more if one batch is larger), and waits if nothing is free."),
+    ("Extension", "An API of kafkalite's own, in a private key range (docs/extension-api.md): disks, health, history, reassignments with limits, removal of partitions, groups of transactions."),
+    ("Unsupported versions", "A request of an API or version that is not known closes the connection, as with Kafka, after the requests before it were answered. A version that is known and not offered (Fetch 0 to 3, Produce 0 to 2) is answered with UNSUPPORTED_VERSION in its own form (Kafka closes)."),
+    ("Metadata", "A node that has just started waits up to a second for its first command of the controller before it answers. Topics are created on demand if `auto.create.topics.enable`."),
+    ("Frames", "No request but Produce may be larger than 16 MiB; one array may have 200,000 elements at most. Memory for incomplete frames is bounded over all connections by `queued.max.request.bytes`."),
+    ("Groups", "The classic protocol, with static members and cooperative rebalancing, and the consumer protocol (KIP-848, `group.protocol=consumer`): assignors `uniform` and `range`, which also look at racks (Kafka's do not), regular expressions of RE2, static members, offsets fenced by member epochs (KIP-1251), online migration in both directions. Target assignments are computed in the background, once for all members that join meanwhile, without an interval. A regular expression never matches the cluster's own topics."),
+    ("Share groups", "KIP-932, `share.version` 1 (docs/adr/0038). Groups, members and assignments are in `__consumer_offsets`, states of partitions in `__share_group_state`, both in Kafka's records. A member that joins waits up to three seconds until the states of its partitions are begun; Kafka assigns them with a later heartbeat. InitializeShareGroupState without a start offset does not reset a state of the same epoch. AlterShareGroupOffsets begins a new group epoch, so that writes of leaders that are still on their way are fenced. ShareFetch and ShareAcknowledge are served to version 2: record limits (KIP-1206), renewal of locks (KIP-1222). `share.partition.max.record.locks` counts records that are available or acquired (Kafka counts everything behind the start offset); a record at its last delivery comes without others; the records of a session that ends are free at once. There are no dead letters: `errors.deadletterqueue.*` are accepted and do nothing."),
+    ("Streams groups", "KIP-1071 (`group.protocol=streams`): the topology is kept with the group, internal topics are created with the client's rights, missing and wrongly partitioned topics are reported as status, tasks are assigned by the assignor `sticky` with standby tasks (`group.streams.num.standby.replicas`, or `streams.num.standby.replicas` of one group), static members, endpoints of interactive queries, offsets fenced by member epochs. A member that joins gets its tasks with the first response; only the delay of a new group's first assignment (`group.streams.initial.rebalance.delay.ms`) is reported as status. A task with state moves at once, if possible to a process with a standby task of it. Warm-up tasks, rack-aware tags and assignors of one's own are not offered, as in Apache Kafka 4.4.0: its `AssignmentRefiner.refine`, which is to assign warm-up tasks, returns the target assignment unchanged (kafka-group-coordinator 4.4.0), and its only assignor, `StickyTaskAssignor`, does not use tags (KAFKA-20665 and later changes come after 4.4). An empty group takes another topology. Descriptions of topologies (KIP-1331) are kept in the coordinator's memory, without a plug-in."),
+    ("Transactions", "KIP-890, both parts. Before a transaction begins on a partition, or with the offsets of a group, the leader verifies with the coordinator that it is part of the transaction (`transaction.partition.verification.enable`), or adds it (Produce 12, TxnOffsetCommit 5); EndTxn 5 bumps the epoch; markers carry the transaction's version (WriteTxnMarkers 2, KIP-1228). Two-phase commit (KIP-939) is not offered."),
+    ("Client metrics", "KIP-714: an administrator subscribes with `kafka-client-metrics` (or IncrementalAlterConfigs of a CLIENT_METRICS resource). What clients push is `kafkalite_client_metric` on `/metrics`, with the client id as a label: gauges and sums, at most 200 series of a client and 5,000 of a node, for three push intervals. Each node shows what was pushed to it."),
+    ("Features", "Without a choice, the highest level of a feature that all live brokers know is in force; UpdateFeatures chooses a lower one (`/config/features` in ZooKeeper), and no level is above what a live broker knows. `eligible.leader.replicas.version` is always 1 (docs/adr/0016). There is no `metadata.version`: name single features (`kafka-features upgrade --feature group.version=1`). UnregisterBroker removes the settings of a broker that is stopped and has no replicas; a running broker, or one with replicas, is refused."),
+    ("Security", "TLS, SASL with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, OAUTHBEARER, SCRAM users: docs/security.md. Delegation tokens (KIP-48). No GSSAPI. A listener without SASL answers SaslHandshake and SaslAuthenticate with ILLEGAL_SASL_STATE, as Kafka does."),
+    ("ACLs", "Kafka's, in Kafka's znodes, if `authorizer.enabled` (docs/security.md). AddPartitionsToTxn 4 and later is for brokers only, as with Kafka."),
+    ("Quotas", "Bytes produced and fetched, request percentage and `controller_mutation_rate`, for users and client ids; `connection_creation_rate` of addresses (no host names). A batch larger than the quota of all windows is delivered."),
+    ("Configuration", "DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics, brokers and all brokers (an empty name); which keys of a broker take effect without a restart: docs/configuration.md. Kafka's broker-wide spellings (log.retention.ms) are accepted, and returned beside ours (retention.ms). The limits of reassignments (`reassignment.parallel.*`) are settings of all brokers. A setting that is not set can be deleted whatever its name, as with Kafka. Any broker accepts the settings of any other. DescribeConfigs of a broker lists both spellings, and `log.retention.hours`, `log.retention.minutes`, `log.roll.hours`, which may be configured, too. `preallocate` and `remote.storage.enable` can only be false; `local.retention.*` have no effect, as in Kafka without tiered storage. Settings that Kafka 4 has removed (`message.format.version`, `message.downconversion.enable`, `message.timestamp.difference.max.ms`) are refused with INVALID_CONFIG."),
+    ("Broker settings", "Kafka's names of a broker's settings (log.retention.ms, message.max.bytes) are shown beside ours and can be altered. Some that are no settings here have a value that is true, which is shown read-only (num.io.threads: 1). " + not_here()),
+    ("Reassignment", "Any broker accepts AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders, not only the controller. If limits are set, a reassignment runs in batches (KIP-435): `replicas` of ListPartitionReassignments are all present and future replicas; the current steps are in the tagged field 435, `current_batch`: per topic `name` and `partitions`, each with `partition_index`, `current_replicas` and `target_replicas`. Throttles are given with `kafkalite admin reassign --throttle`, or with Kafka's settings: a leader gives replicas that are listed in `leader.replication.throttled.replicas` and are not in sync `leader.replication.throttled.rate` bytes per second together. `follower.replication.throttled.*` are accepted and have no effect of their own."),
+    ("Disks", "DescribeLogDirs returns total and usable bytes. AlterReplicaLogDirs moves a replica between the disks of its node while it is in use; DescribeLogDirs shows the current copy (`is_future_key`) and how far it is behind."),
+)  # fmt: skip
+#: How the clients below were tested.
+_SEEN_TO_RUN = (
+    "Apache Kafka's own services, version 3.9.1, three nodes, each a test of `make interop` (tests/interop). They have no "
+    "settings for kafkalite; with a replication factor of -1 their own topics get `default.replication.factor`."
+)
+#: Services of Apache Kafka that run as clients, and the results.
+_SERVICES = (
+    (
+        "Kafka Streams",
+        "`exactly_once_v2` with a repartition topic, changelogs (compacted; compacted and deleted), standby replicas, static and dynamic members. Every count is there once, in order, for a read_committed reader, while the changelog's leader, the group's coordinator and each instance are killed with -9, an instance is stopped until its transaction is aborted, and both instances restart without their state, from changelogs that the cleaner has compacted. Repartition topics are purged (DeleteRecords).",
+    ),
+    (
+        "Kafka Streams 4.3.0, streams groups",
+        "`group.protocol=streams`, `exactly_once_v2`, a repartition topic, two stores with changelogs, one standby task each, two instances. One instance is killed with -9 and started again, the group's coordinator is killed, the other instance is stopped until its session expires: every count is there once and in order. Streams 4.4.0 is not in Maven's registry; its messages were compared with the client jar of 4.4.0, whose Admin lists, describes and deletes such groups.",
+    ),
+    (
+        "Kafka Connect",
+        "Distributed, two workers, `exactly.once.source.support=enabled`, topics created by Connect (`topic.creation.default.*`). Two file sources and a sink; a worker is killed with -9, then a broker: each line is in the topic once and in order, and the sink has all of them. Sinks are at least once, as with Kafka.",
+    ),
+    (
+        "MirrorMaker 2",
+        "Both ways between an Apache Kafka node and kafkalite, `exactly.once.source.support=enabled`. Topics with partitions and settings, changes of settings, records with keys and headers, once through a kill -9 of MirrorMaker; a group that has read everything in one cluster continues at the same record in the other. For a group that is further behind, MirrorMaker has only an earlier position. Synchronising ACLs (`sync.topic.acls.enabled`) was not tested.",
+    ),
+)
+
+
+def _range_text(versions: range | list[int]) -> str:
+    return str(versions[0]) if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
+
+
+def kafka_protocol() -> str:
+    """The APIs of the Kafka listener, and what differs from Apache Kafka."""
+    lines = [
+        "# The Kafka protocol",
+        "",
+        "Written by `make docs` from kafkalite/kafka/apis.py, the schema tables and cli/kafkalite_cli/docs/pages.py; do not edit.",
+        "",
+        (
+            f"The Kafka listener serves {len(OFFERED)} APIs. Any other API, and any version outside the advertised "
+            "range, is refused (below). Flexible versions carry tagged fields (KIP-482)."
+        ),
+        "",
+        "| key | API | advertised | served | flexible from |",
+        "|---|---|---|---|---|",
+    ]
+    for name in sorted(OFFERED, key=lambda name: schemas()[name + "Request"].api_key):
+        low, high = OFFERED[name]
+        request = schemas()[name + "Request"]
+        served = [version for version in range(low, high + 1) if is_served(name, version)]
+        flexible = next((str(version) for version in range(low, high + 1) if version in request.flexible), "never")
+        lines.append(
+            f"| {request.api_key} | {name} | {_range_text(range(low, high + 1))} | {_range_text(served)} | {flexible} |"
+        )
+    lines += ["", "# What differs from Apache Kafka", ""]
+    lines += [f"- **{what}.** {text}" for what, text in _KAFKA_DIFFERENCES]
+    lines += ["", "# What was seen to run", "", _SEEN_TO_RUN, ""]
+    lines += [f"- **{what}.** {text}" for what, text in _SERVICES]
+    return "\n".join(lines) + "\n"
+
+
+#: Page (relative to the repository) and the function that writes it.
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/rpc-api.md": rpc_api,
+    "docs/extension-api.md": extension_api,
+    "docs/kafka-protocol.md": kafka_protocol,
+    "docs/commands.md": commands_page,
+    "docs/configuration.md": configuration_page,
+    "docs/metrics.md": metrics_page,
+    "docs/troubleshooting.md": troubleshooting_page,
+    "docs/grafana/kafkalite.json": grafana_dashboard,
+    "kafkalite/protocol/wire.pyi": wire_stub,
+    **{f"docs/man/{name}": partial(man_page, name) for name in man_names()},
+}
+
+
+def main() -> None:
+    """Write every page."""
+    for name, page in PAGES.items():
+        (ROOT / name).parent.mkdir(exist_ok=True)
+        (ROOT / name).write_text(page(), encoding="utf-8")

@@ -1,0 +1,371 @@
+"""`kafkalite pipeline`: from topics to tables and topics, on Spark, from one file."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkalite.errors import ConfigError
+from kafkalite_cli.output import Output
+from kafkalite_cli.parameters import Real, Whole
+
+if TYPE_CHECKING:
+    from kafkalite_pipelines import Pipeline
+
+_FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+_JSON = click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
+
+
+@click.group("pipeline")
+def pipeline() -> None:
+    """Run data pipelines on Spark: from topics to tables and topics, exactly once, described in a file."""
+
+
+@pipeline.command()
+@_FILE
+@click.option("--topic", default="events", show_default=True, help="The topic to read.")
+@click.option("--name", help="The pipeline's name [default: the file's].")
+@click.option("--bootstrap", default="localhost:9092", show_default=True, metavar="HOST:PORT,…", help="Brokers.")
+@click.option("--force", is_flag=True, help="Replace the file.")
+def init(file: Path, topic: str, name: str | None, bootstrap: str, force: bool) -> None:
+    """Write a pipeline file to begin with: JSON from a topic into an Iceberg table.
+
+    Example:
+
+    \b
+      kafkalite pipeline init flights.toml --topic flights
+    """
+    from kafkalite_pipelines.template import template
+
+    if file.exists() and not force:
+        raise click.UsageError(f"{file} exists; --force replaces it")
+    file.write_text(template(name or file.stem, topic, bootstrap), encoding="utf-8")
+    click.echo(f"{file} is written; next: kafkalite pipeline check {file}")
+
+
+@pipeline.command()
+@_FILE
+@_JSON
+def check(file: Path, as_json: bool) -> None:
+    """Check a pipeline file: one line for each mistake. Nothing is started, nobody is asked.
+
+    Example:
+
+    \b
+      kafkalite pipeline check flights.toml
+    """
+    from kafkalite_pipelines import PipelineError, load
+
+    try:
+        load(file)
+        problems: tuple[str, ...] = ()
+    except PipelineError as error:
+        problems = error.problems
+    if as_json:
+        click.echo(json.dumps({"file": str(file), "problems": list(problems)}))
+    elif not problems:
+        click.echo(f"{file} is correct")
+    else:
+        for problem in problems:
+            click.echo(f"{file}: {problem}", err=True)
+    if problems:
+        raise click.exceptions.Exit(2)
+
+
+@pipeline.command()
+@_FILE
+@_JSON
+def plan(file: Path, as_json: bool) -> None:
+    """Show what `run` would do: partitions, where it begins, how many records wait, and the tables' state.
+
+    Example:
+
+    \b
+      kafkalite pipeline plan flights.toml
+    """
+    from kafkalite_pipelines.overview import overview
+
+    found = overview(_loaded(file))
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    out = Output(as_json)
+    rows = [
+        (each["topic"], each["partition"], each["next"], each["end"], each["waiting"]) for each in found["partitions"]
+    ]
+    out.table("source", ("topic", "partition", "reads from", "end", "records waiting"), rows)
+    click.echo(f"decode       {found['decode']}")
+    for sink in found["sinks"]:
+        click.echo(f"sink         {sink['name']}: {sink['state']}")
+    click.echo(f"trigger      {found['trigger']}")
+    click.echo(f"checkpoint   {found['checkpoint']}")
+    click.echo(f"cluster      {found['submit']}")
+
+
+@pipeline.command()
+@_FILE
+@click.option("--once", is_flag=True, help="Read what is there now, then end.")
+@click.option("--master", metavar="URL", help="Run by spark-submit on this cluster (spark://…, yarn, k8s://…).")
+@click.option("--remote", metavar="URL", help="Run on a Spark Connect server (sc://host:15002).")
+@click.option("--print-command", is_flag=True, help="Print the spark-submit command and end.")
+@_JSON
+def run(file: Path, once: bool, master: str | None, remote: str | None, print_command: bool, as_json: bool) -> None:
+    """Run a pipeline until Ctrl-C, `kafkalite pipeline stop`, or its end.
+
+    Without --master and --remote Spark runs in this process. A pipeline that is started again continues where it was; every
+    record is in the tables once. --json prints a line per batch.
+
+    Examples:
+
+    \b
+      kafkalite pipeline run flights.toml
+      kafkalite pipeline run flights.toml --once
+      kafkalite pipeline run flights.toml --master spark://host:7077
+    """
+    from kafkalite_pipelines.session import as_text, submit_command
+
+    described = _loaded(file, once=once)
+    if master is not None or print_command:
+        command = submit_command(described, file.resolve(), master or "spark://HOST:7077")
+        click.echo(as_text(command))
+        if print_command:
+            return
+        if once:
+            raise click.UsageError('--once needs trigger = "available-now" in the file if spark-submit runs it')
+        if shutil.which(command[0]) is None:
+            raise ConfigError("spark-submit is not on the PATH: install Spark, or pip install pyspark")
+        code = subprocess.run(command, check=False).returncode
+        raise click.exceptions.Exit(1 if code else 0)
+    _run(described, remote, as_json)
+
+
+@pipeline.command()
+@_FILE
+@_JSON
+def status(file: Path, as_json: bool) -> None:
+    """Show whether a pipeline runs, its last batch, and how far it is behind.
+
+    Exit code 0 if it runs or has ended, 1 if it has failed.
+
+    Example:
+
+    \b
+      kafkalite pipeline status flights.toml
+    """
+    from kafkalite_pipelines.overview import state
+
+    found = state(_loaded(file))
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        for line in found["lines"]:
+            click.echo(line)
+    if found["state"] in ("failed", "dead"):
+        raise click.exceptions.Exit(1)
+
+
+@pipeline.command()
+@_FILE
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=Real(1, 86_400),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time limit.",
+)
+def stop(file: Path, timeout_s: float) -> None:
+    """Stop a pipeline that runs, between two batches.
+
+    Example:
+
+    \b
+      kafkalite pipeline stop flights.toml
+    """
+    from kafkalite_pipelines.control import request_stop
+
+    if not request_stop(_loaded(file), timeout_s):
+        raise ConfigError(f"the pipeline has not stopped within {timeout_s:g} s")
+    click.echo("stopped")
+
+
+def _loaded(file: Path, *, once: bool = False) -> Pipeline:
+    """The pipeline, or every mistake on a line of its own and exit code 2."""
+    import dataclasses
+
+    from kafkalite_pipelines import PipelineError, load
+
+    try:
+        described = load(file)
+    except PipelineError as error:
+        for problem in error.problems[:-1]:
+            click.echo(f"{file}: {problem}", err=True)
+        raise ConfigError(f"{file}: {error.problems[-1]}") from None
+    return dataclasses.replace(described, every_s=None) if once else described
+
+
+def _run(described: Pipeline, remote: str | None, as_json: bool) -> None:
+    from kafkalite_cli.pipeline.progress import progress_view
+    from kafkalite_pipelines.control import supervise
+    from kafkalite_pipelines.session import session
+
+    logging.getLogger("kafkalite_pipelines").addHandler(_Echo())
+    view = progress_view(described, as_json=as_json)
+    with view:
+        spark = session(described, remote=remote, log_file=_log_file(described))
+        try:
+            supervise(described, spark, view.show)
+        finally:
+            spark.stop()
+
+
+def _log_file(described: Pipeline) -> Path | None:
+    """Where Spark's processes log: beside the checkpoint, if that is on this host."""
+    from kafkalite_pipelines.control import own
+
+    location = own(described).location
+    if "://" in location:
+        return None
+    Path(location).mkdir(parents=True, exist_ok=True)
+    return Path(location) / "spark.log"
+
+
+class _Echo(logging.Handler):
+    """Warnings of a pipeline on stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(f"kafkalite pipeline: {record.getMessage()}", err=True)
+
+
+_BEGIN = click.option(
+    "--from", "begin", required=True, metavar="BOUND", help="earliest, latest, a time, or offsets as JSON."
+)
+_END = click.option("--to", "end", default="latest", show_default=True, metavar="BOUND", help="The same; exclusive.")
+_RATE = click.option("--rate", type=Real(1), metavar="RECORDS", help="At most this number of records per second.")
+_BATCH = click.option("--batch-records", type=Whole(1), default=500_000, show_default=True, help="Records per batch.")
+_LABEL = click.option(
+    "--name", help="A name of this range, to continue it after an interruption [default: from the target]."
+)
+
+
+@pipeline.command()
+@_FILE
+@_BEGIN
+@_END
+@click.option("--table", metavar="NAME", help="Write into this Iceberg table, instead of the file's.")
+@click.option("--path", metavar="PATH", help="Write into this Delta table or Parquet directory, instead of the file's.")
+@click.option("--topic", metavar="TOPIC", help="Write into this topic, instead of the file's.")
+@click.option("--same-sinks", is_flag=True, help="Write into the file's own sinks: the range must not be in them yet.")
+@_RATE
+@_BATCH
+@_LABEL
+@_JSON
+def backfill(
+    file: Path,
+    begin: str,
+    end: str,
+    table: str | None,
+    path: str | None,
+    topic: str | None,
+    same_sinks: bool,
+    rate: float | None,
+    batch_records: int,
+    name: str | None,
+    as_json: bool,
+) -> None:
+    """Put a range of records through a pipeline's decoding and steps into another table or topic, exactly once.
+
+    The pipeline itself may run meanwhile. The same command continues a range that was interrupted.
+
+    Examples:
+
+    \b
+      kafkalite pipeline backfill flights.toml --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z --table flights_week
+      kafkalite pipeline backfill flights.toml --from earliest --to '{"flights": {"0": 5000, "1": 5000}}' --same-sinks --rate 20000
+    """
+    from kafkalite_cli.pipeline.targets import label, targets
+    from kafkalite_pipelines.backfill import backfill_of
+
+    described = _loaded(file)
+    sinks = targets(described, table, path, topic, same_sinks=same_sinks)
+    chosen = name or label("backfill", table or path or topic or "same")
+    _run_range(backfill_of(described, chosen, sinks), begin, end, rate, batch_records, as_json)
+
+
+@pipeline.command()
+@_FILE
+@_BEGIN
+@_END
+@click.option("--topic", required=True, metavar="TOPIC", help="The topic to write to.")
+@click.option(
+    "--at-least-once", is_flag=True, help="For brokers of Apache Kafka, which have no exactly-once for Spark."
+)
+@_RATE
+@_BATCH
+@_LABEL
+@_JSON
+def replay(
+    file: Path,
+    begin: str,
+    end: str,
+    topic: str,
+    at_least_once: bool,
+    rate: float | None,
+    batch_records: int,
+    name: str | None,
+    as_json: bool,
+) -> None:
+    """Copy a range of a pipeline's records, as they are, into another topic, exactly once.
+
+    The same command continues a range that was interrupted.
+
+    Example:
+
+    \b
+      kafkalite pipeline replay flights.toml --from 2026-11-22T08:00:00Z --to 2026-11-22T09:00:00Z --topic flights-again
+    """
+    from kafkalite_cli.pipeline.targets import label
+    from kafkalite_pipelines.backfill import replay_of
+
+    delivery = "at-least-once" if at_least_once else "exactly-once"
+    described = replay_of(_loaded(file), name or label("replay", topic), topic, delivery)
+    _run_range(described, begin, end, rate, batch_records, as_json)
+
+
+def _run_range(
+    described: Pipeline, begin: str, end: str, rate: float | None, batch_records: int, as_json: bool
+) -> None:
+    import dataclasses
+
+    from kafkalite_cli.pipeline.targets import bound
+    from kafkalite_pipelines.backfill import Range, Report, run
+    from kafkalite_pipelines.session import session
+
+    wanted = Range(bound(begin), bound(end))
+    largest = batch_records if rate is None else min(batch_records, max(int(rate * 10), 1))
+
+    def show(report: Report) -> None:
+        if as_json:
+            click.echo(json.dumps(dataclasses.asdict(report)))
+            return
+        share = 100 * report.done / report.total if report.total else 100.0
+        bad = f", {report.bad:,} not decoded" if report.bad else ""
+        click.echo(
+            f"batch {report.batch}: {report.records:,} records in {report.seconds:.1f} s{bad}; {share:.0f} % of {report.total:,}"
+        )
+
+    logging.getLogger("kafkalite_pipelines").addHandler(_Echo())
+    spark = session(described, log_file=_log_file(described))
+    try:
+        run(described, spark, wanted, show, max_records=largest, records_per_s=rate)
+    finally:
+        spark.stop()
+    if not as_json:
+        click.echo("done")

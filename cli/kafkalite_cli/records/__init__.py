@@ -1,0 +1,1 @@
+"""`kafkalite produce`, `consume` and `perf`: records as lines, positions in a topic."""

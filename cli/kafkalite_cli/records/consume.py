@@ -1,0 +1,246 @@
+"""`kafkalite consume`: a topic's records to stdout."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+import click
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.consumer import EARLIEST, ConsumedRecord, Consumer
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.model import TopicPartition
+from kafkalite_cli.output import client_options, connect, run_async
+from kafkalite_cli.parameters import Whole
+from kafkalite_cli.records.consume_group import consume_in_group
+from kafkalite_cli.records.lines import encode_record
+from kafkalite_cli.records.positions import choose_topics, last_records, parse_start, record_filter, resolve
+from kafkalite_cli.records.produce import TOPIC_TIMEOUT_S
+from kafkalite_cli.records.to_the_end import ToTheEnd
+from kafkalite_cli.visible import visible
+
+#: They are kept in memory to be put in order.
+MAX_LAST = 1_000_000
+_FIELD = re.compile(r"\{(topic|partition|offset|timestamp|key|value|headers)\}")
+_ESCAPES = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
+
+
+@click.command()
+@click.argument("topics", nargs=-1, metavar="TOPIC…")
+@click.option("--pattern", metavar="REGEX", help="Also all topics whose whole name matches; no internal ones.")
+@click.option(
+    "--from",
+    "start",
+    metavar="WHERE",
+    default="end",
+    show_default=True,
+    help="beginning, end, an OFFSET, a time (2026-11-22T10:00:00Z), or a time ago (-15m, -2h, -1d).",
+)
+@click.option("--last", type=Whole(1, MAX_LAST), metavar="N", help="The last N records, oldest first; then the end.")
+@click.option("--partition", type=Whole(0), help="Only this one [default: all].")
+@click.option("--max", "maximum", type=Whole(0), metavar="N", help="Stop after N records.")
+@click.option("--key", "wanted_key", metavar="TEXT", help="Only records with this key.")
+@click.option("--grep", metavar="REGEX", help="Only records whose value matches.")
+@click.option(
+    "--header", "wanted_headers", multiple=True, metavar="NAME[=VALUE]", help="Only records with this header."
+)
+@click.option(
+    "--exit-at-end",
+    is_flag=True,
+    help="Stop at the log's end at the time of the start; fail if nothing can be read for --timeout.",
+)
+@click.option(
+    "--format",
+    "template",
+    default="{value}\\n",
+    show_default=True,
+    help="Fields: {topic} {partition} {offset} {timestamp} {key} {value} {headers}; \\n \\t \\0.",
+)
+@click.option("--raw", is_flag=True, help="Do not escape control characters on a terminal.")
+@click.option("--group", metavar="G", help="Read as a member of this group, from its committed offsets, and commit.")
+@click.option("--read-committed", is_flag=True, help="Skip aborted and open transactions.")
+@client_options
+def consume(
+    topics: tuple[str, ...],
+    pattern: str | None,
+    start: str,
+    last: int | None,
+    partition: int | None,
+    maximum: int | None,
+    wanted_key: str | None,
+    grep: str | None,
+    wanted_headers: tuple[str, ...],
+    exit_at_end: bool,
+    template: str,
+    raw: bool,
+    group: str | None,
+    read_committed: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Print committed records, by default one value per line; until SIGINT, --max or the end.
+
+    With --json one object per line, as `produce --input json` reads them; keys and values that are not UTF-8 come as key_base64 and
+    value_base64.
+
+    On a terminal control characters are shown as \\x1b, \\r and so on, so that a record cannot change the terminal; line breaks and tabs stay. A
+    pipe or a file gets the bytes as they are.
+
+    With --group the topic's partitions are shared among all members, Kafka's clients included (assignor "range"); each
+    goes on where the group is, or at --from where it has never been, and what is printed is committed.
+
+    Examples:
+
+    \b
+      kafkalite consume flights --from beginning --max 5
+      kafkalite consume flights --from -15m --grep '"status":"late"'
+      kafkalite consume flights --last 10
+      kafkalite consume --pattern 'flights[.].*' --from beginning --exit-at-end --json | jq -r .key
+      kafkalite consume flights --group billing --format '{partition}:{offset} {value}\\n'
+    """
+    position = parse_start(start)
+    if not topics and pattern is None:
+        raise click.UsageError("Missing argument 'TOPIC…' (or --pattern).")
+    if isinstance(position, int) and (partition is None or len(topics) != 1 or pattern is not None):
+        raise click.UsageError("--from OFFSET needs one TOPIC and --partition: each partition counts its own offsets")
+    if group is not None and (partition is not None or last is not None or pattern is not None or len(topics) != 1):
+        raise click.UsageError(
+            "--group assigns the partitions of one TOPIC: do not use it with --partition, --last or --pattern"
+        )
+    if group is not None and not isinstance(position, str):
+        raise click.UsageError("--group begins where the group is: --from is beginning or end")
+    wanted = record_filter(wanted_key, grep, wanted_headers)
+    show = encode_record if as_json else formatter(template, escapes=sys.stdout.isatty() and not raw)
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            found = await _found(client, topics, pattern, timeout_s)
+            keys = [TopicPartition(t, n) for t, count in found.items() for n in range(count) if partition in (None, n)]
+            if not keys:
+                topic, count = next(iter(found.items()))
+                text = f"{topic}-{partition}: the topic has {count} partition{'' if count == 1 else 's'}"
+                raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+            if group is not None:
+                assert isinstance(position, str)
+                await consume_in_group(
+                    client, group, topics[0], position, maximum, exit_at_end, read_committed, timeout_s, show, wanted
+                )
+                return
+            if last is not None:
+                where = await last_records(client, keys, last, timeout_s)
+            else:
+                where = await resolve(client, keys, position, timeout_s)
+            strict = None if isinstance(position, int) and last is None else EARLIEST
+            async with Consumer(client, read_committed=read_committed, on_out_of_range=strict) as consumer:
+                consumer.assign(where)
+                asyncio.get_running_loop().add_signal_handler(signal.SIGINT, consumer.close)
+                if last is not None:
+                    await _show_last(client, consumer, keys, last, timeout_s, show, wanted)
+                else:
+                    await _copy(client, consumer, keys, maximum, exit_at_end, timeout_s, show, wanted)
+
+    run_async(work())
+
+
+async def _found(client: AsyncClient, topics: Sequence[str], pattern: str | None, timeout_s: float) -> dict[str, int]:
+    """Topic -> number of partitions. Raises ApiError."""
+    try:
+        return await choose_topics(client, topics, pattern, timeout_s, patience_s=min(timeout_s, TOPIC_TIMEOUT_S))
+    except re.error as error:
+        raise click.BadParameter(f"{pattern!r} is not a regular expression: {error}", param_hint="--pattern") from None
+    except ApiError as error:
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and pattern is None:
+            named = ", ".join(map(repr, topics))
+            raise api_error(
+                error.code, f"there is no topic {named}" if len(topics) == 1 else f"one of {named} is no topic"
+            ) from None
+        raise
+
+
+def formatter(template: str, *, escapes: bool = False) -> Callable[[ConsumedRecord], bytes]:
+    """A function that writes a record as `template` says. `escapes`: a terminal only shows what keys, values and headers have. Raises click.BadParameter: a field that no record has."""
+    if unknown := re.search(r"\{(?!(?:topic|partition|offset|timestamp|key|value|headers)\})[a-z_]+\}", template):
+        raise click.BadParameter(f"{unknown.group()} is not a field of a record", param_hint="--format")
+    text = re.sub(r"\\[nt0\\]", lambda match: _ESCAPES[match.group()], template)
+    parts = _FIELD.split(text)
+    if parts == ["", "value", "\n"] and not escapes:
+        return lambda record: (record.value or b"") + b"\n"
+    literal = [part.encode() for part in parts]
+
+    def show(record: ConsumedRecord) -> bytes:
+        pieces = []
+        for index, part in enumerate(parts):
+            if index % 2 == 0:
+                pieces.append(literal[index])
+            elif part == "headers":
+                headers = b",".join(name.encode() + b"=" + (value or b"") for name, value in record.headers)
+                pieces.append(_for_terminal(headers) if escapes else headers)
+            else:
+                value = getattr(record, part)
+                data = b"" if value is None else value if isinstance(value, bytes) else str(value).encode()
+                pieces.append(_for_terminal(data) if escapes else data)
+        return b"".join(pieces)
+
+    return show
+
+
+def _for_terminal(data: bytes) -> bytes:
+    """Bytes that are not UTF-8, and control characters, become text: \\x1b."""
+    lines = data.decode(errors="backslashreplace").split("\n")
+    return "\n".join("\t".join(map(visible, line.split("\t"))) for line in lines).encode()
+
+
+async def _copy(
+    client: AsyncClient,
+    consumer: Consumer,
+    keys: Sequence[TopicPartition],
+    maximum: int | None,
+    exit_at_end: bool,
+    timeout_s: float,
+    show: Callable[[ConsumedRecord], bytes],
+    wanted: Callable[[ConsumedRecord], bool] | None,
+) -> None:
+    end = await ToTheEnd.of(client, consumer, list(keys), timeout_s) if exit_at_end else None
+    out = sys.stdout.buffer
+    left = sys.maxsize if maximum is None else maximum
+    while left > 0 and not consumer.closed:
+        for record in await consumer.poll(max_records=min(left, 5000) if wanted is None else 5000):
+            if wanted is not None and not wanted(record):
+                continue
+            if end is None or end.is_before(TopicPartition(record.topic, record.partition), record.offset):
+                out.write(show(record))
+                left -= 1
+                if not left:
+                    break
+        out.flush()
+        if end is not None and end.is_reached():
+            return
+
+
+async def _show_last(
+    client: AsyncClient,
+    consumer: Consumer,
+    keys: Sequence[TopicPartition],
+    count: int,
+    timeout_s: float,
+    show: Callable[[ConsumedRecord], bytes],
+    wanted: Callable[[ConsumedRecord], bool] | None,
+) -> None:
+    """The last `count` records of all partitions by their timestamps, as they are now; filters choose among these."""
+    end = await ToTheEnd.of(client, consumer, list(keys), timeout_s)
+    kept: list[tuple[int, str, int, int, ConsumedRecord]] = []
+    while not consumer.closed and not end.is_reached():
+        for record in await consumer.poll(max_records=5000):
+            if end.is_before(TopicPartition(record.topic, record.partition), record.offset):
+                kept.append((record.timestamp, record.topic, record.partition, record.offset, record))
+        if len(kept) > 2 * count + 5_000:
+            kept = sorted(kept, key=lambda each: each[:4])[-count:]
+    for *_, record in sorted(kept, key=lambda each: each[:4])[-count:]:
+        if wanted is None or wanted(record):
+            sys.stdout.buffer.write(show(record))
+    sys.stdout.buffer.flush()

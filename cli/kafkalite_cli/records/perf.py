@@ -1,0 +1,283 @@
+"""`kafkalite perf produce | consume | e2e`: how fast the cluster is for one client of kafkalite."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import click
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.consumer import EARLIEST, Consumer
+from kafkalite.client.producer import Producer, RecordMetadata
+from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
+from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
+from kafkalite_cli.parameters import Real, Whole
+from kafkalite_cli.records.latencies import percentiles, percentiles_text, plot
+from kafkalite_cli.records.produce import TOPIC_TIMEOUT_S
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Latencies that are kept: 8 bytes each.
+MAX_RECORDS = 50_000_000
+#: A record of `perf e2e` begins with these and the time at which it was sent.
+_MARK = b"kafkalite-perf"
+_STAMP = struct.Struct(">16sd")
+
+
+@click.group("perf")
+@group_options
+def perf(bootstrap: str | None) -> None:
+    """Measure how fast the cluster is for one client of kafkalite; other clients differ (docs/performance.md)."""
+
+
+def load_options(command: F) -> F:
+    """What is sent."""
+    options = [
+        click.option("--records", type=click.IntRange(1, MAX_RECORDS), default=100_000, show_default=True),
+        click.option(
+            "--size", type=click.IntRange(1, 10_000_000), default=100, show_default=True, help="Bytes of a value."
+        ),
+        click.option("--rate", type=Real(0.1), help="Records a second [default: as fast as it can]."),
+        click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True),
+        click.option("--linger-ms", type=Real(0), default=5, show_default=True),
+        click.option("--batch-bytes", type=Whole(1), default=131_072, show_default=True),
+        click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none"),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+class _Load:
+    """Sends records, and keeps the time that each took to be acknowledged."""
+
+    def __init__(self, client: AsyncClient, topic: str, records: int, size: int, rate: float | None) -> None:
+        self._client = client
+        self._topic = topic
+        self._records = records
+        self._rate = rate
+        self._padding = os.urandom(size)
+        self.acked_ms: list[float] = []
+        self.failed = 0
+        self.first_error: BaseException | None = None
+
+    async def run(self, producer: Producer, *, mark: bytes | None = None) -> float:
+        """Seconds until all are acknowledged. With `mark` each value begins with it and the time."""
+        began = self._client.now()
+        for number in range(self._records):
+            if self._rate is not None and (ahead := began + number / self._rate - self._client.now()) > 0:
+                await asyncio.sleep(ahead)
+            now = self._client.now()
+            value = self._padding if mark is None else _STAMP.pack(mark, now) + self._padding[_STAMP.size :]
+            future = await producer.send(self._topic, None, value)
+            future.add_done_callback(partial(self._count, sent=now))
+            if number % 100 == 99 and self._rate is None:
+                await asyncio.sleep(0)  # also a producer that is never full lets responses be read
+        await producer.flush()
+        await asyncio.sleep(0)  # the futures' callbacks run one turn of the loop after they are done
+        return self._client.now() - began
+
+    def _count(self, future: asyncio.Future[RecordMetadata], sent: float) -> None:
+        error = None if future.cancelled() else future.exception()
+        if error is None:
+            self.acked_ms.append((self._client.now() - sent) * 1000)
+            return
+        self.failed += 1
+        self.first_error = self.first_error or error
+
+    def refuse_failures(self) -> None:
+        """Raises ApiError if not all were acknowledged."""
+        if self.failed:
+            reason = f"{self.failed} of {self._records} records failed: {self.first_error}"
+            raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
+
+
+def _report(out: Output, what: str, records: int, size_bytes: int, seconds: float, latencies_ms: list[float]) -> None:
+    ordered = sorted(latencies_ms)
+    found = percentiles(ordered)
+    value = {
+        "records": records,
+        "seconds": round(seconds, 3),
+        "records_per_s": round(records / seconds, 1) if seconds else 0,
+        "bytes_per_s": round(size_bytes / seconds) if seconds else 0,
+        "latency_ms": found,
+    }
+    if out.as_json:
+        out.value(value, "")
+        return
+    rate = records / seconds if seconds else 0.0
+    speed = size_text(int(size_bytes / seconds)) if seconds else "0 B"
+    click.echo(f"{records:,} records {what} in {seconds:.2f} s: {rate:,.0f}/s, {speed}/s")
+    if ordered:
+        click.echo(f"latency: {percentiles_text(found)}\n")
+        for line in plot(ordered):
+            click.echo(line)
+
+
+@perf.command("produce")
+@click.argument("topic")
+@load_options
+@client_options
+def perf_produce(
+    topic: str,
+    records: int,
+    size: int,
+    rate: float | None,
+    acks: str,
+    linger_ms: float,
+    batch_bytes: int,
+    compression: str,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Send records, and show how long each took to be acknowledged. The values are random bytes.
+
+    Example:
+
+    \b
+      kafkalite perf produce flights --records 100000 --size 500 --rate 5000
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            await client.known_topic(topic, timeout_s=min(timeout_s, TOPIC_TIMEOUT_S))
+            load = _Load(client, topic, records, size, rate)
+            async with _producer(client, acks, linger_ms, batch_bytes, compression, timeout_s) as producer:
+                seconds = await load.run(producer)
+            load.refuse_failures()
+            _report(Output(as_json), "acknowledged", records, records * size, seconds, load.acked_ms)
+
+    run_async(work())
+
+
+def _producer(
+    client: AsyncClient, acks: str, linger_ms: float, batch_bytes: int, compression: str, timeout_s: float
+) -> Producer:
+    return Producer(
+        client,
+        acks=acks,
+        compression=compression,
+        batch_bytes=batch_bytes,
+        linger_ms=linger_ms,
+        delivery_timeout_ms=int(timeout_s * 1000),
+        max_block_ms=int(timeout_s * 1000),
+    )
+
+
+@perf.command("consume")
+@click.argument("topic")
+@click.option(
+    "--records", type=click.IntRange(1, MAX_RECORDS), default=100_000, show_default=True, help="Most records."
+)
+@client_options
+def perf_consume(topic: str, records: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Read a topic from its beginning, and show how fast that was.
+
+    Example:
+
+    \b
+      kafkalite perf consume flights --records 1000000
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            count = await client.known_topic(topic, timeout_s=min(timeout_s, TOPIC_TIMEOUT_S))
+            keys = [TopicPartition(topic, number) for number in range(count)]
+            ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=timeout_s)
+            left = {key for key in keys if ends[key].offset > 0}
+            read = size = 0
+            began = client.now()
+            async with Consumer(client) as consumer:
+                consumer.assign(dict.fromkeys(left, EARLIEST))
+                while left and read < records:
+                    found = await consumer.poll(max_records=5_000, timeout_s=timeout_s)
+                    if not found:
+                        break  # only records that were compacted away, or deleted meanwhile, are left
+                    for record in found:
+                        read += 1
+                        size += len(record.value or b"") + len(record.key or b"")
+                        key = TopicPartition(record.topic, record.partition)
+                        if record.offset >= ends[key].offset - 1:
+                            left.discard(key)
+            _report(Output(as_json), "read", read, size, client.now() - began, [])
+
+    run_async(work())
+
+
+@perf.command("e2e")
+@click.argument("topic")
+@load_options
+@client_options
+def perf_e2e(
+    topic: str,
+    records: int,
+    size: int,
+    rate: float | None,
+    acks: str,
+    linger_ms: float,
+    batch_bytes: int,
+    compression: str,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Send records and read them at the same time, and show how long each took from one to the other.
+
+    Records of other clients are skipped. Values have at least 24 bytes.
+
+    Example:
+
+    \b
+      kafkalite perf e2e flights --records 10000 --rate 1000 --linger-ms 0
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            count = await client.known_topic(topic, timeout_s=min(timeout_s, TOPIC_TIMEOUT_S))
+            keys = [TopicPartition(topic, number) for number in range(count)]
+            ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=timeout_s)
+            mark = _MARK + os.urandom(2)
+            load = _Load(client, topic, records, max(size, _STAMP.size), rate)
+            latencies: list[float] = []
+            async with (
+                Consumer(client) as consumer,
+                _producer(client, acks, linger_ms, batch_bytes, compression, timeout_s) as producer,
+            ):
+                consumer.assign({key: int(each.offset) for key, each in ends.items()})
+                reading = client.supervisor.spawn(
+                    "perf.read", _read(client, consumer, mark, records, timeout_s, latencies)
+                )
+                seconds = await load.run(producer, mark=mark)
+                load.refuse_failures()
+                await reading
+            if len(latencies) < records:
+                reason = f"{records - len(latencies)} of {records} records were not read within {timeout_s:g} s"
+                raise api_error(ErrorCode.REQUEST_TIMED_OUT, reason)
+            _report(Output(as_json), "sent and read", records, records * max(size, _STAMP.size), seconds, latencies)
+
+    run_async(work())
+
+
+async def _read(
+    client: AsyncClient, consumer: Consumer, mark: bytes, records: int, timeout_s: float, latencies_ms: list[float]
+) -> None:
+    """Until all records with this mark were read, or none came for `timeout_s`."""
+    last = client.now()
+    while len(latencies_ms) < records and client.now() - last < timeout_s:
+        try:
+            found = await consumer.poll(max_records=5_000, timeout_s=0.1)
+        except KafkaliteError:
+            await asyncio.sleep(0.1)
+            continue
+        now = client.now()
+        for record in found:
+            if record.value is not None and len(record.value) >= _STAMP.size and record.value.startswith(mark):
+                latencies_ms.append((now - _STAMP.unpack_from(record.value)[1]) * 1000)
+                last = now

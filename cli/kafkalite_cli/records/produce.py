@@ -1,0 +1,291 @@
+"""`kafkalite produce`: lines from stdin to a topic."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import sys
+import threading
+from collections.abc import AsyncIterator
+
+import click
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.producer import Producer, RecordMetadata
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
+from kafkalite.protocol import wire
+from kafkalite_cli.output import Output, client_options, connect, run_async
+from kafkalite_cli.parameters import Real, Whole
+from kafkalite_cli.records.lines import LineError, RecordLine, decode_record
+
+READ_BYTES = 256 * 1024
+#: A line longer than this is no line.
+MAX_LINE_BYTES = 64 * 1024 * 1024
+#: A new topic may not be known everywhere yet.
+TOPIC_TIMEOUT_S = 3.0
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "--input",
+    "kind",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json: a line is an object with value, key, headers, timestamp and partition, as consume --json writes it.",
+)
+@click.option("--key-separator", metavar="TEXT", help="A line is KEY<TEXT>VALUE.")
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
+@click.option("--partition", type=Whole(0), help="All to this one [default: by key, or in turn].")
+@click.option("--idempotent/--no-idempotent", default=None, help="No duplicates [default: with --acks all].")
+@click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none")
+@click.option("--batch-bytes", type=Whole(1), default=131_072, show_default=True)
+@click.option("--linger-ms", type=Real(0), default=5, show_default=True)
+@client_options
+def produce(
+    topic: str,
+    kind: str,
+    key_separator: str | None,
+    acks: str,
+    partition: int | None,
+    idempotent: bool | None,
+    compression: str,
+    batch_bytes: int,
+    linger_ms: float,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Send the lines of stdin as records; print how many are acknowledged.
+
+    --timeout is how long a record may take to be delivered. A topic that does not exist is created if the cluster does that for
+    clients (auto.create.topics.enable). In JSON a value of null is a tombstone; key_base64 and value_base64 hold bytes.
+
+    Examples:
+
+    \b
+      seq 1 100000 | kafkalite produce flights
+      kafkalite produce flights --key-separator : < lines.txt
+      kafkalite produce flights --input json <<< '{"key": "LH1", "value": {"late": 5}, "headers": {"source": "ops"}}'
+    """
+    if idempotent and acks != "all":
+        raise click.UsageError("--idempotent needs --acks all")
+    if key_separator == "":
+        raise click.BadParameter("is empty", param_hint="--key-separator")
+    if kind == "json" and key_separator is not None:
+        raise click.UsageError("--key-separator is for text: with --input json a line has its key")
+    separator = None if key_separator is None else key_separator.encode()
+
+    async def work() -> int:
+        async with connect(bootstrap, timeout_s) as client:
+            await _known_or_created(client, topic, timeout_s)
+            producer = Producer(
+                client,
+                acks=acks,
+                idempotent=idempotent,
+                compression=compression,
+                batch_bytes=batch_bytes,
+                linger_ms=linger_ms,
+                delivery_timeout_ms=int(timeout_s * 1000),
+                max_block_ms=int(timeout_s * 1000),
+            )
+            run = _Run(client, topic, partition, separator, is_json=kind == "json")
+            async with producer:
+                await run.send_lines(producer)
+            return run.report(Output(as_json))
+
+    code = run_async(work())
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+async def _known_or_created(client: AsyncClient, topic: str, timeout_s: float) -> None:
+    """Wait for the topic; one that is not there is created if the cluster does so for clients. Raises ApiError."""
+    patience_s = min(timeout_s, TOPIC_TIMEOUT_S)
+    request = wire.MetadataRequest
+    wanted = request([request.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=True)
+    await client.call_any(wanted, timeout_s=timeout_s)
+    try:
+        await client.known_topic(topic, timeout_s=patience_s)
+    except ApiError as error:
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise api_error(error.code, f"there is no topic {topic!r}") from None
+        raise
+
+
+class _Run:
+    """Counts what becomes of the lines."""
+
+    def __init__(
+        self, client: AsyncClient, topic: str, partition: int | None, separator: bytes | None, *, is_json: bool
+    ) -> None:
+        self._client = client
+        self._topic = topic
+        self._partition = partition
+        self._separator = separator
+        self._is_json = is_json
+        self._started = client.now()
+        self.sent = 0
+        self.acked = 0
+        self.failed = 0
+        self.first_error: KafkaliteError | None = None
+        self.bad_line: str | None = None
+
+    async def send_lines(self, producer: Producer) -> None:
+        progress = _Progress(self)
+        ticking = self._client.supervisor.spawn("produce.progress", progress.run())
+        try:
+            async for lines in stdin_lines():
+                for line in lines:
+                    if self._is_json and not line.strip():
+                        continue
+                    record = self._parsed(line)
+                    if record is None:
+                        return
+                    future = await producer.send(
+                        self._topic,
+                        record.key,
+                        record.value,
+                        partition=record.partition if self._partition is None else self._partition,
+                        headers=record.headers,
+                        timestamp_ms=record.timestamp_ms,
+                    )
+                    self.sent += 1
+                    future.add_done_callback(self._count)
+                if self.first_error is not None:
+                    return
+            await producer.flush()
+        finally:
+            await producer.flush()
+            # The futures' callbacks run one turn of the loop after they are done.
+            await asyncio.sleep(0)
+            ticking.cancel()
+            progress.end()
+
+    def _parsed(self, line: bytes) -> RecordLine | None:
+        """None: it is no record, and `bad_line` says why."""
+        if self._is_json:
+            try:
+                return decode_record(line)
+            except LineError as error:
+                self.bad_line = f"line {self.sent + 1}: {error}"
+                return None
+        if self._separator is None:
+            return RecordLine(None, line)
+        key, separator, value = line.partition(self._separator)
+        if not separator:
+            self.bad_line = f"line {self.sent + 1} has no key: {line[:60].decode(errors='replace')!r}"
+            return None
+        return RecordLine(key, value)
+
+    def _count(self, future: asyncio.Future[RecordMetadata]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if error is None:
+            self.acked += 1
+            return
+        self.failed += 1
+        if self.first_error is None and isinstance(error, KafkaliteError):
+            self.first_error = error
+
+    def report(self, out: Output) -> int:
+        seconds = self._client.now() - self._started
+        reported = {"topic": self._topic, "acked": self.acked, "failed": self.failed, "seconds": round(seconds, 3)}
+        out.value(reported, f"{self.acked} acked")
+        if self.bad_line is not None:
+            raise click.UsageError(self.bad_line)
+        if self.first_error is not None:
+            click.echo(
+                f"kafkalite: {self.failed} record{'' if self.failed == 1 else 's'} failed: {self.first_error}", err=True
+            )
+        return 1 if self.failed else 0
+
+
+class _Progress:
+    """A line on stderr, if that is a terminal and stdin is none."""
+
+    def __init__(self, run: _Run) -> None:
+        self._run = run
+        self._shown = sys.stderr.isatty() and not sys.stdin.isatty()
+
+    async def run(self) -> None:
+        if not self._shown:
+            return
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeElapsedColumn(),
+        )
+        from rich.console import Console
+
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            total = _stdin_size()
+            task = bar.add_task("producing", total=total, rate="")
+            before = 0
+            while True:
+                await asyncio.sleep(0.2)
+                acked = self._run.acked
+                position = os.lseek(0, 0, os.SEEK_CUR) if total is not None else None
+                rate = f"{acked:,} acked, {(acked - before) * 5:,}/s"
+                bar.update(task, completed=position, rate=rate)
+                before = acked
+
+    def end(self) -> None:
+        if self._shown:
+            sys.stderr.flush()
+
+
+def _stdin_size() -> int | None:
+    info = os.fstat(0)
+    return info.st_size if stat.S_ISREG(info.st_mode) else None
+
+
+async def stdin_lines() -> AsyncIterator[list[bytes]]:
+    """The lines of stdin without their ends, as they come, until its end or SIGINT.
+
+    A thread reads: stdin may be a file, a pipe or a terminal, and must not hold up the loop. It is a daemon, because
+    nothing can wake it from a read.
+    """
+    loop = asyncio.get_running_loop()
+    chunks: asyncio.Queue[bytes] = asyncio.Queue()
+    room = threading.Semaphore(8)
+
+    def read() -> None:
+        while True:
+            room.acquire()
+            try:
+                data = os.read(0, READ_BYTES)
+            except OSError:
+                data = b""
+            try:
+                loop.call_soon_threadsafe(chunks.put_nowait, data)
+            except RuntimeError:  # the loop is closed: nobody wants it any more
+                return
+            if not data:
+                return
+
+    loop.add_signal_handler(signal.SIGINT, chunks.put_nowait, b"")
+    threading.Thread(target=read, name="stdin", daemon=True).start()
+    rest: list[bytes] = []
+    size = 0
+    while data := await chunks.get():
+        room.release()
+        head, newline, tail = data.rpartition(b"\n")
+        if not newline:
+            rest.append(data)
+            size += len(data)
+            if size > MAX_LINE_BYTES:
+                raise click.UsageError(f"a line of more than {MAX_LINE_BYTES} bytes")
+            continue
+        rest.append(head)
+        lines = b"".join(rest).split(b"\n")
+        rest, size = [tail], len(tail)
+        yield [line.removesuffix(b"\r") for line in lines]
+    last = b"".join(rest)
+    if last:
+        yield [last]

@@ -1,0 +1,1 @@
+"""Administrators' requests as a client sends them: a file per subject."""

@@ -1,0 +1,116 @@
+"""ACLs. Every function raises ApiError (SECURITY_DISABLED: the cluster has no authorizer) and RpcError."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafkalite.client.admin.refusals import refuse
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.protocol import wire
+from kafkalite.security.acl import (
+    AclEntry,
+    Binding,
+    Filter,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+    known_or_unknown,
+)
+
+
+async def describe_acls(client: AsyncClient, wanted: Filter, *, timeout_s: float = 30.0) -> list[Binding]:
+    """The entries in force that match."""
+    request = wire.DescribeAclsRequest(
+        int(wanted.resource_type),
+        wanted.name,
+        int(wanted.pattern_type),
+        wanted.principal,
+        wanted.host,
+        int(wanted.operation),
+        int(wanted.permission),
+    )
+    answer = await client.call_any(request, timeout_s=timeout_s)
+    refuse(answer.error_code, answer.error_message)
+    return [
+        _binding(
+            resource.resource_type,
+            resource.resource_name,
+            resource.pattern_type,
+            acl.principal,
+            acl.host,
+            acl.operation,
+            acl.permission_type,
+        )
+        for resource in answer.resources
+        for acl in resource.acls
+    ]
+
+
+async def create_acls(client: AsyncClient, bindings: Iterable[Binding], *, timeout_s: float = 30.0) -> None:
+    """Add entries; safe to repeat. The first refusal is raised."""
+    request = wire.CreateAclsRequest
+    creations = [
+        request.AclCreation(
+            int(each.pattern.resource_type),
+            each.pattern.name,
+            int(each.pattern.pattern_type),
+            each.entry.principal,
+            each.entry.host,
+            int(each.entry.operation),
+            int(each.entry.permission),
+        )
+        for each in bindings
+    ]
+    answer = await client.call_controller(
+        request(creations), lambda each: [r.error_code for r in each.results], timeout_s=timeout_s
+    )
+    for result in answer.results:
+        refuse(result.error_code, result.error_message)
+
+
+async def delete_acls(client: AsyncClient, filters: Iterable[Filter], *, timeout_s: float = 30.0) -> list[Binding]:
+    """Remove what the filters match; returns what that was. The first refusal is raised."""
+    request = wire.DeleteAclsRequest
+    wanted = [
+        request.DeleteAclsFilter(
+            int(each.resource_type),
+            each.name,
+            int(each.pattern_type),
+            each.principal,
+            each.host,
+            int(each.operation),
+            int(each.permission),
+        )
+        for each in filters
+    ]
+    answer = await client.call_controller(
+        request(wanted), lambda each: [r.error_code for r in each.filter_results], timeout_s=timeout_s
+    )
+    removed = []
+    for result in answer.filter_results:
+        refuse(result.error_code, result.error_message)
+        for acl in result.matching_acls:
+            refuse(acl.error_code, acl.error_message)
+            removed.append(
+                _binding(
+                    acl.resource_type,
+                    acl.resource_name,
+                    acl.pattern_type,
+                    acl.principal,
+                    acl.host,
+                    acl.operation,
+                    acl.permission_type,
+                )
+            )
+    return removed
+
+
+def _binding(
+    resource_type: int, name: str, pattern_type: int, principal: str, host: str, operation: int, permission: int
+) -> Binding:
+    return Binding(
+        Pattern(known_or_unknown(ResourceType, resource_type), name, known_or_unknown(PatternType, pattern_type)),
+        AclEntry(principal, host, known_or_unknown(Operation, operation), known_or_unknown(Permission, permission)),
+    )

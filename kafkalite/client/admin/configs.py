@@ -1,0 +1,145 @@
+"""Dynamic settings of topics and brokers. Every function raises ApiError and RpcError."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafkalite.client.admin.refusals import refuse
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.extension.messages.configs import DescribeBrokerSettingsRequest, DescribeBrokerSettingsResponse
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import BrokerId
+from kafkalite.protocol import wire
+
+_TOPIC, _BROKER = 2, 4
+_SET, _DELETE = 0, 1
+#: config_source of a resource's own dynamic settings: of a topic, of a broker, of all brokers.
+_OF_TOPIC, _OF_BROKER, _OF_ALL_BROKERS = 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """The resource that has the settings: a topic, a broker, or the cluster."""
+
+    resource_type: int
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> ConfigResource:
+        return cls(_TOPIC, name)
+
+    @classmethod
+    def broker(cls, broker_id: BrokerId | None) -> ConfigResource:
+        """None: the settings that hold for all brokers."""
+        return cls(_BROKER, "" if broker_id is None else str(broker_id))
+
+    @property
+    def is_topic(self) -> bool:
+        return self.resource_type == _TOPIC
+
+    @property
+    def broker_id(self) -> BrokerId | None:
+        """The broker, if it is one."""
+        return BrokerId(int(self.name)) if self.resource_type == _BROKER and self.name else None
+
+    @property
+    def own_source(self) -> int:
+        """The config_source of its own dynamic settings."""
+        if self.resource_type == _TOPIC:
+            return _OF_TOPIC
+        return _OF_BROKER if self.name else _OF_ALL_BROKERS
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`own` is what is set for the resource itself; `effective`, of a topic, all that holds for it."""
+
+    own: dict[str, str]
+    effective: dict[str, str]
+
+
+#: config_source -> where a value comes from.
+_SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "file", 5: "default"}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value in force. `source`: topic, broker, cluster (dynamic settings), file (the node's own configuration) or default."""
+
+    value: str
+    source: str
+    is_read_only: bool = False
+    is_secret: bool = False
+
+
+async def settings_in_force(
+    client: AsyncClient, resource: ConfigResource, *, timeout_s: float = 30.0
+) -> dict[str, Setting]:
+    """All that holds for a topic, or for a broker that is alive. Of the cluster: what is set. Raises ApiError, RpcError."""
+    request = wire.DescribeConfigsRequest
+    message = request([request.DescribeConfigsResource(resource.resource_type, resource.name, None)], True)
+    if resource.broker_id is not None:
+        await client.metadata((), timeout_s=timeout_s)
+        if resource.broker_id not in client.view.brokers:
+            reason = f"broker {resource.broker_id} is not alive: only what is set for it is known"
+            raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, reason)
+        answer = await client.call_node(resource.broker_id, message, timeout_s=timeout_s)
+    else:
+        answer = await client.call_any(message, timeout_s=timeout_s)
+    [result] = answer.results
+    refuse(result.error_code, result.error_message)
+    return {
+        entry.name: Setting(
+            "" if entry.value is None else entry.value,
+            _SOURCES.get(entry.config_source, "unknown"),
+            entry.read_only,
+            entry.is_sensitive,
+        )
+        for entry in result.configs
+    }
+
+
+async def describe_configs(client: AsyncClient, resource: ConfigResource, *, timeout_s: float = 30.0) -> Settings:
+    """Settings as ZooKeeper has them. A broker need not be alive (that takes kafkalite's extension API)."""
+    request = wire.DescribeConfigsRequest
+    message = request([request.DescribeConfigsResource(resource.resource_type, resource.name, None)], True)
+    if resource.broker_id is not None:
+        await client.metadata((), timeout_s=timeout_s)
+        if resource.broker_id not in client.view.brokers:
+            asked = DescribeBrokerSettingsRequest(resource.broker_id)
+            found = await client.order(asked, DescribeBrokerSettingsResponse, timeout_s=timeout_s)
+            refuse(found.error, found.message)
+            return Settings(found.settings or {}, {})
+        answer = await client.call_node(resource.broker_id, message, timeout_s=timeout_s)
+    else:
+        answer = await client.call_any(message, timeout_s=timeout_s)
+    [result] = answer.results
+    refuse(result.error_code, result.error_message)
+    own = {
+        entry.name: entry.synonyms[0].value or "" if entry.synonyms else entry.value or ""
+        for entry in result.configs
+        if entry.config_source == resource.own_source
+    }
+    effective = {entry.name: entry.value or "" for entry in result.configs} if resource.is_topic else {}
+    return Settings(own, effective)
+
+
+async def alter_configs(
+    client: AsyncClient,
+    resource: ConfigResource,
+    changes: Mapping[str, str],
+    deletions: Iterable[str] = (),
+    *,
+    timeout_s: float = 30.0,
+) -> None:
+    """Set and delete keys: all of them, or none if one is wrong."""
+    request = wire.IncrementalAlterConfigsRequest
+    configs = [request.AlterableConfig(key, _SET, value) for key, value in sorted(changes.items())]
+    configs += [request.AlterableConfig(key, _DELETE, None) for key in deletions]
+    wanted = request.AlterConfigsResource(resource.resource_type, resource.name, configs)
+    answer = await client.call_controller(
+        request([wanted], False), lambda each: [r.error_code for r in each.responses], timeout_s=timeout_s
+    )
+    [result] = answer.responses
+    refuse(result.error_code, result.error_message)

@@ -1,0 +1,39 @@
+"""Log directories as a node keeps them; a topic's own settings are in `config.topic`."""
+
+from __future__ import annotations
+
+from kafkalite.config.keys import area, setting
+
+
+@area
+class LogSettings:
+    """Log directories as a node keeps them; a topic's own settings are in `config.topic`."""
+
+    log_dirs: tuple[str, ...] = setting(("./kafkalite-data",), "log directories, one per disk")
+    log_flush_offset_checkpoint_interval_ms: int = setting(60_000, "interval at which recovery points are saved", low=1)
+    log_retention_check_interval_ms: int = setting(
+        300_000, "interval of the checks for segments that retention deletes", low=1
+    )
+    log_cleaner_backoff_ms: int = setting(15_000, "pause between two searches for logs to compact", low=1, dynamic=True)
+    log_dir_probe_interval_ms: int = setting(
+        5_000,
+        "interval at which a small file is written, synced and read on every disk, to detect a dead disk",
+        low=100,
+    )
+    log_dir_probe_timeout_ms: int = setting(
+        5_000, "timeout for a probe of a disk that answers slowly, but whose device completes operations", low=1_000
+    )
+    producer_id_expiration_ms: int = setting(
+        86_400_000, "time after which the state of an inactive producer is removed", low=1, dynamic=True
+    )
+    stray_delete_delay_ms: int = setting(
+        86_400_000,
+        "minimum time for which a replica's directory that was set aside (-stray) is kept; it is also kept until its records are in sync elsewhere",
+        low=0,
+    )
+    stray_max_fraction_percent: int = setting(
+        50, "maximum share of local replicas that may be set aside as strays at once, in percent", low=0, high=100
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = setting(
+        0, "rate at which a replica is copied between disks of the node; 0: no fixed limit", low=0
+    )

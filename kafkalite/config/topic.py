@@ -1,0 +1,142 @@
+"""A topic's settings, whose defaults are the broker's."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from kafkalite.config.keys import MAX, fields_of, setting
+from kafkalite.config.parsing import parse
+from kafkalite.errors import ConfigError
+from kafkalite.lazy_dataclass import dataclass
+
+FLUSH_BEFORE_ACK = "log.flush.before.ack"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """What a topic may set for itself; a broker's values are the defaults."""
+
+    cleanup_policy: str = setting(
+        "delete",
+        "delete, compact, or both: what happens to old segments; empty: nothing",
+        choices=("delete", "compact", "compact,delete", "delete,compact", ""),
+        is_set=True,
+    )
+    compressed_content_validation_enable: bool = setting(
+        True, "whether the content of compressed batches is checked before they are appended, as Kafka does"
+    )
+    compression_gzip_level: int = setting(-1, "level of compression.type gzip: 1 to 9, -1: zlib's own", low=-1, high=9)
+    compression_lz4_level: int = setting(9, "level of compression.type lz4", low=1, high=17)
+    compression_type: str = setting(
+        "producer",
+        "compression of a topic's batches; producer: as producers send them, else batches that come otherwise are"
+        " decompressed and compressed again",
+        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+    )
+    compression_zstd_level: int = setting(3, "level of compression.type zstd", low=-131_072, high=22)
+    flush_messages: int = setting(MAX, "number of records after which a log is fsynced", low=1)
+    flush_ms: int = setting(MAX, "time after which unsynced records are fsynced", low=0)
+    follower_replication_throttled_replicas: str = setting(
+        "",
+        "replicas, PARTITION:BROKER,… or *, as Kafka's tools list them; copying is limited on the leader's side only",
+        is_list_of_replicas=True,
+    )
+    index_interval_bytes: int = setting(4096, "bytes of log per entry of the offset index", low=0)
+    leader_replication_throttled_replicas: str = setting(
+        "",
+        "replicas, PARTITION:BROKER,… or *, which get records at leader.replication.throttled.rate while they are not in sync",
+        is_list_of_replicas=True,
+    )
+    local_retention_bytes: int = setting(-2, "has an effect only with tiered storage, which does not exist", low=-2)
+    local_retention_ms: int = setting(-2, "has an effect only with tiered storage, which does not exist", low=-2)
+    log_flush_before_ack: bool = setting(False, "fsync on every in-sync replica before a record counts as committed")
+    max_message_bytes: int = setting(1_048_588, "size of the largest record batch", low=0)
+    message_timestamp_after_max_ms: int = setting(
+        3_600_000, "a record whose own timestamp is further ahead of the broker's clock is refused (CreateTime)", low=0
+    )
+    message_timestamp_before_max_ms: int = setting(
+        MAX, "a record whose own timestamp is further behind the broker's clock is refused (CreateTime)", low=0
+    )
+    message_timestamp_type: str = setting(
+        "CreateTime",
+        "whether a record's timestamp is the producer's (CreateTime) or the broker's (LogAppendTime)",
+        choices=("CreateTime", "LogAppendTime"),
+    )
+    min_cleanable_dirty_ratio: float = setting(
+        0.5, "share of the log that is not compacted yet from which a compaction starts", low=0, high=1
+    )
+    min_compaction_lag_ms: int = setting(0, "minimum time before a record may be compacted", low=0)
+    max_compaction_lag_ms: int = setting(MAX, "maximum time before a record must be compacted", low=1)
+    delete_retention_ms: int = setting(86_400_000, "how long a compacted log keeps tombstones", low=0)
+    file_delete_delay_ms: int = setting(
+        60_000, "time between the deletion of a segment and the removal of its files", low=0
+    )
+    min_insync_replicas: int = setting(1, "minimum number of in-sync replicas for acks=all", low=1)
+    preallocate: bool = setting(
+        False, "files of segments are not given their room beforehand: only false", is_only=False
+    )
+    remote_storage_enable: bool = setting(False, "there is no tiered storage: only false", is_only=False)
+    retention_bytes: int = setting(-1, "size of a partition above which old segments are deleted; -1: no limit", low=-1)
+    retention_ms: int = setting(604_800_000, "age above which segments are deleted; -1: no limit", low=-1)
+    segment_bytes: int = setting(1_073_741_824, "size at which a segment rolls", low=14, high=2**31 - 1)
+    segment_index_bytes: int = setting(10_485_760, "size of an index file at which the segment rolls", low=4)
+    segment_jitter_ms: int = setting(
+        0, "maximum time that is taken off segment.ms, so that segments end at different times", low=0
+    )
+    segment_ms: int = setting(604_800_000, "age at which a segment rolls", low=1)
+    unclean_leader_election_enable: bool = setting(
+        False, "whether a replica that is not in sync may become the leader (records can be lost)"
+    )
+
+
+TOPIC_KEYS = fields_of(TopicConfig)
+
+
+def topic_config(base: TopicConfig, overrides: Mapping[str, str]) -> TopicConfig:
+    """`base` with a topic's own settings on top. Raises ConfigError."""
+    changes: dict[str, Any] = {}
+    for key, value in overrides.items():
+        if key not in TOPIC_KEYS:
+            raise ConfigError(f"{key}: no such topic configuration")
+        spec, kind = TOPIC_KEYS[key]
+        changes[spec.name] = parse(key, spec, kind, value)
+    config = dataclasses.replace(base, **changes)
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        raise ConfigError(
+            f"min.compaction.lag.ms ({config.min_compaction_lag_ms}) is above max.compaction.lag.ms"
+            f" ({config.max_compaction_lag_ms})"
+        )
+    return config
+
+
+def usable_topic_config(base: TopicConfig, overrides: Mapping[str, str]) -> TopicConfig:
+    """As `topic_config`, without what was written by hand and means nothing: the rest of the topic's settings hold."""
+    if not overrides:
+        return base
+    try:
+        return topic_config(base, overrides)
+    except ConfigError:
+        usable = base
+        for key, value in sorted(overrides.items()):
+            with contextlib.suppress(ConfigError):
+                usable = topic_config(usable, {key: value})
+        return usable
+
+
+def internal_topic_config(base: TopicConfig, overrides: Mapping[str, str], *, others_flush: bool) -> TopicConfig:
+    """The configuration of an internal topic.
+
+    The decisions over a topic's transactions, and the offsets committed for it, are in internal topics. If the topic has
+    log.flush.before.ack, these must be as durable as its records. So internal topics flush, too, unless their own settings
+    say otherwise.
+
+    Args:
+        others_flush: whether any other topic has set log.flush.before.ack.
+    """
+    config = usable_topic_config(base, overrides)
+    if others_flush and FLUSH_BEFORE_ACK not in overrides:
+        config = dataclasses.replace(config, log_flush_before_ack=True)
+    return config

@@ -1,0 +1,192 @@
+"""Brings the target assignments of consumer groups up to date: topics, regular expressions, the assignor (KIP-848).
+
+`target_work` says when. The work is done in pieces, between which the loop serves others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from kafkalite.coordinators.groups.consumer.groups import ConsumerGroups
+from kafkalite.coordinators.groups.decisions.assignment import AssignedMember, AssignmentInput, NewTargets
+from kafkalite.coordinators.groups.decisions.consumer.assignors import ASSIGNORS
+from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
+from kafkalite.coordinators.groups.decisions.members import (
+    GroupEpoch,
+    Record,
+    RegexTopics,
+    ResolvedRegex,
+    TargetEpoch,
+    TargetMember,
+)
+from kafkalite.coordinators.groups.partition import ConsumerRuntime, GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.target_work import TargetWork
+from kafkalite.coordinators.groups.topics import matching, metadata_hash
+from kafkalite.coordinators.patterns import full_match
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.model import TopicId
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+#: Targets in one append.
+_CHUNK = 50
+#: Members that are prepared for the assignor between two yields.
+_PIECE = 250
+
+
+class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
+    """See the module."""
+
+    #: Set once both exist.
+    groups: ConsumerGroups
+
+    def _of(self, entry: GroupEntry) -> tuple[ConsumerGroup | None, ConsumerRuntime]:
+        return entry.consumer, entry.runtime
+
+    def _is_assignable(self, group: ConsumerGroup) -> bool:
+        return bool(group.members)
+
+    def _needs_round(self, group: ConsumerGroup, progress: ConsumerRuntime) -> bool:
+        return group.needs_assignment or any(regex not in group.regexes for regex in progress.visible)
+
+    def _fail(self, entry: GroupEntry, error: ErrorCode) -> None:
+        self.groups.fail(entry, error)
+
+    async def _round(
+        self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup, is_current: Callable[[], bool]
+    ) -> None:
+        """One new target, or none if nothing has changed. Raises ApiError: something could not be appended."""
+        runtime = entry.runtime
+        version = self._topics.version
+        await self._match(partition, entry, group, is_current)
+        if not is_current():
+            return
+        topics = self._topics.lookup(group.subscribed_topics())
+        runtime.topics_version, runtime.compared_ms = version, self._now()
+        await asyncio.sleep(0)
+        found = metadata_hash(topics)
+        if not is_current() or not group.members:
+            return
+        if found != group.metadata_hash:
+            # A group that needs a new target anyway needs no further epoch.
+            epoch = group.epoch if group.needs_assignment else group.epoch + 1
+            self.groups.write(partition, entry, group, [GroupEpoch(epoch, found)])
+        if not group.needs_assignment:
+            return
+        epoch = group.epoch
+        by_name = {name: topic.topic_id for name, topic in topics.items()}
+        given = AssignmentInput(await _members(group, by_name), {topic.topic_id: topic for topic in topics.values()})
+        targets = await self._targets(group, given)
+        await self._store(partition, entry, group, targets, epoch, is_current)
+
+    async def _targets(self, group: ConsumerGroup, given: AssignmentInput) -> NewTargets:
+        name = group.assignor(self._services.config.group_consumer_assignors)
+        steps = ASSIGNORS[name](given)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                targets: NewTargets = end.value
+                return targets
+            await asyncio.sleep(0)
+
+    async def _store(
+        self,
+        partition: GroupPartition,
+        entry: GroupEntry,
+        group: ConsumerGroup,
+        targets: NewTargets,
+        epoch: int,
+        is_current: Callable[[], bool],
+    ) -> None:
+        """Write the targets that have changed, then that they are complete. In between, the old epoch holds."""
+        changed = [name for name, target in targets.items() if group.targets.get(name) != target]
+        for start in range(0, len(changed), _CHUNK):
+            # Who has left meanwhile has no target any more.
+            records: list[Record] = [
+                TargetMember(name, targets[name]) for name in changed[start : start + _CHUNK] if name in group.members
+            ]
+            if records:
+                self.groups.write(partition, entry, group, records)
+            await asyncio.sleep(0)
+            if not is_current():
+                return
+        self.groups.write(partition, entry, group, [TargetEpoch(epoch, self._services.clock.wall_ms())])
+        _log.info("group.assigned", group=group.group_id, epoch=epoch, members=len(targets), changed=len(changed))
+        for _ in self.groups.settle(partition, entry, group):
+            await asyncio.sleep(0)
+            if not is_current():
+                return
+
+    # --- regular expressions ---
+
+    async def _match(
+        self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup, is_current: Callable[[], bool]
+    ) -> None:
+        runtime = entry.runtime
+        used = sorted(group.used_regexes())
+        runtime.visible = {regex: runtime.visible[regex] for regex in used if regex in runtime.visible}
+        if not used:
+            return
+        names = tuple(self._topics.names())
+        age_ms = self._now() - runtime.matched_ms
+        is_stale = (
+            names != runtime.matched_names or age_ms >= self._services.config.group_consumer_regex_refresh_interval_ms
+        )
+        for regex in used:
+            known = group.regexes.get(regex)
+            if known is not None and not is_stale:
+                continue
+            found = await self._matching(regex, names, runtime.visible.get(regex))
+            if found is None or not is_current():
+                continue
+            if known is None or known.topics != found:
+                version = 1 if known is None else known.version + 1
+                resolved = ResolvedRegex(found, version, self._services.clock.wall_ms())
+                self.groups.write(partition, entry, group, [RegexTopics(regex, resolved)])
+        if is_stale:
+            runtime.matched_names, runtime.matched_ms = names, self._now()
+
+    async def _matching(
+        self, regex: str, names: Sequence[str], is_visible: Callable[[str], bool] | None
+    ) -> tuple[str, ...] | None:
+        """None: it cannot be said now (no member has come since this node coordinates the group)."""
+        if is_visible is None:
+            return None
+        try:
+            matches = full_match(regex)
+        except ApiError as error:
+            if error.code is not ErrorCode.INVALID_REGULAR_EXPRESSION:
+                raise
+            return ()  # stored by a coordinator that could read it
+        found: list[str] = []
+        for name in matching(names, matches, is_visible):
+            if name is None:
+                await asyncio.sleep(0)
+            else:
+                found.append(name)
+        return tuple(found)
+
+
+async def _members(group: ConsumerGroup, by_name: dict[str, TopicId]) -> tuple[AssignedMember, ...]:
+    """All members in the order of their ranks; those that subscribe alike share one set."""
+    sets: dict[tuple[tuple[str, ...], str], frozenset[TopicId]] = {}
+    found: list[AssignedMember] = []
+    members = iter(list(group.members.values()))
+    while piece := list(islice(members, _PIECE)):
+        for member in piece:
+            key = (member.topics, member.regex)
+            topics = sets.get(key)
+            if topics is None:
+                names = group.topics_of(member.topics, member.regex)
+                topics = sets[key] = frozenset(by_name[name] for name in names if name in by_name)
+            found.append(
+                AssignedMember(
+                    member.member_id, member.instance_id, member.rack_id, topics, group.target_of(member.member_id)
+                )
+            )
+        await asyncio.sleep(0)
+    return tuple(sorted(found, key=lambda each: each.rank))

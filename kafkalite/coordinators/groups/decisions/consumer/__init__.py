@@ -1,0 +1,1 @@
+"""Rules of consumer groups (KIP-848): state, heartbeats, assignors, members of the classic protocol. Pure."""

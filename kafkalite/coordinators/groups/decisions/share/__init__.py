@@ -1,0 +1,1 @@
+"""Rules of share groups (KIP-932): state, heartbeats, the assignor. Pure."""

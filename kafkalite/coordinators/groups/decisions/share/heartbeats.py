@@ -1,0 +1,206 @@
+"""What a heartbeat does to its share group (KIP-932): join, stay, leave; which partitions are assigned. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from kafkalite.coordinators.groups.decisions.assignment import AssignedTopic
+from kafkalite.coordinators.groups.decisions.members import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    Assignment,
+    GroupEpoch,
+    TargetEpoch,
+    TargetMember,
+)
+from kafkalite.coordinators.groups.decisions.share.assignor import simple
+from kafkalite.coordinators.groups.decisions.share.group import (
+    ShareAssignment,
+    SharedPartitions,
+    SharedTopic,
+    SharedTopics,
+    ShareGroup,
+    ShareMember,
+    ShareMemberMetadata,
+    ShareRecord,
+    joined,
+    partitions_of,
+    without,
+)
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class ShareHeartbeat:
+    """What a ShareGroupHeartbeat says. None: as before."""
+
+    member_id: str
+    epoch: int
+    rack_id: str | None = None
+    topics: tuple[str, ...] | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+
+def check(request: ShareHeartbeat) -> None:
+    """Raises ApiError INVALID_REQUEST."""
+    why = ""
+    if not request.member_id:
+        why = "MemberId can't be empty."
+    elif request.rack_id == "":
+        why = "RackId can't be empty."
+    elif request.epoch < LEAVE_EPOCH:
+        why = f"MemberEpoch {request.epoch} is invalid."
+    elif request.epoch == JOIN_EPOCH and not request.topics:
+        why = "SubscribedTopicNames must be set in first request."
+    if why:
+        raise api_error(ErrorCode.INVALID_REQUEST, why)
+
+
+def heartbeat(group: ShareGroup, request: ShareHeartbeat, max_size: int) -> list[ShareRecord]:
+    """The records by which a member joins, or changes what it said. Raises ApiError."""
+    known = group.members.get(request.member_id)
+    if known is None:
+        if request.epoch != JOIN_EPOCH:
+            group.member(request.member_id)
+        if len(group.members) >= max_size:
+            raise api_error(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has at most {max_size} members")
+    else:
+        _check_epoch(known, request.epoch)
+    before = known or ShareMember(request.member_id)
+    after = replace(
+        before,
+        rack_id=before.rack_id if request.rack_id is None else request.rack_id,
+        topics=before.topics if request.topics is None else tuple(sorted(set(request.topics))),
+        client_id=request.client_id,
+        client_host=request.client_host,
+    )
+    records: list[ShareRecord] = []
+    if after != before or known is None:
+        records.append(ShareMemberMetadata(after.member_id, after))
+    if known is None or after.topics != before.topics:
+        records.append(GroupEpoch(group.epoch + 1, group.metadata_hash))
+    return records
+
+
+def _check_epoch(member: ShareMember, received: int) -> None:
+    """Raises ApiError FENCED_MEMBER_EPOCH. An answer with a new epoch may have been lost: the one before it is accepted."""
+    if received not in (JOIN_EPOCH, member.epoch, member.previous_epoch):
+        text = f"The member epoch {received} is not {member.epoch}. The member must rejoin."
+        raise api_error(ErrorCode.FENCED_MEMBER_EPOCH, text)
+
+
+def removed(group: ShareGroup, members: Sequence[ShareMember]) -> list[ShareRecord]:
+    """The records after which these are no members any more."""
+    records: list[ShareRecord] = []
+    for member in members:
+        records += [
+            ShareAssignment(member.member_id, None),
+            TargetMember(member.member_id, None),
+            ShareMemberMetadata(member.member_id, None),
+        ]
+    return [*records, GroupEpoch(group.epoch + 1, group.metadata_hash)]
+
+
+def topics_compared(group: ShareGroup, topics: Mapping[str, AssignedTopic], metadata_hash: int) -> list[ShareRecord]:
+    """The records that follow from the present topics: a new epoch, partitions that need a state.
+
+    A partition with a state that is not wanted now keeps it: the group goes on from there when a member subscribes again.
+    """
+    records: list[ShareRecord] = []
+    if metadata_hash != group.metadata_hash:
+        records.append(GroupEpoch(group.epoch + 1, metadata_hash))
+    shared = group.shared
+    known = partitions_of(joined(shared.initializing, shared.initialized))
+    wanted = {
+        topic.topic_id: SharedTopic(topic.name, frozenset(range(topic.partitions)))
+        for topic in topics.values()
+        if topic.topic_id not in shared.deleting
+    }
+    fresh = without(wanted, known)
+    if fresh:
+        records.append(replace(shared, initializing=joined(shared.initializing, fresh)))
+    return records
+
+
+def initialized(group: ShareGroup, done: Mapping[TopicId, frozenset[int]]) -> list[ShareRecord]:
+    """These partitions have a state now. The group gets a new epoch, so that they are assigned."""
+    shared = group.shared
+    begun = {
+        topic_id: SharedTopic(topic.name, topic.partitions & done.get(topic_id, frozenset()))
+        for topic_id, topic in shared.initializing.items()
+        if topic.partitions & done.get(topic_id, frozenset())
+    }
+    if not begun:
+        return []
+    return [
+        SharedPartitions(without(shared.initializing, done), joined(shared.initialized, begun), shared.deleting),
+        GroupEpoch(group.epoch + 1, group.metadata_hash),
+    ]
+
+
+def new_target(group: ShareGroup, topics: Mapping[str, AssignedTopic], now_ms: int) -> list[ShareRecord]:
+    """The records of a target assignment for the group's epoch; none if there is one."""
+    if group.target_epoch >= group.epoch or not group.members:
+        return []
+    ready = group.shared.initialized
+    assignable = {
+        name: (topic.topic_id, ready[topic.topic_id].partitions & frozenset(range(topic.partitions)))
+        for name, topic in topics.items()
+        if topic.topic_id in ready
+    }
+    members = {member.member_id: member.topics for member in group.members.values()}
+    targets = simple(members, group.targets, assignable)
+    records: list[ShareRecord] = [
+        TargetMember(member_id, target)
+        for member_id, target in targets.items()
+        if group.targets.get(member_id) != target
+    ]
+    return [*records, TargetEpoch(group.epoch, now_ms)]
+
+
+def reached(group: ShareGroup, member: ShareMember) -> ShareMember:
+    """The member at its target: it has to wait for nobody."""
+    target: Assignment = group.targets.get(member.member_id, {})
+    if member.epoch == group.target_epoch:
+        return member
+    return replace(member, epoch=group.target_epoch, previous_epoch=member.epoch, assigned=target)
+
+
+# --- states of partitions ---
+
+
+def begun(group: ShareGroup) -> dict[TopicId, SharedTopic]:
+    """The partitions that have a state, or may have one."""
+    return joined(group.shared.initializing, group.shared.initialized)
+
+
+def next_epoch(group: ShareGroup) -> list[ShareRecord]:
+    return [GroupEpoch(group.epoch + 1, group.metadata_hash)]
+
+
+def deleted(group: ShareGroup, doomed: SharedTopics, kept: Sequence[TopicId]) -> list[ShareRecord]:
+    """The states of `doomed` are deleted, but for those of `kept`, which could not be."""
+    if not doomed:
+        return []
+    shared = group.shared
+    left = {topic_id: doomed[topic_id] for topic_id in kept}
+    deleting = {topic_id: name for topic_id, name in shared.deleting.items() if topic_id not in doomed}
+    # Some of their states are gone: they begin again before they are assigned.
+    return [SharedPartitions(joined(shared.initializing, left), shared.initialized, deleting)]
+
+
+def set_by_hand(group: ShareGroup, done: Mapping[TopicId, tuple[str, frozenset[int]]]) -> list[ShareRecord]:
+    """An administrator has set the start offsets of these partitions."""
+    begun_now = {topic_id: SharedTopic(name, numbers) for topic_id, (name, numbers) in done.items() if numbers}
+    if not begun_now:
+        return []
+    shared = group.shared
+    initializing = without(shared.initializing, partitions_of(begun_now))
+    return [
+        SharedPartitions(initializing, joined(shared.initialized, begun_now), shared.deleting),
+        GroupEpoch(group.epoch + 1, group.metadata_hash),
+    ]

@@ -1,0 +1,69 @@
+"""What a consumer says in the metadata that it joins with; bytes of no meaning to the classic protocol itself."""
+
+from __future__ import annotations
+
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.protocol import wire
+from kafkalite.protocol.codec import decode, encode
+from kafkalite.protocol.errors import WireError
+
+CONSUMER = "consumer"
+_NEWEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSubscription:
+    """`owned`: (topic, partition) that the member has."""
+
+    version: int
+    topics: tuple[str, ...]
+    owned: tuple[tuple[str, int], ...] = ()
+    rack_id: str | None = None
+
+
+def subscription_in(metadata: bytes) -> ConsumerSubscription | None:
+    """None if it cannot be read."""
+    try:
+        version = min(int.from_bytes(metadata[:2]), _NEWEST)
+        found = decode(wire.ConsumerProtocolSubscription, version, metadata[2:])
+    except WireError:
+        return None
+    owned = tuple((topic.topic, number) for topic in found.owned_partitions for number in topic.partitions)
+    return ConsumerSubscription(version, tuple(sorted(set(found.topics))), owned, found.rack_id)
+
+
+def topics_in(metadata: bytes) -> frozenset[str] | None:
+    """The topics that a consumer subscribes to; None if that cannot be read."""
+    found = subscription_in(metadata)
+    return None if found is None else frozenset(found.topics)
+
+
+def assignment_of(partitions: list[tuple[str, list[int]]], version: int) -> bytes:
+    """What a consumer is given: (topic, its partitions), in the version of its subscription."""
+    cls = wire.ConsumerProtocolAssignment
+    message = cls([cls.TopicPartition(topic, numbers) for topic, numbers in partitions])
+    return version.to_bytes(2) + encode(message, version)
+
+
+def assigned_in(assignment: bytes) -> tuple[tuple[str, int], ...]:
+    """(topic, partition) of an assignment; nothing if it cannot be read."""
+    try:
+        version = min(int.from_bytes(assignment[:2]), _NEWEST)
+        found = decode(wire.ConsumerProtocolAssignment, version, assignment[2:])
+    except WireError:
+        return ()
+    return tuple((topic.topic, number) for topic in found.assigned_partitions for number in topic.partitions)
+
+
+def wants_the_same(protocol_type: str | None, before: bytes | None, after: bytes | None) -> bool:
+    """Whether a member that comes back asks for what it has.
+
+    A consumer's metadata also contains the partitions that it owns, and since which generation: one that was restarted owns
+    none any more, which is no reason to take anything away from the others.
+    """
+    if before == after:
+        return True
+    if before is None or after is None or protocol_type != CONSUMER:
+        return False
+    topics = topics_in(before)
+    return topics is not None and topics == topics_in(after)

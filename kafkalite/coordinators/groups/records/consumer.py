@@ -1,0 +1,212 @@
+"""The records of consumer groups in `__consumer_offsets`, in Kafka's own formats (KIP-848, KIP-1251)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafkalite.coordinators.groups.decisions.members import (
+    Assignment,
+    ClassicProtocols,
+    ClassicTombstone,
+    CurrentAssignment,
+    GroupEpoch,
+    Held,
+    Member,
+    MemberMetadata,
+    MemberState,
+    OldMetadataTombstone,
+    Record,
+    RegexTopics,
+    ResolvedRegex,
+    TargetEpoch,
+    TargetMember,
+)
+from kafkalite.coordinators.internal_log import KeyValue
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import TopicId
+from kafkalite.protocol import wire
+from kafkalite.protocol.codec import decode, encode
+from kafkalite.protocol.errors import WireError
+from kafkalite.protocol.topic_ids import from_wire, to_wire
+
+_CLASSIC, _GROUP, _OLD_METADATA, _MEMBER, _TARGET, _TARGET_MEMBER, _CURRENT, _REGEX = 2, 3, 4, 5, 6, 7, 8, 16
+KEY_VERSIONS = frozenset({_GROUP, _OLD_METADATA, _MEMBER, _TARGET, _TARGET_MEMBER, _CURRENT, _REGEX})
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRecord:
+    """A record and the group that it is about."""
+
+    group_id: str
+    record: Record
+    is_tombstone: bool = False
+
+
+def encode_record(group_id: str, record: Record) -> KeyValue:
+    """Key and value, each with its version in front."""
+    match record:
+        case MemberMetadata(member_id, member):
+            key, value = wire.ConsumerGroupMemberMetadataKey(group_id, member_id), member and _member(member)
+            return _pair(_MEMBER, key, value)
+        case GroupEpoch(epoch, metadata_hash):
+            epoch_value = None if epoch is None else wire.ConsumerGroupMetadataValue(epoch, metadata_hash)
+            return _pair(_GROUP, wire.ConsumerGroupMetadataKey(group_id), epoch_value)
+        case TargetMember(member_id, target):
+            return _pair(
+                _TARGET_MEMBER,
+                wire.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id),
+                None if target is None else _target(target),
+            )
+        case TargetEpoch(epoch, at_ms):
+            target_value = None if epoch is None else wire.ConsumerGroupTargetAssignmentMetadataValue(epoch, at_ms)
+            return _pair(_TARGET, wire.ConsumerGroupTargetAssignmentMetadataKey(group_id), target_value)
+        case CurrentAssignment(member_id, member):
+            return _pair(
+                _CURRENT,
+                wire.ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id),
+                None if member is None else _current(member),
+            )
+        case RegexTopics(regex, resolved):
+            value_of = wire.ConsumerGroupRegularExpressionValue
+            regex_value = (
+                None if resolved is None else value_of(list(resolved.topics), resolved.version, resolved.at_ms)
+            )
+            return _pair(_REGEX, wire.ConsumerGroupRegularExpressionKey(group_id, regex), regex_value)
+        case ClassicTombstone():
+            return _pair(_CLASSIC, wire.GroupMetadataKey(group_id), None)
+        case OldMetadataTombstone():
+            return _pair(_OLD_METADATA, wire.ConsumerGroupPartitionMetadataKey(group_id), None)
+
+
+def _pair(version: int, key: Any, value: Any) -> KeyValue:
+    data = None if value is None else bytes(2) + encode(value, 0)
+    return version.to_bytes(2) + encode(key, version), data
+
+
+def _member(member: Member) -> wire.ConsumerGroupMemberMetadataValue:
+    value = wire.ConsumerGroupMemberMetadataValue
+    classic = None
+    if member.classic is not None:
+        protocols = [value.ClassicProtocol(name, metadata) for name, metadata in member.classic.protocols]
+        classic = value.ClassicMemberMetadata(member.classic.session_timeout_ms, protocols)
+    return value(
+        member.instance_id,
+        member.rack_id,
+        member.client_id,
+        member.client_host,
+        list(member.topics),
+        member.regex or None,
+        member.rebalance_timeout_ms,
+        member.assignor,
+        classic,
+    )
+
+
+def _target(target: Assignment) -> wire.ConsumerGroupTargetAssignmentMemberValue:
+    value = wire.ConsumerGroupTargetAssignmentMemberValue
+    return value(
+        [value.TopicPartition(to_wire(topic_id), sorted(numbers)) for topic_id, numbers in sorted(target.items())]
+    )
+
+
+def _current(member: Member) -> wire.ConsumerGroupCurrentMemberAssignmentValue:
+    value = wire.ConsumerGroupCurrentMemberAssignmentValue
+    return value(
+        member.epoch,
+        member.previous_epoch,
+        int(member.state),
+        [value.TopicPartitions(*each) for each in _held(member.assigned)],
+        [value.PendingRevocation(*each) for each in _held(member.revoking)],
+    )
+
+
+def _held(held: Held) -> list[tuple[bytes, list[int], list[int]]]:
+    return [
+        (to_wire(topic_id), sorted(partitions), [partitions[number] for number in sorted(partitions)])
+        for topic_id, partitions in sorted(held.items())
+        if partitions
+    ]
+
+
+def parse(version: int, key: bytes, value: bytes | None) -> ConsumerRecord:
+    """A record whose key has one of KEY_VERSIONS. Raises WireError."""
+    if value is not None and (len(value) < 2 or value[:2] != bytes(2)):
+        raise WireError(f"a value of version {int.from_bytes(value[:2])} in __consumer_offsets")
+    body = None if value is None else value[2:]
+    found: Any
+    stored: Any
+    record: Record
+    match version:
+        case 3:
+            found = decode(wire.ConsumerGroupMetadataKey, version, key)
+            stored = body and decode(wire.ConsumerGroupMetadataValue, 0, body)
+            record = GroupEpoch(stored.epoch, stored.metadata_hash) if stored else GroupEpoch(None)
+        case 5:
+            found = decode(wire.ConsumerGroupMemberMetadataKey, version, key)
+            stored = body and decode(wire.ConsumerGroupMemberMetadataValue, 0, body)
+            record = MemberMetadata(found.member_id, _parsed_member(found.member_id, stored) if stored else None)
+        case 6:
+            found = decode(wire.ConsumerGroupTargetAssignmentMetadataKey, version, key)
+            stored = body and decode(wire.ConsumerGroupTargetAssignmentMetadataValue, 0, body)
+            record = TargetEpoch(stored.assignment_epoch, stored.assignment_timestamp) if stored else TargetEpoch(None)
+        case 7:
+            found = decode(wire.ConsumerGroupTargetAssignmentMemberKey, version, key)
+            stored = body and decode(wire.ConsumerGroupTargetAssignmentMemberValue, 0, body)
+            target = {from_wire(each.topic_id): frozenset(each.partitions) for each in stored.topic_partitions} if stored else None  # fmt: skip
+            record = TargetMember(found.member_id, target)
+        case 8:
+            found = decode(wire.ConsumerGroupCurrentMemberAssignmentKey, version, key)
+            stored = body and decode(wire.ConsumerGroupCurrentMemberAssignmentValue, 0, body)
+            record = CurrentAssignment(found.member_id, _parsed_current(found.member_id, stored) if stored else None)
+        case 16:
+            found = decode(wire.ConsumerGroupRegularExpressionKey, version, key)
+            stored = body and decode(wire.ConsumerGroupRegularExpressionValue, 0, body)
+            resolved = ResolvedRegex(tuple(stored.topics), stored.version, stored.timestamp) if stored else None
+            record = RegexTopics(found.regular_expression, resolved)
+        case _:
+            found = decode(wire.ConsumerGroupPartitionMetadataKey, version, key)
+            record = OldMetadataTombstone()
+    return ConsumerRecord(found.group_id, record, value is None)
+
+
+def _parsed_member(member_id: str, stored: wire.ConsumerGroupMemberMetadataValue) -> Member:
+    classic = stored.classic_member_metadata
+    return Member(
+        member_id,
+        instance_id=stored.instance_id,
+        rack_id=stored.rack_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        topics=tuple(stored.subscribed_topic_names),
+        regex=stored.subscribed_topic_regex or "",
+        rebalance_timeout_ms=stored.rebalance_timeout_ms,
+        assignor=stored.server_assignor,
+        classic=None
+        if classic is None
+        else ClassicProtocols(
+            classic.session_timeout_ms, tuple((each.name, each.metadata) for each in classic.supported_protocols)
+        ),
+    )
+
+
+def _parsed_current(member_id: str, stored: wire.ConsumerGroupCurrentMemberAssignmentValue) -> Member:
+    states = {int(state): state for state in MemberState}
+    return Member(
+        member_id,
+        epoch=stored.member_epoch,
+        previous_epoch=stored.previous_member_epoch,
+        state=states.get(stored.state, MemberState.UNKNOWN),
+        assigned=_parsed_held(stored.assigned_partitions, stored.member_epoch),
+        revoking=_parsed_held(stored.partitions_pending_revocation, stored.member_epoch),
+    )
+
+
+def _parsed_held(stored: Any, epoch: int) -> Mapping[TopicId, Mapping[int, int]]:
+    """Before Kafka 4.3 records have no epochs of partitions: the member's is the one that is safe."""
+    return {
+        from_wire(each.topic_id): dict(
+            zip(each.partitions, each.assignment_epochs or [epoch] * len(each.partitions), strict=False)
+        )
+        for each in stored
+    }

@@ -1,0 +1,158 @@
+"""The records of share groups in `__consumer_offsets`, in Kafka's own formats (KIP-932)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafkalite.coordinators.groups.decisions.members import GroupEpoch, TargetEpoch, TargetMember
+from kafkalite.coordinators.groups.decisions.share.group import (
+    NoSharedPartitions,
+    ShareAssignment,
+    SharedPartitions,
+    SharedTopic,
+    SharedTopics,
+    ShareMember,
+    ShareMemberMetadata,
+    ShareRecord,
+)
+from kafkalite.coordinators.internal_log import KeyValue
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.protocol import wire
+from kafkalite.protocol.codec import decode, encode
+from kafkalite.protocol.errors import WireError
+from kafkalite.protocol.topic_ids import from_wire, to_wire
+
+_MEMBER, _GROUP, _TARGET, _TARGET_MEMBER, _CURRENT, _SHARED = 10, 11, 12, 13, 14, 15
+KEY_VERSIONS = frozenset({_MEMBER, _GROUP, _TARGET, _TARGET_MEMBER, _CURRENT, _SHARED})
+
+
+@dataclass(frozen=True, slots=True)
+class ShareGroupRecord:
+    """A record and the group that it is about."""
+
+    group_id: str
+    record: ShareRecord
+    is_tombstone: bool = False
+
+
+def encode_record(group_id: str, record: ShareRecord) -> KeyValue:
+    """Key and value, each with its version in front."""
+    value: Any = None
+    match record:
+        case ShareMemberMetadata(member_id, member):
+            if member is not None:
+                value = wire.ShareGroupMemberMetadataValue(
+                    member.rack_id, member.client_id, member.client_host, list(member.topics)
+                )
+            return _pair(_MEMBER, wire.ShareGroupMemberMetadataKey(group_id, member_id), value)
+        case GroupEpoch(epoch, metadata_hash):
+            value = None if epoch is None else wire.ShareGroupMetadataValue(epoch, metadata_hash)
+            return _pair(_GROUP, wire.ShareGroupMetadataKey(group_id), value)
+        case TargetEpoch(epoch, at_ms):
+            value = None if epoch is None else wire.ShareGroupTargetAssignmentMetadataValue(epoch, at_ms)
+            return _pair(_TARGET, wire.ShareGroupTargetAssignmentMetadataKey(group_id), value)
+        case TargetMember(member_id, target):
+            cls = wire.ShareGroupTargetAssignmentMemberValue
+            if target is not None:
+                value = cls([cls.TopicPartition(to_wire(key), sorted(each)) for key, each in sorted(target.items())])
+            return _pair(_TARGET_MEMBER, wire.ShareGroupTargetAssignmentMemberKey(group_id, member_id), value)
+        case ShareAssignment(member_id, member):
+            value = None if member is None else _current(member)
+            return _pair(_CURRENT, wire.ShareGroupCurrentMemberAssignmentKey(group_id, member_id), value)
+        case SharedPartitions():
+            value = _shared(record)
+    return _pair(_SHARED, wire.ShareGroupStatePartitionMetadataKey(group_id), value)
+
+
+def _pair(version: int, key: Any, value: Any) -> KeyValue:
+    data = None if value is None else bytes(2) + encode(value, 0)
+    return version.to_bytes(2) + encode(key, version), data
+
+
+def _current(member: ShareMember) -> wire.ShareGroupCurrentMemberAssignmentValue:
+    cls = wire.ShareGroupCurrentMemberAssignmentValue
+    assigned = [cls.TopicPartitions(to_wire(key), sorted(each)) for key, each in sorted(member.assigned.items())]
+    return cls(member.epoch, member.previous_epoch, 0, assigned)
+
+
+def _shared(record: SharedPartitions) -> wire.ShareGroupStatePartitionMetadataValue:
+    cls = wire.ShareGroupStatePartitionMetadataValue
+
+    def named(topics: SharedTopics) -> list[Any]:
+        return [
+            cls.TopicPartitionsInfo(to_wire(topic_id), topic.name, sorted(topic.partitions))
+            for topic_id, topic in sorted(topics.items())
+        ]
+
+    deleting = [cls.TopicInfo(to_wire(topic_id), name) for topic_id, name in sorted(record.deleting.items())]
+    return cls(named(record.initializing), named(record.initialized), deleting)
+
+
+def parse(version: int, key: bytes, value: bytes | None) -> ShareGroupRecord:
+    """A record whose key has one of KEY_VERSIONS. Raises WireError."""
+    if value is not None and (len(value) < 2 or value[:2] != bytes(2)):
+        raise WireError(f"a value of version {int.from_bytes(value[:2])} in __consumer_offsets")
+    body = None if value is None else value[2:]
+    found: Any
+    stored: Any
+    record: ShareRecord
+    match version:
+        case 10:
+            found = decode(wire.ShareGroupMemberMetadataKey, version, key)
+            stored = body and decode(wire.ShareGroupMemberMetadataValue, 0, body)
+            record = ShareMemberMetadata(found.member_id, _parsed_member(found.member_id, stored) if stored else None)
+        case 11:
+            found = decode(wire.ShareGroupMetadataKey, version, key)
+            stored = body and decode(wire.ShareGroupMetadataValue, 0, body)
+            record = GroupEpoch(stored.epoch, stored.metadata_hash) if stored else GroupEpoch(None)
+        case 12:
+            found = decode(wire.ShareGroupTargetAssignmentMetadataKey, version, key)
+            stored = body and decode(wire.ShareGroupTargetAssignmentMetadataValue, 0, body)
+            record = TargetEpoch(stored.assignment_epoch, stored.assignment_timestamp) if stored else TargetEpoch(None)
+        case 13:
+            found = decode(wire.ShareGroupTargetAssignmentMemberKey, version, key)
+            stored = body and decode(wire.ShareGroupTargetAssignmentMemberValue, 0, body)
+            record = TargetMember(found.member_id, _assignment(stored.topic_partitions) if stored else None)
+        case 14:
+            found = decode(wire.ShareGroupCurrentMemberAssignmentKey, version, key)
+            stored = body and decode(wire.ShareGroupCurrentMemberAssignmentValue, 0, body)
+            current = None
+            if stored:
+                current = ShareMember(
+                    found.member_id,
+                    epoch=stored.member_epoch,
+                    previous_epoch=stored.previous_member_epoch,
+                    assigned=_assignment(stored.assigned_partitions),
+                )
+            record = ShareAssignment(found.member_id, current)
+        case _:
+            found = decode(wire.ShareGroupStatePartitionMetadataKey, version, key)
+            stored = body and decode(wire.ShareGroupStatePartitionMetadataValue, 0, body)
+            record = _parsed_shared(stored) if stored else NoSharedPartitions()
+    return ShareGroupRecord(found.group_id, record, value is None)
+
+
+def _parsed_member(member_id: str, stored: wire.ShareGroupMemberMetadataValue) -> ShareMember:
+    return ShareMember(
+        member_id,
+        rack_id=stored.rack_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        topics=tuple(stored.subscribed_topic_names),
+    )
+
+
+def _assignment(stored: Any) -> Mapping[Any, frozenset[int]]:
+    return {from_wire(each.topic_id): frozenset(each.partitions) for each in stored}
+
+
+def _parsed_shared(stored: wire.ShareGroupStatePartitionMetadataValue) -> SharedPartitions:
+    def topics(found: Any) -> SharedTopics:
+        return {from_wire(each.topic_id): SharedTopic(each.topic_name, frozenset(each.partitions)) for each in found}
+
+    return SharedPartitions(
+        topics(stored.initializing_topics),
+        topics(stored.initialized_topics),
+        {from_wire(each.topic_id): each.topic_name for each in stored.deleting_topics},
+    )

@@ -1,0 +1,1 @@
+"""Share groups (KIP-932): the shell around `decisions.share`."""

@@ -1,0 +1,383 @@
+"""Share groups of the partitions that this node coordinates (KIP-932): the shell around `decisions.share`.
+
+A decision returns records. They are appended, then applied; the answer goes out when they are replicated. The states of
+partitions that a group begins to share are initialized at the share coordinator by a task per group. A member that joins
+waits for it for a while, so that it need not wait for its next heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from uuid import UUID
+
+from kafkalite.coordination.topic_configs import GROUPS
+from kafkalite.coordinators.committed import CommittedAppends
+from kafkalite.coordinators.groups.decisions.members import LEAVE_EPOCH
+from kafkalite.coordinators.groups.decisions.share import heartbeats as rules
+from kafkalite.coordinators.groups.decisions.share.group import (
+    ShareAssignment,
+    SharedTopic,
+    SharedTopics,
+    ShareGroup,
+    ShareRecord,
+    partitions_of,
+    tombstones,
+    without_topics,
+)
+from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
+from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.records import share as share_records
+from kafkalite.coordinators.groups.topics import GroupTopics, metadata_hash
+from kafkalite.coordinators.internal_log import InternalLog
+from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.shares.persistence import ShareKey, SharePersister
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import NO_OFFSET, Offset, TopicId
+from kafkalite.protocol.topic_ids import to_wire
+from kafkalite.resource_configs import group_setting
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+#: A group's topics are compared at most this often, whatever else changes in the metadata.
+_COMPARE_MS = 1_000
+#: A member that joins waits for this long until the partitions of its topics can be assigned.
+_PATIENCE_S = 3.0
+#: States that are initialized or deleted at a time.
+_CHUNK = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ShareHeartbeatAnswer:
+    """`assigned` None: as before."""
+
+    member_id: str
+    epoch: int
+    heartbeat_interval_ms: int
+    assigned: Mapping[TopicId, frozenset[int]] | None = None
+
+
+class ShareGroups:
+    """See the module. Methods raise ApiError."""
+
+    def __init__(
+        self,
+        services: Services,
+        log: InternalLog[GroupPartition],
+        topics: GroupTopics,
+        schedule: Callable[[GroupPartition, GroupEntry, int | None], None],
+    ) -> None:
+        self._services = services
+        self._log = log
+        self._topics = topics
+        self._schedule = schedule
+        self._appends = CommittedAppends(services, log)
+        #: Set once the share coordinator exists.
+        self.persister: SharePersister
+
+    def _now(self) -> int:
+        return int(self._services.clock.monotonic() * 1000)
+
+    def _setting(self, group_id: str, name: str, default: int) -> int:
+        """The group's own, or the broker's."""
+        settings = self._services.settings_of(GROUPS).get(group_id, {})
+        return int(group_setting(settings, name)) if name in settings else default
+
+    # --- members ---
+
+    async def heartbeat(
+        self, partition: GroupPartition, entry: GroupEntry, request: ShareHeartbeat
+    ) -> ShareHeartbeatAnswer:
+        """A member joins, is there, or leaves."""
+        if request.epoch == LEAVE_EPOCH:
+            return await self._leave(partition, entry, request.member_id)
+        group = entry.share or ShareGroup(entry.group.group_id)
+        config = self._services.config
+        records = rules.heartbeat(group, request, config.group_share_max_size)
+        self._write(partition, entry, group, records)
+        session_ms = self._setting(group.group_id, "share.session.timeout.ms", config.group_share_session_timeout_ms)
+        deadline = group.deadlines[request.member_id] = self._now() + session_ms
+        self._schedule(partition, entry, deadline)
+        self._refresh(partition, entry, group)
+        if not request.epoch and group.shared.initializing:
+            await self._begun(entry)
+            if not self._is_current(partition, entry, group):
+                raise api_error(ErrorCode.NOT_COORDINATOR)
+            self._refresh(partition, entry, group)
+        before = group.member(request.member_id)
+        after = rules.reached(group, before)
+        if after is not before:
+            self._write(partition, entry, group, [ShareAssignment(after.member_id, after)])
+        await self._appends.wait(partition.index, partition.written)
+        interval_ms = self._setting(
+            group.group_id, "share.heartbeat.interval.ms", config.group_share_heartbeat_interval_ms
+        )
+        shows = request.topics is not None or request.epoch != after.epoch
+        return ShareHeartbeatAnswer(after.member_id, after.epoch, interval_ms, after.assigned if shows else None)
+
+    async def _leave(self, partition: GroupPartition, entry: GroupEntry, member_id: str) -> ShareHeartbeatAnswer:
+        group = self._group(entry)
+        self._write(partition, entry, group, rules.removed(group, [group.member(member_id)]))
+        self._refresh(partition, entry, group)
+        await self._appends.wait(partition.index, partition.written)
+        return ShareHeartbeatAnswer(member_id, LEAVE_EPOCH, 0)
+
+    def _group(self, entry: GroupEntry | None) -> ShareGroup:
+        if entry is None or entry.share is None or entry.share.is_dead:
+            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such share group")
+        return entry.share
+
+    def _is_current(self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup) -> bool:
+        is_loaded = self._log.ready_state(partition.index) is partition
+        return is_loaded and entry.share is group and not group.is_dead
+
+    def _refresh(self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup) -> None:
+        """Bring states and the target up to date with members and topics."""
+        runtime, version = entry.share_runtime, self._topics.version
+        is_changed = runtime.topics_version != version and self._now() - runtime.compared_ms >= _COMPARE_MS
+        if group.members and (is_changed or group.epoch > group.target_epoch):
+            runtime.topics_version, runtime.compared_ms = version, self._now()
+            topics = self._topics.lookup(group.subscribed_topics())
+            self._write(partition, entry, group, rules.topics_compared(group, topics, metadata_hash(topics)))
+            self._write(partition, entry, group, rules.new_target(group, topics, self._services.clock.wall_ms()))
+        if group.shared.deleting and not runtime.is_deleting:
+            runtime.is_deleting = True
+            name = f"groups.share_deletion.{group.group_id}"
+            self._services.supervisor.spawn(name, self._resume_deletion(partition, entry, group), Policy.ISOLATED)
+        if group.shared.initializing and not runtime.is_initializing:
+            runtime.is_initializing = True
+            name = f"groups.share.{group.group_id}"
+            self._services.supervisor.spawn(name, self._initialize(partition, entry, group), Policy.ISOLATED)
+
+    # --- states of partitions ---
+
+    async def _begun(self, entry: GroupEntry) -> None:
+        """Return when the states are initialized, or after a while."""
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await entry.share_runtime.begun.wait()
+        except TimeoutError:
+            pass
+
+    async def _initialize(self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup) -> None:
+        """Begin the states of partitions that are new. What cannot be begun now is tried again by a later heartbeat."""
+        runtime = entry.share_runtime
+        try:
+            while self._is_current(partition, entry, group):
+                keys = _keys(group.group_id, group.shared.initializing)[:_CHUNK]
+                epoch = group.epoch
+                begun = await _each([self.persister.initialize(key, epoch, NO_OFFSET) for _, key in keys])
+                done: dict[TopicId, set[int]] = {}
+                for (topic_id, key), error in zip(keys, begun, strict=True):
+                    if error is None:
+                        done.setdefault(topic_id, set()).add(key.partition)
+                if not done or not self._is_current(partition, entry, group):
+                    return
+                found = {topic_id: frozenset(numbers) for topic_id, numbers in done.items()}
+                self._write(partition, entry, group, rules.initialized(group, found))
+        except ApiError as error:
+            _log.info("group.share_not_begun", group=group.group_id, error=error.code.name)
+        finally:
+            runtime.is_initializing = False
+            begun_before, runtime.begun = runtime.begun, asyncio.Event()
+            begun_before.set()
+
+    async def delete_states(
+        self, partition: GroupPartition, entry: GroupEntry, topic_ids: Iterable[TopicId]
+    ) -> dict[TopicId, ApiError | None]:
+        """Forget how far the group is on these topics, and what became of each. Members get them no more meanwhile."""
+        group = self._group(entry)
+        doomed = {key: each for key, each in rules.begun(group).items() if key in set(topic_ids)}
+        self._write(partition, entry, group, [without_topics(group.shared, doomed)] if doomed else [])
+        return await self._delete(partition, entry, group, doomed)
+
+    async def _delete(
+        self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup, doomed: SharedTopics
+    ) -> dict[TopicId, ApiError | None]:
+        """Delete the states of topics that are noted as being deleted."""
+        runtime = entry.share_runtime
+        runtime.is_deleting = True
+        try:
+            keys = _keys(group.group_id, doomed)
+            failed: dict[TopicId, ApiError | None] = dict.fromkeys(doomed)
+            for start in range(0, len(keys), _CHUNK):
+                chunk = keys[start : start + _CHUNK]
+                errors = await _each([self.persister.delete(key) for _, key in chunk])
+                for (topic_id, _), error in zip(chunk, errors, strict=True):
+                    failed[topic_id] = failed[topic_id] or error
+            if not self._is_current(partition, entry, group):
+                raise api_error(ErrorCode.NOT_COORDINATOR)
+            self._write(partition, entry, group, rules.deleted(group, doomed, [key for key in doomed if failed[key]]))
+        finally:
+            runtime.is_deleting = False
+        await self._appends.wait(partition.index, partition.written)
+        return failed
+
+    async def _resume_deletion(self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup) -> None:
+        """What a coordinator before this one, or an attempt that failed, has begun to delete."""
+        names = group.shared.deleting
+        known = {topic.topic_id: topic for topic in self._topics.lookup(set(names.values())).values()}
+        doomed = {
+            topic_id: SharedTopic(name, frozenset(range(known[topic_id].partitions if topic_id in known else 0)))
+            for topic_id, name in names.items()
+        }
+        try:
+            await self._delete(partition, entry, group, doomed)
+        except ApiError as error:
+            _log.info("group.share_states_kept", group=group.group_id, error=error.code.name)
+
+    async def alter_offsets(
+        self,
+        partition: GroupPartition,
+        entry: GroupEntry,
+        wanted: Mapping[TopicId, tuple[str, Mapping[int, Offset]]],
+    ) -> dict[tuple[TopicId, int], ApiError | None]:
+        """Set start offsets of an empty group, which may be new. What was acknowledged from there on is forgotten."""
+        group = entry.share or ShareGroup(entry.group.group_id)
+        if group.members:
+            raise api_error(ErrorCode.NON_EMPTY_GROUP, "the group has members")
+        # Under a new epoch: what the partitions' leaders may still write is fenced.
+        self._write(partition, entry, group, rules.next_epoch(group))
+        epoch = group.epoch
+        keys = [
+            (topic_id, _key(group.group_id, topic_id, number))
+            for topic_id, (_, each) in wanted.items()
+            for number in each
+        ]
+        results: dict[tuple[TopicId, int], ApiError | None] = {}
+        for start in range(0, len(keys), _CHUNK):
+            chunk = keys[start : start + _CHUNK]
+            errors = await _each(
+                [self.persister.initialize(key, epoch, wanted[topic_id][1][key.partition]) for topic_id, key in chunk]
+            )
+            for (topic_id, key), error in zip(chunk, errors, strict=True):
+                results[topic_id, key.partition] = error
+        if not self._is_current(partition, entry, group):
+            raise api_error(ErrorCode.NOT_COORDINATOR)
+        done = {
+            topic_id: (name, frozenset(number for number in each if results[topic_id, number] is None))
+            for topic_id, (name, each) in wanted.items()
+        }
+        self._write(partition, entry, group, rules.set_by_hand(group, done))
+        await self._appends.wait(partition.index, partition.written)
+        return results
+
+    async def topics_deleted(self, names: Iterable[str]) -> None:
+        """States of topics that are no more are deleted."""
+        gone = set(names)
+        for partition in list(self._log.states()):
+            for entry in list(partition.entries.values()):
+                if entry.share is None:
+                    continue
+                doomed = [
+                    topic_id
+                    for topic_id, topic in rules.begun(entry.share).items()
+                    if topic.name in gone and self._topics.topic_id(topic.name) != topic_id
+                ]
+                if doomed:
+                    try:
+                        await self.delete_states(partition, entry, doomed)
+                    except ApiError as error:
+                        _log.info("group.share_states_kept", group=entry.share.group_id, error=error.code.name)
+
+    async def delete_group(self, partition: GroupPartition, entry: GroupEntry) -> None:
+        """Raises ApiError NON_EMPTY_GROUP too; and the group is left with the states that could not be deleted."""
+        group = self._group(entry)
+        if group.members:
+            raise api_error(ErrorCode.NON_EMPTY_GROUP)
+        if group.shared.deleting:
+            await self._resume_deletion(partition, entry, group)
+        failed = await self.delete_states(partition, entry, list(rules.begun(group)))
+        for error in failed.values():
+            if error is not None:
+                raise error
+        if group.members:
+            raise api_error(ErrorCode.NON_EMPTY_GROUP)
+
+        def forget(_: object) -> None:
+            group.is_dead = True
+            partition.entries.pop(group.group_id, None)
+
+        pairs = [share_records.encode_record(group.group_id, record) for record in tombstones(group)]
+        await self._appends.store(partition.index, partition.written, pairs, forget)
+
+    # --- time ---
+
+    def tick(self, partition: GroupPartition, entry: GroupEntry) -> None:
+        """Remove members that are overdue."""
+        group = entry.share
+        assert group is not None
+        gone = group.overdue(self._now())
+        if not gone:
+            return
+        for member in gone:
+            _log.info(
+                "group.member_removed", group=group.group_id, member=member.member_id, reason="its session expired"
+            )
+        try:
+            self._write(partition, entry, group, rules.removed(group, gone))
+            self._refresh(partition, entry, group)
+        except ApiError:  # not written: the next tick tries again
+            for member in gone:
+                group.deadlines[member.member_id] = self._now() + 1_000
+
+    def loaded(self, partition: GroupPartition, entry: GroupEntry) -> None:
+        """Members get a whole session to find their new coordinator."""
+        group = entry.share
+        assert group is not None
+        config = self._services.config
+        session_ms = self._setting(group.group_id, "share.session.timeout.ms", config.group_share_session_timeout_ms)
+        group.deadlines = dict.fromkeys(group.members, self._now() + session_ms)
+        self._schedule(partition, entry, group.next_deadline())
+        partition.written.end = max(partition.written.end, self._appends.bounds(partition.index)[0])
+
+    def unloaded(self, entry: GroupEntry) -> None:
+        """Another node coordinates the group."""
+        if entry.share is not None:
+            entry.share.is_dead = True
+
+    # --- the log ---
+
+    def _write(
+        self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup, records: Sequence[ShareRecord]
+    ) -> None:
+        """Append and apply, without waiting for replication. Raises ApiError: nothing was appended, and nothing has changed."""
+
+        def apply(_: object) -> None:
+            entry.share = group
+            for record in records:
+                group.apply(record)
+
+        if records:
+            pairs = [share_records.encode_record(group.group_id, record) for record in records]
+            self._appends.append(partition.index, partition.written, pairs, apply)
+
+
+def _key(group_id: str, topic_id: TopicId, partition: int) -> ShareKey:
+    return ShareKey(group_id, UUID(bytes=to_wire(topic_id)), partition)
+
+
+def _keys(group_id: str, topics: SharedTopics) -> list[tuple[TopicId, ShareKey]]:
+    return [
+        (topic_id, _key(group_id, topic_id, number))
+        for topic_id, numbers in sorted(partitions_of(topics).items())
+        for number in sorted(numbers)
+    ]
+
+
+async def _each(work: Sequence[Coroutine[object, object, None]]) -> list[ApiError | None]:
+    """Do all side by side; the error of each."""
+
+    async def one(each: Coroutine[object, object, None]) -> ApiError | None:
+        try:
+            await each
+        except ApiError as error:
+            return error
+        return None
+
+    async with asyncio.TaskGroup() as tasks:
+        found = [tasks.create_task(one(each)) for each in work]
+    return [task.result() for task in found]

@@ -1,0 +1,79 @@
+"""What a share group asks of one of its partitions, and what it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from kafkalite.coordinators.shares.delivery_states import StateBatch
+from kafkalite.model import Offset
+
+
+class AcknowledgeType(IntEnum):
+    """What a member says of a record. GAP: there is none at this offset. RENEW: its lock begins again (KIP-1222)."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+class Limits(NamedTuple):
+    """Settings of the group. `record_locks`: how many records may be open before new ones are acquired."""
+
+    lock_ms: int = 30_000
+    delivery_count: int = 5
+    record_locks: int = 2_000
+
+
+class LogBatch(NamedTuple):
+    """A batch of the log. `is_delivered`: not a control batch, nor of an aborted transaction that the group may not see."""
+
+    first: int
+    last: int
+    is_delivered: bool = True
+
+
+class Wanted(NamedTuple):
+    """How many records a fetch may acquire; `is_exact`: no more than that, even if a batch is cut (KIP-1206)."""
+
+    records: int
+    batch_size: int = 500
+    is_exact: bool = False
+
+
+class Acquired(NamedTuple):
+    """Offsets that a member got, both included; each of them is delivered for the `delivery_count`th time."""
+
+    first: int
+    last: int
+    delivery_count: int
+
+
+class Acknowledgement(NamedTuple):
+    """One type for all offsets from `first` to `last`, or one for each."""
+
+    first: int
+    last: int
+    types: Sequence[int]
+
+    def parts(self) -> Iterator[tuple[int, int, AcknowledgeType]]:
+        """(first, last, type), neighbours of one type together."""
+        if len(self.types) == 1:
+            yield self.first, self.last, AcknowledgeType(self.types[0])
+            return
+        first = self.first
+        for number, kind in enumerate(self.types):
+            offset = self.first + number
+            if number + 1 == len(self.types) or self.types[number + 1] != kind:
+                yield first, offset, AcknowledgeType(kind)
+                first = offset + 1
+
+
+class Write(NamedTuple):
+    """What has to be stored."""
+
+    start_offset: Offset
+    batches: tuple[StateBatch, ...]

@@ -1,0 +1,194 @@
+"""AlterConfigs, IncrementalAlterConfigs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kafkalite.config import (
+    ALIASES,
+    BROKER_KEYS,
+    TOPIC_KEYS,
+    TopicConfig,
+    check_dynamic,
+    is_dynamic,
+    is_limit,
+    kafka_listeners,
+    parse_limit,
+    topic_config,
+)
+from kafkalite.coordination.broker_states import BROKER_STATE, check_state, state_of
+from kafkalite.coordinators.services import Services
+from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
+from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.handlers.configs.entities import ENTITIES, Change, EntityConfigs
+from kafkalite.kafka.handlers.configs.resources import BROKER, LISTS, TOPIC, broker_of, canonical, check_resource
+from kafkalite.kafka.handlers.configs.true_values import TRUE_VALUES
+from kafkalite.kafka.request import Request
+from kafkalite.listeners import ADVERTISED
+from kafkalite.protocol import wire
+
+_SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
+
+
+if TYPE_CHECKING:  # the classes are made when a request of their kind comes
+    _Altered = wire.AlterConfigsRequest.AlterConfigsResource | wire.IncrementalAlterConfigsRequest.AlterConfigsResource
+    _Setting = wire.AlterConfigsRequest.AlterableConfig | wire.IncrementalAlterConfigsRequest.AlterableConfig
+
+
+class AlterConfigHandlers:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._entities = EntityConfigs(services)
+
+    def table(self) -> dict[str, Handler]:
+        return {"AlterConfigs": self.alter, "IncrementalAlterConfigs": self.alter_incrementally}
+
+    async def alter(self, request: Request, message: wire.AlterConfigsRequest) -> wire.AlterConfigsResponse:
+        response = wire.AlterConfigsResponse
+        results = await self._alter_all(request, message, _replace)
+        return response(responses=[response.AlterConfigsResourceResponse(*result) for result in results])
+
+    async def alter_incrementally(
+        self, request: Request, message: wire.IncrementalAlterConfigsRequest
+    ) -> wire.IncrementalAlterConfigsResponse:
+        response = wire.IncrementalAlterConfigsResponse
+        results = await self._alter_all(request, message, _increment)
+        return response(responses=[response.AlterConfigsResourceResponse(*result) for result in results])
+
+    async def _alter_all(
+        self,
+        request: Request,
+        message: wire.AlterConfigsRequest | wire.IncrementalAlterConfigsRequest,
+        change: Change,
+    ) -> list[tuple[int, str | None, int, str]]:
+        """Error code, its text, type and name of each resource."""
+        results = []
+        for resource in message.resources:
+            code, text = 0, None
+            try:
+                check_resource(request, resource)
+                await self._alter(resource, change, validate_only=message.validate_only)
+            except ApiError as error:
+                code, text = int(error.code), str(error)
+            results.append((code, text, resource.resource_type, resource.resource_name))
+        return results
+
+    async def _alter(self, resource: _Altered, change: Change, *, validate_only: bool) -> None:
+        names = [ALIASES.get(entry.name, entry.name) for entry in resource.configs]
+        if len(set(names)) != len(names):
+            raise api_error(ErrorCode.INVALID_REQUEST, "the same configuration twice")
+        try:
+            if resource.resource_type == TOPIC:
+                await self._alter_topic(resource, change, validate_only=validate_only)
+            elif resource.resource_type == BROKER:
+                await self._alter_broker(resource, change, validate_only=validate_only)
+            elif resource.resource_type in ENTITIES:
+                kind, name = resource.resource_type, resource.resource_name
+                await self._entities.alter(kind, name, resource.configs, change, validate_only=validate_only)
+            else:
+                text = f"nothing of type {resource.resource_type} has configurations"
+                raise api_error(ErrorCode.INVALID_REQUEST, text)
+        except ConfigError as error:
+            raise api_error(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+    async def _alter_topic(self, resource: _Altered, change: Change, *, validate_only: bool) -> None:
+        before = dict(await self._services.topic_overrides(resource.resource_name))
+        base = self._services.config.topic
+        for entry in resource.configs:
+            if entry.name not in TOPIC_KEYS and not _is_delete(entry):
+                raise ConfigError(f"{entry.name}: no such topic configuration")
+        after = change(before, resource.configs, _lists(base))
+        topic_config(base, after)
+        if not validate_only and after != before:
+            await self._services.set_topic_overrides(resource.resource_name, after)
+
+    async def _alter_broker(self, resource: _Altered, change: Change, *, validate_only: bool) -> None:
+        """Of one broker, or with an empty name of all of them (KIP-226)."""
+        broker_id = broker_of(resource.resource_name)
+        wanted = [entry.name for entry in resource.configs if not _is_delete(entry)]
+        fixed = [name for name in wanted if not _is_changeable(name)]
+        if fixed:
+            known = all(ALIASES.get(name, name) in BROKER_KEYS or name in TRUE_VALUES for name in fixed)
+            text = "cannot be changed without a restart" if known else "no such broker configuration"
+            raise api_error(ErrorCode.INVALID_REQUEST, f"{', '.join(fixed)}: {text}")
+        if broker_id is None and BROKER_STATE in wanted:
+            raise api_error(ErrorCode.INVALID_CONFIG, f"{BROKER_STATE}: holds for one broker, not for the cluster")
+        if broker_id is not None and (limits := [name for name in wanted if is_limit(name)]):
+            raise api_error(ErrorCode.INVALID_CONFIG, f"{', '.join(limits)}: holds for the cluster, not for one broker")
+        if broker_id is None and ADVERTISED in wanted:
+            raise api_error(ErrorCode.INVALID_CONFIG, f"{ADVERTISED}: is for one broker, not for all of them")
+        settings = await self._services.broker_overrides(broker_id)
+        before = canonical({key: value for key, value in settings.items() if _is_changeable(key)})
+        # What was written by hand.
+        others = {key: value for key, value in settings.items() if not _is_changeable(key)}
+        after = change(before, resource.configs, _lists(self._services.config.topic))
+        if change is _replace:  # limits belong to the moves under way: only who names them changes them
+            after = {key: value for key, value in before.items() if is_limit(key) or key == BROKER_STATE} | after
+        for key, value in after.items():
+            if key == BROKER_STATE:
+                check_state(value)
+            elif not is_limit(key):
+                check_dynamic(key, value)
+            elif parse_limit(value) is None:
+                raise ConfigError(f"{key}: {value!r} is not an integer of at least 1")
+        if broker_id == self._services.broker_id and ADVERTISED in after:
+            kafka_listeners(dataclasses.replace(self._services.static_config, advertised_listeners=after[ADVERTISED]))
+        if broker_id is not None and (state := state_of(after)) != state_of(before):
+            await self._services.check_broker_state(broker_id, state)
+        if not validate_only and after != before:
+            await self._services.set_broker_overrides(broker_id, {**others, **after})
+
+
+def _is_changeable(name: str) -> bool:
+    """Whether a broker's or the cluster's setting of this name can change while nodes run."""
+    return name == BROKER_STATE or is_dynamic(name) or is_limit(name)
+
+
+def _is_delete(entry: _Setting) -> bool:
+    """Kafka's tools delete what they have never set; that changes nothing, whatever its name."""
+    return getattr(entry, "config_operation", _SET) == _DELETE
+
+
+def _lists(base: TopicConfig) -> dict[str, str]:
+    """Keys that are lists, and the values that hold where nothing is set."""
+    return {key: getattr(base, TOPIC_KEYS[key][0].name) for key in LISTS}
+
+
+def _replace(before: Mapping[str, str], changes: Sequence[_Setting], lists: Mapping[str, str]) -> dict[str, str]:
+    """AlterConfigs: what is not named goes back to its default."""
+    return {ALIASES.get(entry.name, entry.name): _value(entry) for entry in changes}
+
+
+def _increment(
+    before: Mapping[str, str],
+    changes: Sequence[wire.IncrementalAlterConfigsRequest.AlterableConfig],
+    lists: Mapping[str, str],
+) -> dict[str, str]:
+    """IncrementalAlterConfigs (KIP-339)."""
+    after = dict(before)
+    for entry in changes:
+        key = ALIASES.get(entry.name, entry.name)
+        match entry.config_operation:
+            case 0:
+                after[key] = _value(entry)
+            case 1:
+                after.pop(key, None)
+            case 2 | 3 if key in lists:
+                members = [part.strip() for part in after.get(key, lists[key]).split(",") if part.strip()]
+                named = [part.strip() for part in _value(entry).split(",")]
+                if entry.config_operation == _APPEND:
+                    members += [part for part in named if part not in members]
+                else:
+                    members = [part for part in members if part not in named]
+                after[key] = ",".join(members)
+            case _:
+                raise api_error(ErrorCode.INVALID_CONFIG, f"{entry.name} is not a list, or the operation is unknown")
+    return after
+
+
+def _value(entry: _Setting) -> str:
+    if entry.value is None:
+        raise api_error(ErrorCode.INVALID_REQUEST, f"{entry.name}: there is no value")
+    return str(entry.value)

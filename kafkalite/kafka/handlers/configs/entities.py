@@ -1,0 +1,109 @@
+"""Configurations of groups and of client metrics, and ListConfigResources (KIP-848, KIP-714, KIP-1142)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.coordination.topic_configs import CLIENT_METRICS, GROUPS
+from kafkalite.coordinators.services import Services
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.kafka.request import Request
+from kafkalite.protocol import wire
+from kafkalite.resource_configs import CLIENT_METRICS_KEYS, GROUP_KEYS, Key, check_all, check_group, value
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS_TYPE, GROUP = 2, 4, 8, 16, 32
+_SOURCE_DEFAULT = 5
+#: Resource type -> (type of the entity in ZooKeeper, its keys, Kafka's ConfigSource).
+ENTITIES: Mapping[int, tuple[str, Mapping[str, Key], int]] = {
+    CLIENT_METRICS_TYPE: (CLIENT_METRICS, CLIENT_METRICS_KEYS, 7),
+    GROUP: (GROUPS, GROUP_KEYS, 8),
+}
+#: Kafka's ConfigDef types.
+_KINDS = {bool: 1, str: 2, int: 3, list: 7}
+
+if TYPE_CHECKING:  # the classes are made when a request of their kind comes
+    _Entry = wire.DescribeConfigsResponse.DescribeConfigsResourceResult
+#: (settings before, what the request says, the defaults of lists) -> settings after.
+Change = Callable[[Mapping[str, str], Sequence[Any], Mapping[str, str]], dict[str, str]]
+
+
+def _text(found: object) -> str:
+    return str(found).lower() if isinstance(found, bool) else str(found)
+
+
+class EntityConfigs:
+    """What is set is in ZooKeeper; all else has Kafka's defaults."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def describe(
+        self, resource: wire.DescribeConfigsRequest.DescribeConfigsResource, message: wire.DescribeConfigsRequest
+    ) -> list[_Entry]:
+        """All keys of a group or subscription, whether it exists or not. Raises ApiError."""
+        entity_type, keys, dynamic = ENTITIES[resource.resource_type]
+        settings = await self._services.entity_overrides(entity_type, _named(resource.resource_name))
+        wanted = set(resource.configuration_keys or ()) or keys.keys()
+        response = wire.DescribeConfigsResponse
+        entries = []
+        for name, key in sorted(keys.items()):
+            if name not in wanted:
+                continue
+            values = [(dynamic, settings[name])] if name in settings else []
+            values.append((_SOURCE_DEFAULT, _text(key.default)))
+            entries.append(
+                response.DescribeConfigsResourceResult(
+                    name=name,
+                    value=_text(value(keys, settings, name)),
+                    is_default=name not in settings,
+                    config_source=values[0][0],
+                    synonyms=[response.DescribeConfigsSynonym(name, text, source) for source, text in values]
+                    if message.include_synonyms
+                    else (),
+                    config_type=_KINDS[key.kind],
+                    documentation=key.doc if message.include_documentation else None,
+                )
+            )
+        return entries
+
+    async def alter(
+        self, resource_type: int, name: str, changes: Sequence[Any], change: Change, *, validate_only: bool
+    ) -> None:
+        """Raises ApiError, ConfigError."""
+        entity_type, keys, _ = ENTITIES[resource_type]
+        before = dict(await self._services.entity_overrides(entity_type, _named(name)))
+        after = change(before, changes, {each: str(key.default) for each, key in keys.items() if key.kind is list})
+        check_all(keys, after)
+        if resource_type == GROUP:
+            changed = [each for each in after if after[each] != before.get(each)]
+            check_group(after, changed, self._services.config)
+        if not validate_only and after != before:
+            await self._services.set_entity_overrides(entity_type, name, after)
+
+    def list_resources(
+        self, request: Request, message: wire.ListConfigResourcesRequest
+    ) -> wire.ListConfigResourcesResponse:
+        """Version 0 knows client metrics only. Groups and subscriptions are those with settings."""
+        response = wire.ListConfigResourcesResponse
+        wanted = set(message.resource_types) if request.version >= 1 else {CLIENT_METRICS_TYPE}
+        known = {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS_TYPE, GROUP}
+        if wanted - known:
+            return response(error_code=int(ErrorCode.UNSUPPORTED_VERSION))
+        found: list[tuple[str, int]] = []
+        metadata = self._services.metadata(None)
+        for kind in sorted(wanted or known):
+            if kind == TOPIC:
+                names = [topic.topic for topic in metadata.topics]
+            elif kind in ENTITIES:
+                names = sorted(self._services.settings_of(ENTITIES[kind][0]))
+            else:
+                names = [str(broker.broker_id) for broker in metadata.brokers]
+            found += [(name, kind) for name in names]
+        return response(config_resources=[response.ConfigResource(*each) for each in found])
+
+
+def _named(name: str) -> str:
+    if not name:
+        raise api_error(ErrorCode.INVALID_REQUEST, "the resource has no name")
+    return name

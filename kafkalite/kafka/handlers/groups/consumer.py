@@ -1,0 +1,164 @@
+"""The consumer group protocol (KIP-848): heartbeats and descriptions. Translation only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafkalite.coordinators.groups.consumer.groups import HeartbeatAnswer
+from kafkalite.coordinators.groups.coordinator import GroupCoordinator
+from kafkalite.coordinators.groups.decisions.consumer import heartbeats
+from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
+from kafkalite.coordinators.groups.decisions.consumer.heartbeats import Heartbeat
+from kafkalite.coordinators.groups.decisions.members import Assignment, Member
+from kafkalite.coordinators.services import Services
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.features import GROUP_FEATURE
+from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.request import Request
+from kafkalite.model import TopicId
+from kafkalite.protocol import wire
+from kafkalite.protocol.topic_ids import from_wire, to_wire
+from kafkalite.security.acl import Operation, ResourceType
+from kafkalite.security.requirements import REFUSALS, Need, Scope
+
+#: From this version on clients make their member ids.
+_OWN_IDS_FROM = 1
+_DESCRIBE_TOPIC = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
+#: What a description says of members, from version 1 on.
+_CLASSIC, _CONSUMER = 0, 1
+
+
+class ConsumerGroupHandlers:
+    def __init__(self, services: Services, groups: GroupCoordinator) -> None:
+        self._services = services
+        self._groups = groups
+        self._access = services.rights.access
+
+    def table(self) -> dict[str, Handler]:
+        return {"ConsumerGroupHeartbeat": self.heartbeat, "ConsumerGroupDescribe": self.describe}
+
+    def heartbeat(
+        self, request: Request, message: wire.ConsumerGroupHeartbeatRequest
+    ) -> wire.ConsumerGroupHeartbeatResponse | None:
+        def done(error: ApiError | None, answer: HeartbeatAnswer | None) -> None:
+            if not request.connection.is_closed:
+                request.respond(_refused(error) if error is not None else _answered(answer))
+
+        try:
+            if not self._services.feature_level(GROUP_FEATURE):
+                raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"{GROUP_FEATURE} is 0: consumer groups are off")
+            if not message.group_id:
+                raise api_error(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
+            said = _heartbeat(request, message)
+            heartbeats.check(said, needs_member_id=request.version >= _OWN_IDS_FROM)
+            if not said.member_id:
+                said = _heartbeat(request, message, self._groups.new_member_id(request.client_id))
+            if request.denied.topics:
+                raise api_error(REFUSALS[ResourceType.TOPIC])
+            is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
+            self._groups.consumer_heartbeat(message.group_id, said, is_visible, done)
+        except ApiError as error:
+            return _refused(error)
+        return None
+
+    def describe(
+        self, request: Request, message: wire.ConsumerGroupDescribeRequest
+    ) -> wire.ConsumerGroupDescribeResponse:
+        return wire.ConsumerGroupDescribeResponse(
+            groups=[
+                self._described(request, group_id, with_operations=message.include_authorized_operations)
+                for group_id in message.group_ids
+            ]
+        )
+
+    def _described(
+        self, request: Request, group_id: str, *, with_operations: bool
+    ) -> wire.ConsumerGroupDescribeResponse.DescribedGroup:
+        described = wire.ConsumerGroupDescribeResponse.DescribedGroup
+        try:
+            if group_id in request.denied.keys:
+                raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            entry = self._groups.describe(group_id)
+            if entry is None or entry.consumer is None:
+                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+            group = entry.consumer
+            is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
+            if not all(is_visible(topic) for topic in group.subscribed_topics()):
+                text = "The group has described topic(s) that the client is not authorized to describe."
+                raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+        except ApiError as error:
+            return described(int(error.code), str(error) or None, group_id)
+        answer = described(
+            0,
+            None,
+            group_id,
+            group.state.value,
+            group.epoch,
+            group.target_epoch,
+            group.assignor(self._services.config.group_consumer_assignors),
+            [self._member(group, member) for member in group.members.values()],
+        )
+        if with_operations:
+            answer.authorized_operations = self._access.authorized_operations(request, ResourceType.GROUP, group_id)
+        return answer
+
+    def _member(self, group: ConsumerGroup, member: Member) -> wire.ConsumerGroupDescribeResponse.Member:
+        response = wire.ConsumerGroupDescribeResponse
+        assigned = {topic_id: frozenset(partitions) for topic_id, partitions in member.assigned.items()}
+        return response.Member(
+            member.member_id,
+            member.instance_id,
+            member.rack_id,
+            member.epoch,
+            member.client_id,
+            member.client_host,
+            list(member.topics),
+            member.regex or None,
+            response.Assignment([response.TopicPartitions(*each) for each in self._named(assigned)]),
+            response.TargetAssignment(
+                [response.TargetTopicPartitions(*each) for each in self._named(group.target_of(member.member_id))]
+            ),
+            _CONSUMER if member.classic is None else _CLASSIC,
+        )
+
+    def _named(self, assignment: Assignment) -> Iterable[tuple[bytes, str, list[int]]]:
+        for topic_id, partitions in sorted(assignment.items()):
+            yield to_wire(topic_id), self._groups.topics.topic_name(topic_id) or "<UNKNOWN>", sorted(partitions)
+
+
+def _heartbeat(request: Request, message: wire.ConsumerGroupHeartbeatRequest, member_id: str = "") -> Heartbeat:
+    owned: Mapping[TopicId, frozenset[int]] | None = None
+    if message.topic_partitions is not None:
+        owned = {from_wire(topic.topic_id): frozenset(topic.partitions) for topic in message.topic_partitions}
+    return Heartbeat(
+        member_id or message.member_id,
+        message.member_epoch,
+        message.instance_id,
+        message.rack_id,
+        message.rebalance_timeout_ms,
+        None if message.subscribed_topic_names is None else tuple(sorted(set(message.subscribed_topic_names))),
+        message.subscribed_topic_regex,
+        message.server_assignor,
+        owned,
+        request.client_id,
+        f"/{request.client_host}",
+    )
+
+
+def _refused(error: ApiError) -> wire.ConsumerGroupHeartbeatResponse:
+    return wire.ConsumerGroupHeartbeatResponse(0, int(error.code), str(error) or None)
+
+
+def _answered(answer: HeartbeatAnswer | None) -> wire.ConsumerGroupHeartbeatResponse:
+    assert answer is not None
+    response = wire.ConsumerGroupHeartbeatResponse
+    assignment = None
+    if answer.member is not None and answer.shows_assignment:
+        assignment = response.Assignment(
+            [
+                response.TopicPartitions(to_wire(topic_id), sorted(partitions))
+                for topic_id, partitions in sorted(answer.member.assigned.items())
+                if partitions
+            ]
+        )
+    return response(0, 0, None, answer.member_id, answer.epoch, answer.heartbeat_interval_ms, assignment)

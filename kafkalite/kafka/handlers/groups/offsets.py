@@ -1,0 +1,375 @@
+"""Committed offsets of groups: from requests to the coordinator and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kafkalite.coordinators.groups.commits import CommitResults
+from kafkalite.coordinators.groups.coordinator import GroupCoordinator
+from kafkalite.coordinators.groups.offsets import CommittedOffset, GroupOffsets
+from kafkalite.coordinators.internal_log import partition_of
+from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.transactions.questions import Asker
+from kafkalite.coordinators.transactions.verifier import TransactionVerifier, Waiter, refusal
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.request import Request
+from kafkalite.kafka.topic_names import name_topics
+from kafkalite.model import GROUP_TOPIC, NO_TOPIC_ID, Offset, ProducerId, TopicPartition
+from kafkalite.protocol import topic_ids, wire
+from kafkalite.protocol.structs import ZERO_UUID
+from kafkalite.security.acl import Operation, ResourceType
+from kafkalite.security.requirements import Need, Scope
+
+#: Versions of TxnOffsetCommit that know TRANSACTION_ABORTABLE, and that leave it to us to add the group (KIP-890).
+_ABORTABLE_FROM = 4
+_ADDS_FROM = 5
+#: The version of OffsetCommit that knows member epochs (KIP-848).
+_EPOCHS_FROM = 9
+#: From these versions on, topics are named by id, and groups that do not exist are an error.
+_TXN_COMMIT_IDS_FROM = 6
+_COMMIT_IDS_FROM = 10
+_FETCH_IDS_FROM = 10
+_DESCRIBE_TOPIC = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
+
+
+if TYPE_CHECKING:  # the classes are made when a request of their kind comes
+    _Topic = (
+        wire.OffsetCommitRequest.OffsetCommitRequestTopic
+        | wire.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        | wire.OffsetDeleteRequest.OffsetDeleteRequestTopic
+    )
+    _FetchedTopics = (
+        Sequence[wire.OffsetFetchRequest.OffsetFetchRequestTopic]
+        | Sequence[wire.OffsetFetchRequest.OffsetFetchRequestTopics]
+        | None
+    )
+
+
+#: Number, offset, leader epoch, metadata, error code.
+_CommittedPartition = tuple[int, int, int, str, int]
+
+
+class OffsetHandlers:
+    def __init__(self, services: Services, groups: GroupCoordinator, verifier: TransactionVerifier) -> None:
+        self._services = services
+        self._groups = groups
+        self._verifier = verifier
+        self._access = services.rights.access
+
+    def table(self) -> dict[str, Handler]:
+        return {
+            "OffsetCommit": self.offset_commit,
+            "TxnOffsetCommit": self.txn_offset_commit,
+            "OffsetFetch": self.offset_fetch,
+            "OffsetDelete": self.offset_delete,
+        }
+
+    def _unknown_partitions(self, topics: Sequence[_Topic]) -> set[TopicPartition]:
+        """Which of the partitions named do not exist."""
+        names = list(dict.fromkeys(topic.name for topic in topics))
+        counts = {topic.topic: len(topic.partitions) for topic in self._services.metadata(names).topics}
+        return {
+            TopicPartition(topic.name, partition.partition_index)
+            for topic in topics
+            for partition in topic.partitions
+            if not 0 <= partition.partition_index < counts.get(topic.name, 0)
+        }
+
+    def offset_commit(self, request: Request, message: wire.OffsetCommitRequest) -> None:
+        retention_ms = message.retention_time_ms if 2 <= request.version <= 4 else -1
+        now = self._services.clock.wall_ms()
+
+        def expiry() -> int:
+            return (
+                min(now + retention_ms, 2**63 - 1) if retention_ms >= 0 else -1
+            )  # "for ever" has to fit into a record
+
+        self._commit(request, message, message.generation_id_or_member_epoch, expiry())
+
+    def txn_offset_commit(self, request: Request, message: wire.TxnOffsetCommitRequest) -> None:
+        """The group's partition of `__consumer_offsets` must be part of the transaction (KIP-890), as any other."""
+        offsets, refused = self._sorted_out(request, message, -1, by_id=request.version >= _TXN_COMMIT_IDS_FROM)
+        producer = (ProducerId(message.producer_id), message.producer_epoch)
+
+        def done(results: CommitResults) -> None:
+            if not request.connection.is_closed:
+                results = {**results, **refused}
+                request.respond(_txn_committed(message, results))
+
+        def commit(guard: int | None) -> None:
+            member = (
+                message.group_id,
+                message.member_id,
+                message.group_instance_id,
+                message.generation_id_or_member_epoch,
+            )
+            self._groups.offsets.commit(*member, offsets, done, producer=producer, guard=guard)
+
+        def verified(error: ErrorCode, guard: int) -> None:
+            try:
+                if error:
+                    raise api_error(_txn_offset_commit_error(error, knows_abortable=request.version >= _ABORTABLE_FROM))
+                commit(guard)
+            except ApiError as failure:
+                done(dict.fromkeys(offsets, failure.code))
+
+        adds = request.version >= _ADDS_FROM
+        if not offsets:
+            done({})
+        elif not adds and not self._services.config.transaction_partition_verification_enable:
+            commit(None)
+        else:
+            log = self._groups.log
+            log.state_for(message.group_id)  # raises if this node does not coordinate the group
+            owner = TopicPartition(GROUP_TOPIC, partition_of(message.group_id, log.partition_count()))
+            guard = self._services.partitions.begin_verification(owner, *producer, -1)
+            if not guard:
+                commit(guard)
+            else:
+                asker = Asker(message.transactional_id, *producer, adds)
+                self._verifier.ask(asker, [Waiter(owner, -1, guard, verified)])
+
+    def _commit(self, request: Request, message: wire.OffsetCommitRequest, generation: int, expire_ms: int) -> None:
+        offsets, refused = self._sorted_out(request, message, expire_ms, by_id=request.version >= _COMMIT_IDS_FROM)
+
+        def done(results: CommitResults) -> None:
+            if not request.connection.is_closed:
+                results = {**results, **refused}
+                request.respond(_committed(message, results))
+
+        if not offsets:
+            done({})
+            return
+        member = (message.group_id, message.member_id, message.group_instance_id, generation)
+        self._groups.offsets.commit(*member, offsets, done, knows_epochs=request.version >= _EPOCHS_FROM)
+
+    def _sorted_out(
+        self,
+        request: Request,
+        message: wire.OffsetCommitRequest | wire.TxnOffsetCommitRequest,
+        expire_ms: int,
+        *,
+        by_id: bool,
+    ) -> tuple[dict[TopicPartition, CommittedOffset], CommitResults]:
+        """The offsets to commit, and the refused ones. `by_id`: the request names topics by their ids."""
+        if by_id:
+            name_topics(self._services, message.topics)
+        refused = dict.fromkeys(self._unknown_partitions(message.topics), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        refused |= _denied_partitions(request, message.topics)
+        if by_id:
+            refused |= _nameless_partitions(message.topics)
+        now = self._services.clock.wall_ms()
+        offsets: dict[TopicPartition, CommittedOffset] = {}
+        for topic in message.topics:
+            for partition in topic.partitions:
+                key = TopicPartition(topic.name, partition.partition_index)
+                if key not in refused:
+                    offsets[key] = CommittedOffset(
+                        Offset(partition.committed_offset),
+                        partition.committed_leader_epoch,
+                        partition.committed_metadata or "",
+                        now,
+                        expire_ms,
+                    )
+        return offsets, refused
+
+    def offset_fetch(self, request: Request, message: wire.OffsetFetchRequest) -> wire.OffsetFetchResponse:
+        response = wire.OffsetFetchResponse
+        denied = request.denied
+        is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
+        if request.version < 8:
+            offsets = self._groups.offsets.offsets_of(message.group_id)
+            topics = _offset_topics(
+                offsets,
+                message.topics,
+                denied.topics,
+                is_visible,
+                require_stable=message.require_stable,
+            )
+            return response(
+                topics=[
+                    response.OffsetFetchResponseTopic(
+                        name, [response.OffsetFetchResponsePartition(*partition) for partition in partitions]
+                    )
+                    for name, partitions in topics
+                ]
+            )
+        groups = []
+        # A group that is named twice is answered once: it may have thousands of offsets.
+        for group in {group.group_id: group for group in message.groups}.values():
+            if group.group_id in denied.keys:
+                code = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+                groups.append(response.OffsetFetchResponseGroup(group.group_id, (), code))
+                continue
+            try:
+                offsets = self._groups.offsets.offsets_of(group.group_id, group.member_id, group.member_epoch)
+            except ApiError as error:
+                groups.append(response.OffsetFetchResponseGroup(group.group_id, (), int(error.code)))
+                continue
+            found = [
+                response.OffsetFetchResponseTopics(
+                    name, topic_id, [response.OffsetFetchResponsePartitions(*partition) for partition in partitions]
+                )
+                for name, topic_id, partitions in self._group_offsets(request, group.topics, offsets, message)
+            ]
+            groups.append(response.OffsetFetchResponseGroup(group.group_id, found, 0))
+        return response(groups=groups)
+
+    def _group_offsets(
+        self,
+        request: Request,
+        asked: Sequence[wire.OffsetFetchRequest.OffsetFetchRequestTopics] | None,
+        offsets: GroupOffsets,
+        message: wire.OffsetFetchRequest,
+    ) -> Iterator[tuple[str, bytes, list[_CommittedPartition]]]:
+        """(name, id, partitions) of each topic; the id is set in the versions that answer with ids."""
+        denied, is_visible = request.denied.topics, self._access.visible(request, _DESCRIBE_TOPIC)
+        by_id = request.version >= _FETCH_IDS_FROM
+        if by_id and asked is not None:
+            name_topics(self._services, asked)
+            for topic in asked:
+                for name, partitions in _offset_topics(
+                    offsets, [topic], denied, is_visible, require_stable=message.require_stable
+                ):
+                    yield name, topic.topic_id, partitions
+            return
+        topics = _offset_topics(offsets, asked, denied, is_visible, require_stable=message.require_stable)
+        known = self._services.metadata([name for name, _ in topics]).topics if by_id else ()
+        ids = {topic.topic: topic_ids.to_wire(topic.topic_id) for topic in known if topic.topic_id != NO_TOPIC_ID}
+        for name, partitions in topics:
+            if not by_id or name in ids:  # a topic that is gone has no id to be named by
+                yield name, ids.get(name, ZERO_UUID), partitions
+
+    async def offset_delete(self, request: Request, message: wire.OffsetDeleteRequest) -> wire.OffsetDeleteResponse:
+        response = wire.OffsetDeleteResponse
+        refused = dict.fromkeys(self._unknown_partitions(message.topics), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        refused |= _denied_partitions(request, message.topics)
+        wanted = [
+            TopicPartition(topic.name, partition.partition_index)
+            for topic in message.topics
+            for partition in topic.partitions
+        ]
+        results = await self._groups.removal.delete_offsets(
+            message.group_id, [key for key in wanted if key not in refused]
+        )
+        results |= refused
+        return response(
+            topics=[
+                response.OffsetDeleteResponseTopic(
+                    topic.name,
+                    [
+                        response.OffsetDeleteResponsePartition(
+                            partition.partition_index,
+                            int(results[TopicPartition(topic.name, partition.partition_index)]),
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in message.topics
+            ]
+        )
+
+
+def _denied_partitions(request: Request, topics: Sequence[_Topic]) -> dict[TopicPartition, ErrorCode]:
+    denied = request.denied.topics
+    return {
+        TopicPartition(topic.name, partition.partition_index): ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        for topic in topics
+        if topic.name in denied
+        for partition in topic.partitions
+    }
+
+
+def _nameless_partitions(topics: Sequence[_Topic]) -> dict[TopicPartition, ErrorCode]:
+    """Of topics whose ids nobody knows."""
+    return {
+        TopicPartition("", partition.partition_index): ErrorCode.UNKNOWN_TOPIC_ID
+        for topic in topics
+        if not topic.name
+        for partition in topic.partitions
+    }
+
+
+def _codes(topic: _Topic, results: CommitResults) -> list[tuple[int, int]]:
+    """The number and the error code of each partition that was asked for."""
+    return [
+        (partition.partition_index, int(results[TopicPartition(topic.name, partition.partition_index)]))
+        for partition in topic.partitions
+    ]
+
+
+def _committed(message: wire.OffsetCommitRequest, results: CommitResults) -> wire.OffsetCommitResponse:
+    response = wire.OffsetCommitResponse
+    return response(
+        topics=[
+            response.OffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                [response.OffsetCommitResponsePartition(*code) for code in _codes(topic, results)],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _txn_committed(message: wire.TxnOffsetCommitRequest, results: CommitResults) -> wire.TxnOffsetCommitResponse:
+    response = wire.TxnOffsetCommitResponse
+    return response(
+        topics=[
+            response.TxnOffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                [response.TxnOffsetCommitResponsePartition(*code) for code in _codes(topic, results)],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _offset_topics(
+    offsets: GroupOffsets,
+    asked: _FetchedTopics,
+    denied: frozenset[str],
+    is_visible: Callable[[str], bool],
+    *,
+    require_stable: bool,
+) -> list[tuple[str, list[_CommittedPartition]]]:
+    """What is committed for the topics asked for (None: for everything that the client may see)."""
+    wanted: dict[str, list[int]] = {}
+    if asked is None:
+        for key in sorted(offsets.committed):
+            if not is_visible(key.topic):
+                continue
+            wanted.setdefault(key.topic, []).append(key.partition)
+    else:
+        for topic in asked:
+            wanted.setdefault(topic.name, []).extend(topic.partition_indexes)
+    topics = []
+    for name, indexes in wanted.items():
+        partitions: list[_CommittedPartition] = []
+        for index in indexes:
+            key = TopicPartition(name, index)
+            if name in denied or not name:
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if name else ErrorCode.UNKNOWN_TOPIC_ID
+                partitions.append((index, -1, -1, "", int(code)))
+                continue
+            if require_stable and offsets.is_unstable(key):
+                partitions.append((index, -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT)))
+                continue
+            known = offsets.committed.get(key)
+            if known is None:
+                partitions.append((index, -1, -1, "", 0))
+            else:
+                partitions.append((index, known.offset, known.leader_epoch, known.metadata, 0))
+        topics.append((name, partitions))
+    return topics
+
+
+def _txn_offset_commit_error(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
+    code = refusal(error, knows_abortable=knows_abortable)
+    if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        # The client asks again, and the same coordinator: this one is available.
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return code

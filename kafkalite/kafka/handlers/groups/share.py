@@ -1,0 +1,298 @@
+"""Share groups (KIP-932): heartbeats, descriptions, start offsets. Translation only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from kafkalite.coordinators.end_offsets import Leaders
+from kafkalite.coordinators.groups.coordinator import GroupCoordinator
+from kafkalite.coordinators.groups.decisions.members import Assignment
+from kafkalite.coordinators.groups.decisions.share import heartbeats as rules
+from kafkalite.coordinators.groups.decisions.share.group import ShareGroup, ShareMember
+from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
+from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.shares.coordinator import ShareSummary
+from kafkalite.coordinators.shares.persistence import ShareKey
+from kafkalite.coordinators.shares.persister import ClusterSharePersister
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.features import SHARE_FEATURE
+from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.request import Request
+from kafkalite.model import Offset, TopicId, TopicPartition
+from kafkalite.protocol import wire
+from kafkalite.protocol.structs import ZERO_UUID
+from kafkalite.protocol.topic_ids import to_wire
+from kafkalite.security.acl import Operation, ResourceType
+from kafkalite.security.requirements import REFUSALS, Need, Scope
+
+_DESCRIBE_TOPIC = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
+_ASSIGNOR = "simple"
+_NO_SUCH_TOPIC = "This server does not host this topic-partition."
+
+
+class ShareGroupHandlers:
+    def __init__(self, services: Services, groups: GroupCoordinator, persister: ClusterSharePersister) -> None:
+        self._services = services
+        self._groups = groups
+        self._persister = persister
+        self._leaders = Leaders(services)
+        self._access = services.rights.access
+
+    def table(self) -> dict[str, Handler]:
+        return {
+            "ShareGroupHeartbeat": self.heartbeat,
+            "ShareGroupDescribe": self.describe,
+            "DescribeShareGroupOffsets": self.describe_offsets,
+            "AlterShareGroupOffsets": self.alter_offsets,
+            "DeleteShareGroupOffsets": self.delete_offsets,
+        }
+
+    def _check_feature(self) -> None:
+        if not self._services.feature_level(SHARE_FEATURE):
+            raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"{SHARE_FEATURE} is 0: share groups are off")
+
+    # --- members ---
+
+    async def heartbeat(
+        self, request: Request, message: wire.ShareGroupHeartbeatRequest
+    ) -> wire.ShareGroupHeartbeatResponse:
+        response = wire.ShareGroupHeartbeatResponse
+        self._check_feature()
+        if not message.group_id:
+            raise api_error(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
+        names = message.subscribed_topic_names
+        said = ShareHeartbeat(
+            message.member_id,
+            message.member_epoch,
+            message.rack_id,
+            None if names is None else tuple(sorted(set(names))),
+            request.client_id,
+            f"/{request.client_host}",
+        )
+        rules.check(said)
+        if request.denied.topics:
+            raise api_error(REFUSALS[ResourceType.TOPIC])
+        answer = await self._groups.share_heartbeat(message.group_id, said)
+        assignment = None
+        if answer.assigned is not None:
+            assignment = response.Assignment(
+                [response.TopicPartitions(to_wire(key), sorted(each)) for key, each in sorted(answer.assigned.items())]
+            )
+        return response(0, 0, None, answer.member_id, answer.epoch, answer.heartbeat_interval_ms, assignment)
+
+    def describe(self, request: Request, message: wire.ShareGroupDescribeRequest) -> wire.ShareGroupDescribeResponse:
+        self._check_feature()
+        return wire.ShareGroupDescribeResponse(
+            groups=[
+                self._described(request, group_id, with_operations=message.include_authorized_operations)
+                for group_id in dict.fromkeys(message.group_ids)
+            ]
+        )
+
+    def _described(
+        self, request: Request, group_id: str, *, with_operations: bool
+    ) -> wire.ShareGroupDescribeResponse.DescribedGroup:
+        described = wire.ShareGroupDescribeResponse.DescribedGroup
+        try:
+            if group_id in request.denied.keys:
+                raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            group = self._share_group(group_id)
+            is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
+            if not all(is_visible(topic) for topic in group.subscribed_topics()):
+                text = "The group has described topic(s) that the client is not authorized to describe."
+                raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+        except ApiError as error:
+            return described(int(error.code), str(error) or None, group_id)
+        members = [self._member(member) for member in group.members.values()]
+        answer = described(0, None, group_id, group.state.value, group.epoch, group.target_epoch, _ASSIGNOR, members)
+        if with_operations:
+            answer.authorized_operations = self._access.authorized_operations(request, ResourceType.GROUP, group_id)
+        return answer
+
+    def _share_group(self, group_id: str) -> ShareGroup:
+        entry = self._groups.describe(group_id)
+        if entry is None or entry.share is None:
+            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        return entry.share
+
+    def _member(self, member: ShareMember) -> wire.ShareGroupDescribeResponse.Member:
+        response = wire.ShareGroupDescribeResponse
+        return response.Member(
+            member.member_id,
+            member.rack_id,
+            member.epoch,
+            member.client_id,
+            member.client_host,
+            list(member.topics),
+            response.Assignment([response.TopicPartitions(*each) for each in self._named(member.assigned)]),
+        )
+
+    def _named(self, assignment: Assignment) -> Iterable[tuple[bytes, str, list[int]]]:
+        for topic_id, partitions in sorted(assignment.items()):
+            yield to_wire(topic_id), self._groups.topics.topic_name(topic_id) or "<UNKNOWN>", sorted(partitions)
+
+    # --- start offsets ---
+
+    async def describe_offsets(
+        self, request: Request, message: wire.DescribeShareGroupOffsetsRequest
+    ) -> wire.DescribeShareGroupOffsetsResponse:
+        self._check_feature()
+        return wire.DescribeShareGroupOffsetsResponse(
+            groups=[await self._offsets_of(request, group) for group in message.groups]
+        )
+
+    async def _offsets_of(
+        self, request: Request, asked: wire.DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+    ) -> wire.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup:
+        response = wire.DescribeShareGroupOffsetsResponse
+        try:
+            if asked.group_id in request.denied.keys:
+                raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            denied = request.denied.topics
+            if not asked.topics or any(each.topic_name not in denied for each in asked.topics):
+                group: ShareGroup | None = self._share_group(asked.group_id)
+            else:
+                group = None
+            wanted: dict[str, tuple[TopicId | None, list[int]]] = {}
+            if asked.topics is None:
+                assert group is not None
+                is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
+                for known_id, topic in sorted(group.shared.initialized.items(), key=lambda item: item[1].name):
+                    if is_visible(topic.name):
+                        wanted[topic.name] = (known_id, sorted(topic.partitions))
+            else:
+                for each in asked.topics:
+                    wanted[each.topic_name] = (self._groups.topics.topic_id(each.topic_name), list(each.partitions))
+            known = {
+                TopicPartition(name, number): await self._summary(asked.group_id, topic_id, number)
+                for name, (topic_id, numbers) in wanted.items()
+                if topic_id is not None and name not in denied
+                for number in numbers
+            }
+            ends = await self._leaders.end_offsets(known)
+        except ApiError as error:
+            return response.DescribeShareGroupOffsetsResponseGroup(
+                asked.group_id, [], int(error.code), str(error) or None
+            )
+        topics = []
+        for name, (topic_id, numbers) in wanted.items():
+            partitions = []
+            for number in numbers:
+                place = TopicPartition(name, number)
+                if name in denied:
+                    partitions.append(_offset_error(number, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                elif place not in known:
+                    partitions.append(_offset_error(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                else:
+                    partitions.append(_offset(number, known[place], ends[place]))
+            raw = ZERO_UUID if topic_id is None else to_wire(topic_id)
+            topics.append(response.DescribeShareGroupOffsetsResponseTopic(name, raw, partitions))
+        return response.DescribeShareGroupOffsetsResponseGroup(asked.group_id, topics)
+
+    async def _summary(self, group_id: str, topic_id: TopicId, number: int) -> ShareSummary | ApiError:
+        try:
+            return await self._persister.summary(ShareKey(group_id, UUID(bytes=to_wire(topic_id)), number))
+        except ApiError as error:
+            return error
+
+    async def alter_offsets(
+        self, request: Request, message: wire.AlterShareGroupOffsetsRequest
+    ) -> wire.AlterShareGroupOffsetsResponse:
+        self._check_feature()
+        response = wire.AlterShareGroupOffsetsResponse
+        wanted: dict[TopicId, tuple[str, Mapping[int, Offset]]] = {}
+        for topic in message.topics:
+            known = self._services.metadata([topic.topic_name]).topics[0]
+            if known.error or topic.topic_name in request.denied.topics:
+                continue
+            count = len(known.partitions)
+            wanted[known.topic_id] = (
+                topic.topic_name,
+                {
+                    each.partition_index: Offset(each.start_offset)
+                    for each in topic.partitions
+                    if 0 <= each.partition_index < count
+                },
+            )
+        results: Mapping[tuple[TopicId, int], ApiError | None] = {}
+        if wanted or (not request.denied.topics and self._groups.find(message.group_id)[1] is not None):
+            # A group may be given its offsets before its first member comes.
+            partition, entry = self._groups.share_group(message.group_id)
+            results = await self._groups.shares.alter_offsets(partition, entry, wanted)
+        responses = []
+        for topic in message.topics:
+            topic_id = self._groups.topics.topic_id(topic.topic_name)
+            errors = {}
+            for each in topic.partitions:
+                error: ApiError | None = api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _NO_SUCH_TOPIC)
+                if topic.topic_name in request.denied.topics:
+                    error = api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                elif topic_id is not None:
+                    error = results.get((topic_id, each.partition_index), error)
+                errors[each.partition_index] = error
+            responses.append(
+                response.AlterShareGroupOffsetsResponseTopic(
+                    topic.topic_name,
+                    ZERO_UUID if topic_id is None else to_wire(topic_id),
+                    [
+                        response.AlterShareGroupOffsetsResponsePartition(number, *_code(error))
+                        for number, error in errors.items()
+                    ],
+                )
+            )
+        return response(responses=responses)
+
+    async def delete_offsets(
+        self, request: Request, message: wire.DeleteShareGroupOffsetsRequest
+    ) -> wire.DeleteShareGroupOffsetsResponse:
+        self._check_feature()
+        response = wire.DeleteShareGroupOffsetsResponse
+        ids: dict[str, TopicId] = {}
+        results: Mapping[TopicId, ApiError | None] = {}
+        asked = [topic.topic_name for topic in message.topics if topic.topic_name not in request.denied.topics]
+        if asked or not message.topics:
+            group = self._share_group(message.group_id)
+            if group.members:
+                raise api_error(ErrorCode.NON_EMPTY_GROUP, "the group has members")
+            partition, entry = self._groups.find(message.group_id)
+            assert entry is not None
+            ids = {topic.name: topic_id for topic_id, topic in rules.begun(group).items()}
+            doomed = [ids[name] for name in asked if name in ids]
+            results = await self._groups.shares.delete_states(partition, entry, doomed)
+        responses = []
+        for topic in message.topics:
+            topic_id = ids.get(topic.topic_name)
+            error: ApiError | None = None
+            if topic.topic_name in request.denied.topics:
+                error = api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            elif topic_id is None:
+                error = api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no offset information to delete.")
+            else:
+                error = results.get(topic_id)
+            raw = ZERO_UUID if topic_id is None else to_wire(topic_id)
+            responses.append(response.DeleteShareGroupOffsetsResponseTopic(topic.topic_name, raw, *_code(error)))
+        return response(responses=responses)
+
+
+def _code(error: ApiError | None) -> tuple[int, str | None]:
+    return (0, None) if error is None else (int(error.code), str(error))
+
+
+def _offset_error(
+    number: int, code: ErrorCode, text: str | None = None
+) -> wire.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition:
+    partition = wire.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
+    return partition(number, -1, 0, -1, int(code), text or code.name)
+
+
+def _offset(
+    number: int, summary: ShareSummary | ApiError, end: Offset | ErrorCode
+) -> wire.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition:
+    if isinstance(summary, ApiError):
+        return _offset_error(number, summary.code, str(summary))
+    partition = wire.DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
+    lag = -1
+    if summary.start_offset >= 0 and not isinstance(end, ErrorCode):
+        lag = max(0, end - summary.start_offset - summary.completed)
+    return partition(number, summary.start_offset, summary.leader_epoch, lag, 0, None)

@@ -1,0 +1,1 @@
+"""APIs of share groups' records: ShareFetch, ShareAcknowledge, and the state of share partitions."""

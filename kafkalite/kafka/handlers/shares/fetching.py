@@ -1,0 +1,339 @@
+"""ShareFetch and ShareAcknowledge (KIP-932): sessions, acknowledgements, records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.shares.leading import SharedPartitions
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.features import SHARE_FEATURE
+from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.connection import KafkaConnection
+from kafkalite.kafka.request import Request
+from kafkalite.kafka.shares.answers import MAX_MEMBER_ID, MOVED, Batches, acknowledgements, leaders
+from kafkalite.kafka.shares.fetch import Delivered, ShareFetch, ShareTerms
+from kafkalite.kafka.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Listed, ShareSession, ShareSessions
+from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH, TopicId
+from kafkalite.protocol import topic_ids, wire
+from kafkalite.security.acl import Operation, ResourceType
+from kafkalite.security.quotas import Kind
+
+_RECORD_LIMIT = 1
+_Message = wire.ShareFetchRequest | wire.ShareAcknowledgeRequest
+_Result = asyncio.Future[ErrorCode] | ErrorCode
+
+
+class _Waiting(NamedTuple):
+    """A ShareFetch that is read when there is memory."""
+
+    request: Request
+    message: wire.ShareFetchRequest
+    session: ShareSession
+    #: Which request of the session it is.
+    number: int
+    results: dict[Listed, _Result]
+
+
+class ShareHandlers:
+    """See the module."""
+
+    def __init__(self, services: Services, shares: SharedPartitions) -> None:
+        self._services = services
+        self._shares = shares
+        self._access = services.rights.access
+        self.sessions = ShareSessions(lambda: services.config.group_share_max_share_sessions, self._left)
+
+    def table(self) -> dict[str, Handler]:
+        return {"ShareFetch": self.fetch, "ShareAcknowledge": self.acknowledge}
+
+    def connection_closed(self, connection: KafkaConnection) -> None:
+        """Its members have no session any more."""
+        self.sessions.connection_closed(connection)
+
+    def _left(self, session: ShareSession, listed: Listed, *, is_over: bool) -> None:
+        self._shares.leave(session.group_id, *listed, session.member, is_over=is_over)
+
+    # --- ShareFetch ---
+
+    def fetch(self, request: Request, message: wire.ShareFetchRequest) -> wire.ShareFetchResponse | None:
+        try:
+            group_id, member = self._check(message)
+            if message.is_renew_ack and (
+                message.max_wait_ms or message.min_bytes or message.max_bytes or message.max_records
+            ):
+                raise api_error(ErrorCode.INVALID_REQUEST, "a fetch that renews locks fetches nothing")
+            session = self._session(group_id, member, request, message)
+            results = self._acknowledge(session, request, message)
+            self._list(session, message)
+        except ApiError as error:
+            return wire.ShareFetchResponse(
+                error_code=int(error.code),
+                error_message=str(error) or None,
+                acquisition_lock_timeout_ms=self._lock_ms(message),
+            )
+        waiting = _Waiting(request, message, session, session.requests, results)
+        if message.share_session_epoch == FINAL_EPOCH:
+            self.sessions.close(session)
+        elif message.max_records > 0 and message.max_bytes > 0 and session.partitions:
+            self._await_memory(waiting)
+            return None
+        self._answer(waiting, {}, {})
+        return None
+
+    def _await_memory(self, waiting: _Waiting) -> None:
+        waiting.request.connection.listener.answers.when_there_is_some(lambda: self._start(waiting))
+
+    def _start(self, waiting: _Waiting) -> None:
+        request, message, session = waiting.request, waiting.message, waiting.session
+        connection = request.connection
+        if connection.unread_since:
+            connection.postpone(lambda: self._await_memory(waiting))
+            return
+        if connection.is_closed:
+            return
+        settings = self._shares.settings(session.group_id)
+        most = request.throttle.most_at_once(Kind.FETCH) if request.throttle is not None else None
+        max_bytes = min(message.max_bytes, self._services.config.fetch_max_bytes)
+        terms = ShareTerms(
+            max(0, message.max_wait_ms),
+            message.min_bytes,
+            max_bytes if most is None else min(max_bytes, most),
+            message.max_records,
+            message.batch_size,
+            message.share_acquire_mode == _RECORD_LIMIT,
+            connection.owner,
+        )
+        ShareFetch(
+            self._shares,
+            self._services.partitions,
+            session,
+            settings,
+            terms,
+            self._refused(session, request),
+            room=connection.listener.answers.share,
+            may_send=lambda size: self._may_send(request, size),
+            is_over=lambda: connection.is_closed,
+            is_outdated=lambda: session.requests != waiting.number,
+            done=lambda delivered, errors: self._answer(waiting, delivered, errors),
+        ).start()
+
+    def _may_send(self, request: Request, size: int) -> bool:
+        """Whether the client's quota allows it. One batch that is more than the quota of all windows is given all the same."""
+        throttle = request.throttle
+        if throttle is None:
+            return True
+        most = throttle.most_at_once(Kind.FETCH)
+        if throttle.count(Kind.FETCH, size) and most is not None and size <= most:
+            throttle.take_back(Kind.FETCH, size)
+            return False
+        return True
+
+    def _refused(self, session: ShareSession, request: Request) -> dict[Listed, ErrorCode]:
+        """The partitions of the session that the client may not read, or no longer, and why."""
+        if self._access.authorizer is None:
+            return {}
+        allowed: dict[TopicId, bool] = {}
+        for topic_id, _ in session.partitions:
+            if topic_id not in allowed:
+                name = self._services.topic_name(topic_id)
+                allowed[topic_id] = name is None or self._access.may(request, Operation.READ, ResourceType.TOPIC, name)
+        return {listed: ErrorCode.TOPIC_AUTHORIZATION_FAILED for listed in session.partitions if not allowed[listed[0]]}
+
+    # --- ShareAcknowledge ---
+
+    def acknowledge(
+        self, request: Request, message: wire.ShareAcknowledgeRequest
+    ) -> wire.ShareAcknowledgeResponse | None:
+        try:
+            group_id, member = self._check(message)
+            session = self._session(group_id, member, request, message)
+            results = self._acknowledge(session, request, message)
+        except ApiError as error:
+            return wire.ShareAcknowledgeResponse(
+                error_code=int(error.code),
+                error_message=str(error) or None,
+                acquisition_lock_timeout_ms=self._lock_ms(message),
+            )
+        if message.share_session_epoch == FINAL_EPOCH:
+            self.sessions.close(session)
+
+        def respond(codes: dict[Listed, ErrorCode]) -> None:
+            request.respond(self._acknowledged(request, codes, self._lock_ms(message)))
+
+        self._when_stored(request, results, respond)
+        return None
+
+    def _acknowledged(
+        self, request: Request, codes: dict[Listed, ErrorCode], lock_ms: int
+    ) -> wire.ShareAcknowledgeResponse:
+        response = wire.ShareAcknowledgeResponse
+        led, addresses = leaders(self._services, request, [listed for listed, code in codes.items() if code in MOVED])
+        topics: dict[TopicId, list[wire.ShareAcknowledgeResponse.PartitionData]] = {}
+        for listed, code in codes.items():
+            leader = led.get(listed, (NO_LEADER, NO_LEADER_EPOCH))
+            topics.setdefault(listed[0], []).append(
+                response.PartitionData(listed[1], int(code), None, response.LeaderIdAndEpoch(*leader))
+            )
+        return response(
+            responses=[
+                response.ShareAcknowledgeTopicResponse(topic_ids.to_wire(topic_id), partitions)
+                for topic_id, partitions in topics.items()
+            ],
+            node_endpoints=[response.NodeEndpoint(node_id, *address) for node_id, address in addresses.items()],
+            acquisition_lock_timeout_ms=lock_ms,
+        )
+
+    # --- both ---
+
+    def _check(self, message: _Message) -> tuple[str, str]:
+        """The group and the member. Raises ApiError."""
+        if not self._services.feature_level(SHARE_FEATURE):
+            raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"{SHARE_FEATURE} is 0: share groups are off")
+        if not message.group_id:
+            raise api_error(ErrorCode.INVALID_GROUP_ID)
+        if not message.member_id or len(message.member_id) > MAX_MEMBER_ID:
+            raise api_error(ErrorCode.INVALID_REQUEST, "a member id is a UUID in text")
+        return message.group_id, message.member_id
+
+    def _lock_ms(self, message: _Message) -> int:
+        return self._shares.settings(message.group_id or "").limits.lock_ms
+
+    def _session(self, group_id: str, member: str, request: Request, message: _Message) -> ShareSession:
+        """The session in which the request comes. Raises ApiError."""
+        epoch = message.share_session_epoch
+        if epoch == INITIAL_EPOCH:
+            if isinstance(message, wire.ShareAcknowledgeRequest):
+                raise api_error(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+            if any(partition.acknowledgement_batches for topic in message.topics for partition in topic.partitions):
+                raise api_error(ErrorCode.INVALID_REQUEST, "a new session has nothing to acknowledge")
+            opened = self.sessions.open(group_id, member, request.connection)
+            if opened is None:
+                raise api_error(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+            return opened
+        session = self.sessions.get(group_id, member)
+        if session is None:
+            raise api_error(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        if epoch not in (FINAL_EPOCH, session.epoch):
+            raise api_error(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        self.sessions.used_by(session, request.connection)
+        session.next()
+        return session
+
+    def _list(self, session: ShareSession, message: wire.ShareFetchRequest) -> None:
+        """What the session fetches from now on."""
+        if message.share_session_epoch != FINAL_EPOCH:
+            for topic in message.topics:
+                topic_id = topic_ids.from_wire(topic.topic_id)
+                for partition in topic.partitions:
+                    self.sessions.list(session, (topic_id, partition.partition_index))
+        for forgotten in message.forgotten_topics_data:
+            topic_id = topic_ids.from_wire(forgotten.topic_id)
+            for number in forgotten.partitions:
+                self.sessions.forget(session, (topic_id, number))
+
+    def _acknowledge(self, session: ShareSession, request: Request, message: _Message) -> dict[Listed, _Result]:
+        """Partition -> the outcome of its acknowledgements, or what it will be."""
+        results: dict[Listed, _Result] = {}
+        may_renew = self._shares.settings(session.group_id).may_renew
+        for topic_id, number, batches in _acknowledged_in(message):
+            if not batches and isinstance(message, wire.ShareFetchRequest):
+                continue
+            try:
+                name = self._services.topic_name(topic_id)
+                if name is None:
+                    raise api_error(ErrorCode.UNKNOWN_TOPIC_ID)
+                if name in request.denied.topics:
+                    raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                said = acknowledgements(batches, is_renewing=message.is_renew_ack)
+                led = self._shares.known(session.group_id, topic_id, number)
+                if led is None:
+                    self._shares.check(topic_id, number)
+                    raise api_error(ErrorCode.INVALID_RECORD_STATE, "nothing is delivered of this partition")
+            except ApiError as error:
+                results[topic_id, number] = error.code
+                continue
+            results[topic_id, number] = led.acknowledge(session.member, said, may_renew=may_renew)
+        return results
+
+    def _when_stored(
+        self, request: Request, results: dict[Listed, _Result], respond: Callable[[dict[Listed, ErrorCode]], None]
+    ) -> None:
+        """Call `respond` when all outcomes are known."""
+        pending = [result for result in results.values() if isinstance(result, asyncio.Future)]
+
+        def codes() -> dict[Listed, ErrorCode]:
+            return {
+                listed: result.result() if isinstance(result, asyncio.Future) else result
+                for listed, result in results.items()
+            }
+
+        if all(result.done() for result in pending):
+            respond(codes())
+            return
+
+        async def wait() -> None:
+            for result in pending:
+                await result
+            if not request.connection.is_closed:
+                respond(codes())
+
+        self._services.supervisor.spawn("shares.answer", wait(), Policy.ISOLATED)
+
+    def _answer(self, waiting: _Waiting, delivered: dict[Listed, Delivered], errors: dict[Listed, ErrorCode]) -> None:
+        request = waiting.request
+        if request.connection.is_closed:
+            return
+
+        def respond(codes: dict[Listed, ErrorCode]) -> None:
+            request.respond(self._fetched(waiting, delivered, errors, codes))
+
+        self._when_stored(request, waiting.results, respond)
+
+    def _fetched(
+        self,
+        waiting: _Waiting,
+        delivered: dict[Listed, Delivered],
+        errors: dict[Listed, ErrorCode],
+        codes: dict[Listed, ErrorCode],
+    ) -> wire.ShareFetchResponse:
+        response = wire.ShareFetchResponse
+        moved = [listed for some in (errors, codes) for listed, code in some.items() if code in MOVED]
+        led, addresses = leaders(self._services, waiting.request, moved)
+        topics: dict[TopicId, list[wire.ShareFetchResponse.PartitionData]] = {}
+        for listed in dict.fromkeys((*delivered, *errors, *codes)):
+            got = delivered.get(listed)
+            leader = led.get(listed, (NO_LEADER, NO_LEADER_EPOCH))
+            topics.setdefault(listed[0], []).append(
+                response.PartitionData(
+                    listed[1],
+                    int(errors.get(listed, ErrorCode.NONE)),
+                    None,
+                    int(codes.get(listed, ErrorCode.NONE)),
+                    None,
+                    response.LeaderIdAndEpoch(*leader),
+                    got.records if got is not None else b"",
+                    [response.AcquiredRecords(*each) for each in got.acquired] if got is not None else [],
+                )
+            )
+        return response(
+            responses=[
+                response.ShareFetchableTopicResponse(topic_ids.to_wire(topic_id), partitions)
+                for topic_id, partitions in topics.items()
+            ],
+            node_endpoints=[response.NodeEndpoint(node_id, *address) for node_id, address in addresses.items()],
+            acquisition_lock_timeout_ms=self._lock_ms(waiting.message),
+        )
+
+
+def _acknowledged_in(message: _Message) -> Iterable[tuple[TopicId, int, Batches]]:
+    for topic in message.topics:
+        topic_id = topic_ids.from_wire(topic.topic_id)
+        partitions: Sequence[
+            wire.ShareFetchRequest.FetchPartition | wire.ShareAcknowledgeRequest.AcknowledgePartition
+        ] = topic.partitions
+        for partition in partitions:
+            yield topic_id, partition.partition_index, partition.acknowledgement_batches

@@ -1,0 +1,158 @@
+"""One request in progress: what its handler gets, and what it answers with.
+
+Source: Kafka's RequestChannel.Request.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.kafka.answers import COUNTED_BYTES
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import Buffer
+from kafkalite.protocol.codec import encoding, small_encoder
+from kafkalite.protocol.errors import TooManyAtOnce
+from kafkalite.security.principal import Principal
+
+if TYPE_CHECKING:
+    from kafkalite.kafka.apis import OfferedApi
+    from kafkalite.kafka.connection import KafkaConnection
+    from kafkalite.kafka.throttle_accounting import ThrottleAccounting
+
+_PUT_HEAD = struct.Struct(">ii").pack_into
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """The parts of a request that were denied: topics, keys (groups or transactional ids), the cluster's settings."""
+
+    topics: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
+    cluster: bool = False
+
+
+NOTHING_DENIED = Denied()
+
+
+class Request:
+    """One request in progress. Its handler calls `respond` (or `respond_nothing`) exactly once."""
+
+    __slots__ = (
+        "api",
+        "began",
+        "buffers",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "counted",
+        "denied",
+        "is_answered",
+        "returned",
+        "throttle",
+        "version",
+    )  # fmt: skip
+
+    def __init__(
+        self, connection: KafkaConnection, api: OfferedApi | None, version: int, correlation_id: int, client_id: str
+    ) -> None:
+        self.connection = connection
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.denied = NOTHING_DENIED
+        #: What it costs its client; None while no quota is set.
+        self.throttle: ThrottleAccounting | None = None
+        self.buffers: list[Buffer] = []
+        #: Bytes of them that the listener counts as memory.
+        self.counted = 0
+        self.is_answered = False
+        #: Monotonic seconds: when the handler was called, and when it returned.
+        self.began = 0.0
+        self.returned = 0.0
+
+    @property
+    def client_host(self) -> str:
+        return self.connection.peer_host
+
+    @property
+    def principal(self) -> Principal:
+        return self.connection.principal
+
+    @property
+    def listener_name(self) -> str:
+        return self.connection.listener_name
+
+    def respond(self, message: Any) -> None:
+        """Answer in the request's own version."""
+        assert self.api is not None
+        if self.throttle is not None:
+            self.throttle.settle(message)
+        has_tags = self.version in self.api.flexible_responses
+        w = bytearray(9 if has_tags else 8)
+        chunks: list[Buffer] = []
+        try:
+            chunks.append(small_encoder(self.api.response_name, self.version)(message, w, chunks))
+        except TooManyAtOnce:
+            self.connection.listener.respond_large(self, message)
+            return
+        self._finish(w, chunks)
+
+    def responding(self, message: Any) -> Generator[None, None, None]:
+        """As `respond`, in steps."""
+        assert self.api is not None
+        head = bytearray(9 if self.version in self.api.flexible_responses else 8)
+        chunks: list[Buffer] = []
+        chunks.append((yield from encoding(self.api.response_name, message, self.version, head, chunks)))
+        if not self.connection.is_closed:
+            self._finish(head, chunks)
+
+    def part(self) -> Request:
+        """A request for some of its elements. It is answered with the others."""
+        return Request(self.connection, self.api, self.version, self.correlation_id, self.client_id)
+
+    def respond_encoded(self, body: bytes) -> None:
+        """Answer with a body that was encoded in the request's version."""
+        assert self.api is not None
+        w = bytearray(9 if self.version in self.api.flexible_responses else 8)
+        w += body
+        self._finish(w, [w])
+
+    def settled_throttle_ms(self) -> int:
+        """How long the client has to wait by its quotas, for an answer that is encoded elsewhere; counted with the call."""
+        if self.throttle is None:
+            return 0
+        self.throttle.settle(None)
+        return self.throttle.throttle_ms
+
+    def respond_pieces(self, pieces: list[Buffer]) -> None:
+        """Answer with a body in pieces that was encoded in the request's version."""
+        assert self.api is not None
+        w = bytearray(9 if self.version in self.api.flexible_responses else 8)
+        self._finish(w, [w, *pieces])
+
+    def respond_raw(self, body: bytes) -> None:
+        """Answer with a body encoded elsewhere, under the header without tags."""
+        w = bytearray(8)
+        w += body
+        self._finish(w, [w])
+
+    def _finish(self, head: bytearray, chunks: list[Buffer]) -> None:
+        size = sum(map(len, chunks))
+        _PUT_HEAD(head, 0, size - 4, self.correlation_id)
+        self.buffers = chunks
+        if size >= COUNTED_BYTES:
+            self.counted = size
+            self.connection.hold(size)
+        self.respond_nothing()
+
+    def respond_nothing(self) -> None:
+        """The client expects no answer (Produce with acks=0)."""
+        assert not self.is_answered, "a request was answered twice"
+        if self.throttle is not None:
+            self.throttle.settle(None)
+        self.is_answered = True
+        self.connection.listener.timed(self)
+        self.connection.answered(self)

@@ -1,0 +1,1 @@
+"""Fetching for share groups (KIP-932): sessions, acquired records, answers."""

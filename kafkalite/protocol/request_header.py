@@ -1,0 +1,38 @@
+"""The header of a request: which API, which version, whose."""
+
+from __future__ import annotations
+
+import struct
+
+from kafkalite.protocol.errors import WireError
+from kafkalite.protocol.varints import read_varint
+
+_HEAD = struct.Struct(">hhih").unpack_from
+#: API, version, correlation id, and the length of the client id.
+HEAD_BYTES = 10
+
+
+def parse_header(view: memoryview) -> tuple[int, int, int, str, int]:
+    """API key, version, correlation id, client id, and where the header without its tagged fields ends.
+
+    Raises:
+        WireError, struct.error, UnicodeDecodeError: it is malformed.
+    """
+    api_key, version, correlation_id, id_bytes = _HEAD(view, 0)
+    position = HEAD_BYTES + max(0, id_bytes)
+    if position > len(view):
+        raise WireError("the client id overruns the frame")
+    client_id = str(view[HEAD_BYTES:position], "utf-8") if id_bytes > 0 else ""
+    return api_key, version, correlation_id, client_id, position
+
+
+def skip_tags(view: memoryview, position: int) -> int:
+    """Past the tagged fields of a request header; we know none. Raises WireError."""
+    count, position = read_varint(view, position)
+    for _ in range(count):
+        _, position = read_varint(view, position)
+        size, position = read_varint(view, position)
+        position += size
+        if position > len(view):
+            raise WireError("a tagged field of the header overruns the frame")
+    return position

@@ -1,0 +1,1 @@
+"""One broker in memory, for tests of the Kafka listener alone."""

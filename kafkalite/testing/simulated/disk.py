@@ -1,0 +1,443 @@
+"""A simulated disk of one host: what programs see, and what would survive a loss of power.
+
+A write goes to the page cache: every program on the host sees it at once, and it outlives the program. `sync`
+makes a file's content durable; `sync_dir` makes names durable (creations, renames, removals). The file system
+keeps a journal of names, so of names that were not synced a prefix survives a loss of power. Of file content that was
+not synced, what survives is drawn from the seed: nothing, some of it in order and then a torn piece, a torn piece
+full of zeros (the length made it to the disk, the data did not), or all of it.
+
+Stricter than ext4 in its default mode, on purpose: syncing a file does not make its name durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import random
+from collections.abc import Callable, Sequence
+
+from kafkalite.env import residency
+from kafkalite.model import Buffer
+from kafkalite.testing.simulated.clock import SimClock
+from kafkalite.testing.simulated.disk_tree import Directory, Node, Tree
+from kafkalite.testing.simulated.lanes import Lanes
+from kafkalite.testing.simulated.loop import SimLoop
+from kafkalite.testing.simulated.process import Process, current_process
+
+_CAPACITY_BYTES = 1 << 34
+_COLDNESS = (0.0, 0.02, 0.2, 0.6)
+
+
+class SimDisk:
+    """The Disk seam of one host. See the module's text.
+
+    Args:
+        sync_ms: shortest and longest time that a sync takes; one in 200 takes up to 20 times as long.
+    """
+
+    def __init__(
+        self, loop: SimLoop, clock: SimClock, source: random.Random, *, sync_ms: tuple[float, float] = (0.1, 3.0)
+    ) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._random = source
+        self._sync_ms = sync_ms
+        self._tree = Tree()
+        self._durable = Tree()
+        #: Changes of names that are not on the platter yet, in order.
+        self._journal: list[Callable[[Tree], None]] = []
+        self._locks: dict[str, Process | None] = {}
+        self._boots = 0
+        #: Path prefix -> errno of every operation below it (a dead disk).
+        self._failing: dict[str, int] = {}
+        #: Told of each operation of the seam before it is done: its kind and path. What it raises is the operation's error.
+        self.on_operation: Callable[[str, str], None] = lambda kind, path: None
+        #: Called before a program removes a tree. Raises nothing.
+        self.on_remove_tree: Callable[[str], None] = lambda path: None
+        #: Path prefix -> what syncs and work in threads below it wait for (a disk that hangs).
+        self._hanging: dict[str, asyncio.Event] = {}
+        self.capacity_bytes = _CAPACITY_BYTES
+        #: It has failed, hung, or lost something: since then a node may have reason to complain of it.
+        self.was_faulty = False
+        #: The functions of `run_blocking`; they have a random source of their own, which does not change power losses.
+        #: How often a read that may not wait finds that the page cache has dropped the file (env.residency): drawn for each disk.
+        self._cold_random = random.Random(f"cold {source.getstate()[1][:3]}")
+        self.coldness = self._cold_random.choice(_COLDNESS)
+        self.cold_reads = 0
+        self.lanes = Lanes(loop, random.Random(source.random()), hanging=self._hanging_at)
+
+    # --- what the harness does -------------------------------------------------------------------
+
+    def process_died(self, process: Process) -> None:
+        """The kernel releases its locks; the page cache stays."""
+        for path in [path for path, owner in self._locks.items() if owner is process]:
+            del self._locks[path]
+        self.lanes.process_died()
+
+    def lose_power(self) -> None:
+        """Of what was not synced, the seed decides. Locks are gone. Processes must be dead already."""
+        count = self._random.choice((0, len(self._journal), self._random.randint(0, len(self._journal))))
+        for change in self._journal[:count]:
+            change(self._durable)
+        self._journal.clear()
+        self._locks.clear()
+        self.lanes.process_died()
+        self.was_faulty = True
+        self._boots += 1
+        # A file without a durable name is gone whatever its content.
+        for node in self._files(self._durable.root):
+            node.lose_power(self._random)
+        self._tree = Tree(self._durable.root.copy())
+
+    def fail(self, path: str, error: int = errno.EIO) -> None:
+        """Every operation at or below `path` raises OSError(error) from now on."""
+        self._failing[path] = error
+        self.was_faulty = True
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether some path fails."""
+        return bool(self._failing or self._hanging)
+
+    def hang(self, path: str) -> None:
+        """No sync and no work in a thread at or below `path` ends before the repair. The page cache goes on."""
+        self._hanging.setdefault(path, asyncio.Event())
+        self.was_faulty = True
+
+    def repair(self, path: str) -> None:
+        self._failing.pop(path, None)
+        if path in self._hanging:
+            self._hanging.pop(path).set()
+
+    def repair_all(self) -> None:
+        """Nothing fails or hangs any more."""
+        for path in [*self._failing, *self._hanging]:
+            self.repair(path)
+
+    def used_bytes(self) -> int:
+        return sum(len(node.cached) for node in self._files(self._tree.root))
+
+    def unsynced_bytes(self, path: str) -> int:
+        """What a loss of power could take from one file."""
+        node = self._tree.find(path)
+        assert isinstance(node, Node)
+        return sum(len(data) for _, data in node.pending if data is not None)
+
+    def peek(self, path: str) -> bytes:
+        """A file's content as programs see it, also of a failing disk; empty if there is none. For checkers."""
+        node = self._tree.find(path)
+        return bytes(node.cached) if isinstance(node, Node) else b""
+
+    def peek_names(self, path: str) -> list[str]:
+        """The names in a directory, sorted; none if there is none. For checkers."""
+        found = self._tree.find(path)
+        return sorted(found.children) if isinstance(found, Directory) else []
+
+    def flip_bit(self, path: str, offset: int) -> None:
+        """Rot: on the platter and in the cache, unseen by the programs."""
+        node = self._tree.find(path)
+        assert isinstance(node, Node)
+        self.was_faulty = True
+        node.persist(len(node.pending))
+        node.version += 1
+        node.cached[offset] ^= 1
+        node.durable[offset] ^= 1
+
+    def _files(self, directory: Directory) -> list[Node]:
+        files: list[Node] = []
+        for child in directory.children.values():
+            files += self._files(child) if isinstance(child, Directory) else [child]
+        return files
+
+    # --- the seam --------------------------------------------------------------------------------
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        self.operation("open", path)
+        node = self._tree.lookup(path)
+        if isinstance(node, Directory):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if node is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            node = Node()
+            self._touch(node)
+            made = node
+            self._change(lambda tree: tree.enter(path, made))
+        return SimFile(self, path, node)
+
+    def exists(self, path: str) -> bool:
+        self.lanes.before_operation()
+        return self._tree.find(path) is not None
+
+    def read_file(self, path: str) -> bytes:
+        file = self.open(path)
+        return file.read_at(0, file.size())
+
+    def write_file_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        beside = path + ".tmp"
+        self.remove(beside)
+        file = self.open(beside, create=True)
+        file.append([data])
+        if durable:
+            self.operation("sync", beside)
+            file.sync_now()
+        self.rename(beside, path)
+        if durable:
+            self.sync_dir(os.path.dirname(path))
+
+    def listdir(self, path: str) -> list[str]:
+        self.operation("listdir", path)
+        return sorted(self._tree.directory(path).children)
+
+    def makedirs(self, path: str) -> None:
+        self.operation("makedirs", path)
+        if not isinstance(self._tree.lookup(path), Directory):
+            self._change(lambda tree: tree.make(path))
+
+    def make_dir(self, path: str) -> bool:
+        self.operation("makedirs", path)
+        if self._tree.lookup(path) is not None:
+            return False
+        self._change(lambda tree: tree.make(path))
+        return True
+
+    def rename(self, old: str, new: str) -> None:
+        self.operation("rename", old)
+        self.check(new)
+        self._change(lambda tree: tree.rename(old, new))
+
+    def remove(self, path: str) -> None:
+        self.operation("remove", path)
+        found = self._tree.lookup(path)
+        if isinstance(found, Directory):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if found is not None:
+            self._change(lambda tree: tree.remove(path))
+
+    def remove_tree(self, path: str) -> None:
+        self.operation("remove_tree", path)
+        if self._tree.lookup(path) is not None:
+            self.on_remove_tree(path)
+            self._change(lambda tree: tree.remove(path))
+
+    def sync_dir(self, path: str) -> None:
+        """The journal is one: a directory's names become durable with everything that was changed before."""
+        self.operation("sync_dir", path)
+        self._tree.directory(path)
+        for change in self._journal:
+            change(self._durable)
+        self._journal.clear()
+
+    def free_bytes(self, path: str) -> int:
+        self.operation("free_bytes", path)
+        return max(0, self.capacity_bytes - self.used_bytes())
+
+    def page_cache_id(self, path: str) -> str:
+        return f"boot-{self._boots}"
+
+    def total_bytes(self, path: str) -> int:
+        self.operation("total_bytes", path)
+        return self.capacity_bytes
+
+    def modified_ms(self, path: str) -> int:
+        self.operation("modified_ms", path)
+        found = self._tree.lookup(path)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return found.modified_ms if isinstance(found, Node) else 0
+
+    def lock(self, path: str) -> Callable[[], None]:
+        self.operation("lock", path)
+        if path in self._locks:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
+        self.open(path, create=True)
+        process = current_process()
+        self._locks[path] = process
+        held = [path]
+
+        def release() -> None:
+            while held:
+                self._locks.pop(held.pop(), None)
+
+        return release
+
+    async def load(self, path: str, offset: int, size: int, ahead: int = 0) -> None:
+        try:
+            self.operation("load", path)
+            await self.pause()
+            await self.answers(path)
+            self.check(path)
+        except OSError:
+            return
+        node = self._tree.find(path)
+        if isinstance(node, Node):
+            node.is_cold = False
+
+    def separate(self, path: str) -> None:
+        self.lanes.separate(path)
+
+    def completed(self, path: str) -> int | None:
+        """Nobody counts here."""
+        return None
+
+    def abandon(self, path: str) -> None:
+        """Nothing blocks here."""
+
+    async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
+        self.operation("thread", at)
+        await self.pause()
+        await self.answers(at)
+        return await self.lanes.run(function, at)
+
+    def check_resident(self, node: Node, path: str, offset: int, size: int) -> None:
+        """Raises NotResident if the reader may not wait, and the page cache has dropped the file."""
+        if not residency.is_required():
+            node.is_cold = False
+            node.version += 1
+            return
+        if self.coldness and self._cold_random.random() < self.coldness:
+            node.is_cold = True
+        if node.is_cold:
+            self.cold_reads += 1
+            node.version += 1
+            raise residency.NotResident(path, offset, size)
+
+    # --- for SimFile -----------------------------------------------------------------------------
+
+    def operation(self, kind: str, path: str) -> None:
+        """One operation of the seam begins; in a thread, others may come first. Raises OSError."""
+        self.lanes.before_operation()
+        self.check(path)
+        if self.lanes.current is None:
+            self.on_operation(kind, path)
+        else:
+            with self.lanes.outside():
+                self.on_operation(kind, path)
+
+    async def answers(self, path: str) -> None:
+        """Wait while the disk of `path` hangs."""
+        while (repaired := self._hanging_at(path)) is not None:
+            await repaired.wait()
+
+    def _hanging_at(self, path: str) -> asyncio.Event | None:
+        for prefix, repaired in self._hanging.items():
+            if path == prefix or path.startswith(prefix + "/"):
+                return repaired
+        return None
+
+    def check(self, path: str) -> None:
+        """Raise what the disk would. A dead process has no system calls."""
+        process = current_process()
+        if process is not None and not process.alive:
+            raise OSError(errno.EIO, "the process is dead", path)
+        for prefix, error in self._failing.items():
+            if path == prefix or path.startswith(prefix + "/"):
+                raise OSError(error, os.strerror(error), path)
+
+    def _change(self, change: Callable[[Tree], None]) -> None:
+        change(self._tree)
+        self._journal.append(change)
+
+    def _touch(self, node: Node) -> None:
+        node.modified_ms = self._clock.wall_ms()
+
+    def reserve(self, size: int, path: str) -> None:
+        if size > 0 and self.capacity_bytes < _CAPACITY_BYTES and self.used_bytes() + size > self.capacity_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    def written(self, node: Node) -> None:
+        self._touch(node)
+
+    async def pause(self) -> None:
+        """The time that a sync, or a piece of work in a thread, takes."""
+        low, high = self._sync_ms
+        delay_ms = self._random.uniform(low, high)
+        if self._random.randrange(200) == 0:
+            delay_ms *= 1 + self._random.randrange(20)
+        await asyncio.sleep(round(delay_ms * 1e6) / 1e9)
+
+
+class SimFile:
+    """The File seam."""
+
+    __slots__ = ("_closed", "_disk", "_node", "path")
+
+    def __init__(self, disk: SimDisk, path: str, node: Node) -> None:
+        self.path = path
+        self._disk = disk
+        self._node = node
+        self._closed = False
+
+    def size(self) -> int:
+        return len(self._node.cached)
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        data = b"".join(bytes(buffer) for buffer in buffers)
+        try:
+            self._operation("append")
+        except OSError:
+            if self._closed:
+                raise
+            # What a failed write leaves behind, where cutting it off fails, too.
+            self._node.write(len(self._node.cached), data[: len(data) // 2])
+            raise
+        self._disk.reserve(len(data), self.path)
+        if data:
+            self._node.write(len(self._node.cached), data)
+            self._disk.written(self._node)
+        return len(data)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        self._operation("read_at")
+        self._disk.check_resident(self._node, self.path, offset, size)
+        return bytes(memoryview(self._node.cached)[offset : offset + size])
+
+    def version(self) -> int:
+        return self._node.version
+
+    def write_at(self, offset: int, data: Buffer) -> None:
+        self._node.version += 1
+        try:
+            self._operation("write_at")
+        except OSError:
+            if self._closed:
+                raise
+            self._node.write(offset, bytes(data[: len(data) // 2]))
+            raise
+        self._node.write(offset, bytes(data))
+        self._disk.written(self._node)
+
+    def truncate(self, size: int) -> None:
+        self._operation("truncate")
+        self._node.version += 1
+        self._node.truncate(size)
+        self._disk.written(self._node)
+
+    async def sync(self) -> None:
+        self._operation("sync")
+        count = len(self._node.pending)
+        before = self._node.pending[count - 1] if count else None
+        await self._disk.pause()
+        await self._disk.answers(self.path)
+        self._disk.check(self.path)
+        # Another sync may have persisted some of it already: persist up to our last write, if it still waits.
+        for index, entry in enumerate(self._node.pending):
+            if entry is before:
+                self._node.persist(index + 1)
+                return
+
+    def sync_now(self) -> None:
+        self._node.persist(len(self._node.pending))
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _operation(self, kind: str) -> None:
+        self._assert_open()
+        self._disk.operation(kind, self.path)
+        self._assert_open()  # a thread may have waited, and another may have closed it
+
+    def _assert_open(self) -> None:
+        if self._closed:
+            raise OSError(errno.EBADF, "file is closed", self.path)

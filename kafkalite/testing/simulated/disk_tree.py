@@ -1,0 +1,147 @@
+"""The files and directories of a simulated disk: what programs see, and what a loss of power leaves."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+
+
+class Node:
+    """A file's content: as seen, as it is on the platter, and the writes between the two."""
+
+    __slots__ = ("cached", "durable", "is_cold", "modified_ms", "pending", "version")
+
+    def __init__(self) -> None:
+        #: See File.version.
+        self.version = 1
+        self.cached = bytearray()
+        self.durable = bytearray()
+        #: (offset, data) of a write, (size, None) of a truncation; in order.
+        self.pending: list[tuple[int, bytes | None]] = []
+        self.modified_ms = 0
+        #: The page cache does not have it (any more).
+        self.is_cold = False
+
+    def write(self, offset: int, data: bytes) -> None:
+        _apply(self.cached, offset, data)
+        self.pending.append((offset, data))
+
+    def truncate(self, size: int) -> None:
+        _apply(self.cached, size, None)
+        self.pending.append((size, None))
+
+    def persist(self, count: int) -> None:
+        """The first `count` pending writes are on the platter now."""
+        for offset, data in self.pending[:count]:
+            _apply(self.durable, offset, data)
+        del self.pending[:count]
+
+    def lose_power(self, source: random.Random) -> None:
+        fate = source.choice(("nothing", "prefix", "zeros", "all"))
+        kept = {"nothing": 0, "all": len(self.pending)}.get(fate, source.randint(0, len(self.pending)))
+        torn = self.pending[kept] if kept < len(self.pending) else None
+        self.persist(kept)
+        offset, data = torn or (0, None)
+        if data and fate in ("prefix", "zeros"):
+            cut = source.randrange(len(data))
+            _apply(self.durable, offset, data[:cut] if fate == "prefix" else bytes(cut))
+        self.pending.clear()
+        self.cached = bytearray(self.durable)
+
+
+def _apply(content: bytearray, offset: int, data: bytes | None) -> None:
+    if len(content) < offset:
+        content.extend(bytes(offset - len(content)))
+    if data is None:
+        del content[offset:]
+    else:
+        content[offset : offset + len(data)] = data
+
+
+class Directory:
+    __slots__ = ("children",)
+
+    def __init__(self) -> None:
+        self.children: dict[str, Directory | Node] = {}
+
+    def copy(self) -> Directory:
+        """The names, deeply; the files' content is shared."""
+        twin = Directory()
+        twin.children = {
+            name: child.copy() if isinstance(child, Directory) else child for name, child in self.children.items()
+        }
+        return twin
+
+
+def _parts(path: str) -> list[str]:
+    assert path.startswith("/"), f"not absolute: {path}"
+    return [part for part in path.split("/") if part]
+
+
+class Tree:
+    """Names. The disk has two: as programs see them, and as the journal has them on the platter."""
+
+    def __init__(self, root: Directory | None = None) -> None:
+        self.root = root or Directory()
+
+    def find(self, path: str) -> Directory | Node | None:
+        node: Directory | Node | None = self.root
+        for part in _parts(path):
+            if not isinstance(node, Directory):
+                return None
+            node = node.children.get(part)
+        return node
+
+    def lookup(self, path: str) -> Directory | Node | None:
+        """As `find`, but a file in the middle of the path is an error, as in POSIX."""
+        node: Directory | Node | None = self.root
+        for part in _parts(path):
+            if isinstance(node, Node):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            node = node.children.get(part) if node is not None else None
+        return node
+
+    def directory(self, path: str) -> Directory:
+        found = self.lookup(path)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if not isinstance(found, Directory):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return found
+
+    def parent(self, path: str) -> tuple[Directory, str]:
+        head, _, name = path.rstrip("/").rpartition("/")
+        return self.directory(head or "/"), name
+
+    # The journal's operations: each must do the same to either tree.
+
+    def make(self, path: str) -> None:
+        node = self.root
+        for part in _parts(path):
+            child = node.children.setdefault(part, Directory())
+            if not isinstance(child, Directory):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            node = child
+
+    def enter(self, path: str, node: Node) -> None:
+        parent, name = self.parent(path)
+        parent.children[name] = node
+
+    def remove(self, path: str) -> None:
+        parent, name = self.parent(path)
+        parent.children.pop(name, None)
+
+    def rename(self, old: str, new: str) -> None:
+        source, old_name = self.parent(old)
+        target, new_name = self.parent(new)
+        moved = source.children.get(old_name)
+        if moved is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), old)
+        there = target.children.get(new_name)
+        if isinstance(there, Directory) and (there.children or not isinstance(moved, Directory)):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), new)
+        if there is not None and not isinstance(there, Directory) and isinstance(moved, Directory):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), new)
+        del source.children[old_name]
+        target.children[new_name] = moved

@@ -1,0 +1,224 @@
+"""Threads of a simulated disk: each function of `run_blocking` is a greenlet that stops before each of its file operations.
+
+Between two operations of one lane everything else may run: the loop, other lanes of the same disk, a fault. The seed decides
+where a lane stops and for how long, so that a run can be repeated. Only file operations are switch points: what a function
+does in memory between two of them happens at once, which is kinder than real threads are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import random
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from greenlet import GreenletExit, greenlet
+
+from kafkalite.testing.simulated.loop import SimLoop
+
+#: Threads per disk, as kafkalite.env.real_disk has them.
+_THREADS = 4
+#: How probable it is that a lane stops before an operation: drawn for each lane. Some run through, as a thread on an idle host.
+_RESTLESS = (0.0, 0.25, 0.6, 1.0)
+#: A stop is one turn of the loop, or a short time; one in this number of lanes has long ones (a busy processor or disk).
+_SHORT_S = 0.001
+_LONG_S = 0.06
+_SLOW_LANES = 8
+
+
+class Lane:
+    """One function in a thread. Made by `Lanes.run`."""
+
+    def __init__(
+        self, lanes: Lanes, function: Callable[[], object], at: str, restless: float, *, is_slow: bool
+    ) -> None:
+        self._lanes = lanes
+        self._function = function
+        self._restless = restless
+        self._is_slow = is_slow
+        self.at = at
+        self.future: asyncio.Future[object] = lanes.loop.create_future()
+        self._greenlet = greenlet(self._run)
+        self._greenlet.gr_context = contextvars.copy_context()
+        self._has_stopped_for = 0.0
+        self._result: object = None
+        self._error: BaseException | None = None
+
+    def _run(self) -> None:
+        try:
+            self._result = self._function()
+        except GreenletExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is the waiter's, as with a real thread
+            self._error = error
+
+    def _over(self) -> None:
+        self._lanes.ended(self)
+        if self.future.done():
+            return  # the waiter gave up
+        if self._error is not None:
+            self.future.set_exception(self._error)
+        else:
+            self.future.set_result(self._result)
+
+    def step(self) -> None:
+        """Run until the next stop, or to the end. A callback of the loop; not called any more when the process is dead."""
+        self._has_stopped_for = 0.0
+        self._enter(self._greenlet.switch)
+        if self._greenlet.dead:
+            self._over()
+        elif self._has_stopped_for > 0:
+            self._lanes.loop.call_later(self._has_stopped_for, self.resume)
+        else:
+            self._lanes.loop.call_soon(self.resume)
+
+    def resume(self) -> None:
+        """Go on, unless the disk hangs: then when it answers again."""
+        hanging = self._lanes.hanging(self.at)
+        if hanging is None:
+            self.step()
+            return
+
+        async def wait() -> None:
+            await hanging.wait()
+            self.resume()
+
+        self._lanes.loop.create_task(wait(), name="lane")
+
+    def _enter(self, switch: Callable[[], Any]) -> None:
+        lanes, loop = self._lanes, self._lanes.loop
+        running = events._get_running_loop()
+        lanes.current = self
+        loop.in_thread = True
+        events._set_running_loop(None)  # code in a thread finds no running loop
+        try:
+            switch()
+        finally:
+            events._set_running_loop(running)
+            loop.in_thread = False
+            lanes.current = None
+
+    def stop(self, source: random.Random) -> None:
+        """In the lane: before a file operation. Comes back when the lane is resumed."""
+        if self._lanes.closed:
+            raise GreenletExit
+        if source.random() >= self._restless:
+            return
+        if self._is_slow:
+            self._has_stopped_for = source.uniform(0, _LONG_S)
+        elif source.randrange(3) == 0:
+            self._has_stopped_for = source.uniform(0, _SHORT_S)
+        assert self._greenlet.parent is not None
+        self._greenlet.parent.switch()
+
+    def dispose(self) -> None:
+        """The world ends: unwind it, without letting it touch the disk."""
+        if self._greenlet:
+            self._enter(self._throw)
+
+    def _throw(self) -> None:
+        for _ in range(100):
+            if self._greenlet.dead:
+                return
+            try:
+                self._greenlet.throw(GreenletExit)
+            except BaseException:  # noqa: BLE001 - nothing that it still says matters
+                continue
+
+
+class Lanes:
+    """The threads of one host's disk.
+
+    Args:
+        hanging: what work at a path has to wait for now.
+    """
+
+    def __init__(self, loop: SimLoop, source: random.Random, *, hanging: Callable[[str], asyncio.Event | None]) -> None:
+        self.loop = loop
+        self._random = source
+        self.hanging = hanging
+        #: The lane whose code is running, and no other's.
+        self.current: Lane | None = None
+        #: Directory with a slash at the end ("" for all others) -> its lanes under way, and those that wait for a thread.
+        self._working: dict[str, dict[Lane, None]] = {"": {}}
+        self._waiting: dict[str, deque[Lane]] = {"": deque()}
+        #: Those of dead processes, and of disks that were given up: they are kept so that none is unwound before its time.
+        self._left: list[Lane] = []
+        #: A directed test sets (1.0,): each stops before each operation.
+        self.restless: tuple[float, ...] = _RESTLESS
+        self.closed = False
+        loop.at_close(self.close)
+
+    def separate(self, path: str) -> None:
+        """New threads for work below this directory."""
+        self._replace(f"{path.rstrip('/')}/")
+
+    def process_died(self) -> None:
+        """All threads are gone with it."""
+        for prefix in list(self._working):
+            self._replace(prefix)
+
+    def _replace(self, prefix: str) -> None:
+        self._left += self._working.get(prefix, {})
+        self._working[prefix], self._waiting[prefix] = {}, deque()
+
+    def _prefix(self, path: str) -> str:
+        for prefix in self._working:
+            if prefix and (path.startswith(prefix) or path == prefix[:-1]):
+                return prefix
+        return ""
+
+    def run(self, function: Callable[[], object], at: str) -> asyncio.Future[object]:
+        """Begin as soon as a thread is free; a waiter that gives up does not end a function that has begun."""
+        is_slow = self._random.randrange(_SLOW_LANES) == 0
+        lane = Lane(self, function, at, self._random.choice(self.restless), is_slow=is_slow)
+        prefix = self._prefix(at)
+        if len(self._working[prefix]) < _THREADS:
+            self._working[prefix][lane] = None
+            lane.step()
+        else:
+            self._waiting[prefix].append(lane)
+        return lane.future
+
+    def ended(self, lane: Lane) -> None:
+        """Its thread is free for the next that still has a waiter."""
+        for prefix, working in self._working.items():
+            if lane in working:
+                del working[lane]
+                waiting = self._waiting[prefix]
+                while waiting and len(working) < _THREADS:
+                    following = waiting.popleft()
+                    if not following.future.cancelled():
+                        working[following] = None
+                        self.loop.call_soon(following.resume)
+                return
+
+    def before_operation(self) -> None:
+        """The seam is about to do an operation; the running thread may have to wait."""
+        if self.current is not None:
+            self.current.stop(self._random)
+
+    @contextlib.contextmanager
+    def outside(self) -> Iterator[None]:
+        """Operations of the harness within an operation are not the thread's."""
+        lane = self.current
+        if lane is None:
+            yield
+            return
+        self.current, self.loop.in_thread = None, False
+        try:
+            yield
+        finally:
+            self.current, self.loop.in_thread = lane, True
+
+    def close(self) -> None:
+        """The loop closes: end all that is left."""
+        self.closed = True
+        for lane in [*self._left, *(each for working in self._working.values() for each in working)]:
+            lane.dispose()
+        self._left.clear()
+        self._working.clear()

@@ -1,0 +1,1 @@
+"""What must hold in a simulated cluster, looked at from outside the product."""

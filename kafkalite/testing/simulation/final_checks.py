@@ -1,0 +1,142 @@
+"""What must hold in a simulated cluster when the faults are over, and at the very end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalite.record.reader import read_records
+from kafkalite.testing.simulation.checkers.cluster import ReplicaView
+from kafkalite.testing.simulation.checkers.indexes import check_aborted, check_indexes
+from kafkalite.testing.simulation.plan import KEYED, LEDGER, TRIMMED
+from kafkalite.testing.simulation.topics import compacted
+from kafkalite.testing.simulation.workloads.clients import record_name
+from kafkalite.testing.simulation.workloads.operator import CHURN
+
+if TYPE_CHECKING:
+    from kafkalite.testing.simulation.run import Simulation
+
+
+class FinalChecks:
+    """What must hold when the faults are over, and at the very end."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+
+    def not_ready(self) -> str | None:
+        late = [node.name for node in self._simulation.nodes.values() if not node.ready]
+        return f"not ready: {', '.join(late)}" if late else None
+
+    def not_ordered(self) -> str | None:
+        """What is left of the operator's orders: unfinished ones, and files where no replica belongs."""
+        assert self._simulation.operator is not None
+        if not self._simulation.operator.done:
+            return "the operator still waits for an answer"
+        if (late := self.not_ready()) is not None:
+            return late
+        drained = self._simulation.operator.drained
+        if (
+            left := self._simulation.orders.unfinished(
+                self._simulation.plan.topics, self._simulation.operator.assignments, drained
+            )
+        ) is not None:
+            return left
+        assigned = {topic: self._simulation.assignment(topic) for topic in (*self._simulation.plan.all_topics, CHURN)}
+        for node in self._simulation.nodes.values():
+            disk = self._simulation.world.host(node.name).disk
+            for directory in self._simulation.plan.log_dirs:
+                for name in disk.peek_names(directory):
+                    topic, _, number = name.rpartition("-")
+                    if name.endswith("-future"):
+                        return f"{node.name} still moves {name} to {directory}"
+                    if topic in assigned and node.broker_id not in assigned[topic].get(int(number), ()):
+                        return f"{node.name} still has {directory}/{name}, which is assigned to {assigned[topic]}"
+        return None
+
+    def not_converged(self) -> str | None:
+        """What is not as it should be in a cluster without faults."""
+        if (late := self.not_ready()) is not None:
+            return late
+        views: dict[tuple[str, int], list[ReplicaView]] = {}
+        for view in self._simulation.views():
+            views.setdefault(view.partition, []).append(view)
+        for topic, count in self._simulation.plan.all_topics.items():
+            for number in range(count):
+                if (missing := self._not_whole((topic, number), views.get((topic, number), []))) is not None:
+                    return missing
+        return None
+
+    def _not_whole(self, partition: tuple[str, int], views: list[ReplicaView]) -> str | None:
+        state = self._simulation.zk.states.get(partition)
+        where = f"{partition[0]}-{partition[1]}"
+        if state is None or state.leader == -1:
+            return f"{where} has no leader ({state})"
+        if len(state.isr) < self._simulation.plan.replicas_of(partition[0]):
+            return f"{where} is under-replicated ({state})"
+        told = ", ".join(map(str, views))
+        hosted = [view for view in views if view.broker in state.isr and view.leader_epoch == state.leader_epoch]
+        if len(hosted) < len(state.isr):
+            return f"{where}: replicas do not know their state {state}: {told}"
+        if len({view.log_end_offset for view in hosted}) > 1:
+            return f"{where}: replicas differ: {told}"
+        if any(view.high_watermark != view.log_end_offset for view in hosted):
+            return f"{where}: not all is committed: {told}"
+        return None
+
+    def not_retained(self) -> str | None:
+        """Which log keeps a segment that DeleteRecords or retention.bytes has made superfluous."""
+        for node in self._simulation.nodes.values():
+            for replica in node.node.replicas.hosted.all():
+                log = replica.log
+                if replica.topic_partition.topic not in (KEYED, TRIMMED) or "delete" not in log.config.cleanup_policy:
+                    continue
+                *closed, _ = log.segments
+                where = f"{replica.topic_partition} on {node.name}"
+                if closed and closed[0].next_offset <= log.log_start_offset:
+                    return (
+                        f"{where} begins at {log.log_start_offset}, its first segment ends at {closed[0].next_offset}"
+                    )
+                oldest = next((segment.size for segment in log.segments if segment.size), 0)
+                if 0 <= log.config.retention_bytes <= log.size_bytes - oldest and oldest:
+                    return f"{where} has {log.size_bytes} bytes, its oldest segment {oldest}"
+        return None
+
+    def judge(self) -> None:
+        """The whole log of every replica, and the responses that clients got."""
+        finals: dict[tuple[str, int], list[tuple[int, str]]] = {}
+        for view in self._simulation.views():
+            if view.partition[0] in compacted(self._simulation.plan):
+                continue
+            if view.log_end_offset > 0:
+                self._simulation.replicas.compare(view, self._simulation.begin(view), view.log_end_offset)
+            if view.is_leader and view.partition[0] not in (LEDGER, TRIMMED):
+                finals[view.partition] = self._records(view)
+        self._simulation.history.final(finals)
+        for node in self._simulation.nodes.values():
+            for replica in node.node.replicas.hosted.all():
+                if (
+                    replica.topic_partition.topic in (*self._simulation.plan.topics, LEDGER)
+                    and replica.storage_error is None
+                ):
+                    where = f"{replica.topic_partition} on {node.name}"
+                    check_aborted(self._simulation.world.host(node.name).disk, replica.log, where)
+
+    def judge_files(self) -> None:
+        """The files that the nodes have left when they stopped."""
+        for name in self._simulation.nodes:
+            disk = self._simulation.world.host(name).disk
+            for directory in self._simulation.plan.log_dirs:
+                for replica in disk.peek_names(directory):
+                    if (
+                        replica.rpartition("-")[0] in self._simulation.plan.all_topics
+                        and replica.rpartition("-")[2].isdigit()
+                    ):
+                        check_indexes(disk, f"{directory}/{replica}", f"{directory}/{replica} on {name}")
+
+    def _records(self, view: ReplicaView) -> list[tuple[int, str]]:
+        disk = self._simulation.world.host(self._simulation.plan.node_names[view.broker - 1]).disk
+        found = []
+        for name in disk.peek_names(view.path):
+            if name.endswith(".log"):
+                for record in read_records(disk.peek(f"{view.path}/{name}")):
+                    found.append((record.offset, record_name(record.value or b"")))
+        return found

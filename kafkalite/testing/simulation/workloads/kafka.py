@@ -1,0 +1,145 @@
+"""A client of the Kafka protocol in a simulated cluster, with nothing of its own: it asks one broker, and waits or gives up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kafkalite.env.seams import Env
+from kafkalite.errors import ErrorCode
+from kafkalite.protocol.authenticate import authenticate
+from kafkalite.protocol.structs import classes
+from kafkalite.security.dialling import Dialling
+from kafkalite.testing.kafka_client import Client
+from kafkalite.testing.simulation import security as sim_security
+from kafkalite.testing.simulation.plan import Plan
+
+KAFKA_PORT = 9092
+#: A client's patience with one request.
+ANSWER_S = 6.0
+
+NONE = ErrorCode.NONE.value
+
+
+class Refused(Exception):
+    """A broker answered with an error code."""
+
+    def __init__(self, what: str, code: int) -> None:
+        super().__init__(f"{what}: {code}")
+        self.code = code
+
+
+class Unanswered(Exception):
+    """The outcome of the request is unknown."""
+
+
+class _Connection(Client):
+    async def dial(self, env: Env, host: str, security: Dialling | None) -> None:
+        self.reader, self.writer = await env.network.dial(host, KAFKA_PORT)
+        if security is not None and security.credentials is not None:
+            credentials = security.credentials
+            await authenticate(self.reader, self.writer, credentials.mechanism, credentials.client(env.entropy))
+
+
+class SimKafkaClient:
+    """One connection per broker; a request that fails closes its connection, and what is under way may arrive later."""
+
+    def __init__(self, plan: Plan, env: Env) -> None:
+        self._plan = plan
+        self._env = env
+        self._open: dict[str, _Connection] = {}
+        self._leaders: dict[tuple[str, int], str] = {}
+        self._security = sim_security.dialling() if plan.reauth_ms is not None else None
+
+    @staticmethod
+    def message(name: str, /, **fields: Any) -> Any:
+        """A request of this kind."""
+        return classes(name)[name](**fields)
+
+    @staticmethod
+    def part(message: str, name: str, /, **fields: Any) -> Any:
+        """A struct inside a request of the kind `message`."""
+        cls: Any = classes(message)[name]
+        return cls(**fields)
+
+    async def ask(self, host: str, message: Any, version: int, timeout_s: float = ANSWER_S) -> Any:
+        """The answer. Raises Unanswered."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                connection = self._open.get(host)
+                if connection is None:
+                    connection = self._open[host] = _Connection()
+                    await connection.dial(self._env, host, self._security)
+                sent = connection.send(message, version)
+                while True:
+                    correlation_id, answer = await connection.receive()
+                    if correlation_id == sent:
+                        return answer
+        except (OSError, EOFError, TimeoutError) as error:
+            self.leave(host)
+            raise Unanswered(f"{type(message).__name__} to {host}: {error!r}") from None
+
+    async def ask_apart(self, host: str, message: Any, version: int, timeout_s: float = ANSWER_S) -> Any:
+        """The same on a connection of its own: bytes that another path had held up. Raises Unanswered."""
+        connection = _Connection()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await connection.dial(self._env, host, self._security)
+                connection.send(message, version)
+                return (await connection.receive())[1]
+        except (OSError, EOFError, TimeoutError) as error:
+            raise Unanswered(f"{type(message).__name__} to {host}: {error!r}") from None
+        finally:
+            if hasattr(connection, "writer"):
+                connection.close()
+
+    def leave(self, host: str) -> None:
+        """Close the connection; the next request opens another."""
+        connection = self._open.pop(host, None)
+        if connection is not None and hasattr(connection, "writer"):
+            connection.close()
+
+    def close(self) -> None:
+        for host in list(self._open):
+            self.leave(host)
+
+    def any_host(self) -> str:
+        """Some node."""
+        return self._env.random.choice(self._plan.node_names)
+
+    def host_of(self, node_id: int) -> str:
+        """Raises Unanswered for a number that is no node's."""
+        if not 1 <= node_id <= self._plan.nodes:
+            raise Unanswered(f"no node {node_id}")
+        return self._plan.node_names[node_id - 1]
+
+    async def leader(self, topic: str, partition: int) -> str:
+        """The host of the partition's leader. Raises Unanswered."""
+        known = self._leaders.get((topic, partition))
+        if known is not None:
+            return known
+        request = self.message(
+            "MetadataRequest",
+            topics=[self.part("MetadataRequest", "MetadataRequestTopic", name=topic)],
+            allow_auto_topic_creation=False,
+        )
+        answer = await self.ask(self.any_host(), request, 8)
+        for one in answer.topics:
+            for each in one.partitions:
+                if each.error_code == NONE and each.leader_id > 0:
+                    self._leaders[one.name, each.partition_index] = self.host_of(each.leader_id)
+        if (topic, partition) not in self._leaders:
+            raise Unanswered(f"{topic}-{partition} has no leader")
+        return self._leaders[topic, partition]
+
+    def forget_leader(self, topic: str, partition: int) -> None:
+        """It was not the leader, or did not answer."""
+        self._leaders.pop((topic, partition), None)
+
+    async def coordinator(self, transactional_id: str) -> str:
+        """The host of the transaction coordinator. Raises Unanswered."""
+        request = self.message("FindCoordinatorRequest", key=transactional_id, key_type=1)
+        answer = await self.ask(self.any_host(), request, 2)
+        if answer.error_code != NONE:
+            raise Unanswered(f"FindCoordinator: {answer.error_code}")
+        return self.host_of(answer.node_id)

@@ -1,0 +1,1 @@
+"""From records to rows: which decoder, which columns, values of each format."""

@@ -1,0 +1,93 @@
+"""Which decoder a pipeline uses, and what it knows of the columns: given, found in the records, or from a registry."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kafkalite_pipelines.decoding.records import ERROR, Decoder, JsonDecoder, RawDecoder, decoded, infer_columns
+from kafkalite_pipelines.definition import Pipeline, PipelineError
+from kafkalite_pipelines.places import OWN, Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+log = logging.getLogger("kafkalite_pipelines")
+_SCHEMA = "schema.json"
+_UNKNOWN = "unknown_fields"
+
+
+class Decoding:
+    """Decodes batches. Columns that are found in records are kept beside the checkpoint: they do not change at a restart."""
+
+    def __init__(self, pipeline: Pipeline, spark: SparkSession) -> None:
+        self._pipeline = pipeline
+        self._spark = spark
+        self._place = Place(f"{pipeline.place(pipeline.checkpoint)}/{OWN}")
+        decode = pipeline.decode
+        self._infers = decode.format == "json" and not decode.columns and decode.registry is None
+        self._decoder: Decoder | None = None
+        if decode.format == "raw":
+            self._decoder = RawDecoder()
+        elif decode.format == "json" and decode.registry is None:
+            columns = dict(decode.columns) or self._place.read_json(_SCHEMA)
+            self._decoder = JsonDecoder(columns, debezium=decode.debezium) if columns else None
+            if self._infers and (decode.debezium or pipeline.watermark is not None) and self._decoder is None:
+                what = "decode.debezium" if decode.debezium else "a watermark"
+                raise PipelineError(f"decode.schema is missing: {what} needs the columns")
+        else:
+            from kafkalite_pipelines.decoding.registry_decoders import registry_decoder
+
+            self._decoder = registry_decoder(pipeline)
+
+    def known(self) -> bool:
+        """Whether the columns are known before the first record."""
+        return self._decoder is not None
+
+    def decoded(self, records: DataFrame) -> DataFrame:
+        if self._decoder is None:
+            self._learn(records, {})
+        assert self._decoder is not None
+        pipeline = self._pipeline
+        # with steps the key may be a column of theirs
+        checked = pipeline.key if not pipeline.steps else tuple(set(pipeline.key) & {pipeline.decode.key_column})
+        return decoded(records, pipeline.decode, self._decoder, keyed=pipeline.keyed, key=checked)
+
+    def observed(self, rows: DataFrame) -> list[Column]:
+        """Aggregates that show whether records have fields that are no columns yet."""
+        from pyspark.sql import functions as f
+
+        if not self._infers or not isinstance(self._decoder, JsonDecoder):
+            return []
+        return [f.count(self._decoder.unknown_fields()).alias(_UNKNOWN)]
+
+    def learnt(self, records: DataFrame, seen: Mapping[str, Any]) -> bool:
+        """Whether there are new columns: then the batch is decoded again with them."""
+        if not seen.get(_UNKNOWN):
+            return False
+        assert isinstance(self._decoder, JsonDecoder)
+        return self._learn(records, self._decoder.columns)
+
+    def _learn(self, records: DataFrame, known: Mapping[str, str]) -> bool:
+        """Columns of the records. A column keeps its type: what does not fit it is an error of its record."""
+        values = records.selectExpr("CAST(value AS string) AS value").where("value IS NOT NULL")
+        found = infer_columns(self._spark_of(records), values)
+        new = {name: kind for name, kind in found.items() if name not in known}
+        columns = {**known, **new}
+        if not columns:
+            columns = {"value": "string"}  # no record is JSON: all of them are errors, or there is none
+            self._decoder = JsonDecoder(columns)
+            return False
+        if new:
+            log.warning("new columns: %s", ", ".join(f"{name} {kind}" for name, kind in new.items()))
+            self._place.write(_SCHEMA, json.dumps(columns))
+        self._decoder = JsonDecoder(columns)
+        return bool(new)
+
+    def _spark_of(self, records: DataFrame) -> SparkSession:
+        return records.sparkSession
+
+
+__all__ = ["ERROR", "Decoding"]

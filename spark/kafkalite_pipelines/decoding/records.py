@@ -1,0 +1,191 @@
+"""From records to rows: a decoded DataFrame has the columns of the data, the hidden ones, and why a record did not become a row.
+
+Beside these it has the record itself (`_key`, `_value`, `_headers`), for the dead letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkalite_pipelines.decoding.registry import HEADER_BYTES, NO_ID
+from kafkalite_pipelines.decoding.types import ddl
+from kafkalite_pipelines.definition import DELETED, Decode, PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+#: Null if the record became a row.
+ERROR = "_error"
+RECORD = ("_key", "_value", "_headers")
+BODY, _CORRUPT, _EVENT = "_body", "_corrupt_record", "_event"
+
+
+class Decoder(Protocol):
+    """One format."""
+
+    def decode(self, records: DataFrame) -> DataFrame:
+        """`records` has the hidden columns and RECORD; adds BODY (a struct, null if it failed or there is no value),
+        and ERROR."""
+        ...
+
+
+def decoded(
+    records: DataFrame, decode: Decode, decoder: Decoder, *, keyed: bool, key: tuple[str, ...] = ()
+) -> DataFrame:
+    """All records, decoded or with an error. `keyed`: a record without a value deletes its key. `key`: columns that are the
+    key of a table, and must be there also then."""
+    from pyspark.sql import functions as f
+
+    headers = f.col("headers") if "headers" in records.columns else f.lit(None)
+    named = records.select(
+        f.col("topic").alias("_topic"),
+        f.col("partition").alias("_partition"),
+        f.col("offset").alias("_offset"),
+        f.col("timestamp").alias("_timestamp"),
+        f.col("key").alias("_key"),
+        f.col("value").alias("_value"),
+        headers.alias("_headers"),
+    )
+    if decode.format == "raw":
+        return named.select(
+            "*", f.col("_key").alias("key"), f.col("_value").alias("value"), _as_headers(records), _no_error()
+        )
+    rows = decoder.decode(named)
+    return _flattened(rows, decode, key, keyed=keyed)
+
+
+def _as_headers(records: DataFrame) -> Column:
+    from pyspark.sql import functions as f
+
+    return (f.col("_headers") if "headers" in records.columns else f.lit(None)).alias("headers")
+
+
+def _no_error() -> Column:
+    from pyspark.sql import functions as f
+
+    return f.lit(None).cast("string").alias(ERROR)
+
+
+def _flattened(rows: DataFrame, decode: Decode, key: tuple[str, ...], *, keyed: bool) -> DataFrame:
+    """The struct's fields as columns; Debezium's envelope opened; what must not be null checked."""
+    from pyspark.sql import functions as f
+
+    body, deleted, error = f.col(BODY), f.col("_value").isNull(), f.col(ERROR)
+    names = rows.schema[BODY].dataType.names
+    if decode.debezium:
+        envelope = f.col(f"{BODY}.payload") if "payload" in names else body
+        inner = rows.schema[BODY].dataType
+        inner = inner["payload"].dataType if "payload" in names else inner
+        if not {"before", "after", "op"} <= set(inner.names):
+            raise PipelineError("decode.debezium: the records have no before, after and op")
+        operation = envelope["op"]
+        body = f.when(operation == "d", envelope["before"]).otherwise(envelope["after"])
+        deleted = operation == "d"
+        # Debezium follows each deletion with a record without a value, for compaction: the row is gone already
+        rows = rows.where(f.col("_value").isNotNull())
+        error = f.coalesce(
+            error,
+            f.when(operation.isNull(), f.lit("is no change event: there is no op")),
+            f.when(body.isNull(), f.lit("is a change event without the row: no after, or no before for a deletion")),
+        )
+        names = inner["after"].dataType.names
+    columns = [body[name].alias(name) for name in names]
+    if decode.key_column is not None:
+        columns = [column for column, name in zip(columns, names, strict=True) if name != decode.key_column]
+        columns.insert(0, _key(decode).alias(decode.key_column))
+    if not keyed:
+        error = f.coalesce(error, f.when(f.col("_value").isNull(), f.lit("has no value")))
+        if decode.debezium:
+            error = f.coalesce(error, f.when(deleted, f.lit("deletes a row: this needs a sink with a key")))
+    for name in decode.required:
+        missing = f.when(~deleted & body[name].isNull(), f.lit(f"column {name} is missing"))
+        error = f.coalesce(error, missing)
+    for name in [name for name in key if name in names or name == decode.key_column]:
+        given = _key(decode) if name == decode.key_column else body[name]
+        error = f.coalesce(error, f.when(given.isNull(), f.lit(f"has no key: {name} is missing")))
+    hidden = [f.col(name) for name in ("_topic", "_partition", "_offset", "_timestamp", *RECORD)]
+    return rows.select(*columns, *hidden, f.coalesce(deleted, f.lit(False)).alias(DELETED), error.alias(ERROR))
+
+
+def _key(decode: Decode) -> Column:
+    """The record's key as text, or as the type that the schema gives its column; null if it is none."""
+    from pyspark.sql import functions as f
+
+    assert decode.key_column is not None
+    return f.col("_key").cast("string").try_cast(decode.columns.get(decode.key_column, "string"))
+
+
+class JsonDecoder:
+    """JSON objects with a known schema. A value that does not fit its column's type is an error of its record."""
+
+    def __init__(self, columns: Mapping[str, str], *, debezium: bool = False, framed: bool = False) -> None:
+        """`framed`: five bytes are in front of the text, a zero and the id of a schema."""
+        self._framed = framed
+        self.columns = dict(columns)
+        row = ddl(self.columns)
+        if debezium:
+            event = f"before struct<{_inner(self.columns)}>, after struct<{_inner(self.columns)}>, op string"
+            # with "schemas.enable" the event is in a field of its own
+            self._ddl = f"{event}, payload struct<{_inner_event(self.columns)}>"
+        else:
+            self._ddl = row
+        self._debezium = debezium
+
+    def decode(self, records: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as f
+
+        value = f.col("_value")
+        text = f.substring(value, HEADER_BYTES + 1, 2**31 - 1) if self._framed else value
+        parsed = f.from_json(
+            text.cast("string"),
+            f"{self._ddl}, {_CORRUPT} string",
+            {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT},
+        )
+        rows = records.withColumn(_EVENT, parsed)
+        wrong = f.col("_value").isNotNull() & (f.col(_EVENT).isNull() | f.col(f"{_EVENT}.{_CORRUPT}").isNotNull())
+        error = f.when(wrong, f.lit("is not JSON, or a value does not fit the type of its column"))
+        if self._framed:
+            is_framed = (f.length(value) >= HEADER_BYTES) & (f.substring(value, 1, 1) == f.lit(b"\0"))
+            error = f.coalesce(f.when(value.isNotNull() & ~is_framed, f.lit(NO_ID)), error)
+        if self._debezium:
+            nested = f.col(f"{_EVENT}.payload")
+            fields = [f.coalesce(nested[name], f.col(_EVENT)[name]).alias(name) for name in ("before", "after", "op")]
+            body = f.struct(*fields)
+        else:
+            body = f.struct(*[f.col(_EVENT)[name].alias(name) for name in self.columns])
+        return rows.withColumn(BODY, body).withColumn(ERROR, error.cast("string"))
+
+    def unknown_fields(self) -> Column:
+        """Names in the JSON object that are no columns yet; null if there are none. A column over `_value`."""
+        from pyspark.sql import functions as f
+
+        names = f.json_object_keys(f.col("_value").cast("string"))
+        unknown = f.array_except(names, f.array(*[f.lit(name) for name in self.columns]))
+        return f.when(f.size(unknown) > 0, unknown)
+
+
+def _inner(columns: Mapping[str, str]) -> str:
+    return ",".join(f"`{name}`:{type_}" for name, type_ in columns.items())
+
+
+def _inner_event(columns: Mapping[str, str]) -> str:
+    return f"before:struct<{_inner(columns)}>,after:struct<{_inner(columns)}>,op:string"
+
+
+class RawDecoder:
+    """Records as they are."""
+
+    def decode(self, records: DataFrame) -> DataFrame:  # pragma: no cover - `decoded` opens raw records itself
+        return records
+
+
+def infer_columns(spark: Any, values: DataFrame) -> dict[str, str]:
+    """The columns of JSON texts (a DataFrame of one string column), as name -> type. Names that begin with _ are left out:
+    they are the pipeline's own."""
+    found = spark.read.json(values)
+    return {
+        column.name: column.dataType.simpleString()
+        for column in found.schema
+        if column.name != _CORRUPT and not column.name.startswith("_")
+    }

@@ -1,0 +1,139 @@
+"""Records that have no text for Spark to read: decoded in Python by Spark's tasks, with columns of a registry or a schema file.
+
+JSON of a registry is the exception: it has a schema id in front, and Spark reads the text behind that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkalite_pipelines.cluster import positions
+from kafkalite_pipelines.decoding.records import BODY, ERROR, RECORD, Decoder, JsonDecoder
+from kafkalite_pipelines.decoding.registry import Registry, Schema
+from kafkalite_pipelines.definition import DELETED, HIDDEN, Pipeline, PipelineError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+#: A record's column cannot have these names.
+_OURS = {*HIDDEN, *RECORD, DELETED, BODY, ERROR}
+_PACKAGES = {"avro": ("fastavro",), "protobuf": ("google.protobuf", "proto_schema_parser"), "json": ()}
+
+
+class Reader(Protocol):
+    def read(self, value: bytes) -> Any:
+        """A value as a dict of what pyarrow takes. Raises ValueError: why it cannot be read."""
+        ...
+
+
+class RegistryDecoder:
+    """Columns are those of the newest schema of `<topic>-value`: new columns appear with the first batch after it."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._registry = Registry.of(pipeline.decode)
+
+    def decode(self, records: DataFrame) -> DataFrame:
+        columns, readers = self._readers()
+        return _decoded(records, columns, readers)
+
+    def _readers(self) -> tuple[dict[str, str], dict[str, Reader]]:
+        """The columns of all topics together, and how each topic's values are read."""
+        found = {topic: self._reader(self._registry.latest(f"{topic}-value")) for topic in topics_of(self._pipeline)}
+        columns = together({topic: columns for topic, (columns, _) in found.items()})
+        return columns, {topic: reader for topic, (_, reader) in found.items()}
+
+    def _reader(self, schema: Schema) -> tuple[dict[str, str], Reader]:
+        if self._pipeline.decode.format == "protobuf":
+            from kafkalite_pipelines.decoding.protobuf_readers import registry_reader
+
+            return registry_reader(self._registry, schema, self._pipeline.decode)
+        from kafkalite_pipelines.decoding import avro
+
+        return avro.columns(avro.parsed(schema)), avro.AvroReader(self._registry, schema)
+
+
+class FileDecoder:
+    """Values in the message of a .proto file or descriptor set; nothing is in front of them."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        from kafkalite_pipelines.decoding.protobuf_readers import file_reader
+
+        self._columns, self._reader = file_reader(pipeline)
+        together({"": self._columns})
+
+    def decode(self, records: DataFrame) -> DataFrame:
+        return _decoded(records, self._columns, self._reader)
+
+
+class RegistryJsonDecoder:
+    """JSON with a schema id in front. Columns are those of decode.schema, or of the newest schema of `<topic>-value`."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._registry = Registry.of(pipeline.decode)
+
+    def decode(self, records: DataFrame) -> DataFrame:
+        decode = self._pipeline.decode
+        if decode.columns:
+            return JsonDecoder(decode.columns, debezium=decode.debezium, framed=True).decode(records)
+        return JsonDecoder(self._columns(), framed=True).decode(records)
+
+    def _columns(self) -> dict[str, str]:
+        from kafkalite_pipelines.decoding import json_schema
+
+        found = topics_of(self._pipeline)
+        return together({topic: json_schema.columns(self._registry.latest(f"{topic}-value")) for topic in found})
+
+
+def topics_of(pipeline: Pipeline) -> list[str]:
+    source = pipeline.source
+    if source.pattern is None:
+        return sorted(source.topics)
+    return sorted({each.topic for each in positions(pipeline, {})})
+
+
+def together(found: dict[str, dict[str, str]]) -> dict[str, str]:
+    """The columns of several topics as those of one table. Raises PipelineError: they do not fit."""
+    columns: dict[str, str] = {}
+    for topic, theirs in found.items():
+        for name, kind in theirs.items():
+            if name in _OURS:
+                raise PipelineError(f"the schema has a field {name}, and this name is the pipeline's own")
+            if columns.setdefault(name, kind) != kind:
+                raise PipelineError(
+                    f"column {name} is {columns[name]} in one topic and {kind} in {topic}: use a pipeline for each"
+                )
+    if not columns:
+        raise PipelineError("no topic matches source.pattern: the columns are not known")
+    return columns
+
+
+def _decoded(records: DataFrame, columns: dict[str, str], readers: dict[str, Reader] | Reader) -> DataFrame:
+    body = f"struct<{','.join(f'`{name}`:{kind}' for name, kind in columns.items())}>"
+    result = (
+        f"{', '.join(f'{f.name} {f.dataType.simpleString()}' for f in records.schema)}, {BODY} {body}, {ERROR} string"
+    )
+
+    def tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from kafkalite_pipelines.decoding.registry_rows import rows
+
+        for batch in batches:
+            yield rows(batch, readers, body)
+
+    return records.mapInArrow(tasks, result)
+
+
+def registry_decoder(pipeline: Pipeline) -> Decoder:
+    """Raises PipelineError: a package is missing, or the schema file is wrong."""
+    decode = pipeline.decode
+    try:
+        for package in _PACKAGES[decode.format]:
+            __import__(package)
+    except ImportError as error:
+        raise PipelineError(f"{decode.format} needs a package: pip install 'kafkalite[pipelines]' ({error})") from None
+    if decode.format == "json":
+        return RegistryJsonDecoder(pipeline)
+    return FileDecoder(pipeline) if decode.schema_file is not None else RegistryDecoder(pipeline)

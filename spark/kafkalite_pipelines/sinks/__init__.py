@@ -1,0 +1,1 @@
+"""Tables and topics as sinks: a file per kind. `sink` is what a batch needs of each."""

@@ -1,0 +1,370 @@
+"""Delta tables without a jar: Spark's tasks write the files, the driver commits them with deltalake (docs/adr/0033).
+
+The commit has Delta's own transaction entry (application, version): two commits of one batch are refused by the format itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from kafkalite_pipelines.definition import DELETED, DeltaSink, Pipeline, PipelineError
+from kafkalite_pipelines.sinks import partitions, writing
+from kafkalite_pipelines.sinks.schemas import arrow_schema
+from kafkalite_pipelines.sinks.sink import Batch, Recorded, merged_json
+
+try:
+    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+    from deltalake import Schema as DeltaSchema
+    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+    from deltalake.transaction import AddAction
+except ImportError as error:
+    raise PipelineError(f"Delta tables need a package: pip install 'kafkalite[pipelines]' ({error})") from None
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+log = logging.getLogger("kafkalite_pipelines")
+
+_ATTEMPTS = 10
+#: In commits' information.
+_PIPELINE = "kafkalite"
+#: How far back the newest batch of a pipeline is looked for.
+_COMMITS = 1000
+
+
+class DeltaSinkTable:
+    """One table, created when its first rows are known."""
+
+    eager = True
+
+    def __init__(self, pipeline: Pipeline, sink: DeltaSink) -> None:
+        self._pipeline = pipeline
+        self.sink = sink
+        self.location = pipeline.place(sink.path)
+        self.fields = partitions.fields(sink.partition_by)
+        self._storage = dict(sink.storage)
+        self._maintained_at: float | None = None
+
+    @property
+    def name(self) -> str:
+        return f"Delta table {self.sink.path}"
+
+    def table(self) -> DeltaTable | None:
+        """As it is now; None if it does not exist yet."""
+        try:
+            return DeltaTable(self.location, storage_options=self._storage or None)
+        except TableNotFoundError:
+            return None
+        except DeltaError as error:
+            raise PipelineError(f"{self.name} cannot be opened: {error}") from error
+
+    def recorded(self) -> Recorded | None:
+        table = self.table()
+        if table is None:
+            return None
+        for commit in table.history(_COMMITS):
+            value = commit.get(_PIPELINE)
+            found = json.loads(value) if isinstance(value, str) else value
+            if found and found["pipeline"] == self._pipeline.name:
+                return Recorded(found["query"], found["batch"], found["offsets"])
+        return None
+
+    def stage(self, rows: DataFrame, batch: Batch) -> Any:
+        partitions.check(rows, self.fields)
+        derived = [field for field in self.fields if field.transform != "identity"]
+        if derived:  # Spark Connect refuses to add no columns
+            rows = rows.withColumns({field.name: partitions.derived(rows, field) for field in derived})
+        if self.sink.key:
+            from kafkalite_pipelines.sinks.delta_keyed import stage
+
+            return stage(self, rows, batch)
+        rows = rows.drop(DELETED)
+        table = self.prepared(rows)
+        named = [rows[field.name].alias(f"{writing.PARTITION}{n}") for n, field in enumerate(self.fields)]
+        return _Appended(self, batch, table, writing.write(rows.select("*", *named), self._target(table), batch.prefix))
+
+    def prepared(self, rows: DataFrame) -> DeltaTable:
+        """The table with all columns of `rows`."""
+        schema = arrow_schema(rows)
+        table = self.table()
+        if table is None:
+            return DeltaTable.create(
+                self.location,
+                schema=DeltaSchema.from_arrow(schema),
+                mode="ignore",
+                partition_by=[field.name for field in self.fields],
+                storage_options=self._storage or None,
+                configuration=dict(self.sink.properties) or None,
+            )
+        partitioned = table.metadata().partition_columns
+        if partitioned != [field.name for field in self.fields]:
+            wanted = ", ".join(field.name for field in self.fields) or "nothing"
+            raise PipelineError(f"{self.name} is partitioned by {', '.join(partitioned) or 'nothing'}, not by {wanted}")
+        return self._evolved(table, schema)
+
+    def _evolved(self, table: DeltaTable, schema: pa.Schema) -> DeltaTable:
+        existing = {field.name: field for field in table.schema().fields}
+        kinds = _arrow_schema(table)
+        new, wider = [], []
+        for field in DeltaSchema.from_arrow(schema).fields:
+            present = existing.get(field.name)
+            if present is None:
+                new.append(field)
+            elif present.type != field.type and not _goes_into(schema.field(field.name).type, present):
+                if not _goes_into(kinds.field(field.name).type, field):
+                    raise PipelineError(
+                        f"{self.name}: column {field.name} is {_type(present)}, and the rows have {_type(field)}"
+                    )
+                wider.append(field)
+        if (new or wider) and not self.sink.evolve:
+            if wider:
+                changes = ", ".join(f"{field.name} becomes {_type(field)}" for field in wider)
+                raise PipelineError(f"the rows have wider types than the table ({changes}), and evolve is false")
+            names = ", ".join(field.name for field in new)
+            raise PipelineError(f"the rows have columns that the table has not ({names}), and evolve is false")
+        if wider:
+            table = self._widened(table, wider, schema)
+        if new:
+            table.alter.add_columns(new)
+        return DeltaTable(self.location, storage_options=self._storage or None) if new or wider else table
+
+    def _widened(self, table: DeltaTable, wider: list[Any], schema: pa.Schema) -> DeltaTable:
+        """The table with wider types for these columns: all of its rows are written again, in one commit.
+
+        Delta's own feature for this (type widening) leaves the files as they are, but deltalake cannot switch it on, and few readers
+        know it.
+        """
+        import pyarrow as pa
+
+        changes = ", ".join(f"{field.name} becomes {_type(field)}" for field in wider)
+        log.warning("%s is written again: %s", self.name, changes)
+        names = {field.name for field in wider}
+        kinds = _arrow_schema(table)
+        wanted = pa.schema(
+            [pa.field(f.name, schema.field(f.name).type if f.name in names else _plain(f.type)) for f in kinds]
+        )
+        batches = table.to_pyarrow_dataset().to_batches()
+        write_deltalake(
+            table,
+            pa.RecordBatchReader.from_batches(wanted, (writing.conform(batch, wanted) for batch in batches)),
+            mode="overwrite",
+            schema_mode="overwrite",
+            partition_by=[field.name for field in self.fields] or None,
+            storage_options=self._storage or None,
+        )
+        return DeltaTable(self.location, storage_options=self._storage or None)
+
+    def _target(self, table: DeltaTable) -> writing.Target:
+        import pyarrow as pa
+
+        named = {field.name for field in self.fields}
+        schema = _arrow_schema(table)
+        return writing.Target(
+            location=self.location,
+            schema=pa.schema([pa.field(field.name, _plain(field.type)) for field in schema if field.name not in named]),
+            partitions=tuple(field.name for field in self.fields),
+            opener=functools.partial(_open, self._storage) if "://" in self.location else None,
+        )
+
+    def commit_properties(self, batch: Batch) -> CommitProperties:
+        value = {
+            "pipeline": batch.pipeline,
+            "query": batch.query,
+            "batch": batch.number,
+            "offsets": json.loads(merged_json(batch.offsets)),
+        }
+        return CommitProperties(
+            custom_metadata={_PIPELINE: json.dumps(value, separators=(",", ":"))},
+            app_transactions=[Transaction(application(batch), batch.number)],
+        )
+
+    def commit(self, batch: Batch, change: Any) -> int:
+        """`change(table, properties)` commits and returns the number of rows; again after a conflict."""
+        for attempt in range(_ATTEMPTS):
+            table = self.table()
+            assert table is not None, "it was made when the batch was staged"
+            last = table.transaction_version(application(batch))
+            if last is not None and last >= batch.number:
+                return 0
+            try:
+                rows: int = change(table, self.commit_properties(batch))
+                return rows
+            except CommitFailedError as error:
+                log.warning("%s: batch %d is committed again: %s", self.name, batch.number, error)
+                time.sleep(min(0.05 * 2**attempt, 2.0))
+        raise PipelineError(
+            f"{self.name} was changed by others {_ATTEMPTS} times while batch {batch.number} was committed"
+        )
+
+    def maintain(self) -> str | None:
+        plan = self.sink.maintenance
+        now = time.monotonic()
+        if plan is None or (self._maintained_at is not None and now - self._maintained_at < plan.every_s):
+            return None
+        first, self._maintained_at = self._maintained_at is None, now
+        table = self.table()
+        if first or table is None:
+            return None
+        return maintained(self.name, table, plan)
+
+
+def maintained(name: str, table: DeltaTable, plan: Any) -> str | None:
+    """Merge small files, remove the files of old versions."""
+    from datetime import timedelta
+
+    done = []
+    if plan.compact_below is not None:
+        merged = table.optimize.compact(target_size=plan.target_bytes)
+        if merged["numFilesRemoved"]:
+            done.append(f"{merged['numFilesRemoved']} files merged into {merged['numFilesAdded']}")
+    if plan.expire_after_s is not None:
+        hours = max(int(timedelta(seconds=plan.expire_after_s).total_seconds() // 3600), 1)
+        removed = table.vacuum(retention_hours=hours, dry_run=False, enforce_retention_duration=False)
+        if removed:
+            done.append(f"{len(removed)} files of old versions removed")
+    return f"{name}: {', '.join(done)}" if done else None
+
+
+def application(batch: Batch) -> str:
+    """The name in Delta's transaction entries. A new checkpoint counts its batches from 0 under a new name."""
+    return f"kafkalite/{batch.pipeline}/{batch.query}"
+
+
+class _Appended:
+    """Files to be added."""
+
+    def __init__(self, sink: DeltaSinkTable, batch: Batch, table: DeltaTable, files: list[writing.WrittenFile]) -> None:
+        self._sink = sink
+        self._batch = batch
+        self._schema = table.schema()
+        self._files = [file for file in files if file.rows]
+        self._actions = [_added(sink, file) for file in self._files]
+
+    def commit(self) -> int:
+        def change(table: DeltaTable, properties: CommitProperties) -> int:
+            table.create_write_transaction(
+                actions=list(self._actions),
+                mode="append",
+                schema=table.schema(),
+                partition_by=[field.name for field in self._sink.fields],
+                commit_properties=properties,
+            )
+            return sum(file.rows for file in self._files)
+
+        return self._sink.commit(self._batch, change)
+
+    def discard(self) -> None:
+        """The files are removed by the next vacuum, as all that no version names."""
+
+
+def _added(sink: DeltaSinkTable, file: writing.WrittenFile) -> AddAction:
+    values = {
+        field.name: None if value is None else _partition_text(value)
+        for field, value in zip(sink.fields, file.partition, strict=True)
+    }
+    return AddAction(file.path, file.size, values, int(time.time() * 1000), True, statistics(file.footer))
+
+
+def _partition_text(value: Any) -> str:
+    """As Delta's protocol writes partition values."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def statistics(footer: bytes) -> str:
+    """Rows, and smallest and largest value of plain columns: readers skip files by them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    metadata = pq.read_metadata(pa.BufferReader(footer))
+    least: dict[str, Any] = {}
+    most: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    unknown: set[str] = set()
+    for group in range(metadata.num_row_groups):
+        for index in range(metadata.num_columns):
+            column = metadata.row_group(group).column(index)
+            name, found = column.path_in_schema, column.statistics
+            if "." in name or found is None or not found.has_null_count:
+                unknown.add(name)
+                continue
+            nulls[name] = nulls.get(name, 0) + found.null_count
+            low, high = (found.min, found.max) if found.has_min_max else (None, None)
+            if low is None and found.null_count == column.num_values:
+                continue
+            if not _comparable(low) or not _comparable(high):
+                unknown.add(name)
+                continue
+            least[name] = low if name not in least else min(least[name], low)
+            most[name] = high if name not in most else max(most[name], high)
+
+    def kept(values: dict[str, Any]) -> dict[str, Any]:
+        return {name: _json_value(value) for name, value in values.items() if name not in unknown}
+
+    counted = {
+        "numRecords": metadata.num_rows,
+        "minValues": kept(least),
+        "maxValues": kept(most),
+        "nullCount": kept(nulls),
+    }
+    return json.dumps(counted)
+
+
+def _comparable(value: Any) -> bool:
+    """Values whose JSON in Delta's statistics is exact: no floats (NaN), no text (which would have to be cut)."""
+    from datetime import date
+
+    return isinstance(value, bool | int) or (isinstance(value, date) and not hasattr(value, "hour"))
+
+
+def _json_value(value: Any) -> Any:
+    return value if isinstance(value, bool | int) else str(value)
+
+
+def _plain(kind: Any) -> Any:
+    """Arrow types as Spark hands them over, for those that deltalake names otherwise."""
+    import pyarrow as pa
+
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    return kind
+
+
+def _arrow_schema(table: DeltaTable) -> Any:
+    import pyarrow as pa
+
+    return pa.schema(table.schema().to_arrow())
+
+
+def _type(field: Any) -> str:
+    """A Delta field's type, in words."""
+    return str(getattr(field.type, "type", "of another kind"))
+
+
+def _goes_into(kind: Any, present: Any) -> bool:
+    """Whether values of an Arrow type go into a column of a wider type."""
+    import pyarrow as pa
+
+    name = str(getattr(present.type, "type", ""))
+    if pa.types.is_signed_integer(kind):
+        widths = {"short": 16, "integer": 32, "long": 64}
+        return bool(kind.bit_width <= (32 if name == "double" else widths.get(name, 0)))
+    if pa.types.is_decimal(kind) and (found := re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", name)):
+        digits, scale = int(found[1]), int(found[2])
+        return bool(kind.scale <= scale and kind.precision - kind.scale <= digits - scale)
+    return bool(pa.types.is_float32(kind)) and name == "double"
+
+
+def _open(storage: dict[str, str], location: str, path: str) -> Any:
+    """In a task, for object stores: with the table's credentials."""
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import PyFileSystem
+
+    return PyFileSystem(DeltaStorageHandler(location, storage or None)).open_output_stream(path)

@@ -1,0 +1,57 @@
+"""MERGE into a Delta table: deltalake's own, on the driver, of the last row of each key in the batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from deltalake import CommitProperties, DeltaTable
+
+from kafkalite_pipelines.definition import DELETED
+from kafkalite_pipelines.sinks.delta import DeltaSinkTable
+from kafkalite_pipelines.sinks.keyed import last_of_each_key
+from kafkalite_pipelines.sinks.sink import Batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def stage(sink: DeltaSinkTable, rows: DataFrame, batch: Batch) -> _Merged:
+    last = last_of_each_key(rows, sink.sink.key)
+    sink.prepared(last.drop(DELETED))
+    return _Merged(sink, batch, last.toArrow())
+
+
+class _Merged:
+    """Changed rows, in the driver's memory."""
+
+    def __init__(self, sink: DeltaSinkTable, batch: Batch, rows: Any) -> None:
+        self._sink = sink
+        self._batch = batch
+        self._rows = rows
+
+    def commit(self) -> int:
+        key = self._sink.sink.key
+
+        def change(table: DeltaTable, properties: CommitProperties) -> int:
+            deleted = f"s.{_quoted(DELETED)}"
+            data = [name for name in self._rows.schema.names if name != DELETED]
+            values = {_quoted(name): f"s.{_quoted(name)}" for name in data}
+            table.merge(
+                source=self._rows,
+                predicate=" AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in key),
+                source_alias="s",
+                target_alias="t",
+                commit_properties=properties,
+            ).when_matched_delete(deleted).when_matched_update(
+                values, predicate=f"NOT {deleted}"
+            ).when_not_matched_insert(values, predicate=f"NOT {deleted}").execute()
+            return int(self._rows.num_rows)
+
+        return self._sink.commit(self._batch, change)
+
+    def discard(self) -> None:
+        """Nothing is written before the commit."""
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'

@@ -1,0 +1,106 @@
+"""What a batch needs of a sink: stage its rows, then commit them once, under the batch's number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite_pipelines.definition import DeltaSink, IcebergSink, ParquetSink, Pipeline, Sink, TopicSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One micro-batch. (query, number) is the same if the batch runs again, and its records are the same."""
+
+    pipeline: str
+    #: The id in the checkpoint: a new checkpoint is a new query.
+    query: str
+    number: int
+    #: topic -> partition -> next offset, after this batch.
+    offsets: Mapping[str, Mapping[str, int]]
+
+    @property
+    def prefix(self) -> str:
+        """Of the names of its files."""
+        return f"{self.query[:8]}-{self.number:08d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a table's own log says of a pipeline: the last batch that it has."""
+
+    query: str
+    number: int
+    offsets: Mapping[str, Mapping[str, int]]
+
+    def has(self, batch: Batch) -> bool:
+        return self.query == batch.query and self.number >= batch.number
+
+
+class Staged(Protocol):
+    """Rows that are written, but not visible yet."""
+
+    def commit(self) -> int:
+        """Make them visible, in one step with the batch's number. A batch that is there already adds nothing.
+
+        Returns the number of rows that were added or changed.
+        """
+        ...
+
+    def discard(self) -> None:
+        """The batch fails: they will never be visible."""
+        ...
+
+
+class OpenSink(Protocol):
+    """A sink that is connected."""
+
+    @property
+    def name(self) -> str: ...
+
+    #: Whether `stage` has read all rows when it returns.
+    eager: bool
+
+    def recorded(self) -> Recorded | None:
+        """The last batch of this pipeline in the sink; None if there is none, or the sink cannot say."""
+        ...
+
+    def stage(self, rows: DataFrame, batch: Batch) -> Staged: ...
+
+    def maintain(self) -> str | None:
+        """Compact, expire: if it is due. What was done, in words."""
+        ...
+
+
+def open_sink(pipeline: Pipeline, sink: Sink) -> OpenSink:
+    """The sink, connected. Raises PipelineError: a package is missing, or the table cannot be used as it is described."""
+    if isinstance(sink, IcebergSink):
+        from kafkalite_pipelines.sinks.iceberg import IcebergTable
+
+        return IcebergTable(pipeline, sink)
+    if isinstance(sink, DeltaSink):
+        from kafkalite_pipelines.sinks.delta import DeltaSinkTable
+
+        return DeltaSinkTable(pipeline, sink)
+    if isinstance(sink, ParquetSink):
+        from kafkalite_pipelines.sinks.parquet import ParquetFiles
+
+        return ParquetFiles(pipeline, sink)
+    assert isinstance(sink, TopicSink)
+    from kafkalite_pipelines.sinks.topics import TopicWriter
+
+    return TopicWriter(pipeline, sink)
+
+
+def merged_json(offsets: Mapping[str, Mapping[str, int]]) -> str:
+    """Offsets as text, always the same for the same offsets."""
+    import json
+
+    ordered: dict[str, Any] = {
+        topic: dict(sorted(offsets[topic].items(), key=lambda each: int(each[0]))) for topic in sorted(offsets)
+    }
+    return json.dumps(ordered, separators=(",", ":"))

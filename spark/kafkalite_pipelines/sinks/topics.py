@@ -1,0 +1,107 @@
+"""Topics as sinks: rows, and records that could not be decoded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalite_pipelines.decoding.records import ERROR
+from kafkalite_pipelines.definition import DELETED, HIDDEN, Pipeline, PipelineError, TopicSink
+from kafkalite_pipelines.sinks.sink import Batch, Recorded
+from kafkalite_pipelines.source import FORMAT, kafka_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+class TopicWriter:
+    """A topic. The batch's number is the version of a transaction group: a batch that runs again writes nothing."""
+
+    eager = False
+
+    def __init__(self, pipeline: Pipeline, sink: TopicSink) -> None:
+        self._pipeline = pipeline
+        self._sink = sink
+
+    @property
+    def name(self) -> str:
+        return f"topic {self._sink.topic}"
+
+    def recorded(self) -> Recorded | None:
+        return None
+
+    def stage(self, rows: DataFrame, batch: Batch) -> _Rows:
+        return _Rows(
+            self._pipeline, self._sink.topic, self._sink.delivery, _as_records(rows, self._sink.key_column), batch
+        )
+
+    def maintain(self) -> str | None:
+        return None
+
+
+class _Rows:
+    def __init__(self, pipeline: Pipeline, topic: str, delivery: str, records: DataFrame, batch: Batch) -> None:
+        self._pipeline = pipeline
+        self._topic = topic
+        self._delivery = delivery
+        self._records = records
+        self._batch = batch
+
+    def commit(self) -> int:
+        write(self._pipeline, self._topic, self._delivery, self._records, self._batch)
+        return 0
+
+    def discard(self) -> None:
+        """Nothing is written before the commit."""
+
+
+def write(pipeline: Pipeline, topic: str, delivery: str, records: DataFrame, batch: Batch) -> None:
+    """Write a batch's records to a topic, all of them or none (exactly-once)."""
+    writer = records.write.format(FORMAT).mode("append").options(**kafka_options(pipeline)).option("topic", topic)
+    writer = writer.option("deliveryGuarantee", delivery)
+    if delivery == "exactly-once":
+        writer = writer.option("txnAppId", f"{batch.pipeline}/{batch.query}/{topic}").option(
+            "txnVersion", str(batch.number)
+        )
+    writer.save()
+
+
+def _as_records(rows: DataFrame, key_column: str | None) -> DataFrame:
+    """Rows as records: `key`, `value` and `headers` as they are if there is a column `value`, else JSON of the columns."""
+    from pyspark.sql import functions as f
+
+    names = rows.columns
+    key: Column
+    if key_column is not None and key_column not in names:
+        raise PipelineError(f"key_column: the rows have no column {key_column} ({', '.join(names)})")
+    kinds = {column.name: column.dataType.typeName() for column in rows.schema}
+    if kinds.get("value") in ("binary", "string"):
+        kept = [name for name in ("key", "value", "headers") if name in names]
+        if key_column is not None:
+            return rows.select(f.col(key_column).cast("string").alias("key"), *[name for name in kept if name != "key"])
+        return rows.select(*kept)
+    data = [name for name in names if name not in (*HIDDEN, DELETED)]
+    key = f.col(key_column).cast("string") if key_column is not None else f.lit(None).cast("string")
+    value = f.to_json(f.struct(*data), {"ignoreNullFields": "false"})
+    if DELETED in names:
+        value = f.when(~f.col(DELETED), value)
+    return rows.select(key.alias("key"), value.alias("value"))
+
+
+def dead_letters(pipeline: Pipeline, bad: DataFrame) -> DataFrame:
+    """The records of a decoded DataFrame that became no rows: as they were, with headers that say from where and why."""
+    from pyspark.sql import functions as f
+
+    def header(name: str, value: Column) -> Column:
+        return f.struct(f.lit(f"kafkalite.{name}").alias("key"), f.encode(value.cast("string"), "UTF-8").alias("value"))
+
+    own = f.array(
+        header("pipeline", f.lit(pipeline.name)),
+        header("error", f.col(ERROR)),
+        header("topic", f.col("_topic")),
+        header("partition", f.col("_partition")),
+        header("offset", f.col("_offset")),
+        header("timestamp", f.unix_millis("_timestamp")),
+    )
+    kind = "array<struct<key:string,value:binary>>"
+    headers = f.concat(f.coalesce(f.col("_headers").cast(kind), f.array().cast(kind)), own.cast(kind))
+    return bad.select(f.col("_key").alias("key"), f.col("_value").alias("value"), headers.alias("headers"))

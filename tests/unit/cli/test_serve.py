@@ -1,0 +1,40 @@
+"""What `serve` says before it serves."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.timeout(120)
+def test_the_node_says_that_it_waits_for_zookeeper_before_it_imports_what_it_runs(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        command = [
+            sys.executable, "-X", "importtime", "-m", "kafkalite_cli", "serve", "--id", "1",
+            "--zookeeper", f"127.0.0.1:{silent.getsockname()[1]}", "--log-dir", str(tmp_path / "log"),
+            "--kafka", "127.0.0.1:0", "--rpc", "127.0.0.1:0", "--set", "http.port=-1", "--log-format", "json",
+        ]  # fmt: skip
+        node = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=dict(os.environ))
+        try:
+            assert node.stderr is not None
+            lines: list[str] = []
+            for line in node.stderr:
+                lines.append(line.decode())
+                if b"zookeeper.waits" in line:
+                    break
+        finally:
+            node.kill()
+            node.wait()
+            assert node.stderr is not None
+            node.stderr.close()
+
+    def at(text: str) -> int:
+        return next(number for number, line in enumerate(lines) if text in line)
+
+    assert at("zookeeper.connecting") < at("| uvloop") < at("kafkalite.node.node") < at("zookeeper.waits")
+    assert not any("| asyncio" in line for line in lines[: at("zookeeper.connecting")])

@@ -1,0 +1,85 @@
+"""A Delta table gets the wider types of a pipeline's file; what does not fit is refused."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("deltalake")
+
+from deltalake import CommitProperties, Transaction, write_deltalake
+
+from kafkalite_pipelines import DeltaSink, Pipeline, PipelineError, Source
+from kafkalite_pipelines.sinks.delta import DeltaSinkTable
+
+
+def _table(directory: Path, *, evolve: bool = True) -> DeltaSinkTable:
+    rows = pa.table(
+        {
+            "kind": pa.array(["a", "b", None]),
+            "n": pa.array([1, None, 3], pa.int32()),
+            "part": pa.array([1.5, None, 2], pa.float32()),
+            "price": pa.array([Decimal("1.23"), None, None], pa.decimal128(5, 2)),
+            "list": pa.array([[1], None, []], pa.list_(pa.int32())),
+        }
+    )
+    done = CommitProperties(app_transactions=[Transaction("query", 7)])
+    settings = {"delta.logRetentionDuration": "interval 9 days"}
+    write_deltalake(directory / "t", rows, partition_by=["kind"], configuration=settings, commit_properties=done)
+    sink = DeltaSink("t", partition_by=("kind",), evolve=evolve)
+    pipeline = Pipeline("p", {}, Source(("t",)), (sink,), directory=directory)
+    return DeltaSinkTable(pipeline, sink)
+
+
+WIDER = pa.schema([("n", pa.int64()), ("part", pa.float64()), ("price", pa.decimal128(10, 2)), ("new", pa.int32())])
+
+
+def test_wider_types_and_a_new_column(tmp_path: Path) -> None:
+    sink = _table(tmp_path)
+    present = sink.table()
+    assert present is not None
+    table = sink._evolved(present, WIDER)
+    types = {field.name: str(getattr(field.type, "type", "")) for field in table.schema().fields}
+    assert types == {
+        "kind": "string", "n": "long", "part": "double", "price": "decimal(10,2)", "list": "array", "new": "integer",
+    }  # fmt: skip
+    rows = sorted(table.to_pyarrow_table().to_pylist(), key=lambda row: str(row["n"]))
+    assert [(row["kind"], row["n"], row["part"], row["price"], row["list"], row["new"]) for row in rows] == [
+        ("a", 1, 1.5, Decimal("1.23"), [1], None),
+        (None, 3, 2.0, None, [], None),
+        ("b", None, None, None, None, None),
+    ]
+    metadata = table.metadata()
+    assert (
+        metadata.partition_columns == ["kind"]
+        and metadata.configuration["delta.logRetentionDuration"] == "interval 9 days"
+    )
+    assert table.transaction_version("query") == 7, "what was committed before stays known"
+    assert sink._evolved(table, WIDER) is table, "nothing is left to do"
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "text"),
+    [
+        ("n", pa.string(), "column n is integer, and the rows have string"),
+        ("price", pa.decimal128(5, 3), r"column price is decimal\(5,2\), and the rows have decimal\(5,3\)"),
+        ("kind", pa.int64(), "column kind is string, and the rows have long"),
+    ],
+)
+def test_other_types_are_refused(tmp_path: Path, column: str, kind: pa.DataType, text: str) -> None:
+    sink = _table(tmp_path)
+    present = sink.table()
+    assert present is not None
+    with pytest.raises(PipelineError, match=text):
+        sink._evolved(present, pa.schema([(column, kind)]))
+
+
+def test_evolve_false(tmp_path: Path) -> None:
+    sink = _table(tmp_path, evolve=False)
+    present = sink.table()
+    assert present is not None
+    with pytest.raises(PipelineError, match="n becomes long"):
+        sink._evolved(present, pa.schema([("n", pa.int64())]))

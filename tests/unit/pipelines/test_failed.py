@@ -1,0 +1,30 @@
+"""What a failed query says, as one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite_pipelines.control import failed
+
+CONNECT = """[STREAM_FAILED] Query [id = 1] terminated with exception: Found error inside foreachBatch Python process: Traceback (most recent call last):
+  File "/x/pyspark/sql/connect/streaming/worker/foreach_batch_worker.py", line 85, in main
+    process(df_ref_id, int(batch_id))
+  File "/x/pyspark/sql/connect/plan.py", line 690, in __init__
+    assert len(columnNames) > 0
+           ^^^^^^^^^^^^^^^^^^^^
+{end}
+ SQLSTATE: 38000"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("kafkalite_pipelines.definition.PipelineError: the table is wrong\n\tat java", "the table is wrong"),
+        ("x\nTraceback (most recent call last):\n  File \"a.py\", line 1\nKeyError: 'n'\n", "KeyError: 'n'"),
+        (CONNECT.format(end="ValueError: too few"), "ValueError: too few"),
+        (CONNECT.format(end="AssertionError"), "AssertionError in plan.py, line 690"),
+        ("[SOME_ERROR] Spark says this.\n\tat org.apache", "[SOME_ERROR] Spark says this."),
+    ],
+)
+def test_one_line(text: str, line: str) -> None:
+    assert failed(RuntimeError(text)).problems == (line,)
