@@ -20,7 +20,7 @@ export PYTHONHASHSEED := 0
 # A start without .pyc files takes half a second of CPU more, and tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop protocol console sparks spark-versions pipelines pipeline-run chaos schedules soak rolling replace bench dist binary peer rewrite docs docs-commands site checklist clean sbom lockage
+.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop suites protocol console sparks spark-versions pipelines pipeline-run chaos schedules soak rolling replace bench dist binary peer rewrite docs docs-commands site checklist clean sbom lockage
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -74,6 +74,9 @@ contract: $(VENV)/.complete ## the coordinator contract, on a real ZooKeeper and
 
 interop: $(VENV)/.complete ## every foreign client that can be had here: Python, kcat, JavaScript, Go, Kafka's tools, Streams, Connect
 	KAFKALITE_INTEROP=all $(PY) -m pytest tests/interop
+
+suites: $(VENV)/.complete ## other people's own test suites: franz-go, librdkafka, kafka-python, … (SUITE=NAME; SOURCES=DIR: checkouts; needs Go, npm, gcc)
+	$(PY) -m tests.suites $(SUITE) $(if $(SOURCES),--sources $(SOURCES))
 
 console: $(VENV)/.complete ## the console in Chromium, by clicks (apt: chromium chromium-driver); SCREENSHOTS=1 writes docs/images
 	@command -v chromedriver >/dev/null || { echo "there is no chromedriver: apt-get install chromium chromium-driver"; exit 1; }

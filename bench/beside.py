@@ -120,25 +120,35 @@ def huge() -> dict[str, tuple[Any, int]]:
     }  # fmt: skip
 
 
+class Helper:
+    """A process that runs bench/beside_load.py, with an interpreter that has librdkafka."""
+
+    def __init__(self, python: Path) -> None:
+        command = [*DIE_WITH_PARENT, str(python), str(ROOT / "bench" / "beside_load.py")]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def call(self, *command: object) -> Any:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
 class Bench:
     """One cluster, its victim and what happens beside it."""
 
     def __init__(self, cluster: ProcessCluster, python: Path) -> None:
         self.cluster = cluster
         self.bootstrap = ",".join(cluster.bootstrap)
-        self._helpers = [self._helper(python) for _ in range(2)]
+        self._helpers = [Helper(python) for _ in range(2)]
         self.leader = cluster.bootstrap[0]
 
-    def _helper(self, python: Path) -> subprocess.Popen[str]:
-        command = [*DIE_WITH_PARENT, str(python), str(ROOT / "bench" / "beside_load.py")]
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
     def call(self, helper: int, *command: object) -> Any:
-        process = self._helpers[helper]
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps(command) + "\n")
-        process.stdin.flush()
-        return json.loads(process.stdout.readline())
+        return self._helpers[helper].call(*command)
 
     def create(self, topic: str, partitions: int, factor: int, configs: dict[str, str] | None = None) -> None:
         creatable = wire.CreateTopicsRequest.CreatableTopic
@@ -187,8 +197,7 @@ class Bench:
 
     def close(self) -> None:
         for helper in self._helpers:
-            helper.kill()
-            helper.wait()
+            helper.close()
 
 
 def once(bench: Bench, message: Any, version: int) -> str:

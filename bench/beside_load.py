@@ -15,13 +15,15 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 
 class Victim:
-    """One record of 1 KiB per request, acks=all, at a steady rate."""
+    """Records of 1 KiB, one per request unless `settings` say otherwise, acks=all, at a steady rate."""
 
-    def __init__(self, bootstrap: str, topic: str, rate: float, settings: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, rate: float, settings: dict[str, Any] | None = None, size: int = 1024
+    ) -> None:
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "log_level": 0, **(settings or {})}
         )
-        self._topic, self._rate = topic, rate
+        self._topic, self._rate, self._value = topic, rate, b"x" * size
         self._lock = threading.Lock()
         self._took: list[float] = []
         self._failed = 0
@@ -33,8 +35,12 @@ class Victim:
         self._thread.start()
 
     def _run(self) -> None:
-        value, due = b"x" * 1024, time.monotonic()
+        value, due = self._value, time.monotonic()
+        produced = 0
         while not self.stopping:
+            produced += 1
+            if produced % 50 == 0:
+                self._producer.poll(0)  # also while it is late, and has no time to wait for reports
             sent = time.perf_counter()
             self._producer.produce(
                 self._topic, value, on_delivery=lambda error, _, sent=sent: self._delivered(error, sent)

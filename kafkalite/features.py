@@ -19,12 +19,14 @@ from kafkalite.rpc.messages.control import Broker
 GROUP_FEATURE = "group.version"
 SHARE_FEATURE = "share.version"
 STREAMS_FEATURE = "streams.version"
+#: From this level of share.version on, share groups have dead letters (KIP-1191).
+DEAD_LETTERS_LEVEL = 2
 #: Feature -> (lowest, highest) level of this code. Level 0: off. Code that brings a feature raises its highest level here.
 #: Eligible leader replicas are never off: without them the last replica in sync may lose committed records (ADR 16).
 SUPPORTED: Mapping[str, tuple[int, int]] = {
     GROUP_FEATURE: (0, 1),
     TRANSACTION_FEATURE: (0, TRANSACTION_VERSION),
-    SHARE_FEATURE: (0, 1),
+    SHARE_FEATURE: (0, DEAD_LETTERS_LEVEL),
     STREAMS_FEATURE: (0, 1),
     ELR_FEATURE: (1, ELR_VERSION),
 }

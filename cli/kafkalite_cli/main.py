@@ -11,12 +11,14 @@ import importlib
 import importlib.util
 import json
 import os
+import re
 import sys
 
 import click
 
 from kafkalite import __version__
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, KafkaliteError, StartupRefused
+from kafkalite_cli import hints
 from kafkalite_cli.imports import uncollected
 from kafkalite_cli.parameters import os_error_text
 from kafkalite_cli.visible import visible
@@ -137,21 +139,42 @@ def run(arguments: list[str]) -> int:
         said = error.format_message()
         if context is not None and context.command is cli and error.option_name in _OF_COMMANDS:
             said = f"{error.option_name} goes after the command: kafkalite COMMAND … {error.option_name}"
+        elif context is not None and (hint := _option_hint(error.option_name, context)):
+            said = f"No such option {error.option_name!r}. Use {hint}."
         _tell(said, "", wants_json, path=context.command_path if context else "kafkalite")
         return error.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
-        _tell(error.format_message(), "", wants_json, path=context.command_path if context else "kafkalite")
+        _tell(
+            _with_command(error.format_message()), "", wants_json, path=context.command_path if context else "kafkalite"
+        )
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
     except KafkaliteError as error:
         code = error.code.name if isinstance(error, ApiError) else type(error).__name__
-        _tell(str(error), code, wants_json)
+        _tell(hints.with_key(str(error)), code, wants_json)
         return exit_code(error)
     except OSError as error:  # but for a reader of our output that has gone: click ends with 1 then, and says nothing
         _tell(os_error_text(error), type(error).__name__, wants_json)
         return 1
+
+
+def _option_hint(option: str, context: click.Context) -> str | None:
+    parameters = context.command.params
+    options = {name for each in parameters if isinstance(each, click.Option) for name in each.opts}
+    arguments = [each.make_metavar(context) for each in parameters if isinstance(each, click.Argument)]
+    return hints.for_option(option, options, arguments)
+
+
+def _with_command(said: str) -> str:
+    """An error about an unknown command, with what other tools' users mean."""
+    if not (found := re.match(r"No such command '([\w-]{1,40})'", said)):
+        return said
+    from kafkalite_cli.admin.command import admin
+
+    hint = hints.for_command(found[1], admin.list_commands(click.Context(admin)))
+    return f"{found[0]}. Use {hint}." if hint else said
 
 
 def _is_text(argument: str) -> bool:
@@ -167,7 +190,8 @@ def _tell(message: str, code: str, wants_json: bool, *, path: str = "kafkalite")
     line = visible(" ".join(message.split()))
     if len(line) > MAX_LINE:
         line = f"{line[:MAX_LINE]}… ({len(line)} characters)"
-    named = f"{line} ({code})" if code and code not in line else line
+    # Kafka's names of errors are in its documentation; the names of our classes are for programs.
+    named = f"{line} ({code})" if code in ErrorCode.__members__ and code not in line else line
     with contextlib.suppress(OSError):  # nobody listens, or the disk that stdout goes to is what is full
         click.echo(f"{path}: {named}", err=True)
         if wants_json:

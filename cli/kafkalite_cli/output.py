@@ -199,11 +199,23 @@ def client_options(command: F) -> F:
     return command
 
 
+#: A command that has reached no broker by then says that it waits.
+_WAITS_AFTER_S = 2.0
+
+
 def connect(bootstrap: str, timeout_s: float) -> AsyncClient:
-    """The client for a command."""
-    return AsyncClient.connect(
+    """The client for a command. If no broker answers, it says so before the time is over. Call it in the loop."""
+    client = AsyncClient.connect(
         bootstrap, client_id="kafkalite-cli", request_timeout_s=timeout_s, security=client_security()
     )
+    if timeout_s > _WAITS_AFTER_S:
+        asyncio.get_running_loop().call_later(_WAITS_AFTER_S, _note_waiting, client, timeout_s)
+    return client
+
+
+def _note_waiting(client: AsyncClient, timeout_s: float) -> None:
+    if why := client.connections.failure():
+        click.echo(f"note: no broker answers yet: {visible(why)}; waiting up to {timeout_s:g} s (--timeout)", err=True)
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

@@ -18,6 +18,8 @@ MAX_LONG = 2**63 - 1
 class Whole(click.IntRange):
     """An integer from `low` to `high`, which is what the wire takes and needs no mention in the help."""
 
+    name = "integer"
+
     def __init__(self, low: int, high: int = MAX_ID) -> None:
         super().__init__(low)
         self._high = high
@@ -31,6 +33,8 @@ class Whole(click.IntRange):
 
 class Real(click.FloatRange):
     """A number that is one: the range of click lets nan through, for it is neither too small nor too large."""
+
+    name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)

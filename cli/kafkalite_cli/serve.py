@@ -19,6 +19,7 @@ from kafkalite.errors import CannotListen, ConfigError, KafkaliteError, StartupR
 from kafkalite.security.files import readable_by_others, secret_files
 from kafkalite.security.posture import Posture, posture
 from kafkalite.telemetry import logs
+from kafkalite_cli.hints import with_key
 from kafkalite_cli.imports import uncollected
 
 
@@ -126,7 +127,7 @@ def serve(
         if found.refusals:
             raise ConfigError("; ".join(found.refusals))
     except ConfigError as error:
-        click.echo(f"kafkalite: {error}", err=True)
+        click.echo(f"kafkalite: {with_key(str(error))}", err=True)
         sys.exit(2)
     logs.configure(level=log_level, form=log_format, node=config.broker_id)
     for warning in warnings:

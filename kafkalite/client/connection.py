@@ -85,9 +85,11 @@ class Connection:
         except TimeoutError:
             raise RpcNotSent(f"{endpoint}: no connection within {timeout_s:g} s") from None
         except ConnectionRefusedError as error:
-            raise RpcRefused(f"{endpoint}: {error}") from None
-        except (OSError, RpcError) as error:
-            raise RpcNotSent(str(error) if isinstance(error, RpcError) else f"{endpoint}: {error}") from None
+            raise RpcRefused(f"{endpoint}: {error.strerror or error}") from None
+        except OSError as error:
+            raise RpcNotSent(f"{endpoint}: {error.strerror or error}") from None
+        except RpcError as error:
+            raise RpcNotSent(str(error)) from None
         finally:
             if connection is not None:
                 connection.abort("the connection was not opened")

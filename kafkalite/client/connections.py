@@ -83,6 +83,12 @@ class Connections:
         for connection in list(self._connections.values()):
             await connection.close()
 
+    def failure(self) -> str | None:
+        """Why there has been no connection yet, as far as it is known; None if there has been one."""
+        if self._connections or self.closed:
+            return None
+        return next((why for _, _, why in reversed(self._dial_failures.values())), "no response yet")
+
     async def at(self, endpoint: Endpoint) -> Connection:
         """The one connection to this address. Raises RpcNotSent (also while a failed dial is recent), ApiError."""
         known = self._connections.get(endpoint)
@@ -94,7 +100,7 @@ class Connections:
         if task is None:
             _, not_before, why = self._dial_failures.get(endpoint, (0, float("-inf"), ""))
             if now() < not_before:
-                raise RpcNotSent(f"{endpoint}: could not connect ({why}); the next attempt is delayed")
+                raise RpcNotSent(why)
             task = self._supervisor.spawn(f"client.dial[{endpoint}]", self._dial(endpoint), Policy.ISOLATED)
             self._dialing[endpoint] = task
         outcome = await join(task)

@@ -97,6 +97,8 @@ class Router:
     def _topic_error(self, topic: str) -> ApiError | None:
         entry = self.view.topics.get(topic)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if entry is None else error_code(entry.error)
+        if code is ErrorCode.INVALID_TOPIC_EXCEPTION:
+            return api_error(code, f"{topic!r}: letters, digits, '.', '_', '-'; at most 249 of them")
         return None if code is ErrorCode.NONE else api_error(code, f"topic {topic}: {code.name}")
 
     # --- leaders ---------------------------------------------------------------------------------

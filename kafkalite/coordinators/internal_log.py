@@ -30,6 +30,8 @@ _READ_BYTES = 4 * 2**20
 APPEND_TIMEOUT_MS = 5_000
 #: The pauses between looks at the high watermark while what was replayed is not committed.
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
+#: The pause after a partition could not be loaded.
+_LOAD_AGAIN_S = 0.2
 
 State = TypeVar("State")
 KeyValue = tuple[bytes, bytes | None]
@@ -205,8 +207,10 @@ class InternalLog(Generic[State]):
             suppressed = self._repeats.admit(partition)
             if suppressed is not None:
                 _log.warning("coordinator.load_failed", partition=str(target), error=str(error), suppressed=suppressed)
+            await asyncio.sleep(_LOAD_AGAIN_S)
             if self._epochs.get(partition) == epoch:
                 del self._epochs[partition]
+                self._compare()
             return
         if self._epochs.get(partition) == epoch:
             self._ready[partition] = state

@@ -118,6 +118,10 @@ class Partitions(Protocol):
         """The guard to append with once the coordinator has confirmed the transaction; 0: there is no need to ask."""
         ...
 
+    def last_coordinator_epoch(self, partition: TopicPartition, producer_id: int) -> int:
+        """Leader epoch of the coordinator that wrote the producer's last marker there; -1: none is known."""
+        ...
+
     def end_verification(self, partition: TopicPartition, producer_id: int, guard: int) -> None:
         """The coordinator has refused: no batch will use `guard`."""
         ...

@@ -6,9 +6,10 @@ processor time of the loop's thread tells computation from a host that gave us n
 
 from __future__ import annotations
 
-import asyncio
+import math
 from typing import NamedTuple
 
+from kafkalite.env.own_time import TICK_S
 from kafkalite.env.seams import Clock
 from kafkalite.telemetry.counters import Timing
 from kafkalite.telemetry.logs import get_logger
@@ -20,8 +21,6 @@ _log = get_logger(__name__)
 BUDGET_S = 0.02
 #: From here on it is counted.
 COUNTED_S = 0.001
-#: How often the ticker looks (seconds).
-TICK_S = 0.1
 #: How long a turn over its budget is shown by `problems` (milliseconds), and from what length on (seconds): a request that a client may
 #: send again. What is imported with the first request of a kind, on a slow machine, is nobody's problem.
 SHOWN_MS = 300_000
@@ -58,6 +57,8 @@ class LoopTimes:
         self._processor = clock.processor()
         #: Seconds since the last tick that were accounted for by a cause.
         self._known = 0.0
+        #: When the next tick should come.
+        self._due = math.inf
 
     def held(self, cause: str, seconds: float, client_id: str = "", principal: str = "") -> None:
         """One turn's work has taken `seconds`, at least COUNTED_S."""
@@ -92,15 +93,14 @@ class LoopTimes:
             self._longest = None
         return self._longest
 
-    async def run(self) -> None:
-        """Look every `TICK_S`. Until cancelled."""
-        while True:
-            self._processor, self._known = self._clock.processor(), 0.0
-            due = self._clock.monotonic() + TICK_S
-            await asyncio.sleep(TICK_S)
-            late = self._clock.monotonic() - due
-            if late > COUNTED_S:
-                self.late.add(late * 1000)
-            unknown = late - self._known
-            if unknown > COUNTED_S:
-                self.held(OTHER, unknown)
+    def ticked(self) -> None:
+        """To be called every `TICK_S` (by the ticker of OwnTime)."""
+        now = self._clock.monotonic()
+        late = now - self._due
+        if late > COUNTED_S:
+            self.late.add(late * 1000)
+        unknown = late - self._known
+        if unknown > COUNTED_S:
+            self.held(OTHER, unknown)
+        self._processor, self._known = self._clock.processor(), 0.0
+        self._due = now + TICK_S

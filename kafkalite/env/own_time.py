@@ -41,11 +41,12 @@ class OwnTime:
             return now
         return self._counted + min(now - self._last_tick, TICK_S * MAX_TICKS)
 
-    async def run(self) -> None:
-        """Look every `TICK_S`. Until cancelled."""
+    async def run(self, ticked: Callable[[], None] = lambda: None) -> None:
+        """Look every `TICK_S`, and call `ticked` first. Until cancelled."""
         self._last_tick = self._counted = self._clock.monotonic()
         while True:
             await asyncio.sleep(TICK_S)
+            ticked()
             self._counted = self.now()
             self._last_tick = self._clock.monotonic()
 

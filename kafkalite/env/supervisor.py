@@ -50,9 +50,12 @@ class Supervisor:
         error = task.exception()
         if error is None:
             return
-        # A refusal is not a bug: the caller prints it in one line, and a traceback does not help.
-        trace = None if isinstance(error, StartupRefused | CannotListen | ConfigError) else error
-        _log.error("task.failed", task=task.get_name(), policy=policy.value, error=repr(error), exc_info=trace)
+        fields = {"task": task.get_name(), "policy": policy.value, "error": repr(error)}
+        if isinstance(error, StartupRefused | CannotListen | ConfigError):
+            # Not a bug: the caller prints it in one line, and a traceback does not help.
+            _log.info("task.failed", **fields)
+        else:
+            _log.error("task.failed", **fields, exc_info=error)
         if policy is Policy.FATAL or isinstance(error, AssertionError):
             self._on_fatal(error)
 

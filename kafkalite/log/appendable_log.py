@@ -93,6 +93,10 @@ class AppendableLog(ReadableLog):
         """See ProducerStates.begin_verification."""
         return self._producers.begin_verification(producer_id, producer_epoch, sequence)
 
+    def coordinator_epoch(self, producer_id: int) -> int:
+        """See ProducerStates.coordinator_epoch."""
+        return self._producers.coordinator_epoch(producer_id)
+
     def end_verification(self, producer_id: int, guard: int) -> None:
         """See ProducerStates.end_verification."""
         self._producers.end_verification(producer_id, guard)

@@ -143,6 +143,11 @@ class ProducerStates:
         """The coordinator has refused."""
         self._verifications.refuse(producer_id, guard)
 
+    def coordinator_epoch(self, producer_id: int) -> int:
+        """Of the coordinator that wrote the producer's last marker here; -1: none is known."""
+        entry = self._entries.get(producer_id)
+        return -1 if entry is None else entry.coordinator_epoch
+
     def _has_open(self, producer_id: int, producer_epoch: int) -> bool:
         entry = self._entries.get(producer_id)
         return (

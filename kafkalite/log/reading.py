@@ -29,7 +29,7 @@ class ReadInfo(NamedTuple):
     first_entry_incomplete: bool = False
 
 
-#: Checking so few bytes costs no more than finding out whether they were checked before.
+#: Up to this size, a check costs no more than finding out whether the bytes were checked before.
 _SMALL_BYTES = 4096
 
 

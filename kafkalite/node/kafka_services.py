@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from kafkalite.security.node_security import NodeSecurity
 
 #: Maximum interval at which a coordinator compares led and loaded partitions, with or without notifications.
-_LEADERSHIP_POLL_S = 0.2
+_LEADERSHIP_POLL_S = 5.0
 _METADATA_POLL_S = 0.5
 
 
@@ -136,6 +136,10 @@ class NodePartitions:
     ) -> int:
         return self._replicas.producing.begin_verification(partition, producer_id, producer_epoch, sequence)
 
+    def last_coordinator_epoch(self, partition: TopicPartition, producer_id: int) -> int:
+        hosted = self._replicas.hosted.get(partition)
+        return -1 if hosted is None else hosted.log.coordinator_epoch(producer_id)
+
     def end_verification(self, partition: TopicPartition, producer_id: int, guard: int) -> None:
         self._replicas.producing.end_verification(partition, producer_id, guard)
 
@@ -185,7 +189,7 @@ class NodePartitions:
         return hosted.leader.leader_epoch if hosted is not None and hosted.leader is not None else None
 
     async def leadership_changed(self) -> None:
-        await _wait(self._metadata.changed(), _LEADERSHIP_POLL_S)
+        await self._replicas.hosted.leadership.wait(_LEADERSHIP_POLL_S)
 
     def _hosted(self, partition: TopicPartition) -> Partition:
         hosted = self._replicas.hosted.get(partition)

@@ -351,8 +351,7 @@ class Node:
             raise self._fatal
 
     async def _start(self) -> None:
-        self.supervisor.spawn("own_time", self._own_time.run())
-        self.supervisor.spawn("loop_times", self.loop_times.run())
+        self.supervisor.spawn("own_time", self._own_time.run(self.loop_times.ticked))
         self.supervisor.spawn("session.keeper", self.session.run())
         self.supervisor.spawn("session.watch", self.session.watch())
         in_session = self._membership.in_session

@@ -9,6 +9,7 @@ import asyncio
 from typing import Protocol
 
 from kafkalite.coordination.session import SessionKeeper
+from kafkalite.env.pulse import Pulse
 from kafkalite.env.seams import Clock
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, StorageError, api_error
@@ -81,6 +82,8 @@ class HostedPartitions:
         self._by_topic: dict[str, dict[int, Partition]] = {}
         #: Those whose high watermark may move as soon as the node is no longer fenced.
         self._withheld: dict[Partition, None] = {}
+        #: Beats whenever this node begins or ends to lead a partition.
+        self.leadership = Pulse()
         self._recheck: asyncio.TimerHandle | None = None
         self._repeats = Repeats(clock.monotonic)
 
@@ -369,6 +372,7 @@ class HostedPartitions:
         partition.isr = leader.committed_isr
         partition.elr = leader.elr
         partition.leader = None
+        self.leadership.beat()
         partition.read_at = {}
         self._withheld.pop(partition, None)
         self.fail_produce_waiters(partition, error)

@@ -244,6 +244,7 @@ class Roles:
         self._hosted.drop_entries(partition, ErrorCode.NONE)
         self._take_state(partition, state)
         partition.leader = leader
+        self._hosted.leadership.beat()
         if leader.durable_end_offset < end:
             self._hosted.ensure_flushing(partition)
         if leader.is_under_min_isr:

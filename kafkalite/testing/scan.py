@@ -36,7 +36,7 @@ _PAGES = ("/", "/api/status", "/metrics")
 _VERBS: tuple[tuple[str, ...], ...] = (
     ("create-topic", "made-by-a-stranger"),
     ("users", "list"),
-    ("users", "delete", "admin"),
+    ("users", "delete", "admin", "--yes"),
     ("acls", "list"),
     ("quotas", "list"),
     ("health",),

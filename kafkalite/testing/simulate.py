@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import os
 import sys
@@ -89,7 +90,7 @@ def _run_many(
     failed = 0
     context = multiprocessing.get_context("spawn")
     # A process ends after some runs: what failed ones leave behind goes with it.
-    with context.Pool(jobs, maxtasksperchild=runs_per_process) as pool:
+    with context.Pool(jobs, initializer=_begin_process, maxtasksperchild=runs_per_process) as pool:
         for result in pool.imap_unordered(run, what):
             result.log = result.log[-5:]
             results.append(result)
@@ -103,6 +104,12 @@ def _run_many(
     if sys.stdout.isatty():
         print()
     return results
+
+
+def _begin_process() -> None:
+    """The modules stay for as long as the process: collections of garbage need not look at them."""
+    gc.collect()
+    gc.freeze()
 
 
 def find_plant(name: str, start: int, count: int) -> int:

@@ -163,7 +163,7 @@ async def test_what_was_set_aside_is_listed_restored_and_removed_by_order(tmp_pa
         cluster.restart(1)
         async with AsyncClient.connect(cluster.bootstrap) as client:
             await problems(client, has("disk.strays"))
-            admin(cluster, "disk", "strays", "remove", str(stray), "--broker", "1")
+            admin(cluster, "disk", "strays", "remove", str(stray), "--broker", "1", "--yes")
             await problems(client, lambda found: not found)
         async with asyncio.timeout(30):
             while stray.exists():

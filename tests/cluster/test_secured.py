@@ -76,7 +76,7 @@ def test_the_command_line_and_a_new_user(cluster: SecuredCluster) -> None:
             "node": {"SCRAM-SHA-256": 8192, "SCRAM-SHA-512": 8192},
         }
     }
-    cluster.command("admin", "users", "delete", "alice", "--mechanism", "SCRAM-SHA-256", client_config=admin)
+    cluster.command("admin", "users", "delete", "alice", "--yes", "--mechanism", "SCRAM-SHA-256", client_config=admin)
     assert "alice" in cluster.command("admin", "users", "list", "alice", client_config=admin)
 
 

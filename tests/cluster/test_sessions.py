@@ -108,7 +108,7 @@ async def test_whose_credentials_are_deleted_is_sent_away(cluster: SecuredCluste
         config = cluster.client_config("admin")
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(
-            None, lambda: cluster.command("admin", "users", "delete", "alice", client_config=config)
+            None, lambda: cluster.command("admin", "users", "delete", "alice", "--yes", client_config=config)
         )
         await loop.run_in_executor(None, wait_until, lambda: all(each.closed for each in connections), "alice is gone")
         with pytest.raises(ApiError) as refused:

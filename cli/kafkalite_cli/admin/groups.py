@@ -12,7 +12,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.offset_reset import EARLIEST, OFFSET, SHIFT, TIME, Reset, ends_of, new_offsets
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
-from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+from kafkalite_cli.output import Output, client_options, confirm, connect, group_options, run_async
 from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition
 from kafkalite_cli.visible import visible
 
@@ -121,15 +121,17 @@ async def _existing(admin: Groups, group: str) -> tuple[int, GroupDescription]:
 
 @groups.command("delete")
 @click.argument("names", nargs=-1, required=True, metavar="GROUP…")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @client_options
-def delete(names: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Delete groups that have no members, with their offsets.
+def delete(names: tuple[str, ...], yes: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Delete groups that have no members, with their offsets. Asks on a terminal.
 
     Example:
 
     \b
-      kafkalite admin groups delete billing-test
+      kafkalite admin groups delete billing-test --yes
     """
+    confirm(f"Delete {', '.join(names)} with all committed offsets?", yes=yes)
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:

@@ -18,7 +18,7 @@ from kafkalite.extension.messages.disks import (
 )
 from kafkalite.model import BrokerId
 from kafkalite_cli.admin.refusals import refuse_forbidden
-from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
+from kafkalite_cli.output import Output, client_options, confirm, connect, run_async, size_text
 from kafkalite_cli.parameters import Whole
 
 
@@ -73,15 +73,17 @@ def _row(node: BrokerId, each: StrayDescription, now_ms: int) -> tuple[object, .
 @strays.command("remove")
 @click.argument("path")
 @click.option("--broker", type=Whole(0), required=True, help="The node that set it aside.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @client_options
-def remove_stray(path: str, broker: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Remove PATH, which was set aside, for good. If it is the last copy of its records, they are lost.
+def remove_stray(path: str, broker: int, yes: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Remove PATH, which was set aside, for good. If it is the last copy of its records, they are lost. Asks on a terminal.
 
     Example:
 
     \b
-      kafkalite admin disk strays remove /disk2/orders-3.0000019f0b7c2a110000000000000001-stray --broker 3
+      kafkalite admin disk strays remove /disk2/orders-3.0000019f0b7c2a110000000000000001-stray --broker 3 --yes
     """
+    confirm(f"Remove {path} of broker {broker}, even if no other copy of its records is known?", yes=yes)
     _order(path, broker, "remove", "is removed", bootstrap, timeout_s, as_json)
 
 

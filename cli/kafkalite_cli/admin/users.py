@@ -28,7 +28,7 @@ from kafkalite.security.scram import (
     salted_password,
 )
 from kafkalite_cli.admin.zookeeper.access import in_zookeeper, node_config_option
-from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+from kafkalite_cli.output import Output, client_options, confirm, connect, group_options, run_async
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -193,27 +193,30 @@ def _credential(mechanism: str, password: str, iterations: int) -> NewCredential
 @click.option(
     "--mechanism", "mechanisms", multiple=True, type=click.Choice(sorted(MECHANISMS)), help="[default: all it has]"
 )
+@click.option("--yes", is_flag=True, help="Do not ask.")
 @zookeeper_option
 @client_options
 def delete(
     name: str,
     mechanisms: tuple[str, ...],
+    yes: bool,
     zookeeper: str | None,
     config_file: Path | None,
     bootstrap: str,
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Take a user's credentials away. Connections that were opened with them end at once.
+    """Take a user's credentials away. Connections that were opened with them end at once. Asks on a terminal.
 
     Example:
 
     \b
-      kafkalite admin users delete alice
+      kafkalite admin users delete alice --yes
     """
     held = mechanisms or _held(name, zookeeper, config_file, bootstrap, timeout_s)
     if not held:
         raise api_error(ErrorCode.RESOURCE_NOT_FOUND, f"{name!r} has no SCRAM credentials")
+    confirm(f"Delete the passwords of {name}?", yes=yes)
     _alter(name, (), held, zookeeper, config_file, bootstrap, timeout_s)
     Output(as_json).value({"user": name, "deleted": sorted(held)}, f"{name}: {', '.join(sorted(held))} deleted")
 

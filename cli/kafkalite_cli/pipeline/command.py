@@ -207,7 +207,7 @@ def _loaded(file: Path, *, once: bool = False) -> Pipeline:
     except PipelineError as error:
         for problem in error.problems[:-1]:
             click.echo(f"{file}: {problem}", err=True)
-        raise ConfigError(f"{file}: {error.problems[-1]}") from None
+        raise ConfigError(f"{file}: {error.problems[-1].removeprefix(f'{file}: ')}") from None
     return dataclasses.replace(described, every_s=None) if once else described
 
 

@@ -129,6 +129,12 @@ class CoordinatorSettings:
         45_000, "time without a heartbeat after which a member of a share group is removed", low=1
     )
 
+    errors_deadletterqueue_auto_create_topics_enable: bool = setting(
+        False, "whether the dead letter topic of a share group is created when it is first needed", dynamic=True
+    )
+    errors_deadletterqueue_topic_name_prefix: str = setting(
+        "dlq.", "how the names of dead letter topics of share groups must begin; empty: anything", dynamic=True
+    )
     #: The range of what a group may set for itself; the value of the broker is always within it.
     group_consumer_min_heartbeat_interval_ms: int = setting(
         5_000, "least consumer.heartbeat.interval.ms of a group", low=1

@@ -7,7 +7,6 @@ what they promise is replicated.
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,6 +37,7 @@ from kafkalite.coordinators.groups.streams.groups import StreamsDone, StreamsGro
 from kafkalite.coordinators.groups.topics import GroupTopics
 from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.coordinators.services import Services
+from kafkalite.env.pulse import Pulse
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import GROUP_TOPIC, Offset, TopicPartition
 from kafkalite.telemetry.logs import get_logger
@@ -46,6 +46,8 @@ from kafkalite.telemetry.repeats import Repeats
 _log = get_logger(__name__)
 
 _TICK_S = 0.05
+#: How long the clock waits while no group has a deadline (a new one wakes it).
+_IDLE_S = 60.0
 
 
 class GroupCoordinator:
@@ -65,6 +67,8 @@ class GroupCoordinator:
             when_committed=True,
         )
         self._repeats = Repeats(self._clock.monotonic)
+        #: Beats when the first deadline is earlier than it was.
+        self._earlier = Pulse()
         self._ticks: list[tuple[int, int, GroupPartition, str]] = []
         self._numbers = count()
         self.topics = GroupTopics(services)
@@ -258,10 +262,13 @@ class GroupCoordinator:
         if deadline is not None and (entry.scheduled_ms is None or deadline < entry.scheduled_ms):
             entry.scheduled_ms = deadline
             heapq.heappush(self._ticks, (deadline, next(self._numbers), partition, entry.group.group_id))
+            if self._ticks[0][0] == deadline:
+                self._earlier.beat()
 
     async def _run_clock(self) -> None:
         while True:
-            await asyncio.sleep(_TICK_S)
+            left_s = (self._ticks[0][0] - self._now()) / 1000 if self._ticks else _IDLE_S
+            await self._earlier.wait(max(_TICK_S, left_s))
             self.tick()
 
     def tick(self) -> None:

@@ -9,10 +9,14 @@ from kafkalite.model import Offset
 
 
 class DeliveryState(enum.IntEnum):
-    """State of the records of a batch, with the numbers of KIP-932's state records. ACQUIRED (1) is never stored."""
+    """State of the records of a batch, with the numbers of KIP-932's state records. ACQUIRED (1) is never stored.
+
+    ARCHIVING: given up, and on the way to the dead letter topic of the group (KIP-1191).
+    """
 
     AVAILABLE = 0
     ACKNOWLEDGED = 2
+    ARCHIVING = 3
     ARCHIVED = 4
 
 

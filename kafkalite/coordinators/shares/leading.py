@@ -14,6 +14,7 @@ from uuid import UUID
 
 from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.shares.dead_letters import DeadLetters
 from kafkalite.coordinators.shares.decisions.deliveries import Acknowledgement, Write
 from kafkalite.coordinators.shares.decisions.shared_partition import SharedPartition
 from kafkalite.coordinators.shares.persistence import ShareKey, SharePersister, ShareState
@@ -70,6 +71,7 @@ class Led:
         #: Acknowledgements that the next write stores.
         self._unanswered: list[asyncio.Future[ErrorCode]] = []
         self._is_writing = False
+        self._is_giving_up = False
         self._timer: asyncio.TimerHandle | None = None
 
     # --- members ---
@@ -82,6 +84,7 @@ class Led:
         if self.state is None:
             done.set_result(ErrorCode.INVALID_RECORD_STATE)
             return done
+        self._look_for_dead_letters(self.state)
         try:
             waits = self.state.acknowledge(member, acknowledgements, self._shares.now_ms(), may_renew=may_renew)
         except ApiError as error:
@@ -131,6 +134,7 @@ class Led:
     def _on_deadline(self) -> None:
         self._timer = None
         if self.state is not None and not self.is_over:
+            self._look_for_dead_letters(self.state)
             self.state.expire(self._shares.now_ms())
             self.changed()
             self._forget_if_unused()
@@ -161,6 +165,7 @@ class Led:
         if state.log_ends_at(log_end):
             _log.warning("share.log_ends_before", partition=self.partition, group=key.group_id, offset=log_end)
         self.state = state
+        self._write_dead_letters(state)
         self._wake()
         self._forget_if_unused()
 
@@ -213,6 +218,7 @@ class Led:
     def _written(self, state: SharedPartition) -> None:
         """What was released is free now, and a start offset that moves makes room for new records."""
         self._arm()
+        self._write_dead_letters(state)
         if self.waiters and state.can_acquire and state.next_offset < self._shares.readable(self.partition):
             self._wake()
 
@@ -226,6 +232,30 @@ class Led:
         except ApiError as error:
             return error.code
         return ErrorCode.NONE
+
+    # --- dead letters (KIP-1191) ---
+
+    def _look_for_dead_letters(self, state: SharedPartition) -> None:
+        """The settings of the group may have changed."""
+        state.has_dead_letters = self._shares.dead_letters.are_kept(self._shares.settings(self.key.group_id))
+
+    def _write_dead_letters(self, state: SharedPartition) -> None:
+        if not self._is_giving_up and not self.is_over and state.dead_letters():
+            self._is_giving_up = True
+            self._shares.spawn("shares.dead_letters", self._give_up(state))
+
+    async def _give_up(self, state: SharedPartition) -> None:
+        """Archive what is to be given up once it is in the dead letter topic, or cannot be written there."""
+        shares, group_id = self._shares, self.key.group_id
+        try:
+            while not self.is_over and (letters := state.dead_letters()):
+                await shares.dead_letters.write(group_id, shares.settings(group_id), self.partition, letters[0])
+                if not self.is_over:
+                    state.archived(letters[0].first, letters[0].last)
+                    self.changed()
+        finally:
+            self._is_giving_up = False
+        self._forget_if_unused()
 
     # --- the end ---
 
@@ -253,6 +283,7 @@ class SharedPartitions:
     def __init__(self, services: Services, persister: SharePersister) -> None:
         self._services = services
         self.persister = persister
+        self.dead_letters = DeadLetters(services)
         self._led: dict[ShareKey, Led] = {}
 
     def __len__(self) -> int:

@@ -23,6 +23,9 @@ class ShareSettings(NamedTuple):
     #: Where a group begins: earliest, latest, or by_duration:PnDTnHnMnS.
     offset_reset: str
     may_renew: bool
+    #: Where records that are given up go, "" for nowhere, and whether with their keys and values (KIP-1191).
+    dead_letter_topic: str = ""
+    copies_dead_letters: bool = False
 
 
 def share_settings(config: BrokerConfig, settings: Mapping[str, str]) -> ShareSettings:
@@ -41,6 +44,8 @@ def share_settings(config: BrokerConfig, settings: Mapping[str, str]) -> ShareSe
         _READ_COMMITTED if is_committed else _READ_UNCOMMITTED,
         str(group_setting(settings, "share.auto.offset.reset")),
         bool(group_setting(settings, "share.renew.acknowledge.enable")),
+        str(group_setting(settings, "errors.deadletterqueue.topic.name")),
+        bool(group_setting(settings, "errors.deadletterqueue.copy.record.enable")),
     )
 
 

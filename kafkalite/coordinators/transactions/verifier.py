@@ -23,7 +23,15 @@ from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, is_retriable
 from kafkalite.extension.transaction_groups import coordinator_key
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_OFFSET, TRANSACTION_TOPIC, BrokerId, Buffer, TopicPartition
+from kafkalite.model import (
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    TRANSACTION_TOPIC,
+    BrokerId,
+    Buffer,
+    LeaderEpoch,
+    TopicPartition,
+)
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.replica.purgatory import ProduceDone
 from kafkalite.rpc.messages.control import Broker
@@ -306,8 +314,10 @@ class TransactionVerifier:
         if coordinator is None:
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if coordinator.broker_id != self._services.broker_id:
+            epoch = self._known_epoch(asker)
             try:
-                return await self._channels.ask(coordinator, asker, partitions)
+                answers = await self._channels.ask(coordinator, asker, partitions)
+                return answers if asker.adds else self._unless_replaced(asker, answers, epoch)
             except (OSError, TimeoutError) as error:
                 self._warn(coordinator, str(error))
                 return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
@@ -331,12 +341,33 @@ class TransactionVerifier:
     def _verify_here(self, asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
         verify = self._transactions.verify_partition
         try:
-            return {
+            answers = {
                 each: verify(asker.transactional_id, asker.producer_id, asker.producer_epoch, each)
                 for each in partitions
             }
+            epoch = self._transactions.partition_of(asker.transactional_id).leader_epoch
         except ApiError as error:
             return dict.fromkeys(partitions, error.code)
+        return self._unless_replaced(asker, answers, epoch)
+
+    def _unless_replaced(self, asker: Asker, answers: Answers, epoch: LeaderEpoch) -> Answers:
+        """A yes of a coordinator counts only if no later one has ended a transaction of the producer on the partition.
+
+        A coordinator that was replaced and does not know it verifies from its memory, where the transaction is still open. A
+        coordinator writes before it decides, and would notice; a question writes nothing. But the marker of the later
+        coordinator has its epoch: once it is in this log, the earlier coordinator's yes is one to a transaction that is over.
+        """
+        last = self._services.partitions.last_coordinator_epoch
+        return {
+            key: ErrorCode.NOT_COORDINATOR if not error and last(key, asker.producer_id) > epoch else error
+            for key, error in answers.items()
+        }
+
+    def _known_epoch(self, asker: Asker) -> LeaderEpoch:
+        """In which its coordinator leads, as far as this node knows."""
+        partitions = self._services.metadata([TRANSACTION_TOPIC]).topics[0].partitions
+        owner = partition_of(coordinator_key(asker.transactional_id), len(partitions))
+        return next((each.leader_epoch for each in partitions if each.partition == owner), NO_LEADER_EPOCH)
 
     def _coordinator(self, asker: Asker) -> Broker | None:
         known = self._services.metadata([TRANSACTION_TOPIC])

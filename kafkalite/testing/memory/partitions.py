@@ -55,6 +55,8 @@ class MemoryLog:
     #: (producer id, epoch) -> (first sequence, last sequence, base offset) of its last batches
     sequences: dict[tuple[int, int], list[tuple[int, int, int]]] = field(default_factory=dict)
     verifications: Verifications = field(default_factory=Verifications)
+    #: Producer id -> of its last marker.
+    coordinator_epochs: dict[int, int] = field(default_factory=dict)
 
     @property
     def last_stable_offset(self) -> int:
@@ -94,6 +96,8 @@ class MemoryLog:
         if header.is_control:
             marker = end_transaction_marker_of(data, position, header)
             first = self.open.pop(producer_id, None)
+            if marker is not None:
+                self.coordinator_epochs[producer_id] = marker.coordinator_epoch
             if first is not None and marker is not None and not marker.commit:
                 self.aborted.append((producer_id, first, self.log_end_offset))
         elif header.is_transactional:
@@ -152,6 +156,10 @@ class MemoryPartitions:
         if log is None or producer_id in log.open:
             return 0
         return log.verifications.begin(producer_id, producer_epoch, sequence)
+
+    def last_coordinator_epoch(self, partition: TopicPartition, producer_id: int) -> int:
+        log = self.logs.get(partition)
+        return -1 if log is None else log.coordinator_epochs.get(producer_id, -1)
 
     def end_verification(self, partition: TopicPartition, producer_id: int, guard: int) -> None:
         if (log := self.logs.get(partition)) is not None:

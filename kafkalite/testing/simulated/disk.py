@@ -126,8 +126,12 @@ class SimDisk:
 
     def peek(self, path: str) -> bytes:
         """A file's content as programs see it, also of a failing disk; empty if there is none. For checkers."""
+        return bytes(self.content(path))
+
+    def content(self, path: str) -> bytearray:
+        """The same, not copied: not to be changed, and not to be kept."""
         node = self._tree.find(path)
-        return bytes(node.cached) if isinstance(node, Node) else b""
+        return node.cached if isinstance(node, Node) else bytearray()
 
     def peek_names(self, path: str) -> list[str]:
         """The names in a directory, sorted; none if there is none. For checkers."""

@@ -143,19 +143,22 @@ class SimLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Handle:
         if self.in_thread:
             raise RuntimeError("a thread called call_soon: the loop would not wake up, or its state would break")
-        return self.call_soon_threadsafe(callback, *args, context=context)
+        if context is None:
+            context = contextvars.copy_context()
+        handle = Handle((callback, args, context, context.get(running)))
+        if not self._disposing:
+            self._ready.append(handle)
+        return handle  # type: ignore[return-value]
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         if context is None:
             context = contextvars.copy_context()
-        handle = Handle(callback, args, self, context)
-        handle.process = context.get(running)
+        handle = Handle((callback, args, context, context.get(running)))
         if not self._disposing:
-            self._assert_open()
             self._ready.append(handle)
-        return handle
+        return handle  # type: ignore[return-value]
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
@@ -175,20 +178,17 @@ class SimLoop(asyncio.AbstractEventLoop):
             raise RuntimeError("a thread set a timer")
         if context is None:
             context = contextvars.copy_context()
-        handle = TimerHandle(when_ns / 1e9, callback, args, self, context)
-        handle.process = context.get(running)
+        handle = TimerHandle((callback, args, context, context.get(running), when_ns, self))
         if not self._disposing:
-            self._assert_open()
             self._sequence += 1
             heapq.heappush(self._timers, (when_ns, self._sequence, handle))
-            handle._scheduled = True
-        return handle
+        return handle  # type: ignore[return-value]
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        # Deadlines are mostly cancelled: clear them away when they are most of the heap.
+    def timer_cancelled(self) -> None:
+        """For a handle: it stays in the heap until most of the heap are cancelled ones, as most deadlines are."""
         self._timers_cancelled += 1
         if self._timers_cancelled > 1_000 and self._timers_cancelled * 2 > len(self._timers):
-            self._timers = [entry for entry in self._timers if not entry[2]._cancelled]
+            self._timers = [entry for entry in self._timers if entry[2][0] is not None]
             heapq.heapify(self._timers)
             self._timers_cancelled = 0
 
@@ -230,40 +230,49 @@ class SimLoop(asyncio.AbstractEventLoop):
         """Run what is ready now, or jump to the next timer and run that."""
         ready, timers = self._ready, self._timers
         if not ready:
-            while timers and timers[0][2]._cancelled:
+            while timers and timers[0][2][0] is None:
                 heapq.heappop(timers)
                 self._timers_cancelled -= 1
             if not timers:
                 self._tell_deadlock()
             self._now_ns = max(self._now_ns, timers[0][0])
-        while timers and timers[0][0] <= self._now_ns:
-            handle = heapq.heappop(timers)[2]
-            handle._scheduled = False
-            if handle._cancelled:
+        now_ns = self._now_ns
+        while timers and timers[0][0] <= now_ns:
+            timer = heapq.heappop(timers)[2]
+            timer[5] = None
+            if timer[0] is None:
                 self._timers_cancelled -= 1
             else:
-                ready.append(handle)
+                ready.append(timer)
         count = len(ready)
+        is_running = ProcessState.RUNNING
         for _ in range(count):
-            self._run_handle(ready.popleft())
+            handle = ready.popleft()
+            callback, process = handle[0], handle[3]
+            if callback is None:
+                continue
+            number = 0
+            if process is not None:
+                if process.state is not is_running:
+                    if process.state is ProcessState.STOPPED:
+                        process.held.append(handle)
+                    continue
+                number = process.number
+            owner = getattr(callback, "__self__", None)
+            label = owner.number if type(owner) is SimTask else 0
+            self._trace = hash((self._trace, now_ns, number, label))
+            if self.record is not None:
+                what = owner.get_name() if isinstance(owner, SimTask) else getattr(callback, "__qualname__", "")
+                self.record.append(f"{now_ns} {process} {label} {what}")
+            try:
+                handle[2].run(callback, *handle[1])
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 - as asyncio's handles do
+                what = getattr(callback, "__qualname__", repr(callback))
+                self.call_exception_handler({"message": f"Exception in callback {what}", "exception": error})
         self.callbacks_run += count
-        self._now_ns += TURN_NS
-
-    def _run_handle(self, handle: Handle | TimerHandle) -> None:
-        if handle._cancelled:
-            return
-        process = handle.process
-        if process is not None and process.state is not ProcessState.RUNNING:
-            if process.state is ProcessState.STOPPED:
-                process.held.append(handle)
-            return
-        owner = getattr(handle._callback, "__self__", None)
-        label = owner.number if isinstance(owner, SimTask) else 0
-        self._trace = hash((self._trace, self._now_ns, process.number if process is not None else 0, label))
-        if self.record is not None:
-            what = owner.get_name() if isinstance(owner, SimTask) else getattr(handle._callback, "__qualname__", "")
-            self.record.append(f"{self._now_ns} {process} {label} {what}")
-        handle._run()
+        self._now_ns = now_ns + TURN_NS
 
     def _tell_deadlock(self) -> NoReturn:
         waiting = [f"{task.get_name()} in {task.process}" for task in self._tasks if not task.done()]

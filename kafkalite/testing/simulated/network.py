@@ -194,12 +194,12 @@ class SimNetwork:
 
     def delay_ns(self, source: str, target: str, size: int = 0) -> int:
         """How long a segment of `size` bytes takes."""
-        link = self.link(source, target)
-        delay = (
-            self._random.randint(link.latency_min_ns, link.latency_max_ns) + size * 1_000_000_000 // link.bytes_per_s
-        )
-        if self._random.randrange(1_000) < link.spikes_per_mille:
-            delay += self._random.randrange(link.spike_ns)
+        link = self._links.get((source, target), self._default_link) if self._links else self._default_link
+        draw = self._random.random  # one call for each number: `randrange` makes four
+        delay = link.latency_min_ns + int(draw() * (link.latency_max_ns + 1 - link.latency_min_ns))
+        delay += size * 1_000_000_000 // link.bytes_per_s
+        if draw() * 1_000 < link.spikes_per_mille:
+            delay += int(draw() * link.spike_ns)
         return delay
 
     async def connect(
@@ -251,6 +251,10 @@ class SimNetwork:
 
     def randrange(self, stop: int) -> int:
         return self._random.randrange(stop)
+
+    def one_in(self, count: int) -> bool:
+        """True once in `count` times."""
+        return self._random.random() * count < 1
 
     def fatal(self, process: Process | None, error: BaseException) -> None:
         if self._on_fatal is not None:

@@ -47,23 +47,40 @@ def current_process() -> Process | None:
     return running.get()
 
 
-class Handle(asyncio.Handle):
-    __slots__ = ("process",)
+class Handle(list[Any]):
+    """A callback: [function or None (cancelled), arguments, context, process].
 
-    process: Process | None
-    _callback: Any
-    _context: contextvars.Context
-    _cancelled: bool
+    asyncio needs three methods of a handle. A list is made without Python code: a run makes a million of them.
+    """
+
+    __slots__ = ()
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def cancel(self) -> None:
+        self[0] = self[1] = None
+
+    def cancelled(self) -> bool:
+        return self[0] is None
 
 
-class TimerHandle(asyncio.TimerHandle):
-    __slots__ = ("process",)
+class TimerHandle(list[Any]):
+    """As `Handle`, and: when (ns), and the loop while the timer is in its heap."""
 
-    process: Process | None
-    _callback: Any
-    _context: contextvars.Context
-    _cancelled: bool
-    _scheduled: bool
+    __slots__ = ()
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def cancel(self) -> None:
+        if self[0] is not None:
+            self[0] = self[1] = None
+            if self[5] is not None:
+                self[5].timer_cancelled()
+
+    def cancelled(self) -> bool:
+        return self[0] is None
+
+    def when(self) -> float:
+        when_ns: int = self[4]
+        return when_ns / 1e9
 
 
 class SimTask(asyncio.Task[Any]):

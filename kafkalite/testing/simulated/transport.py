@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.testing.simulated.process import Process
+from kafkalite.testing.simulated.process import Process, ProcessState
 
 if TYPE_CHECKING:
     from kafkalite.testing.simulated.network import Host, SimNetwork
@@ -34,14 +34,12 @@ class Pipe:
         self._segments: deque[tuple[int, bytes | str]] = deque()
         self._last_arrival_ns = 0
         self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def hosts(self) -> tuple[str, str]:
-        return self._sender.local_host.name, self._receiver.local_host.name
+        #: Names: from, to.
+        self.hosts = (sender.local_host.name, receiver.local_host.name)
 
     def send(self, segment: bytes | str) -> None:
         size = len(segment) if isinstance(segment, bytes) else 0
-        if size > 1 and self._network.randrange(64) == 0:
+        if size > 1 and self._network.one_in(64):
             assert isinstance(segment, bytes)
             cut = 1 + self._network.randrange(size - 1)
             self._enqueue(segment[:cut])
@@ -50,11 +48,13 @@ class Pipe:
 
     def _enqueue(self, segment: bytes | str) -> None:
         size = len(segment) if isinstance(segment, bytes) else 0
-        delay = self._network.delay_ns(*self.hosts, size)
-        self._last_arrival_ns = max(self._last_arrival_ns, self._network.loop.now_ns + delay)
+        network = self._network
+        arrival_ns = network.loop.now_ns + network.delay_ns(*self.hosts, size)
+        self._last_arrival_ns = max(self._last_arrival_ns, arrival_ns)
         self._segments.append((self._last_arrival_ns, segment))
-        self._network.pipes[self] = None
-        self._arm(self._segments[0][0])
+        if self._timer is None:
+            network.pipes[self] = None
+            self._arm(self._segments[0][0])
 
     def _arm(self, when_ns: int) -> None:
         if self._timer is None:
@@ -164,7 +164,7 @@ class SimTransport(asyncio.Transport):
             return  # the program wants no more
         self._loop.trace(f"arrive {self.number} {len(data)} {zlib.crc32(data)}")
         self._received.append(data)
-        self._wake_reader()
+        self._deliver_now()
 
     def ended(self, *, reset: bool) -> None:
         """FIN or RST came in."""
@@ -175,7 +175,7 @@ class SimTransport(asyncio.Transport):
         if reset:
             self.outgoing.drop_all()
             self._received.clear()
-        self._wake_reader()
+        self._deliver_now()
 
     def acknowledge(self, size: int) -> None:
         """The peer's program has read this number of bytes; send more if the way back is open."""
@@ -187,6 +187,19 @@ class SimTransport(asyncio.Transport):
         if not self._delivering and self._protocol is not None:
             self._delivering = True
             self._loop.call_soon(self._deliver, context=self.context)
+
+    def _deliver_now(self) -> None:
+        """From a packet's arrival, which is no program's turn: a program that runs reads at once, without a turn of its own."""
+        if self._delivering or self._protocol is None:
+            return
+        process = self.process
+        if process is not None and process.state is not ProcessState.RUNNING:
+            self._wake_reader()
+            return
+        try:
+            self.context.run(self._deliver)
+        except Exception as error:  # noqa: BLE001 - as the loop does with a callback's
+            self._loop.call_exception_handler({"message": "Exception in a protocol", "exception": error})
 
     def _deliver(self) -> None:
         """In the process: hand the program what has come."""
@@ -208,8 +221,9 @@ class SimTransport(asyncio.Transport):
 
     def _read(self) -> None:
         """One read from the socket: all that has come, or as much as the program's own buffer takes."""
-        data = b"".join(self._received)
-        self._received.clear()
+        received = self._received
+        data = received[0] if len(received) == 1 else b"".join(received)
+        received.clear()
         if not isinstance(self._protocol, asyncio.BufferedProtocol):
             assert isinstance(self._protocol, asyncio.Protocol)
             self.peer.consumed(len(data))

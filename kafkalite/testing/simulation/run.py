@@ -29,7 +29,7 @@ from kafkalite.testing.simulated.process import Process
 from kafkalite.testing.simulation import security as sim_security
 from kafkalite.testing.simulation.checkers.cluster import History, ReplicaChecker, ReplicaView, Violation, ZkChecker
 from kafkalite.testing.simulation.checkers.copies import Copies
-from kafkalite.testing.simulation.checkers.log_view import BatchView, read_batches
+from kafkalite.testing.simulation.checkers.log_view import BatchView, Places, read_batches
 from kafkalite.testing.simulation.faults import FaultInjector
 from kafkalite.testing.simulation.final_checks import FinalChecks
 from kafkalite.testing.simulation.node import SimNode
@@ -116,6 +116,8 @@ class Simulation:
         for name in self.nodes:
             self.world.host(name).disk.on_remove_tree = partial(self._removing, name)
         self.final = FinalChecks(self)
+        #: Node -> where the checkers have read its logs up to.
+        self._places: dict[str, Places] = {name: {} for name in self.nodes}
         self._failure: str | None = None
         self._outside = contextvars.copy_context()
         self._exits = 0
@@ -225,11 +227,11 @@ class Simulation:
         return found
 
     def _view(self, node: SimNode, process: Process, replica: Replica) -> ReplicaView:
-        disk = self.world.host(node.name).disk
+        disk, places = self.world.host(node.name).disk, self._places[node.name]
         path = replica.log.path
 
         def read(start: int, end: int) -> list[BatchView]:
-            return read_batches(disk, path, start, end)
+            return read_batches(disk, path, start, end, places)
 
         return ReplicaView(
             broker=node.broker_id,

@@ -87,7 +87,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str | None]]:
         found.append((bootstrap, None if security is None else security.username))
         raise ConfigError("seen")
 
-    monkeypatch.setattr("kafkalite_cli.admin.command.connect", connect)
+    monkeypatch.setattr("kafkalite_cli.admin.topics.connect", connect)
     return found
 
 

@@ -158,7 +158,7 @@ async def test_requests_of_nodes(broker: Broker) -> None:
         request.PartitionData(3, 4, 1, 8, -1, [request.StateBatch(9, 12, 2, 1)]),
         request.PartitionData(4, 4, 1, 8, -1),
         request.PartitionData(-1, 4, 1, 8, -1),
-        request.PartitionData(3, 4, 1, 8, -1, [request.StateBatch(9, 12, 3, 1)]),
+        request.PartitionData(3, 4, 1, 8, -1, [request.StateBatch(9, 12, 1, 1)]),
     ]
     answer = await client.ask(request("g", [request.WriteStateData(raw, parts)]), 1)
     codes = [each.error_code for each in answer.results[0].partitions]

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from kafkalite.coordinators.transactions.questions import Answers, Asker
-from kafkalite.coordinators.transactions.state import MAX_PRODUCER_EPOCH
+from kafkalite.coordinators.transactions.state import MAX_PRODUCER_EPOCH, TransactionState
 from kafkalite.errors import ErrorCode
 from kafkalite.features import Finalized
 from kafkalite.features import finalized as finalized_features
 from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
+from kafkalite.record.builder import end_transaction_marker
 from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker as LiveBroker
 
@@ -88,6 +89,18 @@ async def test_a_batch_that_comes_after_the_abort_is_refused(broker: Broker, ver
     await producer.end(True)
     await complete(producer)
     assert (await visible(producer.client))[0] == [b"in time", b"next"]
+
+
+async def test_a_coordinator_that_was_replaced_and_does_not_know_confirms_nothing(broker: Broker) -> None:
+    """The next one has aborted the transaction, and its marker is here; what this node remembers as the coordinator is over."""
+    producer = await started(broker)
+    await producer.add()
+    assert await send(producer, b"in time") == 0
+    marker = end_transaction_marker(producer.id, producer.epoch, commit=False, coordinator_epoch=1, timestamp_ms=1)
+    broker.services.partitions.append_internal(1_000, [(T0, marker)], lambda results: None)
+    assert broker.side.transactions.describe(producer.name).state is TransactionState.ONGOING
+    assert await send(producer, b"late") == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert not broker.services.partitions.logs[T0].open
 
 
 async def test_what_was_never_added_is_refused_and_what_is_open_is_not_asked_for_again(broker: Broker) -> None:
@@ -247,7 +260,7 @@ async def test_the_version_is_what_all_live_brokers_know(broker: Broker, monkeyp
     assert finalized == [
         ("eligible.leader.replicas.version", 1, 1),
         ("group.version", 1, 1),
-        ("share.version", 1, 1),
+        ("share.version", 2, 2),
         ("streams.version", 1, 1),
         ("transaction.version", 2, 2),
     ]
@@ -255,7 +268,7 @@ async def test_the_version_is_what_all_live_brokers_know(broker: Broker, monkeyp
     assert {each.name: (each.min_version, each.max_version) for each in answer.supported_features} == {
         "eligible.leader.replicas.version": (1, 1),
         "group.version": (0, 1),
-        "share.version": (0, 1),
+        "share.version": (0, 2),
         "streams.version": (0, 1),
         "transaction.version": (0, 2),
     }

@@ -157,7 +157,7 @@ async def test_members_of_the_consumer_protocol_share_and_take_over(running: Thr
             await second.is_stale.wait()
             await second.join()
         await second.leave()
-    assert cli(running, "admin", "groups", "delete", "modern-pair")[0] == 0
+    assert cli(running, "admin", "groups", "delete", "modern-pair", "--yes")[0] == 0
 
 
 # --- verbs ------------------------------------------------------------------------------------------------
@@ -190,9 +190,9 @@ def test_consume_in_a_group_goes_on_where_it_was(running: ThreadedCluster) -> No
     kept = cli_json(running, "admin", "offsets", "get", "readers")["offsets"]
     assert {(row["partition"], row["offset"]) for row in kept if row["partition"] < 2} == {(0, 1)}
 
-    assert cli_json(running, "admin", "groups", "delete", "readers") == {"deleted": ["readers"]}
-    for verb in ("describe", "delete"):
-        code, text = cli(running, "admin", "groups", verb, "readers")
+    assert cli_json(running, "admin", "groups", "delete", "readers", "--yes") == {"deleted": ["readers"]}
+    for verb in (("describe", "readers"), ("delete", "readers", "--yes")):
+        code, text = cli(running, "admin", "groups", *verb)
         assert (code, text.count("\n")) == (2, 1) and "GROUP_ID_NOT_FOUND" in text
 
 

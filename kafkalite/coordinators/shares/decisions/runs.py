@@ -37,9 +37,9 @@ class Run:
         return self.holder is None and self.state is DeliveryState.AVAILABLE
 
     @property
-    def is_open(self) -> bool:
-        """Whether it may still be delivered."""
-        return self.state is DeliveryState.AVAILABLE
+    def is_done(self) -> bool:
+        """Whether nothing more happens to it."""
+        return self.state is DeliveryState.ACKNOWLEDGED or self.state is DeliveryState.ARCHIVED
 
     def is_like(self, other: Run) -> bool:
         """Whether the two differ in their offsets only."""
@@ -49,7 +49,7 @@ class Run:
             and self.deadline_ms == other.deadline_ms
             and self.target is other.target
             and self.is_written is other.is_written
-            and (self.delivery_count == other.delivery_count or not self.is_open)
+            and (self.delivery_count == other.delivery_count or self.is_done)
         )
 
     def let_go(self) -> None:

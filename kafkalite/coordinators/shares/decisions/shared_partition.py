@@ -2,7 +2,7 @@
 
 The offsets from the start offset to the end offset are in a state; those behind were never delivered. A record is
 available, acquired by a member until its lock ends, acknowledged, or archived (rejected, delivered too often, or no record
-at all). An acknowledgement counts when it is stored: until then its record stays with the member, and its lock does not end.
+at all). If the group has a dead letter topic, what is given up is archived once it is there (KIP-1191). An acknowledgement counts when it is stored: until then its record stays with the member, and its lock does not end.
 One write is under way at a time, so that a start offset is never stored before what it passes over.
 
 Times are milliseconds of a clock that does not go back. Source: Kafka's SharePartition for what a client can see.
@@ -27,6 +27,7 @@ from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import Offset
 
 _AVAILABLE, _ACKNOWLEDGED, _ARCHIVED = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED
+_ARCHIVING = DeliveryState.ARCHIVING
 _NEVER = 2**63 - 1
 
 
@@ -37,7 +38,9 @@ class SharedPartition:
         self.limits = limits or Limits()
         self._runs = Runs(start_offset)
         self._stored_start: int = start_offset
-        #: How many records may still be delivered.
+        #: Whether records that are given up go to a dead letter topic first.
+        self.has_dead_letters = False
+        #: How many records are not done.
         self._open = 0
         #: Offsets of which an older state is stored: (first, last).
         self._unstored: list[tuple[int, int]] = []
@@ -82,7 +85,11 @@ class SharedPartition:
     @property
     def is_idle(self) -> bool:
         """Nobody holds a record of it, and all that happened is stored."""
-        return self._write is None and not self._unstored and all(run.holder is None for run in self._runs)
+        return (
+            self._write is None
+            and not self._unstored
+            and all(run.holder is None and run.state is not _ARCHIVING for run in self._runs)
+        )
 
     def batches(self) -> list[StateBatch]:
         """The states as they would be stored now."""
@@ -233,7 +240,11 @@ class SharedPartition:
             return _ACKNOWLEDGED
         if kind is AcknowledgeType.RELEASE and run.delivery_count < self.limits.delivery_count:
             return _AVAILABLE
-        return _ARCHIVED
+        return self._given_up
+
+    @property
+    def _given_up(self) -> DeliveryState:
+        return _ARCHIVING if self.has_dead_letters else _ARCHIVED
 
     def release(self, member: str) -> bool:
         """The member is gone: what it held is free again, and that delivery does not count. Whether it held anything."""
@@ -258,13 +269,31 @@ class SharedPartition:
             if not is_counted:
                 run.delivery_count -= 1
             elif run.delivery_count >= self.limits.delivery_count:
-                self._close(run, _ARCHIVED)
+                self._close(run, self._given_up)
             self._unstored.append((run.first, run.last))
         if found:
             self._next = None
             self._runs.merge(self._runs.start, self._runs.end)
             self._advance()
         return found
+
+    def dead_letters(self) -> list[StateBatch]:
+        """What is to be written to the dead letter topic: only what is stored, since another leader may not know the rest."""
+        pending = (*self._unstored, *self._writing)
+        return [
+            _stored(run)
+            for run in self._runs
+            if run.state is _ARCHIVING and not any(low <= run.last and run.first <= high for low, high in pending)
+        ]
+
+    def archived(self, first: int, last: int) -> None:
+        """These dead letters are written, or could not be."""
+        for run in self._runs.between(first, last):
+            if run.state is _ARCHIVING:
+                self._close(run, _ARCHIVED)
+                self._unstored.append((run.first, run.last))
+        self._runs.merge(first, last)
+        self._advance()
 
     def log_starts_at(self, offset: Offset) -> bool:
         """Records below were deleted. Whether that is news."""
@@ -273,7 +302,7 @@ class SharedPartition:
         self._open -= sum(
             min(run.last, offset - 1) - run.first + 1
             for run in self._runs.peek(self._runs.start, offset - 1)
-            if run.is_open
+            if not run.is_done
         )
         self._runs.drop_before(offset)
         self._next = None
@@ -285,7 +314,7 @@ class SharedPartition:
         if offset >= self._runs.end:
             return False
         self._open -= sum(
-            run.last - max(run.first, offset) + 1 for run in self._runs.peek(offset, self._runs.end) if run.is_open
+            run.last - max(run.first, offset) + 1 for run in self._runs.peek(offset, self._runs.end) if not run.is_done
         )
         self._runs.drop_from(offset)
         if self._runs.end > offset:  # the start offset lies behind it
@@ -319,7 +348,7 @@ class SharedPartition:
         for run in self._runs:
             run.is_written = run.target is not None
             stored = _stored(run)
-            is_done = is_done and stored.state is not _AVAILABLE
+            is_done = is_done and stored.state in (_ACKNOWLEDGED, _ARCHIVED)
             if is_done:
                 start = run.last + 1
             elif run.is_written or id(run) in changed:
@@ -356,19 +385,20 @@ class SharedPartition:
 
     def _append(self, last: int, state: DeliveryState, delivery_count: int) -> Run | None:
         run = self._runs.add(last, state, delivery_count)
-        if run is not None and run.is_open:
+        if run is not None and not run.is_done:
             self._open += len(run)
         return run
 
     def _close(self, run: Run, state: DeliveryState) -> None:
-        self._open -= len(run)
         run.state = state
+        if run.is_done:
+            self._open -= len(run)
 
     def _advance(self) -> None:
         """The start offset passes over what is done."""
         start = self._runs.start
         for run in self._runs:
-            if run.is_open:
+            if not run.is_done:
                 break
             start = run.last + 1
         self._runs.drop_before(start)

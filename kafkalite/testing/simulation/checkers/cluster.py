@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any
@@ -26,9 +27,17 @@ class Violation(Exception):
     """A promise is broken. The message says which, and with what."""
 
 
+def _broken(promise: str, detail: str) -> Violation:
+    return Violation(f"{promise}: {detail}")
+
+
 def _demand(holds: bool, promise: str, detail: str) -> None:
     if not holds:
-        raise Violation(f"{promise}: {detail}")
+        raise _broken(promise, detail)
+
+
+def _last_offset(batch: BatchView) -> int:
+    return batch.last_offset
 
 
 # --- ZooKeeper -----------------------------------------------------------------------------------
@@ -253,20 +262,17 @@ class ReplicaChecker:
             if current is None or view.broker in self.excused:
                 continue
             end = self.committed_end(view.partition)
-            # Whatever commands it got: a node that came back with an empty disk is none, either (invariant F28).
-            _demand(
-                view.broker not in current.isr or view.log_end_offset > 0 or not end or view.gives_way,
-                "an empty replica is not counted in the ISR",
-                f"{view}, committed up to {end}, {current}",
-            )
-            if current.leader_epoch != view.leader_epoch:
+            if view.log_end_offset >= end or view.gives_way:
                 continue
+            # Whatever commands it got: a node that came back with an empty disk is none, either (invariant F28).
+            if view.broker in current.isr and view.log_end_offset <= 0:
+                raise _broken("an empty replica is not counted in the ISR", f"{view}, committed up to {end}, {current}")
             # A replica that reports a doubt leaves as soon as the controller has read that; it must not lead.
-            _demand(
-                view.broker not in (*current.isr, *current.elr) or view.log_end_offset >= end or view.gives_way,
-                "a member of the ISR, or an eligible replica, has all that is committed",
-                f"{view}, committed up to {end}, {current}",
-            )
+            if current.leader_epoch == view.leader_epoch and view.broker in (*current.isr, *current.elr):
+                raise _broken(
+                    "a member of the ISR, or an eligible replica, has all that is committed",
+                    f"{view}, committed up to {end}, {current}",
+                )
 
     def _under_minimum(self, view: ReplicaView) -> None:
         """Invariant F14: a leader that knows its ISR to be below min.insync.replicas commits nothing, however long it is so."""
@@ -275,37 +281,33 @@ class ReplicaChecker:
         if not view.is_leader or len(view.isr) >= self._min_insync_replicas or view.partition[0] in self._lone:
             return
         state = (view.incarnation, view.leader_epoch, view.partition_epoch)
-        _demand(
-            before is None or before[0] != state or before[1] == view.high_watermark,
-            "nothing is committed below min.insync.replicas",
-            f"{view}, ISR {view.isr}: the high watermark was {before and before[1]}",
-        )
+        if before is not None and before[0] == state and before[1] != view.high_watermark:
+            raise _broken(
+                "nothing is committed below min.insync.replicas",
+                f"{view}, ISR {view.isr}: the high watermark was {before[1]}",
+            )
         self._frozen[key] = (state, view.high_watermark)
 
     def _one(self, view: ReplicaView) -> None:
         life_of_broker = (view.broker, view.incarnation)
         commanded = self._commanded.get(life_of_broker, view.controller_epoch)
-        _demand(
-            view.controller_epoch >= commanded,
-            "a broker follows no controller of the past",
-            f"{view}: it took commands of controller epoch {commanded}, then of {view.controller_epoch}",
-        )
+        # (The sentences are made when something is wrong only: this runs for each replica at each step.)
+        if view.controller_epoch < commanded:
+            raise _broken(
+                "a broker follows no controller of the past",
+                f"{view}: it took commands of controller epoch {commanded}, then of {view.controller_epoch}",
+            )
         self._commanded[life_of_broker] = view.controller_epoch
-        _demand(
-            view.log_start_offset <= view.high_watermark <= view.log_end_offset,
-            "log start offset <= high watermark <= log end offset",
-            str(view),
-        )
+        if not view.log_start_offset <= view.high_watermark <= view.log_end_offset:
+            raise _broken("log start offset <= high watermark <= log end offset", str(view))
         if view.is_leader:
             known = self._leaders.setdefault((view.partition, view.leader_epoch), view.broker)
-            _demand(known == view.broker, "one leader per epoch", f"{view}, but {known} led in this epoch")
+            if known != view.broker:
+                raise _broken("one leader per epoch", f"{view}, but {known} led in this epoch")
             life = (view.partition, view.leader_epoch, view.incarnation)
             before = self._high_watermarks.get(life, 0)
-            _demand(
-                view.high_watermark >= before,
-                "the high watermark goes up within an epoch",
-                f"{view}, it was {before}",
-            )
+            if view.high_watermark < before:
+                raise _broken("the high watermark goes up within an epoch", f"{view}, it was {before}")
             self._high_watermarks[life] = view.high_watermark
         if view.partition[0] in self._compacted:
             end = self._compacted_ends.get(view.partition, 0)
@@ -329,24 +331,28 @@ class ReplicaChecker:
         """Demand that the replica's log from `start` to `end` is the committed one; what is not known yet is added."""
         committed = self.committed.setdefault(view.partition, [])
         mine = view.read(start, end)
-        _demand(
-            bool(mine) and mine[0].base_offset <= start and mine[-1].last_offset + 1 >= end,
-            "a replica has what its high watermark covers",
-            f"{view} from {start}: {mine[:1]}..{mine[-1:]}",
-        )
+        if not mine or mine[0].base_offset > start or mine[-1].last_offset + 1 < end:
+            raise _broken(
+                "a replica has what its high watermark covers", f"{view} from {start}: {mine[:1]}..{mine[-1:]}"
+            )
         for one, following in pairwise(mine):
-            _demand(following.base_offset == one.last_offset + 1, "the log has no gap", f"{view}: {one}, {following}")
+            if following.base_offset != one.last_offset + 1:
+                raise _broken("the log has no gap", f"{view}: {one}, {following}")
         known_end = committed[-1].last_offset + 1 if committed else 0
-        theirs = {batch.base_offset: batch for batch in committed if batch.last_offset >= start}
+        # The committed batches are in the order of their offsets, without a gap.
+        position = bisect_left(committed, start, key=_last_offset)
         for batch in mine:
             if batch.base_offset >= known_end:
-                _demand(batch.base_offset == known_end, "the log has no gap", f"{view}: {batch} after {known_end}")
+                if batch.base_offset != known_end:
+                    raise _broken("the log has no gap", f"{view}: {batch} after {known_end}")
                 # A watermark inside a batch commits the batch: it is written and replicated whole.
                 committed.append(batch)
                 known_end = batch.last_offset + 1
             else:
-                known = theirs.get(batch.base_offset)
-                _demand(known == batch, "all logs are equal below the high watermark", f"{view}: {batch}, was {known}")
+                known = committed[position] if position < len(committed) else None
+                if known != batch:
+                    raise _broken("all logs are equal below the high watermark", f"{view}: {batch}, was {known}")
+            position += 1
 
 
 # --- clients -------------------------------------------------------------------------------------
@@ -371,7 +377,8 @@ class History:
     def ack(self, partition: Partition, offset: int, record: str) -> None:
         """The cluster promised to keep `record` at `offset`."""
         there = self.acknowledged.setdefault(partition, {}).setdefault(offset, record)
-        _demand(there == record, "one record per offset", f"{partition} {offset}: acknowledged {there} and {record}")
+        if there != record:
+            raise _broken("one record per offset", f"{partition} {offset}: acknowledged {there} and {record}")
         place = self._names.setdefault(record, (partition, offset))
         _demand(place == (partition, offset), "one acknowledgement", f"{record}: {place} and {(partition, offset)}")
 

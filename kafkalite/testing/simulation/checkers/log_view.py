@@ -25,10 +25,15 @@ class BatchView(NamedTuple):
     crc: int
 
 
-def read_batches(disk: SimDisk, directory: str, start: int, end: int) -> list[BatchView]:
+#: Directory -> (base offset of the segment read last, offset of the next batch, where that begins in the file).
+Places = dict[str, tuple[int, int, int]]
+
+
+def read_batches(disk: SimDisk, directory: str, start: int, end: int, places: Places | None = None) -> list[BatchView]:
     """The batches of the log in `directory` that hold offsets from `start` up to (not with) `end`.
 
-    A batch that begins below `start` or reaches over `end` is included. What cannot be a batch ends the list.
+    A batch that begins below `start` or reaches over `end` is included. What cannot be a batch ends the list. `places`, the same for
+    each call, saves reading a segment from its beginning each time.
     """
     bases = sorted(int(name[:-4]) for name in disk.peek_names(directory) if name.endswith(".log"))
     first = max((base for base in bases if base <= start), default=-1)
@@ -36,8 +41,8 @@ def read_batches(disk: SimDisk, directory: str, start: int, end: int) -> list[Ba
     for base in bases:
         if base < first or base >= end:
             continue
-        content = disk.peek(f"{directory}/{base:020d}.log")
-        position = 0
+        content = disk.content(f"{directory}/{base:020d}.log")
+        position = _begin(content, base, start, places.get(directory)) if places is not None else 0
         while position + _HEADER_BYTES <= len(content):
             base_offset, length, epoch, magic, crc, _, delta = _HEADER.unpack_from(content, position)
             if magic != 2 or length < _HEADER_BYTES - _OVERHEAD_BYTES:
@@ -49,4 +54,14 @@ def read_batches(disk: SimDisk, directory: str, start: int, end: int) -> list[Ba
             if base_offset + delta >= start:
                 found.append(BatchView(base_offset, base_offset + delta, epoch, crc))
             position += _OVERHEAD_BYTES + length
+            if places is not None:
+                places[directory] = (base, base_offset + delta + 1, position)
     return found
+
+
+def _begin(content: bytearray, base: int, start: int, place: tuple[int, int, int] | None) -> int:
+    """Where to begin to read: at the place known, if exactly that batch is there (the log may have been truncated and written again)."""
+    if place is None or place[0] != base or place[1] > start or place[2] + _HEADER_BYTES > len(content):
+        return 0
+    offset: int = _HEADER.unpack_from(content, place[2])[0]
+    return place[2] if offset == place[1] else 0

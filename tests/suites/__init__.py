@@ -1,0 +1,1 @@
+"""Other people's own test suites, run against nodes of ours: `make suites`."""

@@ -1,0 +1,219 @@
+"""Run other people's suites against nodes of ours, and name the cause of each test that does not pass.
+
+    python -m tests.suites [SUITE...] [--sources DIRECTORY] [--only TEXT]      suites: franz-go, kafka-python, librdkafka, confluent
+
+franz-go comes from the Go module proxy, librdkafka inside an npm package, kafka-python's from PyPI. The package of confluent-kafka
+has no tests: they run from a checkout in DIRECTORY (confluent-kafka-python), and are left out without it. `--only`: the tests
+that the suite itself chooses by that text. They take from 5 to 20 minutes each. A failure that is not in `known.CAUSES` makes the command fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import structlog
+
+from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.interop.conftest import install, scratch
+from tests.suites.known import CAUSES
+
+_HERE = Path(__file__).parent
+_ROOT = _HERE.parents[1]
+_SETTINGS = {"num.partitions": 4, "group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 3}
+_RIGHTS = {"authorizer.enabled": True, "allow.everyone.if.no.acl.found": True}
+#: Of our own environment, which a suite must not see.
+_OURS = ("PYTHONPATH", "PYTEST_ADDOPTS", "ZOOKEEPER_URI")
+_RDKAFKA = "@confluentinc/kafka-javascript@1.10.1"
+_FRANZ = "github.com/twmb/franz-go@v1.22.2"
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+#: Name of a test -> passed, failed or skipped.
+Outcome = Mapping[str, str]
+
+
+class Place(NamedTuple):
+    """Where a suite runs: the addresses of a cluster, a directory for its output, checkouts."""
+
+    kafka: str
+    http: str
+    output: Path
+    sources: Path | None
+    only: str = ""
+
+
+async def _run(place: Place, name: str, command: list[str], directory: Path, **environment: str) -> str:
+    """The output, which is also in a file. The exit code says nothing that the output does not say."""
+    own = {key: value for key, value in os.environ.items() if key not in _OURS} | environment
+    path = place.output / f"{name}.log"
+    with path.open("wb") as log:
+        process = await asyncio.create_subprocess_exec(*command, cwd=directory, env=own, stdout=log, stderr=log)
+        try:
+            await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    return _COLOURS.sub("", path.read_text(errors="replace"))
+
+
+def _junit(path: Path) -> Outcome:
+    found: dict[str, str] = {}
+    for case in ElementTree.parse(path).getroot().findall(".//testcase"):
+        tags = {child.tag for child in case}
+        state = "failed" if tags & {"failure", "error"} else "skipped" if "skipped" in tags else "passed"
+        found[f"{case.attrib['classname'].rpartition('.')[2]}.{case.attrib['name']}"] = state
+    return found
+
+
+async def _franz_go(place: Place) -> Outcome:
+    directory = scratch("franz-go-suite", _HERE / "__main__.py")
+    install(
+        directory,
+        ["go", "mod", "init", "suites"],
+        ["go", "get", f"{_FRANZ.partition('@')[0]}@{_FRANZ.partition('@')[2]}"],
+    )
+    command = ["go", "test", "-mod=mod", "-count=1", "-v", "-timeout", "50m", "-run", place.only or "Test"]
+    command.append("github.com/twmb/franz-go/pkg/kgo")
+    text = await _run(
+        place, "franz-go", command, directory, KGO_SEEDS=place.kafka, KGO_TEST_RF="3", KGO_TEST_RECORDS="100000"
+    )
+    words = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
+    return {name: words[word] for word, name in re.findall(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", text, re.MULTILINE)}
+
+
+async def _librdkafka(place: Place) -> Outcome:
+    directory = scratch("librdkafka-suite", _HERE / "__main__.py")
+    source = directory / "package" / "deps" / "librdkafka"
+    install(
+        directory,
+        ["sh", "-c", f"npm pack --silent {_RDKAFKA} && tar xzf *.tgz"],
+        ["sh", "-c", f"cd {source} && ./configure --disable-debug-symbols && make -j2 libs"],
+        ["sh", "-c", f"cd {source}/tests && make -j2 test-runner"],
+    )
+    config = "metadata.broker.list={}\ntest.topic.random=true\ntest.timeout.multiplier=3\n"
+    (source / "tests" / "test.conf").write_text(config.format(place.kafka))
+    text = await _run(
+        place,
+        "librdkafka",
+        # Those of its mock need no broker; quick, one at a time, as a broker of this version.
+        ["./test-runner", "-Q", "-L", "-p1", "-V", "4.2.0"],
+        source / "tests",
+        LD_LIBRARY_PATH=f"{source}/src:{source}/src-cpp",
+        **({"TESTS": place.only} if place.only else {}),
+    )
+    found = re.findall(r"Test (\d{4}_\w+) (PASSED|FAILED|SKIPPED)", text)
+    return {name: word.lower() for name, word in found}
+
+
+async def _pytest(place: Place, name: str, checkout: str, *arguments: str, **environment: str) -> Outcome:
+    assert place.sources is not None
+    requirements = _HERE / f"requirements-{name}.txt"
+    directory = scratch(f"{name}-suite", requirements)
+    python = directory / "venv" / "bin" / "python"
+    install(
+        directory,
+        [sys.executable, "-m", "venv", "venv"],
+        [str(python), "-m", "pip", "install", "-q", "-r", str(requirements)],
+    )
+    report = place.output / f"{name}.xml"
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "240", f"--junitxml={report}"]
+    chosen = ["-k", place.only] if place.only else []
+    await _run(place, name, [*command, *chosen, *arguments], place.sources / checkout, **environment)
+    return _junit(report)
+
+
+async def _confluent(place: Place) -> Outcome:
+    outcome: dict[str, str] = {}
+    for protocol in ("classic", "consumer"):
+        tests = [
+            f"tests/integration/{each}" for each in ("admin", "consumer", "producer", "serialization", "share_consumer")
+        ]
+        found = await _pytest(
+            place, "confluent", "confluent-kafka-python", *tests, "tests/integration/schema_registry/_sync",
+            BROKERS=place.kafka, SR_URL=place.http, TEST_CONSUMER_GROUP_PROTOCOL=protocol,
+        )  # fmt: skip
+        outcome |= {f"{protocol}: {name}": state for name, state in found.items()}
+    return outcome
+
+
+async def _kafka_python(place: Place) -> Outcome:
+    command = [sys.executable, "-m", "pytest", "-q", "tests/interop/test_kafka_python_suite.py"]
+    report = place.output / "kafka-python.xml"
+    await _run(place, "kafka-python", [*command, f"--junitxml={report}"], _ROOT, KAFKALITE_INTEROP="all")
+    return _junit(report)
+
+
+class Suite(NamedTuple):
+    run: Callable[[Place], Awaitable[Outcome]]
+    #: Settings of the nodes on top of the others.
+    settings: Mapping[str, object]
+    needs_sources: bool = False
+
+
+_SHORT_LOCKS = {"group.share.record.lock.duration.ms": 1000, "group.share.min.record.lock.duration.ms": 1000}
+SUITES: Mapping[str, Suite] = {
+    "franz-go": Suite(_franz_go, {}),
+    "librdkafka": Suite(_librdkafka, _RIGHTS),
+    "kafka-python": Suite(_kafka_python, {}),
+    "confluent": Suite(_confluent, {**_RIGHTS, **_SHORT_LOCKS}, needs_sources=True),
+}
+
+
+async def _one(name: str, output: Path, sources: Path | None, only: str) -> bool:
+    """Whether everything passed that can. Prints what did not."""
+    suite = SUITES[name]
+    if suite.needs_sources and sources is None:
+        click.echo(f"{name}: left out, no --sources")
+        return True
+    settings = {**_SETTINGS, "default.replication.factor": 3, "http.port": 0, **suite.settings}
+    with tempfile.TemporaryDirectory(prefix="suites-") as directory:
+        async with LoopbackCluster(Path(directory), nodes=3, settings=settings) as cluster:
+            node = next(iter(cluster.nodes.values()))
+            place = Place(cluster.bootstrap, f"http://{node.endpoints['http']}", output, sources, only)
+            outcome = await suite.run(place)
+    states = list(outcome.values())
+    click.echo(
+        f"{name}: {states.count('passed')} passed, {states.count('failed')} failed, {states.count('skipped')} skipped"
+    )
+    is_well = bool(states)
+    for test, state in sorted(outcome.items()):
+        if state != "failed":
+            continue
+        cause = next((why for part, why in CAUSES[name].items() if part in test), None)
+        is_well = is_well and cause is not None
+        click.echo(f"  {test}: {cause or 'NOT EXPLAINED'}")
+    return is_well
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(sorted(SUITES)))
+@click.option("--sources", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Checkouts of suites.")
+@click.option(
+    "--output", type=click.Path(path_type=Path), default=Path(".interop/suites"), help="For logs and reports."
+)
+@click.option("--only", default="", help="Tests that the suite chooses by this text.")
+def main(names: tuple[str, ...], sources: Path | None, output: Path, only: str) -> None:
+    """Run other people's suites; all if none is named."""
+    output.mkdir(parents=True, exist_ok=True)
+
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    place, checkouts = output.resolve(), sources.resolve() if sources else None
+
+    async def run() -> bool:
+        return all([await _one(name, place, checkouts, only) for name in names or SUITES])
+
+    sys.exit(0 if asyncio.run(run()) else 1)
+
+
+if __name__ == "__main__":
+    main()

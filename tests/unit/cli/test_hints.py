@@ -1,0 +1,39 @@
+"""Hints for users of kafka-*.sh, rpk and kcat."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite_cli.hints import with_key
+from kafkalite_cli.main import run
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        ("topic list", "No such command 'topic'. Use 'kafkalite admin list-topics'"),
+        ("admin consumer-groups list", "Use 'kafkalite admin groups'."),
+        ("health", "Use 'kafkalite admin health'."),
+        ("tops", "Did you mean 'top'?"),
+        ("consume t --from-beginning", "No such option '--from-beginning'. Use --from beginning."),
+        ("consume --topic t", "Use TOPIC without an option in front."),
+        ("consume t -p 3", "Use --partition N."),
+        ("admin create-topic t -p 3", "Use --partitions N."),
+        ("admin create-topic t --config retention.ms=1", "Use --set KEY=VALUE."),
+        ("admin describe --topic t", "Use TOPICS without an option in front."),
+        ("admin health --bootstrap-server h:1", "Use --bootstrap HOST:PORT."),
+        ("admin broker decommission 3 --yes", "Use the command without it: it does not ask."),
+        ("admin groups delete g", "add --yes"),
+        ("serve --id 1 --kafka 9092", "'9092' is not HOST:PORT"),
+    ],
+)
+def test_what_other_tools_call_it(typed: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(typed.split()) == 2
+    said = capsys.readouterr().err
+    assert hint in said and said.count("\n") == 1
+
+
+def test_the_closest_setting() -> None:
+    assert with_key("t: retentin.ms: no such topic configuration").endswith("; did you mean retention.ms?")
+    for text in ("t: frobnicate: no such topic configuration", "something else", "x" * 100 + ": no such configuration"):
+        assert with_key(text) == text
