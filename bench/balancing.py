@@ -69,6 +69,16 @@ def table(found: DescribeBalanceResponse) -> str:
     )
 
 
+def spread_percent(found: DescribeBalanceResponse) -> float:
+    """How far the broker that differs most is from the mean, in replicas, leaders or bytes."""
+    rows = [each for each in found.brokers if each.replicas]
+    worst = 0.0
+    for values in ([e.replicas for e in rows], [e.leads for e in rows], [e.size_bytes for e in rows]):
+        mean = sum(values) / len(values)
+        worst = max(worst, *(abs(value - mean) / mean for value in values)) if mean else worst
+    return round(100 * worst, 1)
+
+
 async def story(python: str, rate: float, size: int, partitions: int, directory: Path) -> dict[str, object]:
     with ProcessCluster(directory, nodes=5, settings=SETTINGS) as cluster:
         async with AsyncClient.connect(cluster.bootstrap) as client:
@@ -114,7 +124,7 @@ async def story(python: str, rate: float, size: int, partitions: int, directory:
             await asyncio.sleep(REST_S)
             phase("end")
             output, _ = await asyncio.to_thread(load.communicate)
-            return {**json.loads(output), "even": found.is_even}
+            return {**json.loads(output), "even": found.is_even, "spread_percent": spread_percent(found)}
 
 
 @click.command()
@@ -132,6 +142,11 @@ def main(python: str, rate: float, size: int, partitions: int) -> None:
         click.echo(
             f"{name:18} {each['records']:7} acked  p50 {each['p50']} ms  p99 {each['p99']} ms  max {each['max']} ms"
         )
+    before = phases["before"]["p99"]
+    name, worst = max(((name, each["p99"]) for name, each in phases.items()), key=lambda item: item[1])
+    click.echo(
+        f"largest effect of moves on p99: {worst} ms ({name}), {worst / before:.1f} times that before ({before} ms)"
+    )
     click.echo(json.dumps(result))
     if result["lost"] or result["failed"] or result["duplicates"] or not result["even"]:
         raise SystemExit(1)

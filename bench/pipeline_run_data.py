@@ -130,10 +130,15 @@ class Data:
 
     def produce_weather(self, bootstrap: Sequence[str]) -> None:
         with BlockingClient(",".join(bootstrap)) as client:
+            # not beyond the last flight: both topics share one watermark, and flights behind it would be dropped
+            repetition, i = divmod(self.records - 1, len(self.fields))
+            last = f"{self.times[i][0] + repetition}{self.times[i][1]}"
             for repetition in range(self.repetitions):
                 builders = [RecordBatchBuilder() for _ in range(PARTITIONS[WEATHER])]
                 now = time.time_ns() // 1_000_000
                 for number, (year, rest, origin, temperature) in enumerate(self.weather):
+                    if f"{year + repetition}{rest}" > last:
+                        break
                     text = f'{{"at":"{year + repetition}{rest}","origin":"{origin}","temp":{temperature}}}'
                     builders[number % len(builders)].append(origin.encode(), text.encode(), (), now)
                 batches = {TopicPartition(WEATHER, p): each.build() for p, each in enumerate(builders)}

@@ -9,7 +9,7 @@ def days(rows: Any) -> Any:
     """Flights once each, with the weather of their hour and airport, by day."""
     from pyspark.sql import functions as f
 
-    flights = rows.where("_topic = 'flights'").dropDuplicatesWithinWatermark(["n"])
+    flights = rows.where("_topic = 'flights'").select("n", "at", "origin", "delay").dropDuplicatesWithinWatermark(["n"])
     weather = rows.where("_topic = 'weather'").selectExpr("origin AS airport", "at AS hour", "temp")
     joined = flights.join(weather, f.expr("origin = airport AND at = hour"))
     windows = joined.groupBy(f.window("at", "1 day"), "origin").agg(

@@ -9,7 +9,7 @@ import os
 import sys
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -26,6 +26,14 @@ from kafkalite_cli.parameters import Real, Whole
 STATES = ("all", "troubled", "offline", "moving", "internal")
 #: Lines of the screen that are not rows of partitions: the headings.
 _MIN_ROWS = 5
+#: Columns that go first where the terminal is narrow, and those whose cells may be cut there.
+_LEAST_IMPORTANT = ("kafka", "epoch", "rack", "hw", "rate", "replicas", "disks")
+_MAY_BE_CUT = ("disks", "partition", "moving", "rack")
+#: Characters that "disks" needs at least; between columns.
+_LEAST_DISKS = 24
+_GAP = 2
+#: Longer cells may be cut: a state can be an error.
+_LONGEST_KEPT = 22
 _HELP = "q quit · ↑↓ or n/p page · s next state filter"
 
 
@@ -96,7 +104,12 @@ async def _once(request: StatusRequest, bootstrap: str, timeout_s: float, out: O
     for problem in _problem_lines(answer):
         click.echo(problem)
     for title, columns, rows in _tables(answer):
-        if rows:
+        if rows and sys.stdout.isatty():
+            from rich.console import Console
+
+            console = Console()
+            console.print("", _grid(columns, rows, console.width))
+        elif rows:
             click.echo("")
             out.table(title, columns, rows)
     if len(answer.partitions) < answer.partitions_matched:
@@ -132,11 +145,14 @@ def _tables(answer: StatusResponse) -> Iterator[tuple[str, tuple[str, ...], list
                 b.broker_id,
                 _broker_state(b, answer),
                 b.kafka,
-                b.rack,
+                b.rack or "",
                 b.leaders,
                 b.replicas,
                 b.out_of_sync,
-                ", ".join(f"{d.path} {d.state}, {size_text(d.free_bytes)} free" for d in b.disks),
+                ", ".join(
+                    f"{d.state}, {size_text(d.free_bytes)} free: {d.path}"
+                    for d in sorted(b.disks, key=lambda disk: disk.state == "online")
+                ),
             )
             for b in answer.brokers
         ],
@@ -256,7 +272,7 @@ async def _live(request: StatusRequest, limit: int | None, bootstrap: str, timeo
                     if answer is None:
                         raise
                     error = str(failure)
-                live.update(_screen(answer, request, error), refresh=True)
+                live.update(_screen(answer, request, error, console.width), refresh=True)
                 try:
                     async with asyncio.timeout(interval):
                         asked = turn(request, await keys.get(), answer, rows)
@@ -272,9 +288,45 @@ def _used(answer: StatusResponse | None) -> int:
     return 9 + len(_problem_lines(answer)) + len(answer.brokers) + moves
 
 
-def _screen(answer: StatusResponse, request: StatusRequest, error: str) -> Any:
-    from rich.console import Group
+def fitted(columns: Sequence[str], rows: Sequence[Sequence[object]], width: int) -> list[int]:
+    """Indexes of the columns that a terminal of `width` characters has room for: the least important go first, and empty ones."""
+
+    def taken(index: int) -> int:
+        if columns[index] == "disks":  # may be cut
+            return _LEAST_DISKS
+        return max(len(columns[index]), *(len(str(row[index])) for row in rows)) + _GAP
+
+    kept = [index for index in range(len(columns)) if any(str(row[index]) for row in rows)]
+    for name in _LEAST_IMPORTANT:
+        if sum(map(taken, kept)) <= width:
+            break
+        kept = [index for index in kept if columns[index] != name]
+    return kept
+
+
+def _grid(columns: Sequence[str], rows: Sequence[Sequence[object]], width: int) -> Any:
+    """A table without frames. What is too long for its column ends with an ellipsis; brokers' numbers and states are never cut for paths of disks."""
     from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
+    kept = fitted(columns, rows, width)
+    for index in kept:
+        cells = [str(row[index]) for row in rows]
+        is_number = all(cell.isdigit() or not cell for cell in cells)
+        least = (
+            None if columns[index] in _MAY_BE_CUT else min(_LONGEST_KEPT, max(len(columns[index]), *map(len, cells)))
+        )
+        table.add_column(
+            columns[index], justify="right" if is_number else "left", no_wrap=True, overflow="ellipsis", min_width=least
+        )
+    for row in rows:
+        table.add_row(*(Text(str(row[index])) for index in kept))
+    return table
+
+
+def _screen(answer: StatusResponse, request: StatusRequest, error: str, width: int) -> Any:
+    from rich.console import Group
     from rich.text import Text
 
     parts: list[Any] = [Text(_headline(answer), style="bold")]
@@ -287,13 +339,7 @@ def _screen(answer: StatusResponse, request: StatusRequest, error: str) -> Any:
     for _, columns, rows in _tables(answer):
         if not rows:
             continue
-        table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
-        for index, column in enumerate(columns):
-            numeric = all(str(row[index]).isdigit() or not row[index] for row in rows)
-            table.add_column(column, justify="right" if numeric else "left", no_wrap=True, overflow="ellipsis")
-        for row in rows:
-            table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
-        parts += [Text(""), table]
+        parts += [Text(""), _grid(columns, rows, width)]
     first = request.offset + 1 if answer.partitions else 0
     last = request.offset + len(answer.partitions)
     shown = f"{first:,}–{last:,} of {answer.partitions_matched:,} partitions ({request.state or 'all'}) · {_HELP}"

@@ -182,8 +182,11 @@ def token(token_id: str) -> str:
 
 
 def sanitize(name: str) -> str:
-    """A user's or client's name as part of a path: Kafka's Sanitizer, which encodes like a URL."""
-    return quote(name, safe="").replace("~", "%7E")
+    """A user's or client's name as part of a path: Kafka's Sanitizer, which encodes like a URL.
+
+    ZooKeeper has no znodes named `.` and `..`, and Kafka no users of those names; encoded they are names like others.
+    """
+    return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="").replace("~", "%7E")
 
 
 def desanitize(name: str) -> str:

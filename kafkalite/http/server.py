@@ -22,6 +22,7 @@ from kafkalite.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     import h11
 
+    from kafkalite.env.turns import Turns
     from kafkalite.security.connection_limits import ConnectionLimits
     from kafkalite.security.tls import ServerTls
 
@@ -59,6 +60,8 @@ class HttpServer:
         trees: first segment of a path -> what serves every path and method below it.
         per_ip: how many connections one address may have; None: as many as all together.
         names: those of this node, for the Host header; None: it is not checked, because who asks is checked.
+        turns: one page per turn of the loop, addresses in turn, however many requests were sent ahead: a page may take
+            as long as a scrape of all metrics.
     """
 
     def __init__(
@@ -71,8 +74,10 @@ class HttpServer:
         posts: Collection[str] = (),
         names: Collection[str] | None = None,
         trees: Mapping[str, TreeHandler] | None = None,
+        turns: Turns | None = None,
     ) -> None:
         self._network = network
+        self._turns = turns
         self._tls = tls
         self._gate = gate
         self._per_ip = per_ip
@@ -159,18 +164,25 @@ class HttpServer:
                     connection.receive_data(await reader.read(_READ_BYTES))
                 elif isinstance(event, h11.Request):
                     request = event
+                    if refusal := _unwanted(event, self._most_bytes(event)):
+                        _write(writer, _response(connection, refusal, is_whole=event.method != b"HEAD"))
+                        return False
+                    if connection.they_are_waiting_for_100_continue:
+                        go_on = h11.InformationalResponse(status_code=100, headers=[])
+                        _write(writer, connection.send(go_on) or b"")
                 elif isinstance(event, h11.EndOfMessage):
                     break
                 elif isinstance(event, h11.Data):
                     body += event.data
                     if len(body) > self._most_bytes(request):
-                        refusal = Page(b"this page takes no body of that size\n", status=413)
-                        _write(writer, _response(connection, refusal, is_whole=True))
+                        _write(writer, _response(connection, _TOO_LARGE, is_whole=True))
                         return False
                 elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
                     return False
             assert request is not None
             self._waiting.pop(writer, None)
+            if self._turns is not None:
+                await self._turns.take((peer.host, peer.port))
             page = await self._page(request, bytes(body), peer)
             _write(writer, _response(connection, page, is_whole=request.method != b"HEAD"))
             await writer.drain()
@@ -216,6 +228,22 @@ class HttpServer:
             return outcome if isinstance(outcome, Page) else await outcome
         except ValueError as error:  # what somebody typed
             return Page(f"{error}\n".encode(), status=400)
+
+
+_TOO_LARGE = Page(b"this page takes no body of that size\n", status=413)
+
+
+def _unwanted(request: h11.Request, most_bytes: int) -> Page | None:
+    """What is refused before its body has come; the connection ends then.
+
+    With both Content-Length and Transfer-Encoding a proxy in front of this node could see another end of the request than we do,
+    and pass on as somebody's next request what is hidden behind it (RFC 9112, section 6.1).
+    """
+    found = dict(request.headers)
+    length = found.get(b"content-length")
+    if length is not None and b"transfer-encoding" in found:
+        return Page(b"Content-Length or Transfer-Encoding, not both\n", status=400)
+    return _TOO_LARGE if length is not None and int(length) > most_bytes else None
 
 
 def _path(request: h11.Request) -> str:

@@ -318,6 +318,7 @@ class Node:
             # A browser sends no login for a name that it has not logged in at; the names of a certificate are checked by itself.
             names=http_names(self.config) if http is None else None,
             trees=SchemaPages(self.schemas).trees(),
+            turns=self.kafka.listener.turns,
         )
 
     # --- life --------------------------------------------------------------------

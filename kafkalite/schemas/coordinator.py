@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
+from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.fair_queue import Owner
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import SCHEMA_TOPIC, BrokerId, LeaderEpoch, Offset
@@ -41,6 +44,9 @@ _AGAIN = frozenset(
 #: Requests that are under way at a node; more are refused.
 _MAX_REQUESTS = 64
 
+#: For whom this task works.
+_client: ContextVar[Owner] = ContextVar("_client", default=("", ""))
+
 AskNode = Callable[[BrokerId, Message, float], Awaitable[Message | KafkaliteError]]
 
 
@@ -57,12 +63,14 @@ class SchemaRegistry:
 
     Args:
         ask: asks another node, within seconds; returns its response or an error.
+        off_loop: runs a function in a thread. Parsers and comparisons are pure Python and take the interpreter from the event
+            loop, so one runs at a time, clients in turn.
     """
 
     def __init__(self, services: Services, ask: AskNode, off_loop: OffLoop) -> None:
         self._services = services
         self._ask = ask
-        self._off_loop = off_loop
+        self._lane = FairLane(off_loop, services.clock, at_once=1)
         self._log: InternalLog[Registry] = InternalLog(
             services, SCHEMA_TOPIC, self._made, self._replay, lambda _: None, lambda _: None, when_committed=True
         )
@@ -120,6 +128,7 @@ class SchemaRegistry:
 
     async def _answered(self, registry: Registry, request: SchemaRegistryRequest) -> SchemaRegistryResponse:
         client = Client(Principal.parse(request.principal), request.client_host)
+        _client.set((request.principal, request.client_host))
         access = self._services.rights.access
 
         def may(operation: Operation, resource_type: ResourceType, name: str = "", /) -> bool:
@@ -139,6 +148,9 @@ class SchemaRegistry:
         return SchemaRegistryResponse(0, 200, rest.CONTENT_TYPE, json.dumps(value, ensure_ascii=False))
 
     # --- the log ----------------------------------------------------------------------------------
+
+    async def _off_loop(self, function: Callable[[], object]) -> object:
+        return (await self._lane.run(_client.get(), function))[0]
 
     def _empty(self) -> Registry:
         async def refuse(records: Sequence[KeyValue]) -> None:

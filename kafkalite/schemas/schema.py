@@ -19,6 +19,8 @@ MAX_TEXT_BYTES = 900_000
 MAX_REFERENCES = 100
 #: Nested levels of a schema: the parsers and the comparisons recurse.
 MAX_DEPTH = 100
+#: Objects, arrays and other values of a schema in JSON: some comparisons grow with their square (2,800 fields of Avro: seconds).
+MAX_VALUES = 20_000
 
 
 class InvalidSchema(KafkaliteError):
@@ -72,9 +74,13 @@ def check_size(text: str) -> None:
 
 
 def check_depth(value: object) -> None:
-    """Of parsed JSON. Raises InvalidSchema."""
+    """Of parsed JSON, and how many values it has. Raises InvalidSchema."""
     level, depth = [value], 0
+    count = 0
     while level:
+        count += len(level)
+        if count > MAX_VALUES:
+            raise InvalidSchema(f"the schema has more than {MAX_VALUES:,} values")
         if depth > MAX_DEPTH:
             raise InvalidSchema(f"the schema is nested more than {MAX_DEPTH} levels deep")
         following: list[object] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -65,7 +66,9 @@ def test_the_page_gives_a_closed_cluster(zookeeper: ZooKeeperForTests, tmp_path:
         assert kafkalite("admin", "create-topic", "secret", *by).code == 0
         healthy = kafkalite("admin", "health", *by)
         assert healthy.code == 0, healthy.out
-        assert '"warning"' not in (tmp_path / "node.log").read_text()
+        lines = [json.loads(line) for line in (tmp_path / "node.log").read_text().splitlines()]
+        warnings = {line["event"] for line in lines if line["level"] == "warning"}
+        assert warnings <= {"zookeeper.waits", "loop.held"}  # a busy machine; nothing about security
         found = scan(ready["kafka"], ready["rpc"], ready["http"], where, str(tmp_path / "nobody.toml"))
         assert found == []
     finally:

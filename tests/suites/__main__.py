@@ -67,11 +67,15 @@ async def _run(place: Place, name: str, command: list[str], directory: Path, **e
 
 
 def _junit(path: Path) -> Outcome:
+    """Of a report, which is removed; nothing if the suite did not even start."""
+    if not path.exists():
+        return {}
     found: dict[str, str] = {}
     for case in ElementTree.parse(path).getroot().findall(".//testcase"):
         tags = {child.tag for child in case}
         state = "failed" if tags & {"failure", "error"} else "skipped" if "skipped" in tags else "passed"
         found[f"{case.attrib['classname'].rpartition('.')[2]}.{case.attrib['name']}"] = state
+    path.unlink()
     return found
 
 
@@ -186,6 +190,8 @@ async def _one(name: str, output: Path, sources: Path | None, only: str) -> bool
         f"{name}: {states.count('passed')} passed, {states.count('failed')} failed, {states.count('skipped')} skipped"
     )
     is_well = bool(states)
+    if not states:
+        click.echo(f"  it did not run: see {output / name}.log")
     for test, state in sorted(outcome.items()):
         if state != "failed":
             continue

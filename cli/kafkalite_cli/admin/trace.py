@@ -8,7 +8,7 @@ from datetime import datetime
 
 import click
 
-from kafkalite.errors import KafkaliteError, api_error, error_code
+from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.extension.messages.tracing import (
     TracedRequest,
     TraceRequest,
@@ -56,8 +56,12 @@ def trace(
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            names = {each.topic for each in (await client.metadata(timeout_s=timeout_s)).topics} if topic else set()
+            known = (await client.metadata(timeout_s=timeout_s)).topics if topic else ()
+            names = {each.topic: len(each.partitions) for each in known}
             is_whole_topic = not topic or topic in names or not is_whole(number)
+            if topic and topic not in names and (is_whole_topic or int(number) >= names.get(name, 0)):
+                missing = f"no partition {topic}" if name in names and not is_whole_topic else f"no topic {topic!r}"
+                raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is {missing}")
             wanted = TraceRequest(
                 duration_ms=seconds * 1000,
                 topic=(topic or "") if is_whole_topic else name,

@@ -42,16 +42,17 @@ SUITES = (
     (
         "kafka-python 3.0 (integration)",
         (
-            "All pass but `test_describe_configs_broker_resource_returns_configs`, which wants `advertised.listeners` to be changeable"
-            " at run time (make interop)."
+            "50 pass, 5 skip themselves; `test_kafka_version_infer` infers a newer version from the APIs that are offered than 3.9, as"
+            " which the suite is run (make interop)."
         ),
     ),
     (
         "sarama, aiokafka, KafkaJS",
         (
-            "Not part of `make suites`: they start their brokers with Docker, sarama with a proxy that breaks connections. Sarama's and aiokafka's were"
-            " run by hand in an earlier review: what failed was the set-up, or has been built since (UpdateFeatures, log.cleaner.backoff.ms)."
-            " KafkaJS's own suite was not run; its client is tested by `make interop`."
+            "Not part of `make suites`: they start their brokers with Docker, sarama with a proxy that breaks connections. aiokafka 0.14 by hand,"
+            " with one node in place of its container, without its SASL tests: 957 of 960 pass; the 3 others want the container's TLS"
+            " certificates. Sarama's was run in an earlier review: 74 of 81; what failed for want of an API or a setting (UpdateFeatures,"
+            " `log.cleaner.backoff.ms`) is there now. KafkaJS's own suite was not run; its client is tested by `make interop`."
         ),
     ),
 )

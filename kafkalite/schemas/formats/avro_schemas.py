@@ -14,6 +14,26 @@ import avro.schema
 
 from kafkalite.schemas.schema import Import, InvalidSchema, ParsedSchema, check_depth
 
+#: Pairs of types that one comparison may look at: two unions have as many as the product of their branches. Some seconds.
+_MAX_PAIRS = 50_000
+
+
+class _Checker(avro.compatibility.ReaderWriterCompatibilityChecker):
+    """The package's, which ends."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._pairs = 0
+
+    def calculate_compatibility(
+        self, reader: avro.schema.Schema, writer: avro.schema.Schema, location: list[str]
+    ) -> avro.compatibility.SchemaCompatibilityResult:
+        """Raises InvalidSchema: it would take too long."""
+        self._pairs += 1
+        if self._pairs > _MAX_PAIRS:
+            raise InvalidSchema(f"more than {_MAX_PAIRS:,} pairs of types would have to be compared")
+        return super().calculate_compatibility(reader, writer, location)
+
 
 class AvroSchema:
     """A valid Avro schema."""
@@ -24,7 +44,7 @@ class AvroSchema:
 
     def cannot_read(self, writer: ParsedSchema) -> Sequence[str]:
         assert isinstance(writer, AvroSchema)
-        checker = avro.compatibility.ReaderWriterCompatibilityChecker()  # type: ignore[no-untyped-call]
+        checker = _Checker()
         found = checker.get_compatibility(self.parsed, writer.parsed)
         if found.compatibility is avro.compatibility.SchemaCompatibilityType.compatible:
             return ()

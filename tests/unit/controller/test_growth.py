@@ -13,6 +13,7 @@ from kafkalite.controller.controller import Controller
 from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.model import BrokerId, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
+from kafkalite.replica.startup import read_cluster
 from kafkalite.rpc.codec import pack
 from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest
 from kafkalite.testing.simulated.zookeeper import Fate
@@ -85,6 +86,23 @@ def create(cluster: Cluster, first: int, count: int) -> None:
     cluster.zookeeper.poke(*ops)
 
 
+async def start_of_a_node(cluster: Cluster, partitions: int) -> Cost:
+    """What a node reads to know its roles before it has heard a controller."""
+    reads = 0
+
+    def see(host: str, request: Request) -> Fate:
+        nonlocal reads
+        if host == "starting":
+            assert not isinstance(request, Write)
+            reads += isinstance(request, Read) and request.verb not in ("ping", "close")
+        return Fate.SERVE
+
+    cluster.zookeeper.decide_fate = see
+    snapshot = await read_cluster(await cluster.connect("starting"))
+    assert snapshot.is_complete and len(snapshot.partitions) == partitions
+    return Cost(reads, 0, 0, 0, 0)
+
+
 async def measured(partitions: int) -> dict[str, Cost]:
     """The cost of everything in a cluster of so many partitions."""
     cluster = Cluster()
@@ -129,6 +147,7 @@ async def measured(partitions: int) -> dict[str, Cost]:
         await until(lambda: len(cluster.brokers[3].metadata) == partitions)
         await until(lambda: all(b.brokers == (1, 2, 3) for b in cluster.brokers.values()))
         await measure("return of a broker")
+        costs["start of a node"] = await start_of_a_node(cluster, partitions)
         return costs
     finally:
         await cluster.close()
@@ -140,7 +159,7 @@ FEW = 8
 
 async def test_costs_grow_with_the_work() -> None:
     small, large = await measured(400), await measured(800)
-    for what in ("creation of all", "death of a broker", "return of a broker"):
+    for what in ("creation of all", "death of a broker", "return of a broker", "start of a node"):
         for each in fields(Cost):
             before, after = getattr(small[what], each.name), getattr(large[what], each.name)
             assert after <= 2.2 * before + FEW, (what, each.name, before, after)
@@ -150,5 +169,7 @@ async def test_costs_grow_with_the_work() -> None:
             assert after <= 1.1 * before + 1, (what, each.name, before, after)
     one = large["one ISR change"]
     assert (one.reads, one.writes, one.commands) == (1, 0, 3), "the state, and UpdateMetadata to three brokers"
+    # Each topic and each partition once, whatever role the node has there: it can say who leads without a controller.
+    assert large["start of a node"].reads <= 800 + 800 // PER_TOPIC + FEW
     # One command of a kind for each broker, whatever the number of partitions.
     assert large["death of a broker"].commands <= 8

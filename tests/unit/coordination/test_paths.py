@@ -73,3 +73,12 @@ def test_the_size_of_a_transaction_is_not_underestimated() -> None:
         Delete("/x"),
     ]
     assert len(zk_codec.multi(1, ops)) <= size_of_ops(ops) + 64 < MAX_REQUEST_BYTES
+
+
+@pytest.mark.parametrize(
+    ("name", "znode"), [("a b/c*~", "a%20b%2Fc%2A%7E"), (".", "%2E"), ("..", "%2E%2E"), ("...", "...")]
+)
+def test_names_of_users_as_znodes(name: str, znode: str) -> None:
+    """As Kafka's Sanitizer, but ZooKeeper has no znode `.` or `..`."""
+    assert paths.sanitize(name) == znode
+    assert paths.desanitize(znode) == name

@@ -48,6 +48,14 @@ if CHROMIUM is not None and DRIVER is not None:  # takes part where there is a b
             await _look_around(running, tmp_path, url, images)
             assert "payments" not in {each.topic for each in (await client.metadata()).topics}
 
+    async def test_a_broker_is_decommissioned_by_clicks(tmp_path: Path) -> None:
+        async with cluster(4) as running, AsyncClient.connect(running.bootstrap) as client:
+            await client.create_topics([NewTopic("orders", 4, 3)])
+            url = f"http://{running.nodes[1].endpoints['http']}/"
+            await asyncio.to_thread(_decommission, tmp_path / "decommission", url)
+            (orders,) = (await client.metadata(["orders"])).topics
+            assert all(3 not in each.replicas for each in orders.partitions)
+
 
 async def _fill(client: AsyncClient) -> None:
     await client.create_topics([NewTopic("orders", 4, 3), NewTopic("flights", 6, 2)])

@@ -20,12 +20,13 @@ from structlog.testing import capture_logs
 from kafkalite.config import broker_config
 from kafkalite.coordination.scram_users import alter_user
 from kafkalite.env.real import RealClock, real_env
+from kafkalite.env.turns import Turns
 from kafkalite.errors import ConfigError
 from kafkalite.http import authentication as http_gate
 from kafkalite.http import server as http_server
 from kafkalite.http.authentication import AuthenticatedRequest, HttpAuthenticator, HttpPeer
 from kafkalite.http.page import Page
-from kafkalite.http.server import HttpServer
+from kafkalite.http.server import HttpServer, TreeRequest
 from kafkalite.node.node import Node
 from kafkalite.security.access import Access
 from kafkalite.security.acl import CLUSTER_NAME, AclEntry, Binding, Operation, Pattern, Permission, ResourceType
@@ -415,6 +416,15 @@ async def talk(server: HttpServer, data: bytes) -> bytes:
         (b"GET /" + b"a" * 20_000, b"431"),
         (b"GET / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhello", b"413"),
         (b"GET / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n", b"413"),
+        (b"GET / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 1000000\r\n\r\n", b"413"),
+        (
+            # A proxy that goes by Content-Length would take the second request for the body of the first.
+            (
+                b"GET / HTTP/1.1\r\nhost: x\r\ncontent-length: 49\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+                b"GET / HTTP/1.1\r\nhost: x\r\nx-hidden: request\r\n\r\n"
+            ),
+            b"400",
+        ),
         (b"GET / HTTP/1.1\r\n\r\n", b"400"),
         (b"nonsense\r\n\r\n", b"400"),
         (b"GET / HTTP/1.1\r\nhost: x\r\nauthorization: a\r\nauthorization: b\r\nconnection: close\r\n\r\n", b"400"),
@@ -427,6 +437,55 @@ async def test_what_is_no_request(data: bytes, status: bytes) -> None:
         assert answer.startswith(b"HTTP/1.1 " + status) or (status == b"431" and not answer)
         assert b"content\n" not in answer
         await until(lambda: server.connections == 0)
+
+
+async def test_pages_that_were_asked_for_together_take_turns_with_everything_else() -> None:
+    """Otherwise 200 scrapes in one packet hold the loop for all of them, and the other nodes take this one for dead."""
+    passes, seen = 0, []
+
+    def page(asked: AuthenticatedRequest) -> Page:
+        seen.append(passes)
+        return Page(b"")
+
+    gate = HttpAuthenticator(Access(), None, RealClock(), Pool())  # type: ignore[arg-type]
+    turns = Turns(RealClock().monotonic)
+    server = HttpServer(real_env().network, {"/readyz": page, "/healthz": page}, gate, turns=turns)
+    host, port = await server.start("127.0.0.1", 0)
+    conversations = [await asyncio.open_connection(host, port) for _ in range(3)]
+    try:
+        async with asyncio.timeout(30):
+            for _, writer in conversations:
+                writer.write(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n" * 50)
+            while len(seen) < 150:
+                passes += 1
+                await asyncio.sleep(0)
+        assert len(set(seen)) == 150
+    finally:
+        for _, writer in conversations:
+            writer.close()
+        await server.close()
+
+
+async def test_who_waits_for_leave_to_send_a_body_gets_it() -> None:
+    """RFC 9110, section 10.1.1: curl and Java's client wait a second or for ever otherwise."""
+
+    async def tree(asked: TreeRequest) -> Page:
+        return Page(asked.asked.body)
+
+    gate = HttpAuthenticator(Access(), None, RealClock(), Pool())  # type: ignore[arg-type]
+    server = HttpServer(real_env().network, {}, gate, trees={"subjects": tree})
+    host, port = await server.start("127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        async with asyncio.timeout(30):
+            writer.write(b"PUT /subjects/x HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
+            writer.write(b"hello")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+            assert await reader.readexactly(5) == b"hello"
+    finally:
+        writer.close()
+        await server.close()
 
 
 async def test_slow_requests_and_slow_readers_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ from kafkalite.rpc.messages.control import PartitionState, UpdateMetadataRequest
 from kafkalite.telemetry.advice import ADVICE, advice
 from kafkalite.telemetry.history import Event, History
 from kafkalite.testing.cluster import Cluster, cluster
-from kafkalite_cli.top import turn
+from kafkalite_cli.top import fitted, turn
 from tests.support.browser import CHROMIUM, DRIVER, Browser
 
 ROOT = Path(__file__).parents[3]
@@ -344,3 +344,16 @@ def _browse_in_trouble(profile: Path, url: str, images: Path) -> None:
         browser.screenshot(images / "status-why.png")
         assert browser.run("return document.body.dataset.hacked || ''") == ""
         assert browser.complaints() == []
+
+
+def test_a_narrow_terminal_shows_the_most_important_columns() -> None:
+    columns = ("broker", "state", "kafka", "rack", "leads", "replicas", "not in sync", "disks")
+    rows = [(1, "alive", "10.0.0.1:9092", "", 4, 11, 0, "online, 41.4 GB free: /var/lib/kafkalite/disk-1" * 2)]
+
+    def shown(width: int, rack: str = "") -> list[str]:
+        return [columns[index] for index in fitted(columns, [(*rows[0][:3], rack, *rows[0][4:])], width)]
+
+    assert shown(200, "a") == list(columns)
+    assert shown(80) == ["broker", "state", "leads", "replicas", "not in sync", "disks"]
+    assert shown(40) == ["broker", "state", "leads", "not in sync"]
+    assert shown(20)[:2] == ["broker", "state"]

@@ -91,8 +91,19 @@ async def test_a_batch_that_comes_after_the_abort_is_refused(broker: Broker, ver
     assert (await visible(producer.client))[0] == [b"in time", b"next"]
 
 
-async def test_a_coordinator_that_was_replaced_and_does_not_know_confirms_nothing(broker: Broker) -> None:
-    """The next one has aborted the transaction, and its marker is here; what this node remembers as the coordinator is over."""
+@pytest.mark.parametrize("is_remote", [False, True])
+async def test_a_coordinator_that_was_replaced_and_does_not_know_confirms_nothing(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, *, is_remote: bool
+) -> None:
+    """The next one has aborted the transaction, and its marker is here; what the earlier one remembers is over."""
+    if is_remote:
+        elsewhere = LiveBroker(BrokerId(9), BrokerEpoch(9), "h", 1, "h", 2, None, 0)
+
+        async def yes(coordinator: LiveBroker, asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
+            return dict.fromkeys(partitions, ErrorCode.NONE)
+
+        monkeypatch.setattr(broker.side.verifier, "_coordinator", lambda asker: elsewhere)
+        monkeypatch.setattr(broker.side.verifier._channels, "ask", yes)
     producer = await started(broker)
     await producer.add()
     assert await send(producer, b"in time") == 0

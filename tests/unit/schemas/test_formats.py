@@ -238,3 +238,21 @@ def test_levels() -> None:
     assert differences(FORWARD, new, [(1, old)]) and differences(FULL, new, [(1, old)])
     assert not differences(FULL, newest, [(1, old), (2, new)]), "only the newest counts"
     assert differences("FULL_TRANSITIVE", newest, [(1, old), (2, new)])
+
+
+def test_comparisons_that_would_take_minutes_are_refused() -> None:
+    def union(kind: str) -> str:
+        branches = [{"type": "record", "name": f"U{n}", "fields": [{"name": "a", "type": kind}]} for n in range(300)]
+        return json.dumps(branches)
+
+    new, old = parse("AVRO", union("int"), []), parse("AVRO", union("long"), [])
+    with pytest.raises(InvalidSchema, match="pairs of types"):
+        new.cannot_read(old)
+
+
+@pytest.mark.parametrize("kind", ["AVRO", "JSON"])
+def test_schemas_with_too_many_values_are_refused(kind: str) -> None:
+    fields = [{"name": f"f{n}", "type": ["null", "int"], "default": None} for n in range(4_000)]
+    text = json.dumps({"type": "record", "name": "R", "fields": fields} if kind == "AVRO" else {"enum": fields})
+    with pytest.raises(InvalidSchema, match="more than 20,000 values"):
+        parse(kind, text, [])
