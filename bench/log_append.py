@@ -195,18 +195,17 @@ async def many_partitions(disk: Disk, root: str, count: int) -> dict[str, object
     def manager() -> LogManager:
         return LogManager(
             BrokerConfig(log_dirs=(f"{root}/many",)), disk, WallClock(), supervisor=Supervisor(fatal),
-            on_dir_failed=lambda directory, error: print("FAILED", directory, error),
         )  # fmt: skip
 
     def rss_mb() -> float:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
 
     logs = manager()
-    await logs.start("bench", 1, {})
+    await logs.opening.start("bench", 1, {})
     gc.collect()
     before, started = rss_mb(), time.perf_counter()
     for number in range(count):
-        logs.create(TopicPartition("many", number), ID, TopicConfig())
+        logs.placing.create(TopicPartition("many", number), ID, TopicConfig())
     created = time.perf_counter() - started
     row: dict[str, object] = {"partitions": count, "create_us": round(created / count * 1e6, 1)}
     row["idle_bytes_each"] = round((rss_mb() - before) * 1e6 / count)
@@ -221,12 +220,12 @@ async def many_partitions(disk: Disk, root: str, count: int) -> dict[str, object
     row["clean_close_s"] = round(time.perf_counter() - started, 2)
     logs = manager()
     started = time.perf_counter()
-    await logs.start("bench", 1, {})
+    await logs.opening.start("bench", 1, {})
     row["clean_start_s"] = round(time.perf_counter() - started, 2)
     await logs.close(clean=False)
     logs = manager()
     started = time.perf_counter()
-    await logs.start("bench", 1, {})
+    await logs.opening.start("bench", 1, {})
     row["unclean_start_s"] = round(time.perf_counter() - started, 2)
     await logs.close(clean=False)
     print(row)

@@ -46,7 +46,7 @@ class DiskBalancing:
             return
         disks = {
             log_dir.path: share
-            for log_dir in self._logs.dirs()
+            for log_dir in self._logs.pool.dirs.values()
             if log_dir.online and not log_dir.is_full and (share := self._share(log_dir.path)) is not None
         }
         replicas = {log.topic_partition: (log.directory, log.size_bytes) for log in self._logs.all()}

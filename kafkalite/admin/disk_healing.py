@@ -44,14 +44,10 @@ class ReplicaSelfHealing:
         self,
         session: SessionKeeper,
         broker_id: BrokerId,
-        logs: Callable[[], LogManager],
-        replicas: Callable[[], ReplicaManager],
         now: Callable[[], float],
     ) -> None:
-        self._logs = logs
         self._session = session
         self._broker_id = broker_id
-        self._replicas = replicas
         self._now = now
         #: Requests to send: False for offline, True for online again.
         self._due: dict[TopicPartition, bool] = {}
@@ -79,7 +75,7 @@ class ReplicaSelfHealing:
 
     # --- requests -------------------------------------------------------------------------------
 
-    async def run_requests(self) -> None:
+    async def run_requests(self, replicas: ReplicaManager) -> None:
         """Write what is due; for ever."""
         while True:
             await self._wake.wait()
@@ -87,10 +83,10 @@ class ReplicaSelfHealing:
             while self._due:
                 coordinator = await self._session.wait()
                 online = next(iter(self._due.values()))
-                batch = [tp for tp, each in self._due.items() if each is online and self._is_true(tp, online=online)]
-                stale = [
-                    tp for tp, each in self._due.items() if each is online and not self._is_true(tp, online=online)
+                batch = [
+                    tp for tp, each in self._due.items() if each is online and _is_true(replicas, tp, online=online)
                 ]
+                stale = [tp for tp, each in self._due.items() if each is online and tp not in batch]
                 for tp in stale:
                     del self._due[tp]
                 batch = sorted(batch)[:MAX_PARTITIONS]
@@ -111,14 +107,9 @@ class ReplicaSelfHealing:
                     if self._due.get(tp) is online:
                         del self._due[tp]
 
-    def _is_true(self, topic_partition: TopicPartition, *, online: bool) -> bool:
-        """Whether the notice still holds."""
-        partition = self._replicas().partition(topic_partition)
-        return partition is not None and (partition.storage_error is None) is online
-
     # --- full disks -----------------------------------------------------------------------------
 
-    async def run_returns(self, bring_online: Callable[[str], Awaitable[str]]) -> None:
+    async def run_returns(self, logs: LogManager, bring_online: Callable[[str], Awaitable[str]]) -> None:
         """Bring directories that were full into service when there is room; runs for ever.
 
         Args:
@@ -126,7 +117,7 @@ class ReplicaSelfHealing:
         """
         while True:
             await asyncio.sleep(_LOOK_S)
-            for path in await self._logs().with_room_again():
+            for path in await logs.opening.with_room_again():
                 _log.warning("log_dir.room_again", directory=path)
                 refusal = await bring_online(path)
                 if refusal:
@@ -134,7 +125,7 @@ class ReplicaSelfHealing:
 
     # --- recreating -----------------------------------------------------------------------------
 
-    async def run(self) -> None:
+    async def run(self, replicas: ReplicaManager, logs: LogManager) -> None:
         """Look at offline replicas now and then; for ever."""
         while True:
             try:
@@ -143,15 +134,15 @@ class ReplicaSelfHealing:
             except TimeoutError:
                 pass
             self._heal.clear()
-            offline = self._replicas().offline()
+            offline = replicas.offline()
             if offline:
-                self._logs().reopen_failed()
-                await self._replicas().commands.retry_offline()
-            if self._is_back or self._replicas().needs_classification:
-                await self._set_aside_strays()
-            self._ask_again()
+                logs.opening.reopen_failed()
+                await replicas.commands.retry_offline()
+            if self._is_back or replicas.strays.needs_classification:
+                await self._set_aside_strays(replicas)
+            self._ask_again(replicas)
 
-    async def _set_aside_strays(self) -> None:
+    async def _set_aside_strays(self, replicas: ReplicaManager) -> None:
         """Any number of replicas of a disk that is back may belong to other nodes now; of those in service only few."""
         coordinator = self._session.current
         if coordinator is None:
@@ -159,30 +150,36 @@ class ReplicaSelfHealing:
         was_back, self._is_back = self._is_back, False
         try:
             async with asyncio.timeout(_JUDGE_TIMEOUT_S):
-                is_examined = await self._replicas().set_aside_strays(coordinator, is_guarded=not was_back)
+                is_examined = await replicas.session_roles.set_aside_strays(coordinator, is_guarded=not was_back)
         except (CoordinatorError, TimeoutError) as error:
             _log.info("logs.judged_later", error=repr(error))
             is_examined = False
         self._is_back = self._is_back or (was_back and not is_examined)
 
-    def _ask_again(self) -> None:
+    def _ask_again(self, replicas: ReplicaManager) -> None:
         now = self._now()
         before, self._again = self._again, {}
-        for partition in self._replicas().offline():
+        for partition in replicas.offline():
             key = partition.topic_partition
             due, pause = before.get(key, (now + _ASK_AGAIN_S, _ASK_AGAIN_S))
             if now >= due:
                 pause = min(pause * 2, _ASK_AGAIN_MAX_S)
                 due = now + pause
-                self._replicas().restarting.ask_again(partition)
+                replicas.restarting.ask_again(partition)
             self._again[key] = (due, pause)
+
+
+def _is_true(replicas: ReplicaManager, topic_partition: TopicPartition, *, online: bool) -> bool:
+    """Whether the notice still holds."""
+    partition = replicas.hosted.get(topic_partition)
+    return partition is not None and (partition.storage_error is None) is online
 
 
 def disk_problems(logs: LogManager) -> tuple[HealthProblem, ...]:
     """Dead and full disks, with the time and the reason; strays that are kept after their delay."""
     problems = []
     held = _held_by_strays(logs)
-    for log_dir in logs.dirs():
+    for log_dir in logs.pool.dirs.values():
         if not log_dir.online and log_dir.waits_for_room:
             detail = f"full; returns when there is room: {log_dir.offline_reason}"
             problems.append(HealthProblem("disk.full", log_dir.offline_since_ms, detail, log_dir.path))
@@ -197,7 +194,7 @@ def disk_problems(logs: LogManager) -> tuple[HealthProblem, ...]:
                 detail += f"; {count} directories that were set aside (-stray) hold {size:,} bytes"
             problems.append(HealthProblem("disk.full", 0, detail, log_dir.path))
     overdue: dict[str, list[Stray]] = {}
-    for stray in logs.overdue_strays():
+    for stray in logs.removals.overdue():
         overdue.setdefault(stray.directory, []).append(stray)
     for path, kept in sorted(overdue.items()):
         size = sum(stray.size_bytes for stray in kept)
@@ -212,7 +209,7 @@ def disk_problems(logs: LogManager) -> tuple[HealthProblem, ...]:
 def _held_by_strays(logs: LogManager) -> dict[str, tuple[int, int]]:
     """Directory -> how many were set aside in it, and their bytes."""
     held: dict[str, tuple[int, int]] = {}
-    for stray in logs.strays():
+    for stray in logs.removals.strays():
         count, size = held.get(stray.directory, (0, 0))
         held[stray.directory] = (count + 1, size + stray.size_bytes)
     return held

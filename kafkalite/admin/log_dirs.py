@@ -24,8 +24,9 @@ from kafkalite.extension.messages.disks import (
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.moving import LogDirMove
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import TopicPartition
 from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.rpc.local_broker import LocalBroker
 
 #: Strays in one response.
 _MAX_STRAYS = 1_000
@@ -39,18 +40,16 @@ class LogDirAdmin:
         logs: LogManager,
         disk: Disk,
         care: ReplicaSelfHealing,
-        replicas: Callable[[], ReplicaManager],
+        replicas: ReplicaManager,
         *,
-        broker_id: BrokerId,
-        cluster_id: Callable[[], str],
+        local: LocalBroker,
         topic_configs: Callable[[], Mapping[str, Mapping[str, str]]],
     ) -> None:
         self._logs = logs
         self._disk = disk
         self._care = care
         self._replicas = replicas
-        self._broker_id = broker_id
-        self._cluster_id = cluster_id
+        self._local = local
         self._topic_configs = topic_configs
 
     async def describe(self, request: DescribeDisksRequest) -> DescribeDisksResponse:
@@ -59,20 +58,21 @@ class LogDirAdmin:
         for log in self._logs.all():
             sizes[log.directory] = sizes.get(log.directory, 0) + log.size_bytes
         lost: dict[str, int] = {}
-        for directory in self._logs.offline_partitions.values():
+        for directory in self._logs.pool.offline_partitions.values():
             lost[directory] = lost.get(directory, 0) + 1
         disks = [
-            self._one(log_dir, sizes.get(log_dir.path, 0), lost.get(log_dir.path, 0)) for log_dir in self._logs.dirs()
+            self._one(log_dir, sizes.get(log_dir.path, 0), lost.get(log_dir.path, 0))
+            for log_dir in self._logs.pool.dirs.values()
         ]
         moves = tuple(_described(move) for move in self._logs.moves.all())
         strays = tuple(
             StrayDescription(
                 stray.path, *stray.topic_partition, stray.size_bytes, stray.since_ms,
-                stray.is_requested or self._replicas().is_elsewhere(stray),
+                stray.is_requested or self._replicas.is_elsewhere(stray),
             )
-            for stray in self._logs.strays()[:_MAX_STRAYS]
+            for stray in self._logs.removals.strays()[:_MAX_STRAYS]
         )  # fmt: skip
-        return DescribeDisksResponse(self._broker_id, tuple(disks), moves, strays)
+        return DescribeDisksResponse(self._local.broker_id, tuple(disks), moves, strays)
 
     def _one(self, log_dir: LogDir, size_bytes: int, lost: int) -> DiskDescription:
         total = free = -1
@@ -82,7 +82,7 @@ class LogDirAdmin:
             except OSError:
                 total = free = -1
         state = "offline" if not log_dir.online else "full" if log_dir.is_full else "online"
-        strays = [stray.size_bytes for stray in self._logs.strays() if stray.directory == log_dir.path]
+        strays = [stray.size_bytes for stray in self._logs.removals.strays() if stray.directory == log_dir.path]
         return DiskDescription(
             path=log_dir.path,
             state=state,
@@ -117,29 +117,31 @@ class LogDirAdmin:
         return ""
 
     async def _bring_online(self, path: str) -> int:
-        found = await self._logs.bring_online(path, self._cluster_id(), self._broker_id, self._topic_configs())
+        found = await self._logs.opening.bring_online(
+            path, self._local.cluster_id, self._local.broker_id, self._topic_configs()
+        )
         self._care.disk_is_back()
         return found
 
     async def stray_order(self, request: StrayOrderRequest) -> StrayOrderResponse:
         """Remove a directory that was set aside, or let it be the log of an offline replica again."""
-        stray = next((each for each in self._logs.strays() if each.path == request.path), None)
+        stray = next((each for each in self._logs.removals.strays() if each.path == request.path), None)
         if stray is None:
             return StrayOrderResponse(ErrorCode.INVALID_REQUEST, f"{request.path} was not set aside by this node")
         if request.action == "remove":
-            self._logs.remove_stray(stray)
+            self._logs.removals.remove_stray(stray)
             return StrayOrderResponse(ErrorCode.NONE)
         if request.action != "restore":
             return StrayOrderResponse(ErrorCode.INVALID_REQUEST, f"{request.action!r}: neither remove nor restore")
-        partition = self._replicas().replica_of(stray)
+        partition = self._replicas.replica_of(stray)
         if partition is None:
             text = f"this node has no replica of {request.path} belonged"
             return StrayOrderResponse(ErrorCode.REPLICA_NOT_AVAILABLE, text)
-        refusal = self._replicas().restarting.restore_refusal(partition)
+        refusal = self._replicas.restarting.restore_refusal(partition)
         if refusal:
             return StrayOrderResponse(ErrorCode.INVALID_REQUEST, refusal)
         try:
-            await self._logs.restore_stray(stray, partition.topic_partition, partition.config)
+            await self._logs.failures.restore(stray, partition.topic_partition, partition.config)
         except ApiError as error:
             return StrayOrderResponse(error.code, str(error))
         self._care.schedule()
@@ -161,8 +163,8 @@ class LogDirAdmin:
         return {key: self._begin(key, path, 0)[0] for path, keys in moves.items() for key in keys}
 
     def _begin(self, key: TopicPartition, directory: str, throttle: int) -> tuple[ErrorCode, str]:
-        offline = self._logs.offline_partitions.get(key)
-        if self._logs.dir_of(directory) is not None and offline is not None:
+        offline = self._logs.pool.offline_partitions.get(key)
+        if self._logs.pool.dirs.get(directory) is not None and offline is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR, f"{key} is offline: it was on {offline}"
         try:
             self._logs.moves.start(key, directory, throttle)

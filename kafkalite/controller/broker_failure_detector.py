@@ -14,7 +14,14 @@ from collections.abc import Callable, Container, Mapping
 
 from kafkalite.config import BrokerConfig
 from kafkalite.controller.decisions.events import BrokerCleared, BrokerSuspected, Event
-from kafkalite.controller.heartbeat import FORGET_S, MAX_PATIENCE_FACTOR, MIN_WAIT_S, Dialler, Heartbeat, ProbeOutcome
+from kafkalite.controller.heartbeat import (
+    FORGET_S,
+    MAX_PATIENCE_FACTOR,
+    MIN_WAIT_S,
+    Dialler,
+    PeerHeartbeat,
+    ProbeOutcome,
+)
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
@@ -50,7 +57,7 @@ _SOON_S = 0.05
 @dataclass(slots=True)
 class _Watched:
     broker: BrokerInfo
-    heartbeat: Heartbeat
+    heartbeat: PeerHeartbeat
     task: asyncio.Task[None] | None = None
     is_suspected: bool = False
     #: Own time.
@@ -159,7 +166,7 @@ class BrokerFailureDetector:
             if id_ == self._own_id or (known is not None and known.broker == registered[id_]):
                 continue
             self._drop(id_)
-            heartbeat = Heartbeat(self._dialler, self._own_time, id_, registered[id_].rpc)
+            heartbeat = PeerHeartbeat(self._dialler, self._own_time, id_, registered[id_].rpc)
             watched = self._watched[id_] = _Watched(registered[id_], heartbeat, is_suspected=id_ in suspected)
             watched.task = self._supervisor.spawn(f"controller.heartbeat[{id_}]", self._watch(watched))
 

@@ -12,16 +12,16 @@ from kafkalite.controller.decisions.events import (
     BrokersChanged,
     ClusterRead,
     DeletionsRequested,
-    Limits,
     MovesDue,
     Purpose,
+    ReassignmentLimits,
     StatesRead,
     TopicsChanged,
 )
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.controller.inbox import Inbox
 from kafkalite.controller.log_ends import LogEnds
-from kafkalite.controller.sources import Source
+from kafkalite.controller.sources import NewsSource
 from kafkalite.controller.storage import ControllerMovedError, StatesFound, Storage
 from kafkalite.controller.topic_watches import TopicWatches
 from kafkalite.coordination import paths
@@ -45,7 +45,7 @@ class ClusterReader:
         log_ends: LogEnds,
         *,
         topic_config: Callable[[str], TopicConfig],
-        limits: Callable[[], Limits],
+        limits: Callable[[], ReassignmentLimits],
     ) -> None:
         self._storage = storage
         self._inbox = inbox
@@ -53,7 +53,7 @@ class ClusterReader:
         self._log_ends = log_ends
         self._topic_config = topic_config
         self._limits = limits
-        self._watches: dict[Source, Watch] = {}
+        self._watches: dict[NewsSource, Watch] = {}
         self.topic_watches = TopicWatches(storage, inbox.arrived.set)
         #: Registrations that cannot be used: path -> reason.
         self.malformed_brokers: Mapping[str, str] = {}
@@ -62,7 +62,7 @@ class ClusterReader:
         #: All topic znodes are to be read again, to see changes made from outside.
         self.is_full_read_due = False
 
-    def watch(self, source: Source) -> Watch:
+    def watch(self, source: NewsSource) -> Watch:
         """The same object every time: a path on which it is armed already does not fire twice."""
         return self._watches.setdefault(source, lambda: self._inbox.mark(source))
 
@@ -72,12 +72,12 @@ class ClusterReader:
         Raises ControllerMovedError, SessionExpiredError.
         """
         # The order of reading is that of need: who is alive, what was ordered, what there is.
-        brokers, self.malformed_brokers = await self._storage.read_brokers(self.watch(Source.BROKERS))
-        deletions, order_error = await self._storage.read_deletions(self.watch(Source.DELETIONS))
+        brokers, self.malformed_brokers = await self._storage.read_brokers(self.watch(NewsSource.BROKERS))
+        deletions, order_error = await self._storage.read_deletions(self.watch(NewsSource.DELETIONS))
         leftovers = await self._storage.read_leftovers()
         vanished = await self._storage.read_vanished()
-        partition_requests = await self._storage.read_partition_requests(self.watch(Source.PARTITION_ORDERS))
-        topics, malformed = await self._storage.read_topics({}, self.watch(Source.TOPICS), again=True)
+        partition_requests = await self._storage.read_partition_requests(self.watch(NewsSource.PARTITION_ORDERS))
+        topics, malformed = await self._storage.read_topics({}, self.watch(NewsSource.TOPICS), again=True)
         assigned = [
             TopicPartition(name, number) for name in sorted(topics) for number in sorted(topics[name].assignment)
         ]
@@ -118,7 +118,7 @@ class ClusterReader:
 
     async def brokers(self) -> BrokersChanged:
         """All registrations."""
-        brokers, self.malformed_brokers = await self._storage.read_brokers(self.watch(Source.BROKERS))
+        brokers, self.malformed_brokers = await self._storage.read_brokers(self.watch(NewsSource.BROKERS))
         return BrokersChanged(brokers)
 
     async def topics(self, state: ControllerState) -> TopicsChanged:
@@ -131,7 +131,7 @@ class ClusterReader:
         unreadable |= self.stale_topics
         self.stale_topics.clear()
         known = {name: topic for name, topic in state.topics.items() if name not in unreadable}
-        topics, malformed = await self._storage.read_topics(known, self.watch(Source.TOPICS), again=again)
+        topics, malformed = await self._storage.read_topics(known, self.watch(NewsSource.TOPICS), again=again)
         self.topic_watches.follow(topics)
         return TopicsChanged(topics, malformed)
 

@@ -10,7 +10,7 @@ from kafkalite.controller.broker_failure_detector import BrokerFailureDetector
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.cluster_reading import ClusterReader
 from kafkalite.controller.controller_election import ControllerElection, Won
-from kafkalite.controller.decisions.events import BalancerSettings, Limits
+from kafkalite.controller.decisions.events import BalancerSettings, ReassignmentLimits
 from kafkalite.controller.decisions.problems import find_problems
 from kafkalite.controller.decisions.reassignments import limits_from
 from kafkalite.controller.decisions.state import ControllerState
@@ -20,7 +20,7 @@ from kafkalite.controller.event_loop import Balance, ControllerEventLoop
 from kafkalite.controller.inbox import Inbox
 from kafkalite.controller.load_reports import PAUSE_S, BalancerConfig, LoadReports
 from kafkalite.controller.log_ends import LogEnds
-from kafkalite.controller.sources import Source
+from kafkalite.controller.sources import NewsSource
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import Connectivity, ControllerMovedError, Storage
 from kafkalite.coordination.coordinator import Coordinator, SessionExpiredError
@@ -35,10 +35,10 @@ from kafkalite.model import (
     NO_LEADER,
     SHARE_TOPIC,
     TRANSACTION_TOPIC,
-    BrokerEpoch,
     BrokerId,
     ControllerEpoch,
 )
+from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import (
     ControlledShutdownRequest,
@@ -56,8 +56,6 @@ class Controller:
     """One per node; does nothing while another node is the controller.
 
     Args:
-        identity: this node's id and the broker epoch of its present registration.
-        cluster_id: for the hello of our connections.
         topic_config: a topic's settings as last heard (unclean.leader.election.enable counts here).
         cluster_settings: the dynamic settings of all brokers (the limits of reassignments count here).
         broker_states: brokers that take no new replicas, with their `broker.state`.
@@ -71,8 +69,7 @@ class Controller:
         env: Env,
         own_time: OwnTime,
         supervisor: Supervisor,
-        identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
-        cluster_id: Callable[[], str],
+        local: LocalBroker,
         topic_config: Callable[[str], TopicConfig],
         cluster_settings: Callable[[], Mapping[str, str]] = dict,
         broker_states: Callable[[], Mapping[BrokerId, str]] = dict,
@@ -86,8 +83,7 @@ class Controller:
         self._env = env
         self._own_time = own_time
         self._supervisor = supervisor
-        self._identity = identity
-        self._cluster_id = cluster_id
+        self._local = local
         self._topic_config = topic_config
         self._cluster_settings = cluster_settings
         self._broker_states = broker_states
@@ -109,6 +105,10 @@ class Controller:
         """The elected epoch of this controller, -1 while dormant."""
         return ControllerEpoch(-1) if self._leadership is None else self._leadership.state.epoch
 
+    def seen_id(self) -> BrokerId:
+        """See `controller_id`."""
+        return self.controller_id
+
     @property
     def controller_id(self) -> BrokerId:
         """The controller as last seen in ZooKeeper, -1 if unknown."""
@@ -126,7 +126,7 @@ class Controller:
         """Run for election for as long as this ZooKeeper session lasts. Cancelling resigns."""
         connectivity = Connectivity(coordinator)
         candidate = ControllerElection(
-            coordinator, connectivity, self._identity()[0], self._env.clock, self._dead_sessions
+            coordinator, connectivity, self._local.broker_id, self._env.clock, self._dead_sessions
         )
         self._candidate = candidate
         try:
@@ -172,7 +172,7 @@ class Controller:
             own_time=self._own_time,
             supervisor=self._supervisor,
             hello=self._hello,
-            own_id=self._identity()[0],
+            own_id=self._local.broker_id,
             usable=connectivity.holds_lease,
             post=inbox.post,
         )
@@ -187,7 +187,7 @@ class Controller:
             post=inbox.post,
         )
         leadership = ControllerEventLoop(
-            state=ControllerState(self._identity()[0], won.epoch),
+            state=ControllerState(self._local.broker_id, won.epoch),
             inbox=inbox,
             reader=ClusterReader(
                 storage,
@@ -266,21 +266,20 @@ class Controller:
             leadership.inbox.expire()
 
     def _hello(self) -> HelloRequest:
-        broker_id, broker_epoch = self._identity()
-        return HelloRequest(self._cluster_id(), broker_id, broker_epoch, client_id="controller")
+        return self._local.hello("controller")
 
     def _present_state(self) -> ControllerState:
         """While this node is the controller."""
         assert self._leadership is not None
         return self._leadership.state
 
-    def _limits(self) -> Limits:
+    def _limits(self) -> ReassignmentLimits:
         return limits_from(self._cluster_settings())
 
     def settings_changed(self) -> None:
         """The cluster's dynamic settings are others: a reassignment that waits for a slot may go on."""
         if self._leadership is not None:
-            self._leadership.inbox.mark(Source.MOVES)
+            self._leadership.inbox.mark(NewsSource.MOVES)
         if self._reports is not None:
             self._reports.kick()
 

@@ -12,7 +12,14 @@ import asyncio
 from collections.abc import Callable
 
 from kafkalite.config import BrokerConfig
-from kafkalite.controller.heartbeat import FORGET_S, MAX_PATIENCE_FACTOR, MIN_WAIT_S, Dialler, Heartbeat, ProbeOutcome
+from kafkalite.controller.heartbeat import (
+    FORGET_S,
+    MAX_PATIENCE_FACTOR,
+    MIN_WAIT_S,
+    Dialler,
+    PeerHeartbeat,
+    ProbeOutcome,
+)
 from kafkalite.coordination import broker_znodes, cluster_znodes, paths
 from kafkalite.coordination.coordinator import Check, CoordinatorError, Delete, SessionState
 from kafkalite.coordination.session import SessionKeeper
@@ -65,7 +72,7 @@ class ControllerFailureDetector:
         self._seen = seen
         self._broker_id = broker_id
         self._dialler = Dialler(env.network, supervisor, lambda: hello)
-        self._heartbeat: Heartbeat | None = None
+        self._heartbeat: PeerHeartbeat | None = None
         self._factor = 1
         self._removed_at = float("-inf")
 
@@ -110,7 +117,7 @@ class ControllerFailureDetector:
     def _follow(self, controller: tuple[BrokerId, Endpoint] | None) -> None:
         if self._heartbeat is not None:
             self._heartbeat.close("no longer watched")
-        self._heartbeat = None if controller is None else Heartbeat(self._dialler, self._own_time, *controller)
+        self._heartbeat = None if controller is None else PeerHeartbeat(self._dialler, self._own_time, *controller)
 
     async def _read_controller(self) -> tuple[BrokerId, Endpoint] | None:
         controller_id = self._seen()

@@ -67,7 +67,7 @@ from kafkalite.controller.decisions.events import (
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.controller.inbox import Inbox
 from kafkalite.controller.isr_notices import IsrNotices
-from kafkalite.controller.sources import ADMIN, Source
+from kafkalite.controller.sources import ADMIN, NewsSource
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import ControllerMovedError, Storage
 from kafkalite.coordination.coordinator import SessionExpiredError
@@ -196,9 +196,9 @@ class ControllerEventLoop:
         self._ticks += 1
         if self._ticks % TICKS_PER_FULL_READ == 0:
             self.reader.is_full_read_due = True
-            for source in (Source.TOPICS, Source.RESTARTS, Source.STATES):
+            for source in (NewsSource.TOPICS, NewsSource.RESTARTS, NewsSource.STATES):
                 self.inbox.mark(source)
-        self.inbox.mark(Source.TICK)
+        self.inbox.mark(NewsSource.TICK)
 
     def _has_work(self) -> bool:
         return not self.inbox.is_empty or self._notices.is_due or self.reader.topic_watches.is_due
@@ -228,7 +228,7 @@ class ControllerEventLoop:
             stale = await self.reader.topic_watches.arm(self.state.topics)
             if stale:
                 self.reader.stale_topics |= stale
-                self.inbox.mark(Source.TOPICS)
+                self.inbox.mark(NewsSource.TOPICS)
         if self._balance is not None and self._clock.monotonic() >= self._balance_due:
             self._balance_due = self._clock.monotonic() + self._balance.interval_s
             await self._handle(BalanceDue(self._balance.percentage))
@@ -244,14 +244,14 @@ class ControllerEventLoop:
             self._phases.read_ms = self._since(self._phases)
         for event in events:
             await self._handle(event)
-        for source in (*(each for each, admin in ADMIN.items() if not admin.is_read_at_start), Source.MOVES):
+        for source in (*(each for each, admin in ADMIN.items() if not admin.is_read_at_start), NewsSource.MOVES):
             self.inbox.mark(source)
         self.ready = True
         _log.info("controller.ready", epoch=self.state.epoch)
 
-    async def _read_source(self, source: Source, since: float) -> None:
+    async def _read_source(self, source: NewsSource, since: float) -> None:
         match source:
-            case Source.BROKERS:
+            case NewsSource.BROKERS:
                 event = await self.reader.brokers()
                 if any(
                     id_ not in event.brokers or event.brokers[id_].broker_epoch != info.broker_epoch
@@ -260,14 +260,14 @@ class ControllerEventLoop:
                     self._phases = FailoverPhases("broker", since)
                     self._phases.detected_ms = self._since(self._phases)
                 await self._handle(event)
-            case Source.TOPICS:
+            case NewsSource.TOPICS:
                 await self._handle(await self.reader.topics(self.state))
-            case Source.MOVES:
+            case NewsSource.MOVES:
                 await self._handle(self.reader.moves(self.state))
                 self._on_moves()
-            case Source.TICK:
+            case NewsSource.TICK:
                 await self._handle(Ticked())
-            case Source.STATES:
+            case NewsSource.STATES:
                 await self._handle(IsrsChanged(self._notices.next_to_check(self.state)))
             case _:
                 admin = ADMIN[source]
@@ -343,11 +343,11 @@ class ControllerEventLoop:
                 return TopicsWritten(tuple(written), tuple(failed))
             case RereadTopics(topics):
                 self.reader.stale_topics |= set(topics)
-                self.inbox.mark(Source.TOPICS)
+                self.inbox.mark(NewsSource.TOPICS)
                 if self.state.removals:
-                    self.inbox.mark(Source.PARTITION_ORDERS)
+                    self.inbox.mark(NewsSource.PARTITION_ORDERS)
             case AdvanceReassignments():
-                self.inbox.mark(Source.MOVES)
+                self.inbox.mark(NewsSource.MOVES)
             case RemoveReassignmentRequests(done):
                 await self._storage.remove_reassignment_requests(done)
             case RemovePartitionRequests(adds, removals):

@@ -50,7 +50,7 @@ class Dialler:
         )
 
 
-class Heartbeat:
+class PeerHeartbeat:
     """One node's heartbeats, one at a time, over one connection that is opened again when it is closed."""
 
     def __init__(self, dialler: Dialler, own_time: OwnTime, node_id: BrokerId, endpoint: Endpoint) -> None:

@@ -22,7 +22,7 @@ from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.lazy_dataclass import dataclass
 
 
-class Source(IntEnum):
+class NewsSource(IntEnum):
     """What can have changed, in the order in which it is read."""
 
     BROKERS = 1
@@ -76,10 +76,10 @@ async def _reassignment(storage: Storage, watch: Watch) -> Event:
         return ReassignmentRequested({}, malformed=error.reason)
 
 
-ADMIN: Mapping[Source, AdminSource] = {
-    Source.DELETIONS: AdminSource(_deletions, is_read_at_start=True),
-    Source.RESTARTS: AdminSource(Storage.read_restarts, names_topics=False),
-    Source.PREFERRED_ELECTION: AdminSource(_preferred_election),
-    Source.PARTITION_ORDERS: AdminSource(Storage.read_partition_requests),
-    Source.REASSIGNMENT: AdminSource(_reassignment),
+ADMIN: Mapping[NewsSource, AdminSource] = {
+    NewsSource.DELETIONS: AdminSource(_deletions, is_read_at_start=True),
+    NewsSource.RESTARTS: AdminSource(Storage.read_restarts, names_topics=False),
+    NewsSource.PREFERRED_ELECTION: AdminSource(_preferred_election),
+    NewsSource.PARTITION_ORDERS: AdminSource(Storage.read_partition_requests),
+    NewsSource.REASSIGNMENT: AdminSource(_reassignment),
 }

@@ -266,7 +266,7 @@ class ZkCoordinator(ZkSession):
 
     # --- ACLs (coordination.znode_acls) --------------------------------------------------------------------------
 
-    async def acls(self, paths: Sequence[str]) -> list[tuple[acl_codec.AclEntry, ...] | CoordinatorError]:
+    async def acls(self, paths: Sequence[str]) -> list[tuple[acl_codec.ZnodeAclEntry, ...] | CoordinatorError]:
         encoders = [_acl_encoder(self._root.full(path)) for path in paths]
         return await pipelined(partial(self._send, decode=acl_codec.decode_acl), encoders, _READ_WINDOW)
 

@@ -33,7 +33,7 @@ AclOf = Callable[[str], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class AclEntry:
+class ZnodeAclEntry:
     """One entry of a znode's ACL."""
 
     permissions: int
@@ -56,7 +56,7 @@ def creators_acl(path: str) -> bytes:
     return _PRIVATE_ACL if is_private(path) else _READABLE_ACL
 
 
-def exposure(path: str, entries: Sequence[AclEntry]) -> str:
+def exposure(path: str, entries: Sequence[ZnodeAclEntry]) -> str:
     """What anybody may do with this znode and should not be able to: "change", "read" or "" (nothing)."""
     allowed = 0
     for entry in entries:
@@ -77,16 +77,16 @@ def set_acl(xid: int, path: str, acl: bytes) -> bytes:
     return _TWO_INTS.pack(xid, _OP_SET_ACL) + _text(path) + acl + _INT.pack(-1)
 
 
-def decode_acl(frame: bytes, at: int) -> tuple[AclEntry, ...]:
+def decode_acl(frame: bytes, at: int) -> tuple[ZnodeAclEntry, ...]:
     """The entries of an answer to getACL. Raises ProtocolError."""
-    found: list[AclEntry] = []
+    found: list[ZnodeAclEntry] = []
     (count,) = _INT.unpack_from(frame, at)
     at += _INT.size
     for _ in range(count):
         (permissions,) = _INT.unpack_from(frame, at)
         scheme, at = _read_text(frame, at + _INT.size)
         identity, at = _read_text(frame, at)
-        found.append(AclEntry(permissions, scheme, identity))
+        found.append(ZnodeAclEntry(permissions, scheme, identity))
     return tuple(found)
 
 

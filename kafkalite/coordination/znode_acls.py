@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import AuthFailedError, Coordinator, CoordinatorError, NoNodeError
-from kafkalite.coordination.zk_acl_codec import AclEntry, exposure
+from kafkalite.coordination.zk_acl_codec import ZnodeAclEntry, exposure
 from kafkalite.lazy_dataclass import dataclass
 
 #: Znodes in one step: a controller's own requests must not wait behind a walk of the whole tree.
@@ -40,7 +40,7 @@ ROOTS = (
 class ZnodeAcls(Protocol):
     """What a session on a real server can do besides the Coordinator's verbs: pipelined, errors as values."""
 
-    async def acls(self, paths: Sequence[str]) -> list[tuple[AclEntry, ...] | CoordinatorError]:
+    async def acls(self, paths: Sequence[str]) -> list[tuple[ZnodeAclEntry, ...] | CoordinatorError]:
         """The ACL of each znode."""
         ...
 
@@ -84,7 +84,7 @@ class _Findings:
         self.users: list[str] = []
         self.refused: list[str] = []
 
-    def add(self, path: str, entries: Sequence[AclEntry]) -> None:
+    def add(self, path: str, entries: Sequence[ZnodeAclEntry]) -> None:
         self.seen += 1
         what = exposure(path, entries)
         if not what:
@@ -145,7 +145,9 @@ async def change(zookeeper: ZnodeAcls, *, is_open: bool) -> AclReport:
     return findings.report(is_complete=True)
 
 
-def _look(findings: _Findings, batch: Sequence[str], found: Sequence[tuple[AclEntry, ...] | CoordinatorError]) -> None:
+def _look(
+    findings: _Findings, batch: Sequence[str], found: Sequence[tuple[ZnodeAclEntry, ...] | CoordinatorError]
+) -> None:
     for path, entries in zip(batch, found, strict=True):
         if not isinstance(entries, CoordinatorError):
             findings.add(path, entries)

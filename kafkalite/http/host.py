@@ -26,6 +26,11 @@ class ZooKeeper(Protocol):
         """For people: how long ZooKeeper has not answered; empty if it does."""
 
 
+class Health(Protocol):
+    def problems(self) -> tuple[HealthProblem, ...]:
+        """What the node can see to be wrong."""
+
+
 class Counted(Sampled, Protocol):
     """What a scrape of metrics reads."""
 
@@ -39,17 +44,21 @@ class Counted(Sampled, Protocol):
     loop_times: LoopTimes
     sampler: Sampler
 
-    def problems(self) -> tuple[HealthProblem, ...]: ...
+    @property
+    def health(self) -> Health: ...
 
 
 class ObservedNode(Counted, Protocol):
     """What the pages read."""
 
-    config: BrokerConfig
     supervisor: Supervisor
     ready: asyncio.Event
     stopping: bool
     overview: Overview
+
+    @property
+    def config(self) -> BrokerConfig:
+        """As it is now."""
 
     @property
     def zookeeper(self) -> ZooKeeper: ...

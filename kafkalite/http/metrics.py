@@ -204,7 +204,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield from self._session()
         yield from self._clients()
         problems: dict[str, int] = {}
-        for problem in self._node.problems():
+        for problem in self._node.health.problems():
             problems[problem.what] = problems.get(problem.what, 0) + problem.count
         yield labelled("kafkalite_health_problems", (((what,), n) for what, n in sorted(problems.items())))
 
@@ -220,7 +220,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
 
     def _replicas(self) -> Iterator[Metric]:
         replicas = self._node.replicas
-        for name, value in sorted(replicas.counts().items()):
+        for name, value in sorted(replicas.describing.counts().items()):
             yield single(_RM + name.lower(), value)
         counters = replicas.hosted.counters
         for name, value in (
@@ -259,7 +259,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield labelled("kafka_log_log_numlogsegments", _by_label(segments))
         yield single("kafka_server_replicafetchermanager_maxlag", fetch_lag)
         yield single("kafkalite_follower_lag_max", follower_lag)
-        dirs = node.logs.dirs()
+        dirs = list(node.logs.pool.dirs.values())
         yield single("kafka_log_logmanager_offlinelogdirectorycount", sum(not each.online for each in dirs))
         yield labelled(
             "kafka_log_logmanager_logdirectoryoffline", (((each.path,), float(not each.online)) for each in dirs)

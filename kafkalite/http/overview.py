@@ -8,7 +8,7 @@ that many watchers cost no more than one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from kafkalite.admin.reassignments import ReassignmentAdmin
@@ -33,6 +33,7 @@ from kafkalite.extension.messages.watching import (
 from kafkalite.http.peers import Peers
 from kafkalite.model import INTERNAL_TOPICS, NO_LEADER, BrokerId, TopicPartition, is_under_replicated
 from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.control import PartitionState
 
 #: A page is never longer, whatever is asked for.
@@ -53,12 +54,7 @@ class OverviewSource(Protocol):
     metadata: MetadataCache
     session: SessionKeeper
     reassignment_admin: ReassignmentAdmin
-    broker_id: BrokerId
-
-    @property
-    def cluster_id(self) -> str: ...
-
-    def broker_states(self) -> Mapping[BrokerId, str]: ...
+    local: LocalBroker
 
 
 class Overview:
@@ -66,9 +62,13 @@ class Overview:
 
     Args:
         peers: all nodes, this one included.
+        closed: the brokers that take no new replicas, with their `broker.state`.
     """
 
-    def __init__(self, host: OverviewSource, clock: Clock, peers: Peers) -> None:
+    def __init__(
+        self, host: OverviewSource, clock: Clock, peers: Peers, closed: Callable[[], Mapping[BrokerId, str]]
+    ) -> None:
+        self._closed = closed
         self._host = host
         self._clock = clock
         self._peers = peers
@@ -107,10 +107,10 @@ class Overview:
         return StatusResponse(
             error=ErrorCode.NONE,
             message="",
-            broker_id=host.broker_id,
+            broker_id=host.local.broker_id,
             is_live=host.session.usable(),
             at_ms=self._clock.wall_ms(),
-            cluster_id=host.cluster_id,
+            cluster_id=host.local.cluster_id,
             controller_id=cache.controller_id,
             controller_epoch=cache.controller_epoch,
             brokers=self._with_counts(counts),
@@ -129,7 +129,7 @@ class Overview:
     def _response(self, code: ErrorCode, message: str) -> StatusResponse:
         host, cache = self._host, self._host.metadata
         return StatusResponse(
-            code, message, host.broker_id, host.session.usable(), self._clock.wall_ms(), host.cluster_id,
+            code, message, host.local.broker_id, host.session.usable(), self._clock.wall_ms(), host.local.cluster_id,
             cache.controller_id, cache.controller_epoch,
         )  # fmt: skip
 
@@ -179,7 +179,7 @@ class Overview:
     def _with_counts(self, counts: _Counts) -> tuple[BrokerStatus, ...]:
         """Those that live, and those that are gone and still have replicas."""
         reported: list[BrokerStatus] = []
-        closed = self._host.broker_states()
+        closed = self._closed()
         for node in sorted({*self._brokers, *counts.replicas}):
             known = self._brokers.get(node)
             own = (counts.leaders.get(node, 0), counts.replicas.get(node, 0), counts.out_of_sync.get(node, 0))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kafkalite.kafka.broker_apis import KafkaSide
     from kafkalite.replica.metadata_cache import MetadataCache
     from kafkalite.replica.replica_manager import ReplicaManager
+    from kafkalite.rpc.local_broker import LocalBroker
 
 INTERVAL_S = 10.0
 #: Topics of which the traffic is kept.
@@ -46,7 +47,7 @@ class Sampled(Protocol):
     """What is measured for plots."""
 
     env: Env
-    broker_id: BrokerId
+    local: LocalBroker
     replicas: ReplicaManager
     metadata: MetadataCache
     kafka: KafkaSide
@@ -100,7 +101,7 @@ class Sampler:
             TopicTraffic(topic, *self._traffic.of(topic, points))
             for topic in dict.fromkeys(request.topics[:MAX_TOPICS])
         )
-        return DescribeTrafficResponse(self._node.broker_id, self._at_ms, int(INTERVAL_S * 1000), traffic)
+        return DescribeTrafficResponse(self._node.local.broker_id, self._at_ms, int(INTERVAL_S * 1000), traffic)
 
     # --- lag -----------------------------------------------------------------------------------------------
 
@@ -113,7 +114,9 @@ class Sampler:
             for group in dict.fromkeys(wanted)
             if group in self.lag
         )
-        return DescribeGroupLagResponse(self._node.broker_id, self._at_ms, int(INTERVAL_S * 1000), groups, self.omitted)
+        return DescribeGroupLagResponse(
+            self._node.local.broker_id, self._at_ms, int(INTERVAL_S * 1000), groups, self.omitted
+        )
 
     async def _sample_lag(self) -> None:
         committed: dict[str, dict[TopicPartition, int]] = {}

@@ -69,9 +69,11 @@ class StatusPages:
 
     def _healthz(self, asked: AuthenticatedRequest) -> Page:
         if not asked.sees_cluster:  # that it answers is what a probe wants to know
-            return _json({"id": self._node.broker_id})
-        problems = [{**dataclasses.asdict(problem), "do": advice(problem.what).do} for problem in self._node.problems()]
-        return _json({"id": self._node.broker_id, "problems": problems})
+            return _json({"id": self._node.local.broker_id})
+        problems = [
+            {**dataclasses.asdict(problem), "do": advice(problem.what).do} for problem in self._node.health.problems()
+        ]
+        return _json({"id": self._node.local.broker_id, "problems": problems})
 
     def _readyz(self, asked: AuthenticatedRequest) -> Page:
         """Whether clients should be sent here. It stays 200 if only ZooKeeper is away, because each node goes on serving (ADR

@@ -6,7 +6,6 @@ Who decides whether it is the log or the disk: kafkalite.log.log_dir_failure_han
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.seams import Clock, Disk
@@ -26,13 +25,7 @@ _log = get_logger(__name__)
 
 
 class DirFailures:
-    """What happens to a log with a storage error, and to a directory that is given up.
-
-    Args:
-        report_error: reports an error whose cause (log or disk) is undetermined.
-        on_dir_failed, on_log_failed, on_examined: see `LogManager`.
-        end_moves: no replica moves to this directory any more.
-    """
+    """What happens to a log with a storage error, and to a directory that is given up."""
 
     def __init__(
         self,
@@ -41,12 +34,6 @@ class DirFailures:
         disk: Disk,
         clock: Clock,
         removals: Removals,
-        *,
-        report_error: Callable[[LogDir, StorageError], None],
-        on_dir_failed: Callable[[str, StorageError], None],
-        on_log_failed: Callable[[TopicPartition, StorageError], None],
-        on_examined: Callable[[str], None],
-        end_moves: Callable[[str], None],
         reopening: Reopening,
     ) -> None:
         self._pool = pool
@@ -54,11 +41,6 @@ class DirFailures:
         self._disk = disk
         self._clock = clock
         self._removals = removals
-        self._report_error = report_error
-        self._on_dir_failed = on_dir_failed
-        self._on_log_failed = on_log_failed
-        self._on_examined = on_examined
-        self._end_moves = end_moves
         self._reopening = reopening
         self._repeats = Repeats(clock.monotonic)
 
@@ -82,8 +64,8 @@ class DirFailures:
             self._pool.lose(tp, log_dir)
             self._reopening.failed(log_dir, log, error)
             _log.error("log.offline", partition=str(tp), path=log.path, error=str(error))
-            self._on_log_failed(tp, error)
-        self._report_error(log_dir, error)
+            self._pool.host.log_failed(tp, error)
+        self._pool.events.error_found(log_dir, error)
 
     def dir_failed(self, error: StorageError) -> list[TopicPartition]:
         """Take the error's directory offline; the partitions that were in it. Idempotent."""
@@ -98,12 +80,12 @@ class DirFailures:
         if fault_scope(error) is FaultScope.ROOM:
             log_dir.waits_for_room = True
             log_dir.room.is_full_now(self._clock.monotonic())
-        self._end_moves(log_dir.path)
+        self._pool.events.dir_lost(log_dir.path)
         self._removals.forget(log_dir)
         log_dir.handles.close()
         _log.error("log_dir.offline", directory=log_dir.path, error=str(error), partitions=len(lost))
-        self._on_dir_failed(log_dir.path, error)
-        self._on_examined(log_dir.path)
+        self._pool.host.dir_failed(error)
+        self._pool.host.examined(log_dir.path)
         return lost
 
     def file_failed(self, log_dir: LogDir, what: str, error: OSError) -> None:
@@ -116,7 +98,7 @@ class DirFailures:
         if fault_scope(failure) is FaultScope.SHORTAGE:
             _log.error("log_dir.file_failed", directory=log_dir.path, error=str(failure))
         elif error.errno == errno.ENOENT:
-            self._report_error(log_dir, failure)
+            self._pool.events.error_found(log_dir, failure)
         else:
             self.dir_failed(failure)
 
@@ -154,7 +136,7 @@ class DirFailures:
         except OSError as error:
             failure = dir_error(log_dir, f"setting {failed.path} aside", error)
             failure.__cause__ = error
-            self._report_error(log_dir, failure)
+            self._pool.events.error_found(log_dir, failure)
             raise failure from error
         del log_dir.failed[topic_partition]
         topic_id = NO_TOPIC_ID if failed.log is None else failed.log.topic_id
@@ -168,7 +150,11 @@ class DirFailures:
         return topic_id
 
     async def restore(self, stray: Stray, topic_partition: TopicPartition, config: TopicConfig) -> None:
-        """See `LogManager.restore_stray`."""
+        """A directory that was set aside becomes the partition's log again, unchanged.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR; the partition has a log, or this one cannot be opened.
+        """
         log_dir = self._pool.dirs[stray.directory]
         known = self.failed_log(topic_partition)
         path = f"{log_dir.path}/{topic_partition}"
@@ -198,7 +184,7 @@ class DirFailures:
             self._removals.keep(aside, *describe_stray(self._disk, aside))
 
     def restart_refusal(self, topic_partition: TopicPartition) -> str:
-        """See `LogManager.restart_refusal`."""
+        """Why a replica that went offline cannot be recreated now; "" if it can."""
         path = self._pool.offline_partitions.get(topic_partition, "")
         lost = self._pool.dirs.get(path)
         if lost is not None:

@@ -11,6 +11,7 @@ from kafkalite.errors import ApiError, StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.cleaner import compact
 from kafkalite.log.cold_reads import ColdReads
+from kafkalite.log.compaction_turn import CompactionTurn
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.failures import FaultScope, fault_scope
 from kafkalite.log.moving import DiskMoves
@@ -18,7 +19,6 @@ from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
-from kafkalite.model import TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -29,11 +29,7 @@ _TICK_S = 1.0
 
 
 class Housekeeping:
-    """A log with a storage error met in a pass goes offline; the pass goes on with the next one.
-
-    Args:
-        hw_of: high watermark of a partition, for retention and compaction.
-    """
+    """A log with a storage error met in a pass goes offline; the pass goes on with the next one."""
 
     def __init__(
         self,
@@ -46,8 +42,7 @@ class Housekeeping:
         failures: DirFailures,
         moves: DiskMoves,
         cold: ColdReads,
-        *,
-        hw_of: Callable[[TopicPartition], int],
+        turn: CompactionTurn,
     ) -> None:
         self._pool = pool
         self._config = config
@@ -59,14 +54,11 @@ class Housekeeping:
         self._failures = failures
         self._moves = moves
         self._cold = cold
-        self._hw_of = hw_of
+        self._turn = turn
         self.producer_id_expiration_ms = config.producer_id_expiration_ms
-        self._compacting: PartitionLog | None = None
         #: A retention pass has met the log that is being compacted.
         self._retention_is_due = False
         self._files_retired = 0
-        #: Replaced and set whenever a compaction ends.
-        self._compacted = asyncio.Event()
 
     async def run(self) -> None:
         """Retention, flushes, checkpoints, removals; for ever. Run it as a task of its own."""
@@ -107,7 +99,7 @@ class Housekeeping:
         before = self._files_retired
 
         def check(log: PartitionLog) -> None:
-            if log is self._compacting:
+            if log is self._turn.log:
                 self._retention_is_due = True  # its segments are being read: afterwards
             else:
                 self._delete_old(log)
@@ -131,7 +123,7 @@ class Housekeeping:
 
     def _delete_old(self, log: PartitionLog) -> None:
         """Raises StorageError."""
-        for path in log.delete_old_segments(self._hw_of(log.topic_partition), self._clock.wall_ms()):
+        for path in log.delete_old_segments(self._pool.host.high_watermark(log.topic_partition), self._clock.wall_ms()):
             self._removals.later(path, log.config.file_delete_delay_ms, is_dir=False)
             self._files_retired += 1
 
@@ -179,14 +171,14 @@ class Housekeeping:
             await self._load_timestamps(log)
             if not self._pool.holds(log):
                 return False
-        self._compacting = log
+        self._turn.begin(log)
         try:
             reached = await log_dir.unless_gone(
                 compact(
                     log,
                     self._disk,
                     first_dirty_offset=dirty,
-                    high_watermark=self._hw_of(tp),
+                    high_watermark=self._pool.host.high_watermark(tp),
                     now_ms=self._clock.wall_ms(),
                 )
             )
@@ -203,17 +195,10 @@ class Housekeeping:
             _log.error("log.not_compacted", partition=str(tp), error=str(error))
             return False
         finally:
-            self._compacting = None
-            ended, self._compacted = self._compacted, asyncio.Event()
-            ended.set()
+            self._turn.end()
         if reached == dirty or not self._pool.holds(log):
             return False
         log_dir.cleaned_to[tp] = reached
         self._offsets.drop_foreign(log_dir, log_dir.cleaned_to)
         self._offsets.write(log_dir, checkpoints.CLEANER_OFFSETS, log_dir.cleaned_to, durable=False)
         return True
-
-    async def compaction_over(self, topic_partition: TopicPartition) -> None:
-        """See `LogManager.compaction_over`."""
-        while self._compacting is not None and self._compacting.topic_partition == topic_partition:
-            await self._compacted.wait()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
+from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.failures import FaultScope, fault_scope, probe
 from kafkalite.log.log_dir import LogDir, partition_of
+from kafkalite.log.pool import LogPool
+from kafkalite.log.removals import Removals
 from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.telemetry.logs import get_logger
 
@@ -22,35 +25,29 @@ class LogDirFailureHandler:
     """Examines every error once; one probe per directory at a time.
 
     Args:
-        busy_s: the watch gives a disk so long that is slow to answer but at work.
-        dir_failed: take the whole directory offline.
-        make_room: remove at once what waits for its removal in the directory.
-        reopen_failed: open the failed logs of a sound directory again, if they are sound; raises OSError.
-        on_examined: the examination is complete: lost replicas of the directory can be recreated.
+        busy_s: the watch gives this time to a disk that is slow to answer but at work.
     """
 
     def __init__(
         self,
+        pool: LogPool,
         disk: Disk,
         clock: Clock,
         own_time: OwnTime,
         supervisor: Supervisor,
+        failures: DirFailures,
+        removals: Removals,
         *,
         busy_s: float,
-        dir_failed: Callable[[StorageError], object],
-        make_room: Callable[[LogDir], Awaitable[None]],
-        reopen_failed: Callable[[LogDir], Awaitable[None]],
-        on_examined: Callable[[str], None],
     ) -> None:
+        self._pool = pool
         self._disk = disk
         self._clock = clock
         self._own_time = own_time
         self._supervisor = supervisor
         self._busy_s = busy_s
-        self._dir_failed = dir_failed
-        self._make_room = make_room
-        self._reopen_failed = reopen_failed
-        self._on_examined = on_examined
+        self._failures = failures
+        self._removals = removals
 
     def report_error(self, log_dir: LogDir, error: StorageError) -> None:
         """An error found in the directory. Returns at once; the result follows within about two seconds."""
@@ -71,7 +68,7 @@ class LogDirFailureHandler:
         finally:
             log_dir.is_examined = True
         if log_dir.online:
-            self._on_examined(log_dir.path)
+            self._pool.host.examined(log_dir.path)
 
     async def _examine(self, log_dir: LogDir) -> None:
         errors, log_dir.suspicions = log_dir.suspicions, []
@@ -92,7 +89,7 @@ class LogDirFailureHandler:
                 reason = "its logs failed more than ten times within an hour"
         if not reason:
             try:
-                await self._reopen_failed(log_dir)
+                await self._failures.reopen_failed(log_dir)
             except OSError as error:
                 reason = f"a failed log cannot be recorded as missing: {error}"
         if not log_dir.online:
@@ -111,7 +108,7 @@ class LogDirFailureHandler:
 
     async def _freed_space(self, log_dir: LogDir) -> bool:
         try:
-            await self._make_room(log_dir)
+            await self._removals.make_room(log_dir)
             return self._disk.free_bytes(log_dir.path) >= MIN_ROOM_BYTES
         except OSError:
             return False
@@ -127,7 +124,7 @@ class LogDirFailureHandler:
         error = StorageError(f"{log_dir.path}: {reason}", directory=log_dir.path, path=log_dir.path)
         error.__cause__ = cause
         log_dir.failures.record(self._clock.monotonic())
-        self._dir_failed(error)
+        self._failures.dir_failed(error)
 
     # --- the watch ------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypedDict
+from typing import TypedDict
 
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Clock, Disk
@@ -32,11 +32,17 @@ from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.cold_reads import ColdReads
+from kafkalite.log.compaction_turn import CompactionTurn
+from kafkalite.log.dir_failures import DirFailures
+from kafkalite.log.exchange import LogExchange
 from kafkalite.log.failures import FaultScope, fault_scope
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import load_log, new_log
-from kafkalite.log.log_dir import FUTURE_SUFFIX, LogDir, set_aside_name
+from kafkalite.log.log_dir import FUTURE_SUFFIX, STRAY_SUFFIX, LogDir, set_aside_name
+from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.pool import LogPool
+from kafkalite.log.removals import Removals
 from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.model import TopicPartition
 from kafkalite.record.batch import parse_header
@@ -82,54 +88,35 @@ class LogDirMove:
         return max(0, self.source.log_end_offset - end)
 
 
-class _Place(TypedDict):
+class _LogPlace(TypedDict):
     disk: Disk
     handles: HandleCache
     directory: str
     now_ms: Callable[[], int]
 
 
-class Home(Protocol):
-    """What a move needs of the node's logs (`LogManager`)."""
-
-    def get(self, topic_partition: TopicPartition) -> PartitionLog | None: ...
-
-    def dir_of(self, path: str) -> LogDir | None:
-        """The directory of this path, online or not; None if it is none of ours."""
-        ...
-
-    def name_aside(self, directory: str, topic_partition: TopicPartition, suffix: str) -> str: ...
-
-    def discard(self, log: PartitionLog, delay_ms: int) -> None:
-        """Take a log's directory away; its files go after the delay. Never raises: what stays is removed at the start."""
-        ...
-
-    def keep_aside(self, log: PartitionLog) -> None:
-        """As `discard`, but as a stray."""
-        ...
-
-    def discard_path(self, path: str) -> None: ...
-
-    def exchange(self, old: PartitionLog, new: PartitionLog) -> None:
-        """`new` takes the name and the place of `old`. Raises StorageError: then nothing has changed."""
-        ...
-
-    def log_failed(self, error: StorageError) -> None: ...
-
-    async def compaction_over(self, topic_partition: TopicPartition) -> None:
-        """Wait while the log is being compacted."""
-        ...
-
-    async def checkpoint_offsets(self) -> None: ...
-
-
 class DiskMoves:
     """All moves of a node; at most as many copy at once as there are disks."""
 
     def __init__(
-        self, home: Home, config: BrokerConfig, disk: Disk, clock: Clock, supervisor: Supervisor, cold: ColdReads
+        self,
+        pool: LogPool,
+        config: BrokerConfig,
+        disk: Disk,
+        clock: Clock,
+        supervisor: Supervisor,
+        cold: ColdReads,
+        removals: Removals,
+        failures: DirFailures,
+        offsets: OffsetCheckpoints,
+        turn: CompactionTurn,
     ) -> None:
-        self._home = home
+        self._pool = pool
+        self._removals = removals
+        self._failures = failures
+        self._offsets = offsets
+        self._turn = turn
+        self._logs = LogExchange(pool, failures, offsets)
         self._cold = cold
         self._config = config
         self._disk = disk
@@ -161,10 +148,10 @@ class DiskMoves:
             ApiError: LOG_DIR_NOT_FOUND; REPLICA_NOT_AVAILABLE, no such replica here; KAFKA_STORAGE_ERROR, the replica
                 or the directory is offline, or there is no room.
         """
-        log_dir = self._home.dir_of(directory)
+        log_dir = self._pool.dirs.get(directory)
         if log_dir is None:
             raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is not one of log.dirs")
-        source = self._home.get(topic_partition)
+        source = self._pool.logs.get(topic_partition)
         if source is None:
             raise api_error(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} has no replica on this broker")
         if not log_dir.online:
@@ -180,7 +167,7 @@ class DiskMoves:
         if source.directory == directory:
             return None
         self._check_room(log_dir, source.size_bytes)
-        path = self._home.name_aside(directory, topic_partition, FUTURE_SUFFIX)
+        path = self._removals.name_aside(directory, topic_partition, FUTURE_SUFFIX)
         move = LogDirMove(topic_partition, source, directory, path, self._limit(throttle))
         self._begin(move)
         return move
@@ -214,9 +201,9 @@ class DiskMoves:
                     ),
                     None,
                 )
-            source = None if tp is None else self._home.get(tp)
+            source = None if tp is None else self._pool.logs.get(tp)
             if tp is None or source is None or source.directory == log_dir.path or tp in self._moves:
-                self._home.discard_path(path)
+                self._removals.discard_path(path)
                 continue
             self._begin(LogDirMove(tp, source, log_dir.path, path, self._limit(0)))
 
@@ -232,13 +219,13 @@ class DiskMoves:
         """The replica's log is not in service any more (deleted, set aside)."""
         leaving = self._let_go(topic_partition, reason)
         if leaving is not None:
-            self._home.discard(leaving, 0)
+            self._removals.discard(leaving, 0)
 
     def lost(self, topic_partition: TopicPartition, reason: str) -> None:
         """The replica's log went offline. What it has replaced, and was not durable yet, may be the better copy."""
         leaving = self._let_go(topic_partition, reason)
         if leaving is not None:
-            self._home.keep_aside(leaving)
+            self._removals.discard(leaving, 0, STRAY_SUFFIX)
 
     def _let_go(self, topic_partition: TopicPartition, reason: str) -> PartitionLog | None:
         move = self._moves.get(topic_partition)
@@ -264,7 +251,7 @@ class DiskMoves:
     def settle(self) -> None:
         """All logs have been flushed: replaced ones have nothing left to keep."""
         for tp in sorted(self._leaving):
-            self._home.discard(self._leaving.pop(tp), 0)
+            self._removals.discard(self._leaving.pop(tp), 0)
 
     def _end(self, move: LogDirMove, state: str, reason: str = "") -> None:
         del self._moves[move.topic_partition]
@@ -277,9 +264,9 @@ class DiskMoves:
             if move.task is not asyncio.current_task():
                 move.task.cancel()
             if move.future is not None:
-                self._home.discard(move.future, 0)
+                self._removals.discard(move.future, 0)
             else:
-                self._home.discard_path(move.path)
+                self._removals.discard_path(move.path)
 
     # --- copying ----------------------------------------------------------------------------------
 
@@ -287,7 +274,7 @@ class DiskMoves:
         tp = move.topic_partition
         try:
             async with self._slots:
-                await self._home.compaction_over(tp)
+                await self._turn.over(tp)
                 move.state = "copying"
                 future = move.future = await self._open(move)
                 await self._copy(move, future)
@@ -305,15 +292,15 @@ class DiskMoves:
             error.path == move.path and fault_scope(error) is FaultScope.ROOM
         ):
             return
-        self._home.log_failed(error)
+        self._failures.log_failed(error)
 
     async def _open(self, move: LogDirMove) -> PartitionLog:
         """The future log: what an earlier life has copied, or a new one. Raises StorageError, OSError."""
         source, tp = move.source, move.topic_partition
         config = source.config
-        log_dir = self._home.dir_of(move.target)
+        log_dir = self._pool.dirs.get(move.target)
         assert log_dir is not None
-        place = _Place(disk=self._disk, handles=log_dir.handles, directory=move.target, now_ms=self._clock.wall_ms)
+        place = _LogPlace(disk=self._disk, handles=log_dir.handles, directory=move.target, now_ms=self._clock.wall_ms)
         found: list[PartitionLog] = []
 
         def load() -> None:
@@ -355,10 +342,10 @@ class DiskMoves:
         _log.info("disk_move.done", partition=str(tp), source=source.directory, target=move.target)
         self._end(move, "done")
         await future.flush()
-        await self._home.checkpoint_offsets()
+        await self._offsets.save_offsets()
         leaving = self._leaving.pop(tp, None)
         if leaving is not None:
-            self._home.discard(leaving, source.config.file_delete_delay_ms)
+            self._removals.discard(leaving, source.config.file_delete_delay_ms)
 
     async def _load(self, move: LogDirMove, future: PartitionLog) -> None:
         """Have the source's next batches in the page cache. Raises StorageError, ApiError."""
@@ -378,7 +365,7 @@ class DiskMoves:
             return 0
         if move.throttle:
             max_bytes = min(max_bytes, max(move.throttle // 20, 4096))
-        log_dir = self._home.dir_of(move.target)
+        log_dir = self._pool.dirs.get(move.target)
         assert log_dir is not None
         if self._disk.free_bytes(move.target) < MIN_ROOM_BYTES + max_bytes:
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{move.target}: no room is left")
@@ -406,7 +393,7 @@ class DiskMoves:
         # Before the exchange: from then on the old one is kept until the new one is durable.
         self._leaving[move.topic_partition] = source
         try:
-            self._home.exchange(source, future)
+            self._logs.exchange(source, future)
         except StorageError:
             del self._leaving[move.topic_partition]
             raise

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from kafkalite.log import checkpoints
+from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.log_state import LogState
 from kafkalite.log.partition_log import PartitionLog
@@ -18,18 +19,14 @@ _ATTEMPTS = 3
 
 
 class OffsetCheckpoints:
-    """The formats are in kafkalite.log.checkpoints.
+    """The formats are in kafkalite.log.checkpoints."""
 
-    Args:
-        file_failed: told when a file cannot be written: (directory, what, error).
-    """
-
-    def __init__(self, pool: LogPool, *, file_failed: Callable[[LogDir, str, OSError], None]) -> None:
+    def __init__(self, pool: LogPool, failures: DirFailures) -> None:
         self._pool = pool
-        self._file_failed = file_failed
+        self._failures = failures
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset:
-        """See `LogManager.high_watermark`."""
+        """As checkpointed, never beyond the log's end; 0 if it never was."""
         log = self._pool.logs.get(topic_partition)
         if log is None:
             return Offset(0)
@@ -37,7 +34,7 @@ class OffsetCheckpoints:
         return Offset(min(max(saved, log.log_start_offset), log.log_end_offset))
 
     def lost_committed(self, topic_partition: TopicPartition) -> bool:
-        """See `LogManager.lost_committed`."""
+        """Whether recovery cut the log below the high watermark it once knew: the replica must not count as in sync."""
         log = self._pool.logs.get(topic_partition)
         if log is None:
             return False
@@ -55,7 +52,7 @@ class OffsetCheckpoints:
             try:
                 log_dir.doubts.save(durable=False)
             except OSError as error:
-                self._file_failed(log_dir, checkpoints.DOUBTFUL, error)
+                self._failures.file_failed(log_dir, checkpoints.DOUBTFUL, error)
 
     def drop_foreign(self, log_dir: LogDir, offsets: dict[TopicPartition, int]) -> None:
         """Forget what is not in this directory. Logs that have failed are: they may be opened again."""
@@ -68,7 +65,7 @@ class OffsetCheckpoints:
         try:
             log_dir.write_offsets(name, offsets, durable=durable)
         except OSError as error:
-            self._file_failed(log_dir, name, error)
+            self._failures.file_failed(log_dir, name, error)
 
     def watch(self, log: PartitionLog) -> None:
         """A log has come into service: hear of what happens to it. It may end below what the files know of an earlier one."""
@@ -98,7 +95,7 @@ class OffsetCheckpoints:
         try:
             log_dir.write_offsets(checkpoints.RECOVERY_POINTS, points, durable=True)
         except OSError as error:
-            self._file_failed(log_dir, checkpoints.RECOVERY_POINTS, error)
+            self._failures.file_failed(log_dir, checkpoints.RECOVERY_POINTS, error)
             raise
         log_dir.recovery_points = points
         for log in logs:
@@ -160,7 +157,7 @@ class OffsetCheckpoints:
                 if await self._save(log_dir, with_points=with_points):
                     break
         except OSError as error:
-            self._file_failed(log_dir, "saving offsets", error)
+            self._failures.file_failed(log_dir, "saving offsets", error)
             return False
         return True
 

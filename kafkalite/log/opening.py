@@ -30,6 +30,7 @@ from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
 from kafkalite.log.reopening import Reopening
+from kafkalite.log.room import has_room
 from kafkalite.model import TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
@@ -79,7 +80,11 @@ class Opening:
         self._returning: set[str] = set()
 
     async def start(self, cluster_id: str, broker_id: int, topic_configs: Mapping[str, Mapping[str, str]]) -> None:
-        """See `LogManager.start`."""
+        """Lock and check the directories, open every log in them.
+
+        Raises:
+            StartupRefused: a directory is taken or somebody else's, or none of them works.
+        """
         try:
             for log_dir in self._pool.dirs.values():
                 try:
@@ -238,7 +243,13 @@ class Opening:
     async def bring_online(
         self, directory: str, cluster_id: str, broker_id: int, topic_configs: Mapping[str, Mapping[str, str]]
     ) -> int:
-        """See `LogManager.bring_online`."""
+        """Take an offline directory into service again, with what is in it now; how many logs were found.
+
+        A log that this node has elsewhere by now is set aside.
+
+        Raises:
+            ApiError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR when it still cannot be used, or is somebody else's.
+        """
         before = self._pool.dirs.get(directory)
         if before is None:
             known = ", ".join(sorted(self._pool.dirs))
@@ -294,18 +305,18 @@ class Opening:
         return await self._while_it_answers(log_dir, self._read_logs(log_dir, topic_configs))
 
     def may_miss_logs(self) -> str:
-        """See `LogManager.may_miss_logs`."""
+        """A directory on which logs of this node may have been that are not to be had now; "" if there is none."""
         for log_dir in self._pool.dirs.values():
             if not log_dir.online or log_dir.is_incomplete or log_dir.failed:
                 return log_dir.path
         return ""
 
     def holds_nothing(self) -> bool:
-        """See `LogManager.holds_nothing`."""
+        """Whether this node has no log at all, and nothing proves that it should not: it is new, or has lost every disk."""
         return not self._pool.logs and all(log_dir.is_incomplete for log_dir in self._pool.online())
 
     def confirm_complete(self) -> None:
-        """See `LogManager.confirm_complete`."""
+        """Every replica assigned to this node is here: directories that were empty have nothing left to explain."""
         for log_dir in self._pool.online():
             if log_dir.is_incomplete:
                 try:
@@ -319,3 +330,28 @@ class Opening:
             self._supervisor.spawn(
                 f"watch {log_dir.path}", self._failure_handler.watch(log_dir, self._probe_interval_s)
             )
+
+    async def with_room_again(self) -> list[str]:
+        """Directories that went offline because they were full, and have room again; each is checked from time to time."""
+        found = []
+        for log_dir in list(self._pool.dirs.values()):
+            now = self._clock.monotonic()
+            if log_dir.online or not log_dir.waits_for_room or now < log_dir.room.next_check:
+                continue
+            log_dir.room.is_still_full(now)
+            try:
+                if await has_room(self._disk, log_dir.path, self._own_time):
+                    found.append(log_dir.path)
+            except TimeoutError:
+                log_dir.waits_for_room = False  # it is not full but dead
+        return found
+
+    def reopen_failed(self) -> None:
+        """Check failed logs again when they are due, in a task of its own (kafkalite.log.reopening)."""
+        if self._reopening.is_due():
+            self._supervisor.spawn("logs.look_again", self._reopen_failed(), Policy.ISOLATED)
+
+    async def _reopen_failed(self) -> None:
+        for log_dir in self._pool.online():
+            if log_dir.failed and await self._reopening.check(log_dir):
+                self._pool.host.examined(log_dir.path)

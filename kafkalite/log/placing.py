@@ -42,8 +42,20 @@ class Placing:
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig, *, directory: str | None = None
     ) -> PartitionLog:
-        """See `LogManager.create`."""
+        """A new, empty log, in the healthy directory with the most room for each log that is in it.
+
+        A replica that went offline is placed elsewhere than where it was, if that is possible. A directory that
+        refuses is suspected, and the next one tried.
+
+        Args:
+            directory: this one and no other.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR when no directory is healthy. StorageError.
+        """
         assert topic_partition not in self._pool.logs
+        for log_dir in self._pool.dirs.values():
+            log_dir.doubts.logs.discard(topic_partition)
         self._failures.take_failed_away(topic_partition, STRAY_SUFFIX)
         refusal: StorageError | None = None
         for log_dir in self._by_preference(topic_partition):

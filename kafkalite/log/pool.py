@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
-from kafkalite.log.log_dir import LogDir
+from kafkalite.errors import StorageError
+from kafkalite.log.host import LogHost
+from kafkalite.log.log_dir import FailedLog, LogDir
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import TopicPartition
+
+
+class PoolEvents(Protocol):
+    """Who hears of what happens to the logs and their directories, among the parts of the log manager."""
+
+    def log_put(self, log: PartitionLog) -> None:
+        """It has come into service."""
+
+    def log_taken(self, topic_partition: TopicPartition, reason: str) -> None:
+        """It has left service: deleted, or set aside."""
+
+    def log_lost(self, topic_partition: TopicPartition, reason: str) -> None:
+        """It has gone offline."""
+
+    def dir_lost(self, path: str) -> None:
+        """A directory has gone offline, after its logs."""
+
+    def error_found(self, log_dir: LogDir, error: StorageError) -> None:
+        """Something failed in the directory, and it is not known whether the whole disk has."""
 
 
 class LogPool:
@@ -20,12 +41,9 @@ class LogPool:
         self.offline_partitions: dict[TopicPartition, str] = {}
         #: ... and how large they were, in bytes.
         self.offline_bytes: dict[TopicPartition, int] = {}
-        #: Told, with the reason, when a log has left the pool; set later.
-        self.on_taken: Callable[[TopicPartition, str], None] = lambda tp, reason: None
-        #: ... or has come into it.
-        self.on_put: Callable[[PartitionLog], None] = lambda log: None
-        #: ... or was lost by it.
-        self.on_lost: Callable[[TopicPartition, str], None] = lambda tp, reason: None
+        #: Both are set before anything happens (`LogManager`).
+        self.events: PoolEvents
+        self.host: LogHost
 
     def online(self) -> list[LogDir]:
         return [log_dir for log_dir in self.dirs.values() if log_dir.online]
@@ -44,12 +62,12 @@ class LogPool:
     def put(self, log: PartitionLog) -> None:
         self.logs[log.topic_partition] = log
         self.dirs[log.directory].log_count += 1
-        self.on_put(log)
+        self.events.log_put(log)
 
     def take(self, topic_partition: TopicPartition) -> PartitionLog | None:
         log = self._remove(topic_partition)
         if log is not None:
-            self.on_taken(topic_partition, f"the replica in {log.directory} is gone")
+            self.events.log_taken(topic_partition, f"the replica in {log.directory} is gone")
         return log
 
     def _remove(self, topic_partition: TopicPartition) -> PartitionLog | None:
@@ -63,13 +81,13 @@ class LogPool:
         self.dirs[old.directory].log_count -= 1
         self.dirs[new.directory].log_count += 1
         self.logs[old.topic_partition] = new
-        self.on_put(new)
+        self.events.log_put(new)
 
     def lose(self, tp: TopicPartition, log_dir: LogDir) -> None:
         """The log goes offline."""
         log = self._remove(tp)
         assert log is not None
-        self.on_lost(tp, f"the replica in {log.directory} is lost")
+        self.events.log_lost(tp, f"the replica in {log.directory} is lost")
         self.offline_partitions[tp] = log_dir.path
         self.offline_bytes[tp] = log.size_bytes
         log.close()
@@ -77,3 +95,38 @@ class LogPool:
     def forget_offline(self, topic_partition: TopicPartition) -> None:
         self.offline_partitions.pop(topic_partition, None)
         self.offline_bytes.pop(topic_partition, None)
+
+    def failed(self, topic_partition: TopicPartition) -> FailedLog | None:
+        """A log that is out of service while its directory is online; its files are kept where they are."""
+        found = (log_dir.failed.get(topic_partition) for log_dir in self.online())
+        return next((failed for failed in found if failed is not None), None)
+
+    # --- doubts (kafkalite.log.doubts) --------------------------------------------------------------
+
+    @property
+    def lost_power(self) -> bool:
+        """Whether the host may have been without power since these directories were last in use."""
+        return any(log_dir.doubts.lost_power for log_dir in self.dirs.values())
+
+    @property
+    def unclean_start(self) -> bool:
+        """Whether any log was opened after an unclean shutdown (invariant F14)."""
+        return any(not log.clean_start for log in self.logs.values())
+
+    def doubtful(self) -> list[TopicPartition]:
+        """Logs that may lack committed records (kafkalite.log.doubts), sorted."""
+        return sorted(tp for tp in self.logs if self.is_doubtful(tp))
+
+    def is_doubtful(self, topic_partition: TopicPartition) -> bool:
+        log = self.logs.get(topic_partition)
+        return log is not None and topic_partition in self.dirs[log.directory].doubts.logs
+
+    def doubt(self, topic_partition: TopicPartition, *, is_doubtful: bool) -> None:
+        """Record that a log may lack committed records, or that it has caught up. Saved with the high watermarks."""
+        log = self.logs.get(topic_partition)
+        if log is not None:
+            known = self.dirs[log.directory].doubts.logs
+            if is_doubtful:
+                known.add(topic_partition)
+            else:
+                known.discard(topic_partition)

@@ -6,7 +6,7 @@ delay, too, but only when their records are known to be in sync elsewhere, or by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import StorageError
@@ -25,7 +25,6 @@ class Removals:
 
     Args:
         stray_delay_ms: the shortest time for which a stray is kept.
-        report_error: told when a directory refuses.
     """
 
     def __init__(
@@ -35,17 +34,13 @@ class Removals:
         clock: Clock,
         *,
         stray_delay_ms: int,
-        report_error: Callable[[LogDir, StorageError], None],
     ) -> None:
         self._stray_delay_ms = stray_delay_ms
-        #: Whether the records of a stray are known to be in sync elsewhere; set later. Until then none are.
-        self.is_elsewhere: Callable[[Stray], bool] = lambda stray: False
         #: By path.
         self._strays: dict[str, Stray] = {}
         self._pool = pool
         self._disk = disk
         self._clock = clock
-        self._report_error = report_error
         #: (monotonic due time in seconds, path, is a directory), to be removed.
         self._removals: list[tuple[float, str, bool]] = []
         self._names_given = 0
@@ -65,7 +60,7 @@ class Removals:
         except OSError as error:
             failure = log.storage_error("setting the log aside", error)
             failure.__cause__ = error
-            self._report_error(self._pool.dirs[log.directory], failure)
+            self._pool.events.error_found(self._pool.dirs[log.directory], failure)
             raise failure from error
         self._unsynced[log.directory] = None
         if suffix == STRAY_SUFFIX:
@@ -90,7 +85,7 @@ class Removals:
                 all_synced = False
                 failure = dir_error(log_dir, "syncing the names of removed logs", error)
                 failure.__cause__ = error
-                self._report_error(log_dir, failure)
+                self._pool.events.error_found(log_dir, failure)
         return all_synced
 
     def name_aside(self, directory: str, topic_partition: TopicPartition, suffix: str) -> str:
@@ -102,7 +97,8 @@ class Removals:
         self._removals.append((self._clock.monotonic() + delay_ms / 1000, path, is_dir))
 
     def discard(self, log: PartitionLog, delay_ms: int, suffix: str = DELETE_SUFFIX) -> None:
-        """Take the directory of a log that is in no pool away; its files go after the delay."""
+        """Take the directory of a log that is in no pool away; its files go after the delay. Never raises: what stays is
+        removed at the start. With STRAY_SUFFIX it is kept as a stray: it may have what is lost elsewhere."""
         log.close()
         try:
             if self._pool.dirs[log.directory].online:
@@ -111,7 +107,7 @@ class Removals:
             _log.error("log.not_set_aside", path=log.path, error=str(error))
 
     def discard_path(self, path: str) -> None:
-        """See `LogManager.discard_path`."""
+        """Remove a directory soon."""
         if self._disk.exists(path):
             self.later(path, 0, is_dir=True)
 
@@ -132,7 +128,7 @@ class Removals:
             except OSError as error:
                 failure = dir_error(log_dir, f"removing {path}", error)
                 failure.__cause__ = error
-                self._report_error(log_dir, failure)
+                self._pool.events.error_found(log_dir, failure)
 
     async def make_room(self, log_dir: LogDir) -> None:
         """Remove at once what was to be removed later, and strays whose records are elsewhere. Raises OSError."""
@@ -190,7 +186,7 @@ class Removals:
         self._strays.pop(stray.path, None)
 
     def _may_go(self, stray: Stray) -> bool:
-        return stray.is_requested or self.is_elsewhere(stray)
+        return stray.is_requested or self._pool.host.is_elsewhere(stray)
 
     def _let_go(self, stray: Stray) -> None:
         del self._strays[stray.path]

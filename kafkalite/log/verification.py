@@ -19,7 +19,7 @@ MAX_WAITING = 10_000
 _guards = count(1)
 
 
-class _Waiting:
+class _UnverifiedTransaction:
     """`lowest_sequence`: of the batches of `epoch` that were seen. None above it may go first."""
 
     __slots__ = ("epoch", "guard", "lowest_sequence")
@@ -36,7 +36,7 @@ class Verifications:
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, _UnverifiedTransaction] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -47,7 +47,7 @@ class Verifications:
         if known is None:
             while len(self._waiting) >= MAX_WAITING:
                 del self._waiting[next(iter(self._waiting))]
-            known = self._waiting[producer_id] = _Waiting(epoch, sequence)
+            known = self._waiting[producer_id] = _UnverifiedTransaction(epoch, sequence)
         elif epoch > known.epoch:
             known.epoch, known.lowest_sequence = epoch, sequence
         elif epoch == known.epoch:

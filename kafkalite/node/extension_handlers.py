@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 from kafkalite.admin.configs import ConfigAdmin
@@ -40,10 +40,8 @@ from kafkalite.extension.messages.tracing import TraceRequest
 from kafkalite.extension.messages.watching import (
     DescribeClusterRequest,
     DescribeClusterResponse,
-    HealthProblem,
     HealthRequest,
     HealthResponse,
-    HistoryEvent,
     HistoryRequest,
     HistoryResponse,
     StatusRequest,
@@ -51,16 +49,19 @@ from kafkalite.extension.messages.watching import (
 from kafkalite.http.overview import Overview
 from kafkalite.http.sampling import Sampler
 from kafkalite.kafka.broker_apis import KafkaSide
-from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
+from kafkalite.model import TopicPartition
+from kafkalite.node.health import NodeHealth
+from kafkalite.node.settings import NodeSettings
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.base import Message
 
 #: Of one question about the past.
 MAX_SUBJECTS = 100
 
 
-class Host(Protocol):
+class ExtensionHost(Protocol):
     """What the handlers need of the node."""
 
     replicas: ReplicaManager
@@ -75,23 +76,15 @@ class Host(Protocol):
     sampler: Sampler
     kafka: KafkaSide
     started_ms: int
-
-    @property
-    def cluster_id(self) -> str: ...
-
-    def identity(self) -> tuple[BrokerId, BrokerEpoch]: ...
-
-    def broker_states(self) -> Mapping[BrokerId, str]: ...
-
-    def problems(self) -> tuple[HealthProblem, ...]: ...
-
-    def history(self, subjects: Sequence[str]) -> list[HistoryEvent]: ...
+    local: LocalBroker
+    settings: NodeSettings
+    health: NodeHealth
 
 
 class NodeExtension:
     """The handlers by class of request."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ExtensionHost) -> None:
         self._host = host
 
     def handlers(self) -> Mapping[type[Message], ExtensionHandler]:
@@ -122,22 +115,22 @@ class NodeExtension:
     async def _describe_cluster(self, message: DescribeClusterRequest) -> DescribeClusterResponse:
         cache = self._host.metadata
         return DescribeClusterResponse(
-            self._host.cluster_id, cache.controller_id, cache.controller_epoch, cache.brokers()
+            self._host.local.cluster_id, cache.controller_id, cache.controller_epoch, cache.brokers()
         )
 
     async def _health(self, message: HealthRequest) -> HealthResponse:
         return HealthResponse(
-            self._host.identity()[0],
-            self._host.problems(),
-            self._host.broker_states().get(self._host.identity()[0], ACTIVE),
+            self._host.local.broker_id,
+            self._host.health.problems(),
+            self._host.settings.broker_states().get(self._host.local.broker_id, ACTIVE),
         )
 
     async def _history(self, message: HistoryRequest) -> HistoryResponse:
-        events = self._host.history(message.subjects[:MAX_SUBJECTS])
-        return HistoryResponse(self._host.identity()[0], self._host.started_ms, tuple(events))
+        events = self._host.health.history(message.subjects[:MAX_SUBJECTS])
+        return HistoryResponse(self._host.local.broker_id, self._host.started_ms, tuple(events))
 
     async def _describe_replicas(self, message: DescribeReplicasRequest) -> DescribeReplicasResponse:
-        return self._host.replicas.describe(message.topics, message.partitions)
+        return self._host.replicas.describing.describe(message.topics, message.partitions)
 
     async def _open_transactions(self, message: OpenTransactionsRequest) -> OpenTransactionsResponse:
         replicas = self._host.replicas

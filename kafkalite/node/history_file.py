@@ -14,7 +14,7 @@ from functools import partial
 
 from kafkalite.env.seams import Disk
 from kafkalite.log.log_dir import LogDir
-from kafkalite.log.log_manager import LogManager
+from kafkalite.log.pool import LogPool
 from kafkalite.telemetry.history import Event, History
 from kafkalite.telemetry.history_lines import Row, from_lines, to_lines
 from kafkalite.telemetry.logs import get_logger
@@ -43,9 +43,9 @@ class HistoryFile:
         histories: by a name that stays the same.
     """
 
-    def __init__(self, histories: Mapping[str, History], logs: LogManager, disk: Disk) -> None:
+    def __init__(self, histories: Mapping[str, History], pool: LogPool, disk: Disk) -> None:
         self._histories = histories
-        self._logs = logs
+        self._pool = pool
         self._disk = disk
         self._pending: deque[Row] = deque(maxlen=MAX_PENDING)
         self._work = asyncio.Event()
@@ -81,7 +81,7 @@ class HistoryFile:
     async def flush(self) -> bool:
         """Write a batch; False if there is no disk that takes it."""
         async with self._writing:
-            log_dir = next((each for each in self._logs.dirs() if each.online), None)
+            log_dir = next((each for each in self._pool.dirs.values() if each.online), None)
             if log_dir is None:
                 return False
             batch = [self._pending.popleft() for _ in range(min(MAX_BATCH, len(self._pending)))]
@@ -147,7 +147,7 @@ class HistoryFile:
     async def _recall(self) -> None:
         """From every directory: which one was the first that worked may have been another one each time."""
         rows: list[Row] = []
-        for log_dir in [each for each in self._logs.dirs() if each.online]:
+        for log_dir in [each for each in self._pool.dirs.values() if each.online]:
             rows += await self._rows_in(log_dir)
         # A batch that a disk seemed to refuse may be there twice.
         rows = sorted(dict.fromkeys(rows), key=lambda row: row.event.at_ms)

@@ -51,12 +51,14 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.node.metadata_answers import MetadataAnswers
+from kafkalite.node.settings import NodeSettings
 from kafkalite.replica.client_fetch import ClientFetch, FetchEntry, FetchTerms
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.replica.requests import ListOffsetsRequest, ListOffsetsResponse, MetadataResponse
+from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.base import Message
 
 if TYPE_CHECKING:
@@ -68,7 +70,6 @@ if TYPE_CHECKING:
     from kafkalite.admin.tokens import TokenAdmin
     from kafkalite.admin.topic_requests import TopicRequests
     from kafkalite.coordination.session import SessionKeeper
-    from kafkalite.coordination.topic_configs import TopicConfigs
     from kafkalite.coordinators.producer_ids import ProducerIds
     from kafkalite.env import Env
     from kafkalite.env.loop_times import LoopTimes
@@ -83,11 +84,11 @@ _LEADERSHIP_POLL_S = 5.0
 _METADATA_POLL_S = 0.5
 
 
-class Host(Protocol):
+class KafkaHost(Protocol):
     """The parts of the node that the Kafka listener's requests reach."""
 
-    config: BrokerConfig
-    static_config: BrokerConfig
+    local: LocalBroker
+    settings: NodeSettings
     env: Env
     supervisor: Supervisor
     security: NodeSecurity | None
@@ -95,7 +96,6 @@ class Host(Protocol):
     tokens: TokenAdmin
     session: SessionKeeper
     zookeeper: ZooKeeperHealth
-    configs: TopicConfigs
     metadata: MetadataCache
     logs: LogManager
     replicas: ReplicaManager
@@ -106,11 +106,7 @@ class Host(Protocol):
     reassignment_admin: ReassignmentAdmin
     producer_ids: ProducerIds
     extension: Mapping[type[Message], Callable[[Any], Awaitable[Message]]]
-    broker_id: BrokerId
-    cluster_id: str
     loop_times: LoopTimes
-
-    def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig: ...
 
 
 class NodePartitions:
@@ -129,23 +125,23 @@ class NodePartitions:
         *,
         guards: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        self._replicas.produce(acks, timeout_ms, partitions, done, guards=guards)
+        self._replicas.producing.produce(acks, timeout_ms, partitions, done, guards=guards)
 
     def record_rules(self, partition: TopicPartition) -> RecordRules | None:
-        found = self._replicas.partition(partition)
+        found = self._replicas.hosted.get(partition)
         return None if found is None or found.leader is None else found.log.record_rules
 
     def begin_verification(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
     ) -> int:
-        return self._replicas.begin_verification(partition, producer_id, producer_epoch, sequence)
+        return self._replicas.producing.begin_verification(partition, producer_id, producer_epoch, sequence)
 
     def last_coordinator_epoch(self, partition: TopicPartition, producer_id: int) -> int:
-        hosted = self._replicas.partition(partition)
+        hosted = self._replicas.hosted.get(partition)
         return -1 if hosted is None else hosted.log.coordinator_epoch(producer_id)
 
     def end_verification(self, partition: TopicPartition, producer_id: int, guard: int) -> None:
-        self._replicas.end_verification(partition, producer_id, guard)
+        self._replicas.producing.end_verification(partition, producer_id, guard)
 
     def append_internal(
         self,
@@ -156,7 +152,7 @@ class NodePartitions:
         guards: Mapping[TopicPartition, int] | None = None,
         transaction_version: int = 0,
     ) -> None:
-        self._replicas.produce(
+        self._replicas.producing.produce(
             -1,
             timeout_ms,
             partitions,
@@ -167,7 +163,7 @@ class NodePartitions:
         )
 
     def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit) -> None:
-        self._replicas.fetch(fetch, terms, done, room)
+        self._replicas.consuming.fetch(fetch, terms, done, room)
 
     def read_entry(self, entry: FetchEntry, max_bytes: int, *, is_first: bool) -> None:
         self._replicas.consuming.read(entry, max_bytes, is_first=is_first)
@@ -179,7 +175,7 @@ class NodePartitions:
         self._replicas.consuming.sent(entry, size_bytes, records)
 
     async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        return await self._replicas.list_offsets(request)
+        return await self._replicas.consuming.list_offsets(request)
 
     def led_partitions(self, topic: str) -> Mapping[int, LeaderEpoch]:
         return {
@@ -189,14 +185,14 @@ class NodePartitions:
         }
 
     def leader_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
-        hosted = self._replicas.partition(partition)
+        hosted = self._replicas.hosted.get(partition)
         return hosted.leader.leader_epoch if hosted is not None and hosted.leader is not None else None
 
     async def leadership_changed(self) -> None:
         await self._replicas.hosted.leadership.wait(_LEADERSHIP_POLL_S)
 
     def _hosted(self, partition: TopicPartition) -> Partition:
-        hosted = self._replicas.partition(partition)
+        hosted = self._replicas.hosted.get(partition)
         if hosted is None and self._metadata.partition(partition) is None:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if hosted is None:
@@ -264,7 +260,7 @@ class NodePartitions:
 class NodeServices:
     """See the module."""
 
-    def __init__(self, node: Host) -> None:
+    def __init__(self, node: KafkaHost) -> None:
         self._node = node
         self._answers = MetadataAnswers(node.metadata)
         self.clock = node.env.clock
@@ -317,14 +313,14 @@ class NodeServices:
 
     @property
     def broker_id(self) -> BrokerId:
-        return self._node.broker_id
+        return self._node.local.broker_id
 
     @property
     def cluster_id(self) -> str:
-        return self._node.cluster_id
+        return self._node.local.cluster_id
 
     def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
-        return self._answers.answer(self._node.cluster_id, topics)
+        return self._answers.answer(self._node.local.cluster_id, topics)
 
     async def metadata_changed(self) -> None:
         await _wait(self._node.metadata.changed(), _METADATA_POLL_S)
@@ -333,8 +329,8 @@ class NodeServices:
         return self._node.metadata.topic_name(topic_id)
 
     def features(self) -> Finalized:
-        stored = self._node.configs.entity(FEATURES, paths.DEFAULT_ENTITY)
-        return finalized(self._node.metadata.brokers(), stored, self._node.configs.features_written_at)
+        stored = self._node.settings.configs.entity(FEATURES, paths.DEFAULT_ENTITY)
+        return finalized(self._node.metadata.brokers(), stored, self._node.settings.configs.features_written_at)
 
     def feature_level(self, name: str) -> int:
         return self.features().levels.get(name, 0)
@@ -345,7 +341,7 @@ class NodeServices:
         await write_entity(coordinator, FEATURES, paths.DEFAULT_ENTITY, changes)
 
     def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
-        return self._node.configs.entities(entity_type)
+        return self._node.settings.configs.entities(entity_type)
 
     async def entity_overrides(self, entity_type: str, name: str) -> Mapping[str, str]:
         return await read_entity(await self._node.zookeeper.ordering(), entity_type, name)
@@ -380,11 +376,11 @@ class NodeServices:
 
     @property
     def config(self) -> BrokerConfig:
-        return self._node.config
+        return self._node.settings.now
 
     @property
     def static_config(self) -> BrokerConfig:
-        return self._node.static_config
+        return self._node.settings.static
 
     async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
         return await read_config(await self._node.zookeeper.ordering(), BROKERS, _entity(broker_id))
@@ -400,11 +396,11 @@ class NodeServices:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
         current = self._node.session.current
         if current is None or self._node.zookeeper.away():
-            return self._node.configs.topic(topic)
+            return self._node.settings.configs.topic(topic)
         return await read_config(current, TOPICS, topic)
 
     def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
-        return self._node.effective_topic_config(topic, overrides)
+        return self._node.settings.effective_topic_config(topic, overrides)
 
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         current = await self._node.zookeeper.ordering()
@@ -423,7 +419,7 @@ class NodeServices:
                 LogDirReplica(move.topic_partition, size, move.lag, is_future=True)
             )
         answers: list[LogDirDescription] = []
-        for log_dir in self._node.logs.dirs():
+        for log_dir in self._node.logs.pool.dirs.values():
             total = usable = -1
             is_online = log_dir.online
             if is_online:  # a dead disk is not asked: it may never answer

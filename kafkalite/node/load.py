@@ -15,7 +15,7 @@ def load_of(
     """Disks that are offline are not counted: nothing can be put there. Several directories on one disk count it several times, for used and
     free bytes alike."""
     total = free = 0
-    for log_dir in logs.dirs():
+    for log_dir in logs.pool.dirs.values():
         if not log_dir.online:
             continue  # a dead disk is not asked: it may never answer
         try:

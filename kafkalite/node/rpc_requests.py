@@ -17,11 +17,12 @@ from kafkalite.extension.messages.topics import DescribeReplicasRequest
 from kafkalite.extension.messages.watching import HealthRequest, HistoryRequest
 from kafkalite.kafka.forwarded import Forwarded
 from kafkalite.log.log_manager import LogManager
-from kafkalite.model import BrokerEpoch, BrokerId
+from kafkalite.model import BrokerId
 from kafkalite.node.load import load_of
 from kafkalite.replica import rpc_handlers
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.handling import Handler, LateReply, Reply, RpcRequest
+from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
@@ -44,7 +45,7 @@ SHARED = (
 )
 
 
-class Host(Protocol):
+class RpcHost(Protocol):
     """What the handlers need of the node."""
 
     replicas: ReplicaManager
@@ -56,14 +57,13 @@ class Host(Protocol):
     extension: Mapping[type[Message], ExtensionHandler]
     logs: LogManager
     env: Env
-
-    def identity(self) -> tuple[BrokerId, BrokerEpoch]: ...
+    local: LocalBroker
 
 
 class RpcRequests:
     """The handlers by class of request."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: RpcHost) -> None:
         self._host = host
 
     def handlers(self) -> Mapping[type[Message], Handler]:
@@ -96,7 +96,7 @@ class RpcRequests:
     def _load(self, request: RpcRequest) -> Reply:
         rpc_handlers.only_nodes(request)
         host = self._host
-        return Reply(load_of(host.identity(), host.replicas, host.logs, host.env.disk))
+        return Reply(load_of(host.local.identity(), host.replicas, host.logs, host.env.disk))
 
     # --- to the controller ---------------------------------------------------------
 

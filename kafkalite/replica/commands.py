@@ -140,7 +140,7 @@ class Commands:
             self._strays.left_out_by(named | self._read_assigned)
             self._read_assigned = set()
             if not any(partition.storage_error is not None for partition in self._hosted.all()):
-                self._logs.confirm_complete()
+                self._logs.opening.confirm_complete()
         self._fetchers.drop_idle()
         _log.info(
             "replica.commanded",
@@ -218,7 +218,7 @@ class Commands:
                 refusals.append(PartitionError(wanted.topic, wanted.partition, error))
             if position % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
-        if not await self._logs.sync_removals():
+        if not await self._logs.removals.sync():
             # The controller removes what was reported as deleted: a loss of power must not bring it back.
             known = {(each.topic, each.partition) for each in refusals}
             refusals += [
@@ -238,7 +238,7 @@ class Commands:
         log = partition.log if partition is not None else self._logs.get(key)
         if log is not None and is_other(log.topic_id, wanted.topic_id):
             if wanted.delete_files:
-                self._logs.removal_requested(key, wanted.topic_id)
+                self._logs.removals.ordered(key, wanted.topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if partition is not None:
             if wanted.leader_epoch != EPOCH_DURING_DELETE and wanted.leader_epoch < partition.leader_epoch:
@@ -253,7 +253,7 @@ class Commands:
         if not wanted.delete_files:
             return ErrorCode.NONE
         if log is None:
-            self._logs.removal_requested(key, wanted.topic_id)
+            self._logs.removals.ordered(key, wanted.topic_id)
             return ErrorCode.NONE
         self._roles.stopped_high_watermarks.pop(key, None)
         try:

@@ -61,14 +61,12 @@ class ConsumerFetchHandler:
         *,
         fetch_max_bytes: int,
         selects_by_rack: bool,
-        rack_of: Callable[[BrokerId], str | None],
     ) -> None:
         self._hosted = hosted
         self._metadata = metadata
         self._cold = cold
         self._fetch_max_bytes = fetch_max_bytes
         self._selects_by_rack = selects_by_rack
-        self._rack_of = rack_of
 
     def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit | None = None) -> None:
         """Call `done` once: at once if there are min_bytes, or an error; else when they come, or max_wait.
@@ -253,7 +251,7 @@ class ConsumerFetchHandler:
         rack = entry.fetch.rack
         if not self._selects_by_rack or not rack or partition.leader is None:
             return NO_LEADER
-        found = preferred_replica(partition.leader, entry.fetch_offset, rack, self._rack_of)
+        found = preferred_replica(partition.leader, entry.fetch_offset, rack, self._metadata.rack_of)
         if found is None:
             return NO_LEADER
         self._hosted.is_read_at(partition, found)

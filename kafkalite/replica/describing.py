@@ -197,7 +197,7 @@ class Describing:
             topic_id = unserved[keys[0]] or "none"
             detail = f"no topic {topic} in ZooKeeper: {len(keys)} replicas are kept here and not served (topic id: {topic_id})"
             report("topic.vanished", topic, detail)
-        for stray in self._logs.strays():
+        for stray in self._logs.removals.strays():
             key = stray.topic_partition
             by_id, by_name = self._metadata.topic_name(stray.topic_id), self._metadata.topic(key.topic)
             is_known = by_id is not None or (stray.topic_id == NO_TOPIC_ID and by_name is not None)

@@ -45,13 +45,13 @@ class DoubtfulReplicas:
     def on_hosted(self, partition: Partition) -> None:
         """The replica is hosted from now on."""
         key = partition.topic_partition
-        partition.is_doubtful = self._logs.is_doubtful(key)
+        partition.is_doubtful = self._logs.pool.is_doubtful(key)
         if partition.is_doubtful:
             self._open[key] = partition
 
     def begin(self, partition: Partition) -> None:
         """Its log is missing, although the host should have it."""
-        self._logs.doubt(partition.topic_partition, is_doubtful=True)
+        self._logs.pool.doubt(partition.topic_partition, is_doubtful=True)
         self.on_hosted(partition)
 
     def end(self, partition: Partition, why: str) -> None:
@@ -59,7 +59,7 @@ class DoubtfulReplicas:
         if partition.is_doubtful:
             partition.is_doubtful = False
             self._open.pop(partition.topic_partition, None)
-            self._logs.doubt(partition.topic_partition, is_doubtful=False)
+            self._logs.pool.doubt(partition.topic_partition, is_doubtful=False)
             _log.info("replica.trusted", partition=str(partition.topic_partition), reason=why)
 
     def copied(self, partition: Partition) -> None:

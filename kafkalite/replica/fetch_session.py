@@ -37,7 +37,7 @@ class SessionEntry:
         "session",
     )
 
-    def __init__(self, session: FetchSession, partition: Partition) -> None:
+    def __init__(self, session: ReplicaFetchSession, partition: Partition) -> None:
         self.session = session
         self.partition = partition
         self.fetch_offset: Offset = NO_OFFSET
@@ -52,7 +52,7 @@ class SessionEntry:
         self.cold_reads = 0
 
 
-class FetchSession(Waiting):
+class ReplicaFetchSession(Waiting):
     """One follower connection's session."""
 
     __slots__ = (
@@ -78,7 +78,7 @@ class FetchSession(Waiting):
         session_id: int,
         replica_id: BrokerId,
         broker_epoch: BrokerEpoch,
-        answer: Callable[[FetchSession], None],
+        answer: Callable[[ReplicaFetchSession], None],
     ) -> None:
         super().__init__()
         self.session_id = session_id

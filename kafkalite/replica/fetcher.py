@@ -19,7 +19,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, TopicPartition
 from kafkalite.replica.partition import Partition
 from kafkalite.rpc.client import RpcConnection, RpcError
-from kafkalite.rpc.messages.connection import HelloRequest
+from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.replication import (
     ReplicaFetchedPartition,
     ReplicaFetchPartition,
@@ -61,8 +61,7 @@ class FetcherContext:
     network: Network
     supervisor: Supervisor
     random: Random
-    identity: Callable[[], tuple[BrokerId, BrokerEpoch]]
-    cluster_id: Callable[[], str]
+    local: LocalBroker
     endpoint: Callable[[BrokerId], Endpoint | None]
     is_synced: Callable[[Partition], bool]
     take: Callable[[Partition, ReplicaFetchedPartition, memoryview, Callable[[], None]], ErrorCode | None]
@@ -177,11 +176,11 @@ class ReplicaFetcher:
         endpoint = context.endpoint(self.leader_id)
         if endpoint is None:
             raise ProtocolError(f"broker {self.leader_id} is not known to be alive")
-        broker_id, broker_epoch = context.identity()
+        broker_id, broker_epoch = context.local.identity()
         self._connection = await RpcConnection.open(
             context.network,
             endpoint,
-            HelloRequest(context.cluster_id(), broker_id, broker_epoch, client_id=f"replica-{broker_id}"),
+            context.local.hello(f"replica-{broker_id}"),
             supervisor=context.supervisor,
             max_frame_bytes=context.config.rpc_max_frame_bytes,
             timeout_s=context.config.replica_socket_timeout_ms / 1000,
@@ -195,7 +194,7 @@ class ReplicaFetcher:
                 self._work.clear()
                 await self._work.wait()
             await self._fetch_once(self._connection, broker_id, broker_epoch)
-            if context.identity()[1] != broker_epoch:
+            if context.local.broker_epoch != broker_epoch:
                 raise ProtocolError("this broker has registered again")
 
     def _start_session(self) -> None:

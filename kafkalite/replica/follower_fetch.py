@@ -78,7 +78,7 @@ class FollowerFetch:
         before = partition.follower_high_watermark
         partition.fetch_lag = max(answer.high_watermark - log.log_end_offset, 0)
         if self._advance(partition, answer):
-            self._hosted.save_start(partition)
+            self._hosted.start_moved(partition)
         self._hosted.follower_advanced(partition, before, len(records))
         if partition.is_doubtful:
             self._on_copied(partition)
@@ -119,7 +119,7 @@ class FollowerFetch:
         self._lower(partition, start, "outside of the leader's range")
         partition.log.truncate_fully_and_start_at(start)
         partition.follower_high_watermark = start
-        self._hosted.save_start(partition)
+        self._hosted.start_moved(partition)
 
     def _lower(self, partition: Partition, offset: Offset, reason: str) -> None:
         self._hosted.changed(partition)

@@ -6,8 +6,9 @@ Every append and every move of a high watermark goes through here, whichever req
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from typing import Protocol
 
+from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.pulse import Pulse
 from kafkalite.env.seams import Clock
 from kafkalite.env.supervisor import Supervisor
@@ -18,7 +19,7 @@ from kafkalite.model import BrokerId, Offset, TopicPartition
 from kafkalite.replica import authority
 from kafkalite.replica.counters import Counters
 from kafkalite.replica.decisions.leader import low_watermark, next_high_watermark, on_append, on_flushed, on_idle_fetch
-from kafkalite.replica.fetch_session import FetchSession
+from kafkalite.replica.fetch_session import ReplicaFetchSession
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import DeadlineWheel
 from kafkalite.rpc.messages.replication import ReplicaFetchedPartition
@@ -37,16 +38,25 @@ FENCE_RECHECK_S = 0.05
 READ_ELSEWHERE_MS = 600_000
 
 
+class ReplicaEvents(Protocol):
+    """Who hears of what happens to hosted replicas."""
+
+    def replica_offline(self, partition: Partition, error: StorageError) -> None:
+        """Called once for each replica that goes offline."""
+
+    def log_synced(self, partition: Partition) -> None:
+        """A follower's log is on the disk as far as it goes."""
+
+    def start_moved(self, partition: Partition) -> None:
+        """The log start has to become durable; then call `start_saved`."""
+
+
 class HostedPartitions:
     """Partition -> its replica here.
 
     Args:
-        usable: False while this node's session may have expired; then `authority` decides (fenced).
+        session: not usable while it may have expired; then `authority` decides (fenced).
         trust_ms: how recent a follower's fetch must be to count there.
-        on_storage_error: called once for each replica that goes offline.
-        on_offline: takes the replica from the fetchers.
-        on_synced: a follower's log is on the disk as far as it goes.
-        save_start: makes the log start of a replica durable, then calls `start_saved`.
     """
 
     def __init__(
@@ -54,20 +64,14 @@ class HostedPartitions:
         *,
         clock: Clock,
         supervisor: Supervisor,
-        usable: Callable[[], bool],
+        session: SessionKeeper,
         trust_ms: int,
-        on_storage_error: Callable[[StorageError], None],
-        on_offline: Callable[[Partition], None],
-        on_synced: Callable[[Partition], None],
-        save_start: Callable[[Partition], None],
+        events: ReplicaEvents,
     ) -> None:
         self._clock = clock
         self._supervisor = supervisor
-        self._on_storage_error = on_storage_error
-        self._on_offline = on_offline
-        self._on_synced = on_synced
-        self.save_start = save_start
-        self.usable = usable
+        self._events = events
+        self.usable = session.usable
         self.trust_ms = trust_ms
         #: For lines that come for every partition, or with every request.
         self.repeats = Repeats(clock.monotonic)
@@ -191,7 +195,7 @@ class HostedPartitions:
         finally:
             partition.is_flushing = False
         if partition.leader is None and partition.storage_error is None:
-            self._on_synced(partition)
+            self._events.log_synced(partition)
 
     def advance(self, partition: Partition) -> None:
         """Let the high watermark go as far as it may, and serve all that waited for it."""
@@ -275,7 +279,7 @@ class HostedPartitions:
         for partition in withheld:
             self.advance(partition)
 
-    def wake(self, session: FetchSession) -> None:
+    def wake(self, session: ReplicaFetchSession) -> None:
         """Answer the session's waiting fetch after what is under way now, once for all appends of this wake-up."""
         if session.done is not None and not session.is_waking:
             session.is_waking = True
@@ -298,7 +302,7 @@ class HostedPartitions:
         waiter: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()
         partition.start_waiters = [each for each in partition.start_waiters if not each[1].done()]
         partition.start_waiters.append((before, waiter))
-        self.save_start(partition)
+        self.start_moved(partition)
         for watching in partition.fetch_waiters:
             watching.on_news()
         for entry in partition.entries.values():
@@ -307,6 +311,10 @@ class HostedPartitions:
                 self.wake(entry.session)
         self.settle_starts(partition)
         return waiter
+
+    def start_moved(self, partition: Partition) -> None:
+        """The log start of a replica has moved: it becomes durable soon, then `start_saved` is called."""
+        self._events.start_moved(partition)
 
     def start_saved(self, partition: Partition) -> None:
         """The log start of a replica is durable."""
@@ -317,7 +325,7 @@ class HostedPartitions:
         if partition.leader is not None:
             self.settle_starts(partition)
         else:
-            self._on_synced(partition)
+            self._events.log_synced(partition)
 
     def settle_starts(self, partition: Partition) -> None:
         """The own log start is durable, a follower has reported its own, or the ISR has changed."""
@@ -391,7 +399,7 @@ class HostedPartitions:
         partition = self._partitions.get(old.topic_partition)
         if partition is not None and partition.log is old:
             partition.log = new
-            self.save_start(partition)
+            self.start_moved(partition)
 
     def fail_storage(self, partition: Partition, error: StorageError, *, is_certain: bool = False) -> None:
         """The replica goes offline (KIP-18); the node decides what else that means.
@@ -422,8 +430,7 @@ class HostedPartitions:
         self.history.record(str(partition.topic_partition), "replica.offline", f"{error.directory}: {error}")
         self.demote(partition, ErrorCode.KAFKA_STORAGE_ERROR)
         self.changed(partition)
-        self._on_offline(partition)
-        self._on_storage_error(error)
+        self._events.replica_offline(partition, error)
 
     def close(self) -> None:
         """The node stops: everybody who still waits is answered."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from random import Random
 
 from kafkalite.coordination.coordinator import SessionState
 from kafkalite.coordination.session import SessionKeeper
@@ -30,7 +31,6 @@ class IsrKeeper:
 
     Args:
         notify: called all changes of one round at once (invariant F7).
-        expire_sessions: called at each tick with the age at which a silent fetch session is forgotten.
     """
 
     def __init__(
@@ -38,27 +38,29 @@ class IsrKeeper:
         hosted: HostedPartitions,
         metadata: MetadataCache,
         session: SessionKeeper,
-        writer: IsrWriter,
+        random: Random,
         *,
         lag_time_max_ms: int,
         notify: Callable[[list[IsrChange]], None],
-        expire_sessions: Callable[[int], None],
     ) -> None:
         self._hosted = hosted
         self._metadata = metadata
         self._session = session
-        self._writer = writer
+        self.writer = IsrWriter(session, random, metadata, self)
         self._lag_ms = lag_time_max_ms
         self._notify = notify
-        self._expire_sessions = expire_sessions
         self._check_scheduled = asyncio.Event()
 
     def schedule_check(self) -> None:
         """Something that may let followers join has changed (brokers were registered)."""
         self._check_scheduled.set()
 
-    async def run(self) -> None:
-        """Until cancelled."""
+    async def run(self, expire_sessions: Callable[[int], None]) -> None:
+        """Until cancelled.
+
+        Args:
+            expire_sessions: called at each tick with the age (ms) at which a silent fetch session is forgotten.
+        """
         interval_ms = max(self._lag_ms // 2, 1)
         due_ms = self._hosted.now_ms() + interval_ms
         while True:
@@ -76,7 +78,7 @@ class IsrKeeper:
                 # This process itself was stopped: the fetches that its followers sent meanwhile wait in the sockets.
                 _log.warning("isr.tick_late", late_ms=late_ms)
                 continue
-            self._expire_sessions(self._lag_ms * 2)
+            expire_sessions(self._lag_ms * 2)
             await self._check_all(may_shrink=True)
 
     async def _check_all(self, *, may_shrink: bool) -> None:
@@ -133,7 +135,7 @@ class IsrKeeper:
             partition_epoch=leader.partition_epoch,
         )
         proposal = rules.propose(leader, proposed)
-        self._writer.submit(Task(partition.topic_partition, proposal, partition.controller_epoch))
+        self.writer.submit(Task(partition.topic_partition, proposal, partition.controller_epoch))
 
     def _record_proposal(self, partition: Partition, leader: PartitionLeader, proposed: tuple[BrokerId, ...]) -> None:
         """Why members leave or join: for `admin why`; the result is logged as `isr.changed`."""

@@ -7,8 +7,9 @@ the leader counts the proposed members too (invariant F8). What an error means (
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from random import Random
+from typing import Protocol
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import (
@@ -21,8 +22,9 @@ from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.topic_znodes import decode_partition_state, encode_partition_state
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
+from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
 from kafkalite.replica.decisions.isr import Proposal, ProposalOutcome, outcome_of, still_joining
+from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -56,29 +58,24 @@ class Settled:
     last_known_elr: tuple[BrokerId, ...] = ()
 
 
+class Proposer(Protocol):
+    """Who proposes changes (`IsrKeeper`)."""
+
+    def is_current(self, task: Task) -> bool:
+        """Whether the leadership that a task was proposed under still stands."""
+
+    def on_settled(self, settled: Sequence[Settled]) -> None:
+        """All that one round settled."""
+
+
 class IsrWriter:
-    """One task (`run`); bounded by the number of led partitions, as each has at most one proposal.
+    """One task (`run`); bounded by the number of led partitions, as each has at most one proposal."""
 
-    Args:
-        is_current: whether the leadership that a task was proposed under still stands.
-        live_epochs: the present epochs of brokers, from the controller.
-        on_settled: all that one round settled.
-    """
-
-    def __init__(
-        self,
-        session: SessionKeeper,
-        random: Random,
-        *,
-        is_current: Callable[[Task], bool],
-        live_epochs: Callable[[], Mapping[BrokerId, BrokerEpoch]],
-        on_settled: Callable[[Sequence[Settled]], None],
-    ) -> None:
+    def __init__(self, session: SessionKeeper, random: Random, metadata: MetadataCache, proposer: Proposer) -> None:
         self._session = session
         self._random = random
-        self._is_current = is_current
-        self._live_epochs = live_epochs
-        self._on_settled = on_settled
+        self._metadata = metadata
+        self._proposer = proposer
         self._pending: dict[TopicPartition, Task] = {}
         #: Tasks that may have been applied: not to be withdrawn, only settled by what the znode says.
         self._in_doubt: dict[TopicPartition, Task] = {}
@@ -111,7 +108,7 @@ class IsrWriter:
                     self._backoff_s = BACKOFF_MIN_S
 
     def _keep(self, task: Task) -> bool:
-        if self._is_current(task):
+        if self._proposer.is_current(task):
             return True
         self._forget(task)
         return False
@@ -125,7 +122,7 @@ class IsrWriter:
         for one in settled:
             self._forget(one.task)
         if settled:
-            self._on_settled([one for one in settled if self._is_current(one.task)])
+            self._proposer.on_settled([one for one in settled if self._proposer.is_current(one.task)])
 
     async def _round(self, coordinator: Coordinator, batch: list[Task]) -> int:
         """Write all of them, pipelined; returns how many are still not settled."""
@@ -145,7 +142,7 @@ class IsrWriter:
 
         Also a repetition must write something on top of the version: it settles whether an earlier try was applied.
         """
-        live = self._live_epochs()
+        live = self._metadata.broker_epochs
         due = [[still_joining(task.proposal, live) for task in chunk] for chunk in chunks]
         results = await coordinator.multi_many(
             [

@@ -7,10 +7,10 @@ a follower reports its log start, when the checkpoint file has it. All partition
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.log.log_manager import LogManager
+from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.partition import Partition
 
 #: The pause after a save that found no descriptor or no memory.
@@ -18,16 +18,12 @@ _PAUSE_S = 0.5
 
 
 class LogStarts:
-    """Saves log starts, with one task for each log directory.
+    """Saves log starts, with one task for each log directory."""
 
-    Args:
-        on_saved: called when the log start of a partition is durable.
-    """
-
-    def __init__(self, logs: LogManager, supervisor: Supervisor, on_saved: Callable[[Partition], None]) -> None:
+    def __init__(self, logs: LogManager, supervisor: Supervisor, hosted: HostedPartitions) -> None:
         self._logs = logs
         self._supervisor = supervisor
-        self._on_saved = on_saved
+        self._hosted = hosted
         #: Log directory -> the partitions to be saved; a task is at work on each directory in it.
         self._waiting: dict[str, dict[Partition, None]] = {}
 
@@ -48,8 +44,8 @@ class LogStarts:
                 partition = next(iter(waiting))
                 del waiting[partition]
                 log = partition.log
-                if await self._logs.save_log_start(log):
-                    self._on_saved(partition)
+                if await self._logs.offsets.save_log_start(log):
+                    self._hosted.start_saved(partition)
                 elif partition.log is not log:
                     self.save(partition)  # it has moved to another disk meanwhile
                 elif self._logs.get(partition.topic_partition) is log:

@@ -96,6 +96,11 @@ class MetadataCache:
     def broker(self, broker_id: BrokerId) -> Broker | None:
         return self._brokers.get(broker_id)
 
+    def rack_of(self, broker_id: BrokerId) -> str | None:
+        """The rack of a live broker, if it is in one."""
+        found = self.broker(broker_id)
+        return None if found is None else found.rack
+
     def rpc_endpoint(self, broker_id: BrokerId) -> Endpoint | None:
         """Where a live broker listens for other nodes."""
         broker = self._brokers.get(broker_id)

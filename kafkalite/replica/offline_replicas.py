@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.errors import StorageError
-from kafkalite.model import NO_LEADER, BrokerId, LeaderEpoch, TopicPartition
+from kafkalite.model import NO_LEADER, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from kafkalite.replica.partition import Partition
 from kafkalite.rpc.messages.control import PartitionState
 from kafkalite.telemetry.logs import get_logger
@@ -37,21 +37,26 @@ def refusal(state: PartitionState, broker_id: BrokerId, *, own_epoch: LeaderEpoc
     return ""
 
 
-class RequestRestart(Protocol):
-    def __call__(self, topic_partition: TopicPartition, *, online: bool) -> None: ...
+class Healing(Protocol):
+    """Self-healing of disks (`admin.disk_healing`)."""
+
+    def report(self, topic_partition: TopicPartition, *, online: bool) -> None:
+        """Ask the controller to take an offline replica out of the ISR (False), or say that a replica that it may hold
+        for offline can lead (True)."""
+
+    def schedule(self) -> None:
+        """Something has changed for offline replicas."""
 
 
 class OfflineReplicas:
-    """What was last commanded for each offline replica.
+    """What was last commanded for each offline replica."""
 
-    Args:
-        request: ask the controller to take these replicas out of the ISR, or say that they can lead again (True).
-    """
-
-    def __init__(self, logs: LogManager, broker_id: Callable[[], BrokerId], request: RequestRestart) -> None:
+    def __init__(
+        self, logs: LogManager, identity: Callable[[], tuple[BrokerId, BrokerEpoch]], healing: Healing
+    ) -> None:
         self._logs = logs
-        self._broker_id = broker_id
-        self._request = request
+        self._identity = identity
+        self._healing = healing
         self.commanded: dict[TopicPartition, PartitionState] = {}
         self.restarts = 0
 
@@ -73,9 +78,9 @@ class OfflineReplicas:
             return f"{log.directory} is being checked"
         if log is not None:
             return ""  # its disk is back, and what it had was loaded
-        return refusal(state, self._broker_id(), own_epoch=partition.leader_epoch) or self._logs.restart_refusal(
-            partition.topic_partition
-        )
+        return refusal(
+            state, self._identity()[0], own_epoch=partition.leader_epoch
+        ) or self._logs.failures.restart_refusal(partition.topic_partition)
 
     def standing(self, partition: Partition) -> str:
         """For people: what an offline replica waits for."""
@@ -84,7 +89,7 @@ class OfflineReplicas:
             waits = "the controller is asked to remove it from the ISR"
         else:
             waits = self.refusal(partition, state) or "it will be recreated"
-        failed = self._logs.failed_log(partition.topic_partition)
+        failed = self._logs.pool.failed(partition.topic_partition)
         if failed is None:
             return waits
         waits += f"; its files are kept in {failed.path}"
@@ -99,7 +104,7 @@ class OfflineReplicas:
             complete = {*partition.current_isr, *partition.current_elr}
         else:
             complete = {*state.isr, *state.elr}
-        return complete == {self._broker_id()}
+        return complete == {self._identity()[0]}
 
     def restore_refusal(self, partition: Partition) -> str:
         """Why a log that was set aside cannot take the place of the offline replica's; "" if it can.
@@ -110,19 +115,19 @@ class OfflineReplicas:
             return "the replica here is in service"
         state = self.commanded.get(partition.topic_partition)
         complete = set() if state is None else {*state.isr, *state.elr}
-        if state is None or (self._broker_id() in complete and len(complete) > 1):
+        if state is None or (self._identity()[0] in complete and len(complete) > 1):
             return "the controller has not yet removed the replica from the ISR: retry soon"
         return ""
 
     def ask_again(self, partition: Partition) -> None:
         """Repeat the request of an offline replica that the controller has not answered."""
         state = self.commanded.get(partition.topic_partition)
-        if state is None or refusal(state, self._broker_id(), own_epoch=partition.leader_epoch):
-            self._request(partition.topic_partition, online=False)
+        if state is None or refusal(state, self._identity()[0], own_epoch=partition.leader_epoch):
+            self._healing.report(partition.topic_partition, online=False)
 
     def can_lead(self, partition: Partition) -> None:
         """A partition without a leader has this sound replica in sync: the controller may not know that it is sound."""
-        self._request(partition.topic_partition, online=True)
+        self._healing.report(partition.topic_partition, online=True)
 
     def may_have_lost(self, key: TopicPartition, state: PartitionState) -> StorageError | None:
         """For a replica without a log here: whether that log is likely to be on a disk that is offline.
@@ -130,10 +135,10 @@ class OfflineReplicas:
         Kafka's rule: a replica that is not new is missing, and a directory is dead; or, which Kafka does not see, was
         replaced by an empty one. Outside the ISR it may begin again.
         """
-        suspect = self._logs.offline_partitions.get(key) or self._logs.may_miss_logs()
+        suspect = self._logs.pool.offline_partitions.get(key) or self._logs.opening.may_miss_logs()
         if state.is_new or not suspect:
             return None
-        if self._broker_id() not in (*state.isr, *state.elr, state.leader):
+        if self._identity()[0] not in (*state.isr, *state.elr, state.leader):
             return None
         return StorageError(
             f"{key}: its log is missing and may have been on {suspect}, which is offline, was replaced or lost a log",

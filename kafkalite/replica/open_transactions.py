@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from kafkalite.env.seams import Clock
 from kafkalite.lazy_dataclass import dataclass
@@ -49,7 +48,7 @@ class OpenTransactions:
         max_timeout_ms: the longest timeout that a producer may ask for.
     """
 
-    def __init__(self, hosted: HostedPartitions, clock: Clock, max_timeout_ms: Callable[[], int]) -> None:
+    def __init__(self, hosted: HostedPartitions, clock: Clock, max_timeout_ms: int) -> None:
         self._hosted = hosted
         self._clock = clock
         self._max_timeout_ms = max_timeout_ms
@@ -89,7 +88,7 @@ class OpenTransactions:
     def late(self, partition: Partition) -> OpenTransaction | None:
         """A partition's earliest transaction if it is open for longer than any coordinator allows, so that readers wait."""
         earliest = next(iter(self.of(partition)), None)
-        if earliest is not None and earliest.open_ms > self._max_timeout_ms() + LATE_AFTER_MS:
+        if earliest is not None and earliest.open_ms > self._max_timeout_ms + LATE_AFTER_MS:
             return earliest
         return None
 

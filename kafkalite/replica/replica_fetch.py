@@ -18,7 +18,7 @@ from kafkalite.model import NO_BROKER_EPOCH, NO_OFFSET, NO_TOPIC_ID, BrokerId, B
 from kafkalite.replica.damage import give_up_damaged
 from kafkalite.replica.decisions.follower import Divergence, OutOfRange, find_divergence
 from kafkalite.replica.decisions.leader import on_follower_fetch
-from kafkalite.replica.fetch_session import FetchSession, ReplicaFetchDone, SessionEntry
+from kafkalite.replica.fetch_session import ReplicaFetchDone, ReplicaFetchSession, SessionEntry
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
@@ -62,7 +62,7 @@ class ReplicaFetchHandler:
         self._cold = cold
         self._response_max_bytes = response_max_bytes
         self._on_caught_up = on_caught_up
-        self._sessions: dict[int, FetchSession] = {}
+        self._sessions: dict[int, ReplicaFetchSession] = {}
         self._next_session_id = 1
         self._throttle = Throttle()
         self._last_question: tuple[object, ...] = ()
@@ -142,21 +142,21 @@ class ReplicaFetchHandler:
         for session in list(self._sessions.values()):
             self._close(session)
 
-    def _open(self, request: ReplicaFetchRequest) -> FetchSession:
+    def _open(self, request: ReplicaFetchRequest) -> ReplicaFetchSession:
         if len(self._sessions) >= MAX_SESSIONS:
             self._close(min(self._sessions.values(), key=lambda session: (session.last_fetch_ms, session.session_id)))
-        session = FetchSession(self._next_session_id, request.replica_id, request.broker_epoch, self._answer)
+        session = ReplicaFetchSession(self._next_session_id, request.replica_id, request.broker_epoch, self._answer)
         self._sessions[session.session_id] = session
         self._next_session_id += 1
         return session
 
-    def _close(self, session: FetchSession) -> None:
+    def _close(self, session: ReplicaFetchSession) -> None:
         self._sessions.pop(session.session_id, None)
         for entry in list(session.entries.values()):
             session.drop(entry)
         self._answer(session)
 
-    def _list(self, session: FetchSession, wanted: ReplicaFetchPartition, now_ms: int) -> Partition | None:
+    def _list(self, session: ReplicaFetchSession, wanted: ReplicaFetchPartition, now_ms: int) -> Partition | None:
         """Take in one listed partition; returns it if its high watermark may move now."""
         key = TopicPartition(wanted.topic, wanted.partition)
         partition = self._hosted.get(key)
@@ -210,7 +210,7 @@ class ReplicaFetchHandler:
             self._on_caught_up(partition)
         return partition
 
-    def _enter(self, session: FetchSession, partition: Partition) -> SessionEntry:
+    def _enter(self, session: ReplicaFetchSession, partition: Partition) -> SessionEntry:
         """A new entry; the same follower's entry in another session of it is superseded."""
         before = partition.entries.get(session.replica_id)
         if before is not None:
@@ -232,7 +232,7 @@ class ReplicaFetchHandler:
         return ErrorCode.NONE
 
     def _report_divergence(
-        self, session: FetchSession, entry: SessionEntry, divergence: Divergence | OutOfRange
+        self, session: ReplicaFetchSession, entry: SessionEntry, divergence: Divergence | OutOfRange
     ) -> None:
         partition = entry.partition
         topic, number = partition.topic_partition
@@ -247,7 +247,7 @@ class ReplicaFetchHandler:
             )
         session.answers.append(answer)
 
-    def _answer(self, session: FetchSession) -> None:
+    def _answer(self, session: ReplicaFetchSession) -> None:
         """Answer the session's waiting fetch, if one waits, with all that is new for it up to its size limit."""
         session.is_waking = False
         done = session.done
@@ -270,7 +270,7 @@ class ReplicaFetchHandler:
 
     def _read(
         self,
-        session: FetchSession,
+        session: ReplicaFetchSession,
         entry: SessionEntry,
         left: int,
         body: list[Buffer],
@@ -374,7 +374,7 @@ class ReplicaFetchHandler:
         listed = listed_replicas(text)
         return listed is None or (partition.topic_partition.partition, replica_id) in listed
 
-    def _wait_ms(self, session: FetchSession, entry: SessionEntry) -> int:
+    def _wait_ms(self, session: ReplicaFetchSession, entry: SessionEntry) -> int:
         partition = entry.partition
         now_ms = self._hosted.now_ms()
         lag = partition.log.log_end_offset - entry.fetch_offset
@@ -383,13 +383,13 @@ class ReplicaFetchHandler:
         rate = self._throttle.rate(key, session.replica_id, ordered, lag=lag, now_ms=now_ms)
         return self._throttle.wait_ms(rate, now_ms)
 
-    def _hold_back(self, session: FetchSession, entry: SessionEntry, wait_ms: int) -> None:
+    def _hold_back(self, session: ReplicaFetchSession, entry: SessionEntry, wait_ms: int) -> None:
         """Its records wait; what else the session has goes on."""
         session.with_records.pop(entry, None)
         entry.is_held_back = True
         asyncio.get_running_loop().call_later(wait_ms / 1000, self._let_go, entry)
 
-    def _load(self, session: FetchSession, entry: SessionEntry, missing: NotResident) -> None:
+    def _load(self, session: ReplicaFetchSession, entry: SessionEntry, missing: NotResident) -> None:
         """Its records come from the disk first; what else the session has goes on."""
         session.with_records.pop(entry, None)
         entry.is_held_back = True

@@ -135,12 +135,12 @@ class Roles:
         is_new_log = log is None
         if log is None:
             self.stopped_high_watermarks.pop(key, None)
-            log = self._logs.create(key, state.topic_id, config)
+            log = self._logs.placing.create(key, state.topic_id, config)
         else:
             log.config = config
             log.take_topic_id(state.topic_id)
             kept = self.stopped_high_watermarks.pop(key, None)
-            mark = kept if kept is not None else self._logs.high_watermark(key)
+            mark = kept if kept is not None else self._logs.offsets.high_watermark(key)
         mark = max(min(mark, log.log_end_offset), log.log_start_offset)
         partition = Partition(key, state.topic_id, log, config, mark)
         self._hosted.add(partition)
@@ -148,7 +148,7 @@ class Roles:
         if (
             is_new_log
             and not state.is_new
-            and self._logs.lost_power
+            and self._logs.pool.lost_power
             and doubts.should_have_had(state, self._identity()[0])
         ):
             self._doubts.begin(partition)
@@ -179,7 +179,9 @@ class Roles:
             self._hosted.history.record(str(key), "replica.restarted", f"{lost} is lost; recreated empty")
         self.stop(partition)
         if log is not None and log.path == partition.log.path and log.topic_id == partition.topic_id:
-            self.stopped_high_watermarks[key] = max(partition.follower_high_watermark, self._logs.high_watermark(key))
+            self.stopped_high_watermarks[key] = max(
+                partition.follower_high_watermark, self._logs.offsets.high_watermark(key)
+            )
             return None
         self._restarting.restarts += 1
         return None
@@ -277,7 +279,7 @@ class Roles:
         has to choose (invariant F14). Alone in the ISR, nobody has more; and who had a role in this process already is whole."""
         key = TopicPartition(state.topic, state.partition)
         partition = self._hosted.get(key)
-        if self._logs.is_doubtful(key):
+        if self._logs.pool.is_doubtful(key):
             return False
         if partition is not None and partition.leader_epoch != NO_LEADER_EPOCH:
             return True

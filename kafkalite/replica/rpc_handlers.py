@@ -51,13 +51,13 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
         def fetched(response: ReplicaFetchResponse, body: list[Buffer]) -> None:
             late.give(Reply(response, body))
 
-        manager.replica_fetch(request.message, fetched)
+        manager.serving.fetch(request.message, fetched)
         return late
 
     def notify_replica_fetch(request: RpcRequest) -> None:
         only_nodes(request)
         assert isinstance(request.message, ReplicaFetchWake)
-        manager.notify_replica_fetch(request.message)
+        manager.serving.wake(request.message)
 
     def log_ends(request: RpcRequest) -> Reply:
         only_nodes(request)

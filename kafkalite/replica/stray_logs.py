@@ -149,7 +149,7 @@ class StrayLogs:
             except StorageError as failure:
                 _log.error("replica.not_deleted", partition=str(key), directory=failure.directory, error=str(failure))
                 error = ErrorCode.KAFKA_STORAGE_ERROR
-        for stray in self._logs.strays():
+        for stray in self._logs.removals.strays():
             if stray.topic_partition.topic == topic:
-                self._logs.removal_requested(stray.topic_partition, stray.topic_id)
+                self._logs.removals.ordered(stray.topic_partition, stray.topic_id)
         return error

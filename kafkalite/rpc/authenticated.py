@@ -11,7 +11,7 @@ from collections.abc import Callable
 from kafkalite.env.seams import ConnectionHandler, Listener, Network
 from kafkalite.errors import AuthenticationFailed, ErrorCode, ProtocolError, api_error, error_code
 from kafkalite.rpc.answers import answer_of
-from kafkalite.rpc.framing import HELLO_FRAME_BYTES, Frame, FrameReader, encode_frame
+from kafkalite.rpc.framing import HELLO_FRAME_BYTES, Frame, RpcFrameReader, encode_frame
 from kafkalite.rpc.logins import RpcLogin
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -102,7 +102,7 @@ class AuthenticatedNetwork:
 async def _authenticate(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, exchange: SaslExchange) -> float:
     """When its last message was sent (the loop's seconds)."""
     began = 0.0
-    frames = FrameReader(max_frame_bytes=HELLO_FRAME_BYTES, max_header_bytes=HELLO_FRAME_BYTES)
+    frames = RpcFrameReader(max_frame_bytes=HELLO_FRAME_BYTES, max_header_bytes=HELLO_FRAME_BYTES)
     number = 0
     while exchange.request is not None:
         number += 1

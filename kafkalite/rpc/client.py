@@ -24,7 +24,7 @@ from kafkalite.rpc.framing import (
     NODE_HEADER_BYTES,
     PREFIX_BYTES,
     Frame,
-    FrameReader,
+    RpcFrameReader,
     encode_frame,
 )
 from kafkalite.rpc.logins import LoginNetwork, RpcLogin, keep_logged_in
@@ -71,7 +71,7 @@ class RpcConnection:
         self.on_closed: Callable[[], None] | None = None
         self._reader = reader
         self._writer = writer
-        self._frames = FrameReader(max_frame_bytes=max_frame_bytes)
+        self._frames = RpcFrameReader(max_frame_bytes=max_frame_bytes)
         #: Of a request, as the peer takes it.
         self._max_header_bytes = max_header_bytes
         self._loop = asyncio.get_running_loop()

@@ -107,7 +107,7 @@ def _packs_as_is(hint: Any) -> bool:
     return get_origin(hint) in (tuple, dict) and all(_packs_as_is(a) for a in get_args(hint) if a is not Ellipsis)
 
 
-class _Writer:
+class _FieldWriter:
     """Writes the source of one class's two functions. Expressions and statements nest, so names are numbered."""
 
     def __init__(self, cls: type) -> None:
@@ -223,7 +223,7 @@ def _compile(cls: type) -> tuple[Callable[[Any], Fields], Callable[[Any], Any]]:
         return _encoders[cls], _decoders[cls]
     hints = get_type_hints(cls)
     specs = dataclasses.fields(cls)
-    writer = _Writer(cls)
+    writer = _FieldWriter(cls)
     values = ", ".join(writer.encode(hints[f.name], f"m.{f.name}") for f in specs)
     encoder = f"def encode(m):\n    return [{values}]\n"
     lines = ["def decode(f):", "    if type(f) is not list:", f"        _refuse({cls.__name__!r}, 'array', f)"]

@@ -59,7 +59,7 @@ def encode_frame(correlation_id: int, message: Message, body: Sequence[Buffer] =
     return [_PREFIX.pack(size, len(header)) + header, *filter(len, body)]
 
 
-class FrameReader(frames.FrameReader[Frame]):
+class RpcFrameReader(frames.FrameReader[Frame]):
     """Cuts a byte stream into frames.
 
     Args:

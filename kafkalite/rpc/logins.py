@@ -25,7 +25,7 @@ RENEWED_AFTER = (0.6, 0.8)
 LOGIN_TIMEOUT_S = 30.0
 
 
-class Exchange(Protocol):
+class LoginExchange(Protocol):
     """The client's side of a login, without I/O. `lifetime_s`: when it is complete, how long the session lasts; 0: for ever."""
 
     lifetime_s: float
@@ -48,7 +48,7 @@ class RpcLogin:
         share: from 0 to 1, drawn for this connection.
     """
 
-    def __init__(self, begin: Callable[[], Exchange], began: float, lifetime_s: float, share: float) -> None:
+    def __init__(self, begin: Callable[[], LoginExchange], began: float, lifetime_s: float, share: float) -> None:
         self.begin = begin
         self._began = began
         self._lifetime_s = lifetime_s

@@ -16,7 +16,7 @@ from kafkalite.rpc.framing import (
     HELLO_FRAME_BYTES,
     NODE_HEADER_BYTES,
     Frame,
-    FrameReader,
+    RpcFrameReader,
     encode_frame,
 )
 from kafkalite.rpc.greeting import check_peer
@@ -62,7 +62,7 @@ class ServerConnection:
         self.greeted = False
         self._reader = reader
         self._writer = writer
-        self._frames = FrameReader(max_frame_bytes=HELLO_FRAME_BYTES, max_header_bytes=HELLO_FRAME_BYTES)
+        self._frames = RpcFrameReader(max_frame_bytes=HELLO_FRAME_BYTES, max_header_bytes=HELLO_FRAME_BYTES)
         self._pending = PendingResponses(server.requests, server.monotonic)
         self._loop = asyncio.get_running_loop()
         self._admission = None if server.security is None else Admission(server.security, address, self._loop.time)

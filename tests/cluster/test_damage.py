@@ -45,10 +45,10 @@ async def in_sync(cluster: LoopbackCluster, count: int) -> int:
     """The leader, once so many are in the ISR and nobody has anything to tell."""
     while True:
         for number, node in cluster.nodes.items():
-            partition = node.replicas.partition(T0)
+            partition = node.replicas.hosted.get(T0)
             if partition is None or partition.leader is None or len(partition.current_isr) != count:
                 continue
-            if not any(each.replicas.problems() for each in cluster.nodes.values()):
+            if not any(each.replicas.describing.problems() for each in cluster.nodes.values()):
                 return number
         await asyncio.sleep(0.05)
 
@@ -96,4 +96,6 @@ async def test_who_alone_has_the_records_stays(tmp_path: Path) -> None:
         with pytest.raises(ApiError) as caught:
             await client.fetch_raw(T0, Offset(len(values)), timeout_s=1)
         assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
-        assert [problem.what for problem in cluster.nodes[1].replicas.problems()] == ["replica.last_copy_damaged"]
+        assert [problem.what for problem in cluster.nodes[1].replicas.describing.problems()] == [
+            "replica.last_copy_damaged"
+        ]

@@ -74,13 +74,13 @@ async def test_drained_by_consumption(tmp_path: Path) -> None:
             assert (answer.error, answer.is_done) == (0, False), answer
             # t-1 could go; but the last ones go first, and t-2 is not read to its end by everybody.
             leader = next(
-                n for n in cluster.nodes.values() if (led := n.replicas.partition(T1)) is not None and led.leader
+                n for n in cluster.nodes.values() if (led := n.replicas.hosted.get(T1)) is not None and led.leader
             )
-            while (partition := leader.replicas.partition(T1)) is not None and not partition.is_drained:
+            while (partition := leader.replicas.hosted.get(T1)) is not None and not partition.is_drained:
                 await asyncio.sleep(0.05)
             assert all(knows(node, T2) for node in cluster.nodes.values())
             assert (
-                next(each for n in cluster.nodes.values() if (each := n.replicas.partition(T2))).log.log_start_offset
+                next(each for n in cluster.nodes.values() if (each := n.replicas.hosted.get(T2))).log.log_start_offset
                 == 0
             )
             with pytest.raises(ApiError):

@@ -81,13 +81,13 @@ from kafkalite.controller.decisions.events import (
     Event,
     InitialisationDue,
     IsrsChanged,
-    Limits,
     MovesDue,
     PartitionRemoved,
     PartitionRequests,
     PartitionsDrained,
     PreferredElectionRequested,
     Purpose,
+    ReassignmentLimits,
     ReassignmentRequested,
     ReplicasDoubtful,
     ReplicasFailed,
@@ -141,7 +141,7 @@ class Script:
         self.zxid = 100
         self.races: dict[TopicPartition, LeaderAndIsr] = {}
         self.unclean: set[str] = set()
-        self.limits = Limits()
+        self.limits = ReassignmentLimits()
         self.min_insync = 1
         self.ends: dict[TopicPartition, dict[BrokerId, LogEnd]] = {}
         self.order: dict[TopicPartition, tuple[BrokerId, ...]] = {}
@@ -248,7 +248,7 @@ class Script:
                 self.handle(ReplicasFailed(info.broker_id, info.broker_epoch, tuple(map(_partition, words[1:]))))
             case "limits":
                 values = {name: int(options[name]) for name in sorted(options)}
-                self.limits = Limits(
+                self.limits = ReassignmentLimits(
                     values.get("replicas", UNLIMITED),
                     values.get("partitions", UNLIMITED),
                     values.get("leaders", UNLIMITED),

@@ -15,10 +15,10 @@ from kafkalite.controller.decisions.events import (
     BrokersChanged,
     Event,
     IsrsChanged,
-    Limits,
     PartitionRequests,
     PartitionsDrained,
     PreferredElectionRequested,
+    ReassignmentLimits,
     ReassignmentRequested,
     Ticked,
 )
@@ -31,7 +31,13 @@ from tests.property.test_controller_model import Model
 
 BROKERS = (1, 2, 3, 4)
 TARGETS = ((4, 3, 2), (2, 1, 4), (3,), (4, 1), (1, 2, 3, 4), (2, 3, 1), (1,))
-LIMITS = (Limits(), Limits(1, 1, 1), Limits(1, 2, 1), Limits(2, UNLIMITED, 2), Limits(UNLIMITED, 1, 1))
+LIMITS = (
+    ReassignmentLimits(),
+    ReassignmentLimits(1, 1, 1),
+    ReassignmentLimits(1, 2, 1),
+    ReassignmentLimits(2, UNLIMITED, 2),
+    ReassignmentLimits(UNLIMITED, 1, 1),
+)
 
 
 class MovingModel(Model):
@@ -243,4 +249,4 @@ def test_every_order_ends_as_ordered_or_rolled_back(steps: list[tuple[str, int]]
 
 
 def test_dataclasses_are_what_the_model_thinks() -> None:
-    assert dataclasses.astuple(Limits()) == (UNLIMITED,) * 3
+    assert dataclasses.astuple(ReassignmentLimits()) == (UNLIMITED,) * 3

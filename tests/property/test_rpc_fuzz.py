@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kafkalite.errors import ProtocolError
 from kafkalite.rpc.codec import from_fields, pack, to_fields, unpack
-from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
+from kafkalite.rpc.framing import Frame, RpcFrameReader, encode_frame
 from kafkalite.rpc.messages.base import Message, by_kind
 
 LIMIT = 1 << 20
@@ -66,7 +66,7 @@ def test_a_longer_array_is_the_same_message(message: Message, _: int, extra: lis
 def test_frames_survive_any_split(sent: list[tuple[Message, bytes]], data: st.DataObject) -> None:
     stream = b"".join(b"".join(map(bytes, encode_frame(n, m, [b]))) for n, (m, b) in enumerate(sent))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
-    reader = FrameReader(max_frame_bytes=LIMIT)
+    reader = RpcFrameReader(max_frame_bytes=LIMIT)
     frames: list[Frame] = []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         frames += reader.feed(stream[start:end])
@@ -78,7 +78,7 @@ def test_frames_survive_any_split(sent: list[tuple[Message, bytes]], data: st.Da
 
 def feed_all(stream: bytes, size: int) -> list[tuple[int, int, bytes]]:
     """Frames up to the first refusal."""
-    reader = FrameReader(max_frame_bytes=4096, max_header_bytes=1024)
+    reader = RpcFrameReader(max_frame_bytes=4096, max_header_bytes=1024)
     frames: list[Frame] = []
     for start in range(0, len(stream), size):
         try:
@@ -138,6 +138,6 @@ def test_a_flipped_byte_is_another_message_or_a_protocol_error(message: Message,
 @pytest.mark.parametrize("opening", [b"\x91", b"\x81\x01"])
 def test_deep_nesting_is_refused(depth: int, opening: bytes) -> None:
     header = opening * depth + b"\xc0"
-    reader = FrameReader(max_frame_bytes=LIMIT)
+    reader = RpcFrameReader(max_frame_bytes=LIMIT)
     with pytest.raises(ProtocolError):
         reader.feed(struct.pack(">II", 4 + len(header), len(header)) + header)

@@ -225,7 +225,7 @@ class Emptied(Watched):
         zookeeper.start()
 
     def told(self) -> tuple[set[str], ...]:
-        return tuple({problem.what for problem in node.node.problems()} for node in self.nodes.values())
+        return tuple({problem.what for problem in node.node.health.problems()} for node in self.nodes.values())
 
     async def main(self) -> None:
         self.kept = self.world.zookeeper.tree
@@ -280,11 +280,13 @@ class Asked(Watched):
         await self.until(self.final.not_converged, 90.0, "new topics come up")
         self.world.zookeeper.stop()
         await self.until(
-            lambda: None if all(node.node.problems() for node in self.nodes.values()) else "silence", 10.0, "all say so"
+            lambda: None if all(node.node.health.problems() for node in self.nodes.values()) else "silence",
+            10.0,
+            "all say so",
         )
         for _ in range(100):
             await self.step()
-        self.said = [problem for node in self.nodes.values() for problem in node.node.problems()]
+        self.said = [problem for node in self.nodes.values() for problem in node.node.health.problems()]
         self.serve = [node.node.replicas.hosted.serves() for node in self.nodes.values()]
         self.world.start("asking", self._ask, self.client_ended)
         await self.until(lambda: None if len(self.answers) == 3 else str(self.answers), 30.0, "every order is answered")
@@ -295,7 +297,9 @@ class Asked(Watched):
         self.world.zookeeper.start()
         await self.until(lambda: None if len(self.carried_out) == 3 else "waits", 20.0, "every order is carried out")
         await self.until(
-            lambda: "still" if any(node.node.problems() for node in self.nodes.values()) else None, 10.0, "all is well"
+            lambda: "still" if any(node.node.health.problems() for node in self.nodes.values()) else None,
+            10.0,
+            "all is well",
         )
         await self.until(self.final.not_converged, 90.0, "the cluster converges")
 

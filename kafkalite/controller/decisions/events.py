@@ -69,7 +69,7 @@ class ControllerElected:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReassignmentLimits:
     """KIP-435's three, cluster-wide, meant by their names (invariant C13): replicas added or dropped at once per partition,
     partitions under way at once, and leader movements among these."""
 
@@ -82,7 +82,7 @@ class Limits:
 class Advance:
     """Let reassignments go on. `min_insync`: min.insync.replicas by topic."""
 
-    limits: Limits
+    limits: ReassignmentLimits
     min_insync: Mapping[str, int]
 
 
@@ -204,7 +204,7 @@ class ReassignmentRequested:
 class MovesDue:
     """Something that reassignments wait for may have come: `limits` as they are now (a change acts on the next step)."""
 
-    limits: Limits
+    limits: ReassignmentLimits
     min_insync: Mapping[str, int]
 
 

@@ -32,8 +32,8 @@ from kafkalite.controller.decisions.eligible import KnownReplicas, carried
 from kafkalite.controller.decisions.events import (
     UNLIMITED,
     Advance,
-    Limits,
     MovesDue,
+    ReassignmentLimits,
     ReassignmentRequested,
     TopicChange,
 )
@@ -199,7 +199,7 @@ def _advance(
         topic = topics.get(name, state.topics[name])
         if len(touched.get(name, ())) >= MAX_PER_TOPIC:
             continue
-        outcome = _Partition(state, partition, topic.assignment[number], moves[partition], found[partition]).next(
+        outcome = _MovingPartition(state, partition, topic.assignment[number], moves[partition], found[partition]).next(
             advance, budget
         )
         if outcome is None:
@@ -216,7 +216,7 @@ Outcome = tuple[Replicas, ReassignmentProgress | None, LeaderAndIsr | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Partition:
+class _MovingPartition:
     """One partition's move and all that its next phase depends on."""
 
     state: ControllerState
@@ -365,7 +365,7 @@ def undropped(state: ControllerState, to: Collection[BrokerId]) -> list[tuple[To
 # --- limits (KIP-435, invariant C13) -----------------------------------------------------------------------------------------------
 
 
-def limits_from(settings: Mapping[str, str]) -> Limits:
+def limits_from(settings: Mapping[str, str]) -> ReassignmentLimits:
     """The limits; what is missing, or was written by hand and is no limit, limits nothing."""
 
     def value(name: str) -> int:
@@ -374,17 +374,17 @@ def limits_from(settings: Mapping[str, str]) -> Limits:
                 return parse_limit(settings[prefix + name]) or UNLIMITED
         return UNLIMITED
 
-    return Limits(value(REPLICAS), value(PARTITIONS), value(LEADER_MOVEMENTS))
+    return ReassignmentLimits(value(REPLICAS), value(PARTITIONS), value(LEADER_MOVEMENTS))
 
 
-def _limits_of_order(limits: RequestLimits) -> Limits:
+def _limits_of_order(limits: RequestLimits) -> ReassignmentLimits:
     """What an order limits itself to; 0 limits nothing."""
-    return Limits(*(each or UNLIMITED for each in limits))
+    return ReassignmentLimits(*(each or UNLIMITED for each in limits))
 
 
-def _stricter(one: Limits, other: Limits) -> Limits:
+def _stricter(one: ReassignmentLimits, other: ReassignmentLimits) -> ReassignmentLimits:
     """Both hold: the cluster's, and those of the order under way."""
-    return Limits(
+    return ReassignmentLimits(
         min(one.replicas, other.replicas),
         min(one.partitions, other.partitions),
         min(one.leader_movements, other.leader_movements),

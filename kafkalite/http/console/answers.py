@@ -56,7 +56,7 @@ class Answers:
         """Who the user is, and which buttons are of use at all."""
         return {
             "principal": str(asked.principal),
-            "broker_id": self._node.broker_id,
+            "broker_id": self._node.local.broker_id,
             "may_act": self._node.config.http_actions_enable,
             "can": {
                 name: rights.may(api, {ResourceType.CLUSTER: [CLUSTER_NAME]})

@@ -61,7 +61,7 @@ class ClusterAccess:
         found = self._addresses()
         if not found:
             raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, "this node knows no broker yet")
-        return [found[key] for key in sorted(found, key=lambda each: each != node.broker_id)]
+        return [found[key] for key in sorted(found, key=lambda each: each != node.local.broker_id)]
 
     def _broker_at(self, host: str, port: int) -> BrokerId | None:
         return next((key for key, each in self._addresses().items() if each == Endpoint(host, port)), None)

@@ -77,7 +77,7 @@ class ConsolePages:
     def _own_names(self) -> frozenset[str]:
         config = self._node.config
         names = {name.strip().lower() for name in config.http_allowed_hosts.split(",") if name.strip()}
-        broker = self._node.metadata.broker(self._node.broker_id)
+        broker = self._node.metadata.broker(self._node.local.broker_id)
         if broker is not None:
             names |= {broker.rpc_host.lower(), *(each.host.lower() for each in broker.listeners)}
         return frozenset(names | {config.host.lower(), advertised_http(config, 0).host.lower()})

@@ -212,7 +212,7 @@ def takes_commands_of_its_earlier_life(patch: Patch) -> None:
 
 def deleted_for_a_minute(patch: Patch) -> None:
     """DeleteRecords is answered before the log start is saved, as in Kafka: it survives no crash of all replicas."""
-    patch(LogStarts, "save", lambda self, partition: self._on_saved(partition))
+    patch(LogStarts, "save", lambda self, partition: self._hosted.start_saved(partition))
     patch(PartitionLog, "durable_start_offset", property(lambda self: self.log_start_offset, lambda self, offset: None))
 
 
@@ -242,7 +242,7 @@ def two_writers_of_a_checkpoint(patch: Patch) -> None:
             try:
                 await log_dir.off_loop(save)
             except OSError as error:
-                self._file_failed(log_dir, "saving offsets", error)
+                self._failures.file_failed(log_dir, "saving offsets", error)
 
     patch(OffsetCheckpoints, "save_offsets", save_offsets)
 

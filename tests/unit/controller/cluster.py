@@ -31,6 +31,7 @@ from kafkalite.model import (
 )
 from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.handling import Reply, RpcRequest
+from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
 from kafkalite.rpc.messages.control import (
@@ -231,13 +232,14 @@ class Cluster:
         host = f"controller-{number}"
         own_time = OwnTime(RealClock())
         self.supervisor.spawn(f"{host}.own_time", own_time.run())
+        local = LocalBroker(BrokerId(number))
+        local.cluster_id, local.broker_epoch = CLUSTER_ID, BrokerEpoch(1)
         controller = Controller(
             config=self.config,
             env=self.env(host),
             own_time=own_time,
             supervisor=self.supervisor,
-            identity=lambda: (BrokerId(number), BrokerEpoch(1)),
-            cluster_id=lambda: CLUSTER_ID,
+            local=local,
             topic_config=lambda name: self.topic_configs.get(name, TopicConfig()),
             cluster_settings=lambda: self.cluster_settings,
             broker_states=lambda: self.broker_states,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.controller.decisions.events import Advance, Limits
+from kafkalite.controller.decisions.events import Advance, ReassignmentLimits
 from kafkalite.controller.decisions.reassignment_steps import next_step
 from kafkalite.controller.decisions.reassignments import advance_on
 from kafkalite.controller.decisions.state import ControllerState, Topic
@@ -137,7 +137,7 @@ def test_a_cancel_waits_for_who_can_come_back_and_for_nobody_else() -> None:
             offline_replicas={partition: frozenset(brokers(offline))},
         )
         known = {partition: dataclasses.replace(found, isr=brokers(isr))}
-        return bool(advance_on(state, Advance(Limits(1, 1, 1), {"t": 2}), known))
+        return bool(advance_on(state, Advance(ReassignmentLimits(1, 1, 1), {"t": 2}), known))
 
     assert not finished([1, 2, 3, 4], [4, 2, 3], [])
     assert finished([1, 2, 3, 4], [4, 2, 3, 1], [])

@@ -121,7 +121,7 @@ async def _coordinator(cluster: LoopbackCluster, client: FrameClient, key: str, 
 def _unsynced(cluster: LoopbackCluster, topic: str) -> list[int]:
     """Nodes in sync whose log of partition 0 is not on the disk to its end, or to the high watermark of its leader."""
     key = TopicPartition(topic, 0)
-    hosted = {number: node.replicas.partition(key) for number, node in cluster.nodes.items()}
+    hosted = {number: node.replicas.hosted.get(key) for number, node in cluster.nodes.items()}
     leader = next(each.leader for each in hosted.values() if each is not None and each.leader is not None)
     return [
         number
@@ -132,7 +132,7 @@ def _unsynced(cluster: LoopbackCluster, topic: str) -> list[int]:
 
 def _flushing(cluster: LoopbackCluster, topic: str) -> set[bool]:
     key = TopicPartition(topic, 0)
-    hosted = [node.replicas.partition(key) for node in cluster.nodes.values()]
+    hosted = [node.replicas.hosted.get(key) for node in cluster.nodes.values()]
     return {each.config.log_flush_before_ack for each in hosted if each is not None}
 
 

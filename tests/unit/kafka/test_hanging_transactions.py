@@ -111,7 +111,7 @@ class Story:
 
     def leader(self) -> Any:
         for node in self.cluster.nodes.values():
-            partition = node.replicas.partition(ZERO)
+            partition = node.replicas.hosted.get(ZERO)
             if partition is not None and partition.leader is not None:
                 return node.replicas
         raise AssertionError("nobody leads")
@@ -235,7 +235,7 @@ async def test_the_age_is_kept_over_a_change_of_leaders_and_forgotten_with_the_t
         follower, hosted = next(
             (node.replicas, partition)
             for node in story.cluster.nodes.values()
-            if (partition := node.replicas.partition(ZERO)) is not None and partition.leader is None
+            if (partition := node.replicas.hosted.get(ZERO)) is not None and partition.leader is None
         )
         async with asyncio.timeout(150):
             while len(follower.open_transactions.of(hosted)) < 2:

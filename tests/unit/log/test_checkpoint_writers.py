@@ -20,6 +20,7 @@ from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TopicPartition
+from tests.support.log_host import hosted
 from tests.support.logs import TOPIC_ID, batch
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
@@ -56,11 +57,17 @@ class SlowDisk(MemoryDisk):
 
 
 async def manager_on(disk: MemoryDisk) -> LogManager:
-    manager = LogManager(
-        BrokerConfig(log_dirs=("/d1",)), disk, ManualClock(), supervisor=Supervisor(fatal),
-        own_time=OwnTime(RealClock()), on_dir_failed=lambda directory, error: fatal(error),
-    )  # fmt: skip
-    await manager.start("cluster", 1, {})
+    manager = hosted(
+        LogManager(
+            BrokerConfig(log_dirs=("/d1",)),
+            disk,
+            ManualClock(),
+            supervisor=Supervisor(fatal),
+            own_time=OwnTime(RealClock()),
+        ),
+        on_dir_failed=lambda directory, error: fatal(error),
+    )
+    await manager.opening.start("cluster", 1, {})
     return manager
 
 
@@ -74,13 +81,13 @@ async def test_a_save_under_way_does_not_take_the_place_of_a_lowered_recovery_po
     disk = SlowDisk()
     disk.is_late = is_late
     manager = await manager_on(disk)
-    log = manager.create(T0, TOPIC_ID, TopicConfig(segment_bytes=200))
+    log = manager.placing.create(T0, TOPIC_ID, TopicConfig(segment_bytes=200))
     for number in range(8):
         log.append_as_leader(batch([f"value {number}"]), 1)
     await log.flush()
     assert log.recovery_point == 8
     disk.is_slow = True
-    save = asyncio.ensure_future(manager.checkpoint_offsets())
+    save = asyncio.ensure_future(manager.offsets.save_offsets())
     await disk.is_done.wait()
     log.truncate_to(3)
     for number in range(8):
@@ -96,14 +103,14 @@ async def test_a_save_under_way_does_not_take_the_place_of_a_lowered_recovery_po
 async def test_a_point_that_is_lowered_during_a_save_is_still_to_be_saved() -> None:
     disk = SlowDisk()
     manager = await manager_on(disk)
-    log = manager.create(T0, TOPIC_ID, TopicConfig(segment_bytes=200))
+    log = manager.placing.create(T0, TOPIC_ID, TopicConfig(segment_bytes=200))
     for number in range(8):
         log.append_as_leader(batch([f"value {number}"]), 1)
     await log.flush()
     log.truncate_to(6)
     assert log.needs_checkpoint
     disk.is_slow = True
-    save = asyncio.ensure_future(manager.checkpoint_offsets())
+    save = asyncio.ensure_future(manager.offsets.save_offsets())
     await disk.is_done.wait()
     assert log.needs_checkpoint, "not before it is on the disk"
     log.truncate_to(2)
@@ -111,16 +118,16 @@ async def test_a_point_that_is_lowered_during_a_save_is_still_to_be_saved() -> N
     await save
     assert log.needs_checkpoint
     disk.is_slow = False
-    await manager.checkpoint_offsets()
+    await manager.offsets.save_offsets()
     assert not log.needs_checkpoint and saved(disk)[T0] == log.recovery_point
 
 
 async def test_saves_that_come_together_are_one() -> None:
     disk = SlowDisk()
     manager = await manager_on(disk)
-    manager.create(T0, TOPIC_ID, TopicConfig())
+    manager.placing.create(T0, TOPIC_ID, TopicConfig())
     disk.is_slow = True
-    saves = [asyncio.ensure_future(manager.checkpoint_offsets()) for _ in range(30)]
+    saves = [asyncio.ensure_future(manager.offsets.save_offsets()) for _ in range(30)]
     await disk.is_done.wait()
     disk.go_on.set()
     await asyncio.gather(*saves)
@@ -130,14 +137,14 @@ async def test_saves_that_come_together_are_one() -> None:
 async def test_the_points_of_a_deleted_log_do_not_count_for_the_next_one() -> None:
     disk = MemoryDisk()
     manager = await manager_on(disk)
-    log = manager.create(T0, TOPIC_ID, TopicConfig())
+    log = manager.placing.create(T0, TOPIC_ID, TopicConfig())
     for number in range(8):
         log.append_as_leader(batch([f"value {number}"]), 1)
     await log.flush()
-    await manager.checkpoint_offsets()
+    await manager.offsets.save_offsets()
     assert saved(disk) == {T0: 8}
     manager.delete(T0)
-    log = manager.create(T0, TOPIC_ID, TopicConfig(segment_bytes=100))
+    log = manager.placing.create(T0, TOPIC_ID, TopicConfig(segment_bytes=100))
     for number in range(4):
         log.append_as_leader(batch([f"value {number}"]), 1)
     assert log.segment_count > 1 and saved(disk) == {T0: 0}
@@ -146,7 +153,7 @@ async def test_the_points_of_a_deleted_log_do_not_count_for_the_next_one() -> No
 async def test_a_recovery_point_that_cannot_be_written_stops_the_roll(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = MemoryDisk()
     manager = await manager_on(disk)
-    log = manager.create(T0, TOPIC_ID, TopicConfig(segment_bytes=100))
+    log = manager.placing.create(T0, TOPIC_ID, TopicConfig(segment_bytes=100))
     log.append_as_leader(batch(["value"]), 1)
     log.needs_checkpoint = True
     write = disk.write_file_atomic
@@ -159,7 +166,7 @@ async def test_a_recovery_point_that_cannot_be_written_stops_the_roll(monkeypatc
     monkeypatch.setattr(disk, "write_file_atomic", refuse)
     with pytest.raises(StorageError):
         log.append_as_leader(batch(["a value that needs a segment of its own"]), 1)
-    assert log.log_end_offset == 1 and manager.offline_dirs() == []
+    assert log.log_end_offset == 1 and [each.path for each in manager.pool.dirs.values() if not each.online] == []
 
 
 # --- real files -------------------------------------------------------------------------------------------
@@ -172,13 +179,13 @@ async def test_thirty_moves_at_once_take_no_disk_offline(tmp_path: Path) -> None
         os.mkdir(path)
     supervisor, disk = Supervisor(fatal), RealDisk()
     dead: list[str] = []
-    manager = LogManager(
-        BrokerConfig(log_dirs=dirs), disk, RealClock(), supervisor=supervisor,
+    manager = hosted(
+        LogManager(BrokerConfig(log_dirs=dirs), disk, RealClock(), supervisor=supervisor),
         on_dir_failed=lambda directory, error: dead.append(f"{directory}: {error}"),
-    )  # fmt: skip
-    await manager.start("cluster", 1, {})
+    )
+    await manager.opening.start("cluster", 1, {})
     for number in range(30):
-        log = manager.create(TopicPartition("t", number), TOPIC_ID, TopicConfig(), directory=dirs[0])
+        log = manager.placing.create(TopicPartition("t", number), TOPIC_ID, TopicConfig(), directory=dirs[0])
         log.append_as_leader(batch(["x" * 100]), 1)
     for number in range(30):
         manager.moves.start(TopicPartition("t", number), dirs[1 + number % 2])

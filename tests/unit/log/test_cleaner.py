@@ -17,6 +17,7 @@ from kafkalite.record.batch import parse_header, split_batches
 from kafkalite.record.builder import RecordBatchBuilder, encode_batch, encode_record, end_transaction_marker
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records
+from tests.support.log_host import host_of, hosted
 from tests.support.logs import PATH, TOPIC_ID, TP, config, everything, make_log, reopen
 from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
 
@@ -346,15 +347,16 @@ async def test_the_manager_cleans_what_is_due_and_remembers_how_far() -> None:
     def fatal(error: BaseException) -> None:
         raise error
 
-    manager = LogManager(
-        BrokerConfig(log_dirs=("/d",)), disk, clock, supervisor=Supervisor(fatal), on_dir_failed=lambda *_: None
+    manager = hosted(
+        LogManager(BrokerConfig(log_dirs=("/d",)), disk, clock, supervisor=Supervisor(fatal)),
+        on_dir_failed=lambda *_: None,
     )
-    await manager.start("c", 1, {})
-    log = manager.create(TP, TOPIC_ID, TopicConfig(cleanup_policy="compact", segment_bytes=1024))
+    await manager.opening.start("c", 1, {})
+    log = manager.placing.create(TP, TOPIC_ID, TopicConfig(cleanup_policy="compact", segment_bytes=1024))
     fill(log)
-    manager.hw_of = lambda _: log.log_end_offset
-    assert await manager.cleaning_pass() == 1
-    assert await manager.cleaning_pass() == 0
+    host_of(manager).hw_of = lambda _: log.log_end_offset
+    assert await manager.housekeeping.cleaning_pass() == 1
+    assert await manager.housekeeping.cleaning_pass() == 0
     assert disk.read_file("/d/cleaner-offset-checkpoint").startswith(b"0\n1\nevents 0 ")
     await manager.close()
 
@@ -384,19 +386,20 @@ async def test_a_compaction_that_finds_no_room_leaves_the_log_in_service(code: i
     def fatal(error: BaseException) -> None:
         raise error
 
-    manager = LogManager(
-        BrokerConfig(log_dirs=("/d",)), disk, ManualClock(), supervisor=Supervisor(fatal),
-        on_dir_failed=lambda *_: None, on_log_failed=lambda tp, error: lost.append(str(error)),
-    )  # fmt: skip
-    await manager.start("c", 1, {})
-    log = manager.create(TP, TOPIC_ID, TopicConfig(cleanup_policy="compact", segment_bytes=1024))
+    manager = hosted(
+        LogManager(BrokerConfig(log_dirs=("/d",)), disk, ManualClock(), supervisor=Supervisor(fatal)),
+        on_dir_failed=lambda *_: None,
+        on_log_failed=lambda tp, error: lost.append(str(error)),
+    )
+    await manager.opening.start("c", 1, {})
+    log = manager.placing.create(TP, TOPIC_ID, TopicConfig(cleanup_policy="compact", segment_bytes=1024))
     last = fill(log)
-    manager.hw_of = lambda _: log.log_end_offset
+    host_of(manager).hw_of = lambda _: log.log_end_offset
     disk.refused, disk.code = ".cleaned", code
-    assert await manager.cleaning_pass() == 0
+    assert await manager.housekeeping.cleaning_pass() == 0
     assert manager.get(TP) is log and lost == []
     disk.refused = ".swap"  # the copy was written, and nothing has been replaced yet; what was replaced is not known
-    assert await manager.cleaning_pass() == 0
+    assert await manager.housekeeping.cleaning_pass() == 0
     assert manager.get(TP) is None and len(lost) == 1
     disk.refused = ""
     assert log.is_failed and last

@@ -25,6 +25,7 @@ from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import TopicId
 from kafkalite.record.builder import RecordBatchBuilder
 from tests.support.committed import committed_state
+from tests.support.log_host import host_of, hosted
 from tests.support.logs import TOPIC_ID, TP, config
 
 SETTINGS: dict[str, Any] = {
@@ -72,16 +73,16 @@ class Case:
         for path in self.dirs:
             os.makedirs(path)
         self.clock = RealClock()
-        self.manager = LogManager(
-            BrokerConfig(log_dirs=self.dirs), self.disk, self.clock, supervisor=self.supervisor,
+        self.manager = hosted(
+            LogManager(BrokerConfig(log_dirs=self.dirs), self.disk, self.clock, supervisor=self.supervisor),
             on_dir_failed=lambda directory, error: self.lost.append(f"{directory}: {error}"),
             on_log_failed=lambda tp, error: self.lost.append(f"{tp}: {error}"),
-        )  # fmt: skip
+        )
 
     async def fill(self) -> PartitionLog:
-        await self.manager.start("c", 1, {TP.topic: {}})
-        log = self.manager.create(TP, TOPIC_ID, config(**SETTINGS), directory=self.dirs[0])
-        self.manager.hw_of = lambda tp: log.log_end_offset
+        await self.manager.opening.start("c", 1, {TP.topic: {}})
+        log = self.manager.placing.create(TP, TOPIC_ID, config(**SETTINGS), directory=self.dirs[0])
+        host_of(self.manager).hw_of = lambda tp: log.log_end_offset
         now_ms = self.clock.wall_ms()
         for number in range(24):
             key, age_ms = (f"old{number}", 7_200_000) if number < 6 else (f"k{number % 5}", 1_000)
@@ -106,12 +107,12 @@ Action = Callable[[Case, PartitionLog], Awaitable[None]]
 
 
 async def retention(case: Case, log: PartitionLog) -> None:
-    assert await case.manager.retention_pass() == 0, "it is put off while the log is compacted"
+    assert await case.manager.housekeeping.retention_pass() == 0, "it is put off while the log is compacted"
 
 
 async def delete_records(case: Case, log: PartitionLog) -> None:
     log.advance_log_start_offset(15)
-    await case.manager.retention_pass()
+    await case.manager.housekeeping.retention_pass()
 
 
 async def truncate(case: Case, log: PartitionLog) -> None:
@@ -135,8 +136,8 @@ async def delete(case: Case, log: PartitionLog) -> None:
 
 async def delete_and_create(case: Case, log: PartitionLog) -> None:
     case.manager.delete(TP)
-    new = case.manager.create(TP, TopicId("AAAAAAAAAAAAAAAAAAAAAw"), config(**SETTINGS), directory=case.dirs[0])
-    case.manager.hw_of = lambda tp: new.log_end_offset
+    new = case.manager.placing.create(TP, TopicId("AAAAAAAAAAAAAAAAAAAAAw"), config(**SETTINGS), directory=case.dirs[0])
+    host_of(case.manager).hw_of = lambda tp: new.log_end_offset
     for number in range(12):
         write(new, f"n{number % 3}", f"{number}" + "." * 280, case.clock.wall_ms())
 
@@ -148,7 +149,7 @@ async def change_the_policy(case: Case, log: PartitionLog) -> None:
 async def flush(case: Case, log: PartitionLog) -> None:
     write(log, "k0", "flushed", case.clock.wall_ms())
     await log.flush()
-    await case.manager.checkpoint_offsets()
+    await case.manager.offsets.save_offsets()
 
 
 async def move(case: Case, log: PartitionLog) -> None:
@@ -176,7 +177,7 @@ async def test_nothing_is_lost_whatever_happens_during_a_compaction(tmp_path: Pa
     try:
         log = await case.fill()
         case.disk.is_armed = True
-        compaction = asyncio.create_task(case.manager.cleaning_pass())
+        compaction = asyncio.create_task(case.manager.housekeeping.cleaning_pass())
         held = asyncio.create_task(case.disk.is_held.wait())
         await asyncio.wait({compaction, held}, return_when=asyncio.FIRST_COMPLETED)
         assert case.disk.is_held.is_set(), "the compaction ended before"
@@ -202,19 +203,19 @@ async def test_nothing_is_lost_whatever_happens_during_a_compaction(tmp_path: Pa
         if action is not change_the_policy:
             expected = young
         # Nothing is left over, and the next pass finds a log that it can compact, and a restart a log that it can open.
-        await case.manager.cleaning_pass()
-        await case.manager.retention_pass()
+        await case.manager.housekeeping.cleaning_pass()
+        await case.manager.housekeeping.retention_pass()
         assert case.lost == []
         assert committed_state(after) == expected
         left = [name for name in os.listdir(after.path) if name.endswith((".swap", ".cleaned"))]
         # What a thread wrote there for the log that was deleted goes with the next start.
         assert left == [] or action is delete_and_create
-        again = LogManager(
-            BrokerConfig(log_dirs=case.dirs), case.disk, case.clock, supervisor=case.supervisor,
+        again = hosted(
+            LogManager(BrokerConfig(log_dirs=case.dirs), case.disk, case.clock, supervisor=case.supervisor),
             on_dir_failed=lambda directory, error: case.lost.append(f"{directory}: {error}"),
-        )  # fmt: skip
+        )
         await case.manager.close()
-        await again.start("c", 1, {TP.topic: {}})
+        await again.opening.start("c", 1, {TP.topic: {}})
         found = again.get(TP)
         assert found is not None and committed_state(found) == expected and case.lost == []
         await again.close()

@@ -19,6 +19,7 @@ from kafkalite.log import opening
 from kafkalite.log.failures import MAX_FAILURES_PER_HOUR, FailureBudget, FaultScope, fault_scope, probe
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TopicPartition
+from tests.support.log_host import hosted
 from tests.support.logs import TOPIC_ID, batch, values
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
@@ -43,17 +44,19 @@ class Host:
         def fatal(error: BaseException) -> None:
             raise error
 
-        manager = LogManager(
-            BrokerConfig(log_dirs=self.dirs, **settings),  # type: ignore[arg-type]
-            self.disk,
-            self.clock,
-            supervisor=Supervisor(fatal),
-            own_time=OwnTime(RealClock()),
+        manager = hosted(
+            LogManager(
+                BrokerConfig(log_dirs=self.dirs, **settings),  # type: ignore[arg-type]
+                self.disk,
+                self.clock,
+                supervisor=Supervisor(fatal),
+                own_time=OwnTime(RealClock()),
+            ),
             on_dir_failed=lambda directory, _: self.dead.append(directory),
             on_log_failed=lambda partition, _: self.lost.append(partition),
             on_examined=lambda _: self.judged.set(),
         )
-        await manager.start("cluster", 1, {})
+        await manager.opening.start("cluster", 1, {})
         return manager
 
     async def verdict(self) -> None:
@@ -75,23 +78,23 @@ async def test_where_the_probe_goes_through_only_the_log_is_lost() -> None:
     host = Host()
     manager = await host.manager()
     for number in range(6):
-        manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
+        manager.placing.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
     victim = next(log for log in manager.all() if log.directory == "/d2")
     error = failed_append(host, manager, victim.topic_partition.partition)
     del host.disk.entries[victim.segments[0].log_path]
-    manager.log_failed(error)
+    manager.failures.log_failed(error)
     assert host.lost == [victim.topic_partition], "at once, before any verdict"
     assert manager.get(victim.topic_partition) is None and len(manager.all()) == 5
-    assert "being checked" in manager.restart_refusal(victim.topic_partition)
+    assert "being checked" in manager.failures.restart_refusal(victim.topic_partition)
     await host.verdict()
-    assert host.dead == [] and manager.offline_dirs() == []
-    assert manager.restart_refusal(victim.topic_partition) == ""
+    assert host.dead == [] and [each.path for each in manager.pool.dirs.values() if not each.online] == []
+    assert manager.failures.restart_refusal(victim.topic_partition) == ""
     assert host.disk.exists(victim.path), "nothing is renamed before the replica is made again"
-    again = manager.create(victim.topic_partition, TOPIC_ID, CONFIG)
+    again = manager.placing.create(victim.topic_partition, TOPIC_ID, CONFIG)
     assert not host.disk.exists(victim.path), "out of the way of the next start"
     assert any(name.endswith("-stray") for name in host.disk.listdir("/d2"))
-    assert again.directory != "/d2" and manager.offline_partitions == {}
-    manager.log_failed(error)
+    assert again.directory != "/d2" and manager.pool.offline_partitions == {}
+    manager.failures.log_failed(error)
     assert len(manager.all()) == 6, "the error of a log that was replaced concerns nobody"
 
 
@@ -100,15 +103,18 @@ async def test_where_the_probe_fails_the_disk_is_dead() -> None:
     host = Host()
     manager = await host.manager()
     for number in range(6):
-        manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
+        manager.placing.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
     victim = next(log for log in manager.all() if log.directory == "/d2")
     error = failed_append(host, manager, victim.topic_partition.partition)
     host.disk.broken = {"/d2"}
-    manager.log_failed(error)
+    manager.failures.log_failed(error)
     await host.verdict()
-    assert host.dead == ["/d2"] and sorted(manager.offline_partitions.values()) == ["/d2", "/d2"]
-    assert [one.online for one in manager.dirs()] == [True, False, True]
-    assert "probe" in manager.dirs()[1].offline_reason and manager.dirs()[1].offline_since_ms
+    assert host.dead == ["/d2"] and sorted(manager.pool.offline_partitions.values()) == ["/d2", "/d2"]
+    assert [one.online for one in manager.pool.dirs.values()] == [True, False, True]
+    assert (
+        "probe" in list(manager.pool.dirs.values())[1].offline_reason
+        and list(manager.pool.dirs.values())[1].offline_since_ms
+    )
 
 
 @pytest.mark.checklist(90)
@@ -184,12 +190,12 @@ def test_what_an_error_number_says(code: int, expected: FaultScope) -> None:
 async def test_running_out_of_descriptors_condemns_no_disk() -> None:
     host = Host("/d1")
     manager = await host.manager()
-    manager.create(tp(0), TOPIC_ID, CONFIG)
+    manager.placing.create(tp(0), TOPIC_ID, CONFIG)
     log = manager.get(tp(0))
     assert log is not None
     error = log.storage_error("open", OSError(errno.EMFILE, "too many"))
     error.__cause__ = OSError(errno.EMFILE, "too many")
-    manager.log_failed(error)
+    manager.failures.log_failed(error)
     await host.verdict()
     assert host.dead == [] and host.lost == [tp(0)]
 
@@ -200,14 +206,14 @@ async def test_a_probe_that_was_not_made_for_want_of_something_reproaches_no_dis
     host = Host("/d1")
     manager = await host.manager()
     for number in range(MAX_FAILURES_PER_HOUR + 2):
-        manager.create(tp(number), TOPIC_ID, CONFIG)
+        manager.placing.create(tp(number), TOPIC_ID, CONFIG)
         log = manager.get(tp(number))
         assert log is not None
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(host.disk, "write_file_atomic", _fails_with(code))
             error = log.storage_error("open", OSError(code, "too many"))
             error.__cause__ = OSError(errno.EIO if number == 0 else code, "too many")
-            manager.log_failed(error)
+            manager.failures.log_failed(error)
             await host.verdict()
     assert host.dead == [] and len(host.lost) == MAX_FAILURES_PER_HOUR + 2
 
@@ -238,11 +244,11 @@ async def test_a_flapping_disk_is_given_up() -> None:
     host = Host("/d1", "/d2")
     manager = await host.manager()
     for number in range(MAX_FAILURES_PER_HOUR + 1):
-        log = manager.create(tp(number), TOPIC_ID, CONFIG, directory="/d1")
+        log = manager.placing.create(tp(number), TOPIC_ID, CONFIG, directory="/d1")
         error = log.storage_error("read", OSError(errno.EIO, "now and then"))
-        manager.log_failed(error)
+        manager.failures.log_failed(error)
         await host.verdict()
-    assert host.dead == ["/d1"] and "failed more than ten times" in manager.dirs()[0].offline_reason
+    assert host.dead == ["/d1"] and "failed more than ten times" in manager.pool.dirs["/d1"].offline_reason
 
 
 async def test_a_directory_that_was_removed_is_not_made_again() -> None:
@@ -250,7 +256,7 @@ async def test_a_directory_that_was_removed_is_not_made_again() -> None:
     manager = await host.manager()
     del host.disk.entries["/d1/meta.properties"]
     for number in range(4):
-        assert manager.create(tp(number), TOPIC_ID, CONFIG).directory == "/d2"
+        assert manager.placing.create(tp(number), TOPIC_ID, CONFIG).directory == "/d2"
     await host.verdict()
     assert host.dead == ["/d1"]
 
@@ -260,13 +266,13 @@ async def test_nothing_is_made_anew_where_there_is_no_disk_or_no_room() -> None:
     host = Host("/d1", "/d2")
     manager = await host.manager()
     for number in range(2):
-        manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
-    lost = manager.dir_failed(StorageError("gone", directory="/d1"))[0]
-    assert manager.restart_refusal(lost) == ""
+        manager.placing.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
+    lost = manager.failures.dir_failed(StorageError("gone", directory="/d1"))[0]
+    assert manager.failures.restart_refusal(lost) == ""
     host.disk.free_bytes = lambda path: 1_000  # type: ignore[method-assign]
-    assert "room" in manager.restart_refusal(lost)
-    manager.dir_failed(StorageError("gone", directory="/d2"))
-    assert "no healthy disk" in manager.restart_refusal(lost)
+    assert "room" in manager.failures.restart_refusal(lost)
+    manager.failures.dir_failed(StorageError("gone", directory="/d2"))
+    assert "no healthy disk" in manager.failures.restart_refusal(lost)
 
 
 @pytest.mark.checklist(93)
@@ -274,69 +280,71 @@ async def test_a_disk_comes_back_with_what_it_had_and_what_moved_meanwhile_stays
     host = Host("/d1", "/d2")
     manager = await host.manager()
     for number in range(4):
-        manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch([f"v{number}"]), 1)
-    moved, kept = manager.dir_failed(StorageError("gone", directory="/d1"))
-    manager.create(moved, TOPIC_ID, CONFIG)
-    assert await manager.bring_online("/d1", "cluster", 1, {}) == 2
+        manager.placing.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch([f"v{number}"]), 1)
+    moved, kept = manager.failures.dir_failed(StorageError("gone", directory="/d1"))
+    manager.placing.create(moved, TOPIC_ID, CONFIG)
+    assert await manager.opening.bring_online("/d1", "cluster", 1, {}) == 2
     log = manager.get(kept)
     assert log is not None and values(log) == [(0, f"v{kept.partition}".encode())]
-    assert manager.offline_partitions == {} and manager.healthy_dirs() == ["/d1", "/d2"]
+    assert manager.pool.offline_partitions == {} and [each.path for each in manager.pool.online()] == ["/d1", "/d2"]
     elsewhere = manager.get(moved)
     assert elsewhere is not None and elsewhere.directory == "/d2"
     assert any(name.endswith("-stray") for name in host.disk.listdir("/d1"))
-    assert await manager.bring_online("/d1", "cluster", 1, {}) == 1, "already online"
+    assert await manager.opening.bring_online("/d1", "cluster", 1, {}) == 1, "already online"
 
 
 @pytest.mark.checklist(93)
 async def test_what_cannot_come_back_stays_offline() -> None:
     host = Host("/d1", "/d2")
     manager = await host.manager()
-    manager.dir_failed(StorageError("gone", directory="/d1"))
+    manager.failures.dir_failed(StorageError("gone", directory="/d1"))
     with pytest.raises(ApiError) as unknown:
-        await manager.bring_online("/d9", "cluster", 1, {})
+        await manager.opening.bring_online("/d9", "cluster", 1, {})
     assert unknown.value.code == ErrorCode.LOG_DIR_NOT_FOUND
     host.disk.broken = {"/d1"}
     with pytest.raises(ApiError, match="injected"):
-        await manager.bring_online("/d1", "cluster", 1, {})
+        await manager.opening.bring_online("/d1", "cluster", 1, {})
     host.disk.broken = set()
     with pytest.raises(ApiError, match="belongs to"):
-        await manager.bring_online("/d1", "another cluster", 1, {})
-    assert manager.healthy_dirs() == ["/d2"]
-    assert await manager.bring_online("/d1", "cluster", 1, {}) == 0
+        await manager.opening.bring_online("/d1", "another cluster", 1, {})
+    assert [each.path for each in manager.pool.online()] == ["/d2"]
+    assert await manager.opening.bring_online("/d1", "cluster", 1, {}) == 0
 
 
 @pytest.mark.checklist("F28")
 async def test_a_replaced_disk_is_remembered_until_all_replicas_are_there() -> None:
     host = Host("/d1", "/d2")
     manager = await host.manager()
-    assert manager.may_miss_logs() == "/d1" and manager.holds_nothing(), "whether it is new, ZooKeeper says"
-    manager.confirm_complete()
-    assert manager.may_miss_logs() == "" and not manager.holds_nothing()
+    assert manager.opening.may_miss_logs() == "/d1" and manager.opening.holds_nothing(), (
+        "whether it is new, ZooKeeper says"
+    )
+    manager.opening.confirm_complete()
+    assert manager.opening.may_miss_logs() == "" and not manager.opening.holds_nothing()
     await manager.close()
     host.disk.remove_tree("/d1")
     host.disk.entries = {path: node for path, node in host.disk.entries.items() if not path.startswith("/d1/")}
     manager = await host.manager()
-    assert manager.may_miss_logs() == "/d1"
+    assert manager.opening.may_miss_logs() == "/d1"
     await manager.close(clean=False)
     manager = await host.manager()
-    assert manager.may_miss_logs() == "/d1", "also after the next start"
-    manager.confirm_complete()
+    assert manager.opening.may_miss_logs() == "/d1", "also after the next start"
+    manager.opening.confirm_complete()
     await manager.close()
-    assert (await host.manager()).may_miss_logs() == ""
+    assert (await host.manager()).opening.may_miss_logs() == ""
 
 
 async def test_a_log_that_cannot_be_opened_is_lost_alone() -> None:
     host = Host("/d1", "/d2")
     manager = await host.manager()
     for number in range(4):
-        manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
+        manager.placing.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
     victim = manager.all()[0]
     await manager.close()
     host.disk.broken = {f"{victim.path}/0"}
     manager = await host.manager()
     assert host.dead == [] and len(manager.all()) == 3
-    assert manager.offline_partitions == {victim.topic_partition: victim.directory}
-    assert manager.may_miss_logs() == victim.directory
+    assert manager.pool.offline_partitions == {victim.topic_partition: victim.directory}
+    assert manager.opening.may_miss_logs() == victim.directory
 
 
 async def test_placement_follows_the_room_that_each_log_has() -> None:
@@ -344,7 +352,7 @@ async def test_placement_follows_the_room_that_each_log_has() -> None:
     room = {"/d1": 300 << 30, "/d2": 100 << 30}
     host.disk.free_bytes = room.__getitem__  # type: ignore[assignment]
     manager = await host.manager()
-    placed = [manager.create(tp(number), TOPIC_ID, CONFIG).directory for number in range(12)]
+    placed = [manager.placing.create(tp(number), TOPIC_ID, CONFIG).directory for number in range(12)]
     assert (placed.count("/d1"), placed.count("/d2")) == (9, 3)
 
 
@@ -356,7 +364,7 @@ async def test_a_directory_that_hangs_at_the_start_is_left_out(at_open: bool, mo
     host = Host("/d1", "/d2")
     manager = await host.manager()
     for number in range(4):
-        manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
+        manager.placing.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
     await manager.close()
     run_blocking = host.disk.run_blocking
     asked: list[str] = []
@@ -370,6 +378,8 @@ async def test_a_directory_that_hangs_at_the_start_is_left_out(at_open: bool, mo
 
     monkeypatch.setattr(host.disk, "run_blocking", hang)
     again = await host.manager(log_dir_probe_interval_ms=10)
-    assert again.offline_dirs() == ["/d1"] and "no answer" in again.dirs()[0].offline_reason
+    assert [each.path for each in again.pool.dirs.values() if not each.online] == [
+        "/d1"
+    ] and "no answer" in again.pool.dirs["/d1"].offline_reason
     assert {log.directory for log in again.all()} == {"/d2"} and len(again.all()) == 2
-    assert again.may_miss_logs() == "/d1"
+    assert again.opening.may_miss_logs() == "/d1"

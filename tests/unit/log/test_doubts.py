@@ -16,7 +16,7 @@ from tests.unit.log.test_log_manager import CONFIG, Host, tp
 
 async def one_log(host: Host, config: TopicConfig = CONFIG) -> LogManager:
     manager = await host.manager()
-    log = manager.create(tp(0), TOPIC_ID, config)
+    log = manager.placing.create(tp(0), TOPIC_ID, config)
     for number in range(5):
         log.append_as_leader(batch([f"v{number}"]), 1)
     return manager
@@ -32,36 +32,36 @@ async def test_a_killed_process_leaves_no_doubt() -> None:
     await one_log(host)
     host.disk.process_crash()
     manager = await host.manager()
-    assert manager.unclean_start and not manager.lost_power
-    assert manager.doubtful() == []
+    assert manager.pool.unclean_start and not manager.pool.lost_power
+    assert manager.pool.doubtful() == []
 
 
 async def test_a_clean_stop_before_the_power_goes_leaves_no_doubt() -> None:
     host = Host("/d1")
     await (await one_log(host)).close()
     host.disk.power_loss(random.Random(1))
-    assert (await host.manager()).doubtful() == []
+    assert (await host.manager()).pool.doubtful() == []
 
 
 async def test_a_loss_of_power_puts_every_log_in_doubt_until_it_has_caught_up() -> None:
     host = Host("/d1")
     manager = await one_log(host)
-    await manager.checkpoint_offsets()
+    await manager.offsets.save_offsets()
     await manager.get(tp(0)).flush()  # type: ignore[union-attr]
     host.disk.power_loss(random.Random(1))
     manager = await host.manager()
-    assert manager.lost_power and manager.doubtful() == [tp(0)] and manager.is_doubtful(tp(0))
+    assert manager.pool.lost_power and manager.pool.doubtful() == [tp(0)] and manager.pool.is_doubtful(tp(0))
     # It is killed, or stopped in order, before anybody has led it: the doubt stays.
     host.disk.process_crash()
     manager = await host.manager()
-    assert not manager.lost_power and manager.doubtful() == [tp(0)]
+    assert not manager.pool.lost_power and manager.pool.doubtful() == [tp(0)]
     await manager.close()
     manager = await host.manager()
-    assert not manager.unclean_start and manager.doubtful() == [tp(0)]
-    manager.doubt(tp(0), is_doubtful=False)
-    manager.checkpoint_high_watermarks({tp(0): 5})
+    assert not manager.pool.unclean_start and manager.pool.doubtful() == [tp(0)]
+    manager.pool.doubt(tp(0), is_doubtful=False)
+    manager.offsets.save_high_watermarks({tp(0): 5})
     host.disk.process_crash()
-    assert (await host.manager()).doubtful() == []
+    assert (await host.manager()).pool.doubtful() == []
 
 
 async def test_what_is_flushed_before_it_is_acknowledged_is_not_in_doubt() -> None:
@@ -70,17 +70,17 @@ async def test_what_is_flushed_before_it_is_acknowledged_is_not_in_doubt() -> No
     await manager.get(tp(0)).flush()  # type: ignore[union-attr]
     host.disk.power_loss(random.Random(1))
     manager = await host.manager(t={"log.flush.before.ack": "true"})
-    assert manager.lost_power and manager.doubtful() == []
+    assert manager.pool.lost_power and manager.pool.doubtful() == []
 
 
 @pytest.mark.parametrize("settings", [{}, {"log.flush.before.ack": "true"}])
 async def test_a_log_that_ends_before_its_high_watermark_is_in_doubt(settings: dict[str, str]) -> None:
     host = Host("/d1")
     manager = await one_log(host)
-    manager.checkpoint_high_watermarks({tp(0): 5})
+    manager.offsets.save_high_watermarks({tp(0): 5})
     tail_is_lost(host)
     host.disk.process_crash()
-    assert (await host.manager(t=settings)).doubtful() == [tp(0)]
+    assert (await host.manager(t=settings)).pool.doubtful() == [tp(0)]
 
 
 async def test_a_log_with_half_a_batch_at_its_end_is_in_doubt() -> None:
@@ -89,7 +89,7 @@ async def test_a_log_with_half_a_batch_at_its_end_is_in_doubt() -> None:
     await one_log(host)
     tail_is_lost(host)
     host.disk.process_crash()
-    assert (await host.manager()).doubtful() == [tp(0)]
+    assert (await host.manager()).pool.doubtful() == [tp(0)]
 
 
 async def test_an_older_version_has_left_no_boot_id() -> None:
@@ -99,7 +99,7 @@ async def test_an_older_version_has_left_no_boot_id() -> None:
     host.disk.remove("/d1/.kafkalite-boot")
     host.disk.process_crash()
     manager = await host.manager()
-    assert manager.doubtful() == [tp(0)]
+    assert manager.pool.doubtful() == [tp(0)]
 
 
 async def test_a_log_that_is_made_again_is_not_in_doubt() -> None:
@@ -108,8 +108,8 @@ async def test_a_log_that_is_made_again_is_not_in_doubt() -> None:
     host.disk.power_loss(random.Random(3))
     manager = await host.manager()
     manager.set_stray(tp(0))
-    manager.create(tp(0), TOPIC_ID, CONFIG)
-    assert manager.doubtful() == []
+    manager.placing.create(tp(0), TOPIC_ID, CONFIG)
+    assert manager.pool.doubtful() == []
 
 
 async def test_a_damaged_list_of_doubts_is_reported_and_the_rest_goes_on() -> None:
@@ -125,34 +125,34 @@ async def test_a_log_that_could_not_be_opened_is_in_doubt_when_it_can_be(is_firs
     """Its doubt was forgotten: it would have led, without what it had acknowledged. The power is lost before the start that
     cannot open it, or before the one before that."""
     host = lone_copies.Host("/d1")
-    log = (await host.manager()).create(tp(0), TOPIC_ID, CONFIG)
+    log = (await host.manager()).placing.create(tp(0), TOPIC_ID, CONFIG)
     log.append_as_leader(batch(["v"]), 1)
     await log.flush()
     host.disk.power_loss(random.Random(1))
     if not is_first:
-        assert (await host.manager()).doubtful() == [tp(0)]
+        assert (await host.manager()).pool.doubtful() == [tp(0)]
         host.disk.process_crash()
     host.disk.refuse = lambda kind, path: errno.EMFILE if path.startswith("/d1/t-0/") else 0
     manager = await host.manager()
-    assert manager.get(tp(0)) is None and manager.failed_log(tp(0)) is not None
+    assert manager.get(tp(0)) is None and manager.pool.failed(tp(0)) is not None
     host.disk.refuse = lambda kind, path: 0
-    await manager.bring_online("/d1", "cluster", 1, {})
-    assert manager.get(tp(0)) is not None and manager.doubtful() == [tp(0)]
+    await manager.opening.bring_online("/d1", "cluster", 1, {})
+    assert manager.get(tp(0)) is not None and manager.pool.doubtful() == [tp(0)]
 
 
 async def test_a_log_that_is_opened_by_order_and_was_cut_is_in_doubt() -> None:
     """Also after a restart: the doubt is on the disk before the log is in service."""
     host = lone_copies.Host("/d1")
     manager = await host.manager()
-    log = manager.create(tp(0), TOPIC_ID, CONFIG)
+    log = manager.placing.create(tp(0), TOPIC_ID, CONFIG)
     for number in range(5):
         log.append_as_leader(batch([f"v{number}"]), 1)
-    manager.log_failed(log.storage_error("fetch", OSError(errno.EIO, "bad sector")))
+    manager.failures.log_failed(log.storage_error("fetch", OSError(errno.EIO, "bad sector")))
     del host.disk.entries["/d1/t-0/00000000000000000000.log"].data[-20:]
     await host.judged.wait()
     assert manager.get(tp(0)) is None
-    await manager.bring_online("/d1", "cluster", 1, {})
+    await manager.opening.bring_online("/d1", "cluster", 1, {})
     again = manager.get(tp(0))
-    assert again is not None and again.log_end_offset == 4 and manager.doubtful() == [tp(0)]
+    assert again is not None and again.log_end_offset == 4 and manager.pool.doubtful() == [tp(0)]
     host.disk.process_crash()
-    assert (await host.manager()).doubtful() == [tp(0)]
+    assert (await host.manager()).pool.doubtful() == [tp(0)]

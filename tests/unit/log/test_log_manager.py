@@ -9,6 +9,7 @@ from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, StartupRefused, StorageError
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TopicId, TopicPartition
+from tests.support.log_host import host_of, hosted
 from tests.support.logs import TOPIC_ID, batch, values
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
@@ -25,14 +26,16 @@ class Host:
         def fatal(error: BaseException) -> None:
             raise error
 
-        manager = LogManager(
-            BrokerConfig(log_dirs=self.dirs, stray_delete_delay_ms=5000),
-            self.disk,
-            self.clock,
-            supervisor=Supervisor(fatal),
+        manager = hosted(
+            LogManager(
+                BrokerConfig(log_dirs=self.dirs, stray_delete_delay_ms=5000),
+                self.disk,
+                self.clock,
+                supervisor=Supervisor(fatal),
+            ),
             on_dir_failed=lambda directory, _: self.failed.append(directory),
         )
-        await manager.start(cluster_id, broker_id, topics)
+        await manager.opening.start(cluster_id, broker_id, topics)
         return manager
 
 
@@ -47,38 +50,38 @@ async def test_a_clean_stop_keeps_everything_and_says_so() -> None:
     host = Host()
     manager = await host.manager()
     for number in range(9):
-        manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch([f"v{number}"] * 3), 1)
+        manager.placing.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch([f"v{number}"] * 3), 1)
     assert [sum(log.directory == path for log in manager.all()) for path in host.dirs] == [3, 3, 3]
-    manager.checkpoint_high_watermarks({tp(number): 2 for number in range(9)})
+    manager.offsets.save_high_watermarks({tp(number): 2 for number in range(9)})
     await manager.close(broker_epoch=7)
     assert host.disk.read_file("/d1/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":7}'
     assert host.disk.open_files == 0
 
     manager = await host.manager(t={"retention.ms": "5"})
     assert not host.disk.exists("/d1/.kafka_cleanshutdown")
-    assert not manager.unclean_start
+    assert not manager.pool.unclean_start
     assert [log.topic_partition for log in manager.all()] == [tp(number) for number in range(9)]
     for log in manager.all():
         assert (log.log_end_offset, log.synced_offset, log.topic_id) == (3, 3, TOPIC_ID)
-        assert manager.high_watermark(log.topic_partition) == 2
+        assert manager.offsets.high_watermark(log.topic_partition) == 2
         assert log.config.retention_ms == 5
 
 
 async def test_after_a_crash_logs_are_recovered_and_it_shows() -> None:
     host = Host("/d1")
     manager = await host.manager()
-    log = manager.create(tp(0), TOPIC_ID, CONFIG)
+    log = manager.placing.create(tp(0), TOPIC_ID, CONFIG)
     for number in range(5):
         log.append_as_leader(batch([f"v{number}"]), 1)
-    manager.checkpoint_high_watermarks({tp(0): 5})
+    manager.offsets.save_high_watermarks({tp(0): 5})
     host.disk.entries["/d1/t-0/00000000000000000000.log"].data[-3] ^= 1
     host.disk.process_crash()
     manager = await host.manager()
-    assert manager.unclean_start
+    assert manager.pool.unclean_start
     kept = manager.get(tp(0))
     assert kept is not None and values(kept) == [(n, f"v{n}".encode()) for n in range(4)]
-    assert manager.high_watermark(tp(0)) == 4
-    assert manager.lost_committed(tp(0))
+    assert manager.offsets.high_watermark(tp(0)) == 4
+    assert manager.offsets.lost_committed(tp(0))
 
 
 @pytest.mark.parametrize(("cluster", "broker"), [("other", 1), ("cluster", 2)])
@@ -102,7 +105,7 @@ async def test_deleted_logs_go_after_their_delay_and_strays_when_their_records_a
     host = Host("/d1")
     manager = await host.manager()
     for number in range(2):
-        manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
+        manager.placing.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
     manager.delete(tp(0))
     manager.set_stray(tp(1))
     assert manager.all() == []
@@ -110,16 +113,16 @@ async def test_deleted_logs_go_after_their_delay_and_strays_when_their_records_a
     assert [name.rsplit("-", 1)[1] for name in sorted(names)] == ["delete", "stray"]
     assert all(len(name.split(".")[1].split("-")[0]) == 32 for name in names)
     # A partition of that name may be made at once, with another topic id.
-    assert manager.create(tp(0), TopicId("BBBBBBBBBBBBBBBBBBBBBQ"), CONFIG).log_end_offset == 0
+    assert manager.placing.create(tp(0), TopicId("BBBBBBBBBBBBBBBBBBBBBQ"), CONFIG).log_end_offset == 0
     host.clock.now_ms += 5_000
-    await manager.removal_pass()
-    assert [stray.topic_partition for stray in manager.overdue_strays()] == [tp(1)], "the delay alone is not enough"
+    await manager.removals.run_due()
+    assert [stray.topic_partition for stray in manager.removals.overdue()] == [tp(1)], "the delay alone is not enough"
     assert [name for name in host.disk.listdir("/d1") if name.endswith("stray")]
-    manager.on_elsewhere(lambda stray: stray.is_of(tp(1), TOPIC_ID))
-    await manager.removal_pass()
+    host_of(manager).elsewhere = lambda stray: stray.is_of(tp(1), TOPIC_ID)
+    await manager.removals.run_due()
     assert not [name for name in host.disk.listdir("/d1") if name.endswith("stray")]
     host.clock.now_ms += 60_000
-    await manager.removal_pass()
+    await manager.removals.run_due()
     assert [name for name in host.disk.listdir("/d1") if name.startswith("t-")] == ["t-0"]
 
 
@@ -127,30 +130,30 @@ async def test_retention_runs_over_all_logs() -> None:
     host = Host("/d1")
     manager = await host.manager()
     config = TopicConfig(segment_bytes=1024, retention_ms=10)
-    log = manager.create(tp(0), TOPIC_ID, config)
+    log = manager.placing.create(tp(0), TOPIC_ID, config)
     for _ in range(30):
         log.append_as_leader(batch(["x" * 100], timestamp_ms=host.clock.now_ms), 1)
     host.clock.now_ms += 1000
-    assert await manager.retention_pass() == 0, "nothing is committed"
-    manager.hw_of = lambda _: 30
-    assert await manager.retention_pass() > 0
+    assert await manager.housekeeping.retention_pass() == 0, "nothing is committed"
+    host_of(manager).hw_of = lambda _: 30
+    assert await manager.housekeeping.retention_pass() > 0
     assert (log.log_start_offset, log.size_bytes) == (30, 0)
     assert any(name.endswith(".deleted") for name in host.disk.listdir("/d1/t-0"))
     host.clock.now_ms += 60_000
-    await manager.removal_pass()
+    await manager.removals.run_due()
     assert not any(name.endswith(".deleted") for name in host.disk.listdir("/d1/t-0"))
 
 
 async def test_rolled_segments_are_flushed_in_the_background_and_the_recovery_point_saved() -> None:
     host = Host("/d1")
     manager = await host.manager()
-    log = manager.create(tp(0), TOPIC_ID, TopicConfig(segment_bytes=1024))
+    log = manager.placing.create(tp(0), TOPIC_ID, TopicConfig(segment_bytes=1024))
     for _ in range(30):
         log.append_as_leader(batch(["x" * 100]), 1)
-    await manager.flush_pass()
+    await manager.housekeeping.flush_pass()
     assert 0 < log.recovery_point < 30
     assert log.recovery_point == log.segments[-1].base_offset
-    await manager.checkpoint_offsets()
+    await manager.offsets.save_offsets()
     assert host.disk.read_file("/d1/recovery-point-offset-checkpoint") == f"0\n1\nt 0 {log.recovery_point}\n".encode()
 
 
@@ -158,7 +161,7 @@ async def test_rolled_segments_are_flushed_in_the_background_and_the_recovery_po
 async def test_a_failed_directory_takes_only_its_own_logs_with_it() -> None:
     host = Host()
     manager = await host.manager()
-    logs = [manager.create(tp(number), TOPIC_ID, CONFIG) for number in range(6)]
+    logs = [manager.placing.create(tp(number), TOPIC_ID, CONFIG) for number in range(6)]
     for log in logs:
         log.append_as_leader(batch(["x"]), 1)
     host.disk.broken = {"/d2"}
@@ -166,16 +169,16 @@ async def test_a_failed_directory_takes_only_its_own_logs_with_it() -> None:
     victim = next(log for log in logs if log.directory == "/d2")
     with pytest.raises(StorageError) as error:
         victim.append_as_leader(batch(["y"]), 1)
-    lost = manager.dir_failed(error.value)
+    lost = manager.failures.dir_failed(error.value)
     assert lost == sorted(log.topic_partition for log in logs if log.directory == "/d2")
-    assert manager.dir_failed(error.value) == [], "told once"
-    assert host.failed == ["/d2"] and manager.offline_dirs() == ["/d2"]
-    assert sorted(manager.offline_partitions) == lost
+    assert manager.failures.dir_failed(error.value) == [], "told once"
+    assert host.failed == ["/d2"] and [each.path for each in manager.pool.dirs.values() if not each.online] == ["/d2"]
+    assert sorted(manager.pool.offline_partitions) == lost
     assert {log.directory for log in manager.all()} == {"/d1", "/d3"}
-    manager.checkpoint_high_watermarks({})
-    await manager.retention_pass()
-    again = manager.create(lost[0], TOPIC_ID, CONFIG)
-    assert again.directory in ("/d1", "/d3") and lost[0] not in manager.offline_partitions
+    manager.offsets.save_high_watermarks({})
+    await manager.housekeeping.retention_pass()
+    again = manager.placing.create(lost[0], TOPIC_ID, CONFIG)
+    assert again.directory in ("/d1", "/d3") and lost[0] not in manager.pool.offline_partitions
     await manager.close()
 
 
@@ -183,7 +186,7 @@ async def test_a_directory_broken_at_the_start_is_left_out_and_none_is_an_end() 
     host = Host()
     host.disk.broken = {"/d1"}
     manager = await host.manager()
-    assert manager.healthy_dirs() == ["/d2", "/d3"] and host.failed == ["/d1"]
+    assert [each.path for each in manager.pool.online()] == ["/d2", "/d3"] and host.failed == ["/d1"]
     await manager.close()
     host.disk.broken = {"/d1", "/d2", "/d3"}
     with pytest.raises(StartupRefused, match="none"):
@@ -193,18 +196,18 @@ async def test_a_directory_broken_at_the_start_is_left_out_and_none_is_an_end() 
 async def test_no_healthy_directory_is_a_refusal() -> None:
     host = Host("/d1")
     manager = await host.manager()
-    manager.dir_failed(StorageError("gone", directory="/d1"))
+    manager.failures.dir_failed(StorageError("gone", directory="/d1"))
     with pytest.raises(ApiError, match="online"):
-        manager.create(tp(0), TOPIC_ID, CONFIG)
+        manager.placing.create(tp(0), TOPIC_ID, CONFIG)
 
 
 @pytest.mark.checklist(89)
 async def test_of_two_copies_the_one_that_got_further_stays() -> None:
     host = Host("/d1", "/d2")
     manager = await host.manager()
-    manager.create(tp(0), TOPIC_ID, CONFIG).append_as_leader(batch(["old"] * 9), 1)
-    manager.dir_failed(StorageError("gone for a while", directory="/d1"))
-    manager.create(tp(0), TOPIC_ID, CONFIG).append_as_leader(batch(["new"]), 2)
+    manager.placing.create(tp(0), TOPIC_ID, CONFIG).append_as_leader(batch(["old"] * 9), 1)
+    manager.failures.dir_failed(StorageError("gone for a while", directory="/d1"))
+    manager.placing.create(tp(0), TOPIC_ID, CONFIG).append_as_leader(batch(["new"]), 2)
     await manager.close()
     host.disk.process_crash()
     manager = await host.manager()
@@ -216,11 +219,11 @@ async def test_of_two_copies_the_one_that_got_further_stays() -> None:
 async def test_recovery_points_go_down_on_disk_before_new_records_are_trusted() -> None:
     host = Host("/d1")
     manager = await host.manager()
-    log = manager.create(tp(0), TOPIC_ID, TopicConfig(segment_bytes=1024))
+    log = manager.placing.create(tp(0), TOPIC_ID, TopicConfig(segment_bytes=1024))
     for _ in range(30):
         log.append_as_leader(batch(["x" * 100]), 1)
     await log.flush()
-    await manager.checkpoint_offsets()
+    await manager.offsets.save_offsets()
     log.truncate_to(3)
     for _ in range(30):
         log.append_as_leader(batch(["y" * 100]), 2)
@@ -234,8 +237,8 @@ async def test_ten_thousand_partitions_are_cheap() -> None:
     manager = await host.manager()
     host.disk.calls.clear()
     for number in range(2000):
-        manager.create(tp(number), TOPIC_ID, CONFIG)
+        manager.placing.create(tp(number), TOPIC_ID, CONFIG)
     assert not host.disk.calls, "a directory each, and no file"
     assert host.disk.open_files == 0
-    manager.checkpoint_high_watermarks({})
+    manager.offsets.save_high_watermarks({})
     assert len(host.disk.calls) == 1

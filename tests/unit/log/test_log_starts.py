@@ -12,6 +12,7 @@ from kafkalite.log import checkpoints
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import TopicId, TopicPartition
+from tests.support.log_host import hosted
 from tests.support.logs import TOPIC_ID, batch
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
@@ -24,11 +25,17 @@ def fatal(error: BaseException) -> None:
 
 
 async def manager_on(disk: MemoryDisk) -> LogManager:
-    manager = LogManager(
-        BrokerConfig(log_dirs=("/d1",)), disk, ManualClock(), supervisor=Supervisor(fatal),
-        own_time=OwnTime(RealClock()), on_dir_failed=lambda directory, error: fatal(error),
-    )  # fmt: skip
-    await manager.start("cluster", 1, {})
+    manager = hosted(
+        LogManager(
+            BrokerConfig(log_dirs=("/d1",)),
+            disk,
+            ManualClock(),
+            supervisor=Supervisor(fatal),
+            own_time=OwnTime(RealClock()),
+        ),
+        on_dir_failed=lambda directory, error: fatal(error),
+    )
+    await manager.opening.start("cluster", 1, {})
     return manager
 
 
@@ -52,11 +59,11 @@ def start_of(manager: LogManager, topic_partition: TopicPartition) -> int:
 async def test_a_saved_log_start_survives_a_crash_at_once() -> None:
     disk = MemoryDisk()
     manager = await manager_on(disk)
-    log = manager.create(T0, TOPIC_ID, TopicConfig())
+    log = manager.placing.create(T0, TOPIC_ID, TopicConfig())
     fill(log, 8)
     log.advance_log_start_offset(5)
     assert log.durable_start_offset == 0
-    assert await manager.save_log_start(log)
+    assert await manager.offsets.save_log_start(log)
     assert log.durable_start_offset == 5
     assert start_of(await after_a_crash(disk), T0) == 5
 
@@ -64,12 +71,12 @@ async def test_a_saved_log_start_survives_a_crash_at_once() -> None:
 async def test_many_logs_share_a_save() -> None:
     disk = MemoryDisk()
     manager = await manager_on(disk)
-    logs = [manager.create(TopicPartition("t", number), TOPIC_ID, TopicConfig()) for number in range(50)]
+    logs = [manager.placing.create(TopicPartition("t", number), TOPIC_ID, TopicConfig()) for number in range(50)]
     for log in logs:
         fill(log, 2)
         log.advance_log_start_offset(1)
     before = len(disk.calls)
-    assert all(await asyncio.gather(*(manager.save_log_start(log) for log in logs)))
+    assert all(await asyncio.gather(*(manager.offsets.save_log_start(log) for log in logs)))
     writes = [path for kind, path, _ in disk.calls[before:] if kind == "write_file"]
     assert len(writes) == 1, writes
     assert all(log.durable_start_offset == 1 for log in logs)
@@ -78,23 +85,23 @@ async def test_many_logs_share_a_save() -> None:
 async def test_a_log_out_of_service_has_no_log_start_to_save() -> None:
     disk = MemoryDisk()
     manager = await manager_on(disk)
-    log = manager.create(T0, TOPIC_ID, TopicConfig())
+    log = manager.placing.create(T0, TOPIC_ID, TopicConfig())
     fill(log, 2)
     log.advance_log_start_offset(1)
     manager.delete(T0)
-    assert not await manager.save_log_start(log)
+    assert not await manager.offsets.save_log_start(log)
 
 
 async def test_a_new_log_does_not_begin_where_a_deleted_topic_of_its_name_began() -> None:
     """The file had the old log start for up to a minute: a crash then cost every record of the new topic."""
     disk = MemoryDisk()
     manager = await manager_on(disk)
-    old = manager.create(T0, TOPIC_ID, TopicConfig())
+    old = manager.placing.create(T0, TOPIC_ID, TopicConfig())
     fill(old, 8)
     old.advance_log_start_offset(7)
-    await manager.checkpoint_offsets()
+    await manager.offsets.save_offsets()
     manager.delete(T0)
-    fill(manager.create(T0, OTHER_ID, TopicConfig()), 3)
+    fill(manager.placing.create(T0, OTHER_ID, TopicConfig()), 3)
     manager = await after_a_crash(disk)
     log = manager.get(T0)
     assert log is not None and (log.log_start_offset, log.log_end_offset) == (0, 3)
@@ -103,7 +110,7 @@ async def test_a_new_log_does_not_begin_where_a_deleted_topic_of_its_name_began(
 async def test_a_save_under_way_does_not_give_a_new_log_the_old_start() -> None:
     disk = MemoryDisk()
     manager = await manager_on(disk)
-    old = manager.create(T0, TOPIC_ID, TopicConfig())
+    old = manager.placing.create(T0, TOPIC_ID, TopicConfig())
     fill(old, 8)
     old.advance_log_start_offset(7)
     is_under_way, go_on = asyncio.Event(), asyncio.Event()
@@ -114,10 +121,10 @@ async def test_a_save_under_way_does_not_give_a_new_log_the_old_start() -> None:
         return function()
 
     disk.run_blocking = late  # type: ignore[method-assign]
-    saving = asyncio.ensure_future(manager.save_log_start(old))
+    saving = asyncio.ensure_future(manager.offsets.save_log_start(old))
     await is_under_way.wait()
     manager.delete(T0)
-    fill(manager.create(T0, OTHER_ID, TopicConfig()), 3)
+    fill(manager.placing.create(T0, OTHER_ID, TopicConfig()), 3)
     go_on.set()
     await saving
     manager = await after_a_crash(disk)
@@ -129,10 +136,10 @@ async def test_a_log_cut_below_its_start_keeps_what_comes_then() -> None:
     """An unclean election: the new leader has less than was deleted here."""
     disk = MemoryDisk()
     manager = await manager_on(disk)
-    log = manager.create(T0, TOPIC_ID, TopicConfig())
+    log = manager.placing.create(T0, TOPIC_ID, TopicConfig())
     fill(log, 8)
     log.advance_log_start_offset(7)
-    assert await manager.save_log_start(log)
+    assert await manager.offsets.save_log_start(log)
     log.truncate_fully_and_start_at(2)
     fill(log, 3)
     assert log.durable_start_offset <= 2
@@ -145,12 +152,12 @@ async def test_segments_that_are_back_after_a_loss_of_power_are_not_served() -> 
     """Retention has removed the segments of deleted records; the names of their files were not synced."""
     disk = MemoryDisk()
     manager = await manager_on(disk)
-    log = manager.create(T0, TOPIC_ID, TopicConfig(segment_bytes=150))
+    log = manager.placing.create(T0, TOPIC_ID, TopicConfig(segment_bytes=150))
     fill(log, 8)
     await log.flush()
     start = log.segments[-1].base_offset
     log.advance_log_start_offset(start)
     assert log.delete_old_segments(8, 0) and log.first_offset == start
-    await manager.checkpoint_offsets()
+    await manager.offsets.save_offsets()
     saved = checkpoints.decode_offsets(disk.read_file(f"/d1/{checkpoints.LOG_STARTS}"))
     assert saved == {T0: start}

@@ -18,6 +18,7 @@ from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.strays import parse_name
 from kafkalite.model import TopicId, TopicPartition
+from tests.support.log_host import host_of, hosted
 from tests.support.logs import TOPIC_ID, batch, values
 from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
 
@@ -61,16 +62,18 @@ class Host:
         def fatal(error: BaseException) -> None:
             raise error
 
-        manager = LogManager(
-            BrokerConfig(log_dirs=self.dirs),
-            self.disk,
-            self.clock,
-            supervisor=Supervisor(fatal),
-            own_time=OwnTime(RealClock()),
+        manager = hosted(
+            LogManager(
+                BrokerConfig(log_dirs=self.dirs),
+                self.disk,
+                self.clock,
+                supervisor=Supervisor(fatal),
+                own_time=OwnTime(RealClock()),
+            ),
             on_dir_failed=lambda directory, _: self.dead.append(directory),
             on_examined=lambda _: self.judged.set(),
         )
-        await manager.start("cluster", 1, {})
+        await manager.opening.start("cluster", 1, {})
         return manager
 
     async def verdict(self) -> None:
@@ -82,11 +85,11 @@ class Host:
 
     async def a_day_later(self, manager: LogManager) -> None:
         self.clock.now_ms += DAY_MS + 1_000
-        await manager.removal_pass()
+        await manager.removals.run_due()
 
 
 def filled(manager: LogManager, count: int = 6, tp: TopicPartition = T0, directory: str | None = None) -> PartitionLog:
-    log = manager.create(tp, TOPIC_ID, CONFIG, directory=directory)
+    log = manager.placing.create(tp, TOPIC_ID, CONFIG, directory=directory)
     for number in range(count):
         log.append_as_leader(batch([f"value {number}"]), 1)
     assert log.segment_count > 2
@@ -115,12 +118,16 @@ async def test_one_error_of_one_file_costs_nothing(host: Host, number: int) -> N
     log = filled(manager)
     await log.flush()
     before = values(log)
-    manager.log_failed(an_error(log, number))
+    manager.failures.log_failed(an_error(log, number))
     assert manager.get(T0) is None, "out of service at once"
     await host.verdict()
     again = manager.get(T0)
     assert again is not None and again is not log and values(again) == before
-    assert manager.offline_partitions == {} and manager.failed_logs() == [] and host.dead == []
+    assert (
+        manager.pool.offline_partitions == {}
+        and [failed for each in manager.pool.online() for failed in each.failed.values()] == []
+        and host.dead == []
+    )
     await host.a_day_later(manager)
     assert host.names() == ["t-0"] and values(again) == before
     again.append_as_leader(batch(["more"]), 1)
@@ -132,7 +139,7 @@ async def test_what_was_not_on_the_disk_yet_is_there_too(host: Host) -> None:
     manager = await host.manager()
     log = filled(manager)
     before = values(log)
-    manager.log_failed(an_error(log, errno.EIO))
+    manager.failures.log_failed(an_error(log, errno.EIO))
     await host.verdict()
     again = manager.get(T0)
     assert again is not None and values(again) == before
@@ -144,16 +151,16 @@ async def test_a_log_whose_file_is_away_stays_where_it_is_and_goes_on_when_the_f
     before = values(log)
     victim = log.segments[1].log_path
     away = host.disk.entries.pop(victim)
-    manager.log_failed(an_error(log, errno.ENOENT))
+    manager.failures.log_failed(an_error(log, errno.ENOENT))
     await host.verdict()
     assert manager.get(T0) is None and host.names() == ["t-0"], "not renamed: it may be the last copy"
-    kept = manager.failed_log(T0)
-    assert kept is not None and victim in kept.reason and manager.may_miss_logs() == "/d1"
-    assert manager.restart_refusal(T0) == "", "where another replica is in sync, it may be made again"
+    kept = manager.pool.failed(T0)
+    assert kept is not None and victim in kept.reason and manager.opening.may_miss_logs() == "/d1"
+    assert manager.failures.restart_refusal(T0) == "", "where another replica is in sync, it may be made again"
     await host.a_day_later(manager)
-    assert host.names() == ["t-0"] and manager.overdue_strays() == []
+    assert host.names() == ["t-0"] and manager.removals.overdue() == []
     host.disk.entries[victim] = away
-    manager.reopen_failed()
+    manager.opening.reopen_failed()
     await host.verdict()
     again = manager.get(T0)
     assert again is not None and values(again) == before
@@ -164,9 +171,9 @@ async def test_a_segment_that_has_become_shorter_is_not_taken_for_sound(host: Ho
     log = filled(manager)
     await log.flush()
     del host.disk.entries[log.segments[0].log_path].data[-1:]
-    manager.log_failed(an_error(log, errno.EIO))
+    manager.failures.log_failed(an_error(log, errno.EIO))
     await host.verdict()
-    assert manager.get(T0) is None and "bytes, not" in (manager.failed_log(T0) or pytest.fail()).reason
+    assert manager.get(T0) is None and "bytes, not" in (manager.pool.failed(T0) or pytest.fail()).reason
 
 
 async def test_damage_in_what_was_not_synced_is_not_cut_off_by_the_look(host: Host) -> None:
@@ -175,7 +182,7 @@ async def test_damage_in_what_was_not_synced_is_not_cut_off_by_the_look(host: Ho
     path = log.segments[1].log_path
     host.disk.entries[path].data[70] ^= 1
     image = bytes(host.disk.entries[path].data)
-    manager.log_failed(an_error(log, errno.EIO))
+    manager.failures.log_failed(an_error(log, errno.EIO))
     await host.verdict()
     assert manager.get(T0) is None and bytes(host.disk.entries[path].data) == image
 
@@ -186,17 +193,17 @@ async def test_a_log_that_fails_again_waits_before_the_next_look(host: Host) -> 
     for _ in range(2):
         current = manager.get(T0)
         assert current is not None
-        manager.log_failed(an_error(current, errno.EIO))
+        manager.failures.log_failed(an_error(current, errno.EIO))
         await host.verdict()
-    assert manager.get(T0) is None and manager.restart_refusal(T0) == "", "it may be made again meanwhile"
-    manager.reopen_failed()
+    assert manager.get(T0) is None and manager.failures.restart_refusal(T0) == "", "it may be made again meanwhile"
+    manager.opening.reopen_failed()
     assert manager.get(T0) is None
     host.clock.now_ms += 11_000
-    manager.reopen_failed()
+    manager.opening.reopen_failed()
     await host.verdict()
     again = manager.get(T0)
     assert again is not None and again.log_end_offset == log.log_end_offset
-    assert len(manager.dirs()[0].failures.at) == 1, "one bad place says nothing new of the disk"
+    assert len(manager.pool.dirs["/d1"].failures.at) == 1, "one bad place says nothing new of the disk"
 
 
 # --- errors that are nobody's -----------------------------------------------------------------------------
@@ -205,9 +212,9 @@ async def test_a_log_that_fails_again_waits_before_the_next_look(host: Host) -> 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
 async def test_an_append_that_finds_no_descriptor_fails_alone(host: Host, number: int) -> None:
     manager = await host.manager()
-    log = manager.create(T0, TOPIC_ID, TopicConfig())
+    log = manager.placing.create(T0, TOPIC_ID, TopicConfig())
     log.append_as_leader(batch(["a"]), 1)
-    manager.dirs()[0].handles.close()
+    next(iter(manager.pool.dirs.values())).handles.close()
     host.disk.refuse = lambda kind, path: number if path.endswith(".log") else 0
     with pytest.raises(StorageError):
         log.append_as_leader(batch(["b"]), 1)
@@ -223,7 +230,7 @@ async def test_an_append_that_finds_no_descriptor_fails_alone(host: Host, number
 async def test_an_epoch_whose_file_found_no_descriptor_is_written_before_the_next_batch(host: Host) -> None:
     """The second append took the epoch for saved: its file lacked it until the next one began."""
     manager = await host.manager()
-    log = manager.create(T0, TOPIC_ID, TopicConfig())
+    log = manager.placing.create(T0, TOPIC_ID, TopicConfig())
     log.append_as_leader(batch(["a"]), 1)
     host.disk.refuse = lambda kind, path: errno.EMFILE if path.endswith("leader-epoch-checkpoint") else 0
     with pytest.raises(StorageError):
@@ -235,7 +242,7 @@ async def test_an_epoch_whose_file_found_no_descriptor_is_written_before_the_nex
 
 async def test_an_fsync_that_fails_is_never_taken_for_a_shortage(host: Host) -> None:
     manager = await host.manager()
-    log = manager.create(T0, TOPIC_ID, TopicConfig())
+    log = manager.placing.create(T0, TOPIC_ID, TopicConfig())
     log.append_as_leader(batch(["a"]), 1)
 
     async def refuse() -> None:
@@ -245,22 +252,24 @@ async def test_an_fsync_that_fails_is_never_taken_for_a_shortage(host: Host) -> 
     with pytest.raises(StorageError) as caught:
         await log.flush()
     assert log.is_failed and log.sync_failed
-    manager.log_failed(caught.value)
+    manager.failures.log_failed(caught.value)
     await host.verdict()
-    kept = manager.failed_log(T0)
+    kept = manager.pool.failed(T0)
     assert kept is not None and kept.needs_operator
-    assert manager.restart_refusal(T0) == "", "found by simulation: it waited for memory that was there, for ever"
+    assert manager.failures.restart_refusal(T0) == "", (
+        "found by simulation: it waited for memory that was there, for ever"
+    )
 
 
 async def test_housekeeping_that_finds_no_descriptor_leaves_the_log_in_service(host: Host) -> None:
     manager = await host.manager()
     log = filled(manager)
-    manager.dirs()[0].handles.close()
+    next(iter(manager.pool.dirs.values())).handles.close()
     host.disk.refuse = lambda kind, path: errno.EMFILE if path.endswith(".log") else 0
-    await manager.flush_pass()
+    await manager.housekeeping.flush_pass()
     assert manager.get(T0) is log
     host.disk.refuse = lambda kind, path: 0
-    await manager.flush_pass()
+    await manager.housekeeping.flush_pass()
     assert log.recovery_point > 0
 
 
@@ -268,7 +277,7 @@ async def test_a_truncation_that_was_cut_short_is_not_taken_for_nobodys(host: Ho
     """In memory the log's end was the old one, and some segments were gone."""
     manager = await host.manager()
     log = filled(manager)
-    manager.dirs()[0].handles.close()
+    next(iter(manager.pool.dirs.values())).handles.close()
     cut = log.segments[2].base_offset + 1
     host.disk.refuse = lambda kind, path: errno.EMFILE if f"{log.segments[2].base_offset:020d}.log" in path else 0
     with pytest.raises(StorageError):
@@ -285,7 +294,7 @@ async def test_an_append_that_was_refused_and_cut_off_again_costs_nothing(host: 
     with pytest.raises(StorageError) as caught:
         log.append_as_leader(batch(["y"]), 1)
     assert log.is_failed and not log.sync_failed
-    manager.log_failed(caught.value)
+    manager.failures.log_failed(caught.value)
     await host.verdict()
     again = manager.get(T0)
     assert again is not None and values(again) == before
@@ -301,7 +310,7 @@ async def a_failed_fsync(host: Host, manager: LogManager) -> PartitionLog:
     with pytest.raises(StorageError) as caught:
         await log.flush()
     host.disk.fail_sync = False
-    manager.log_failed(caught.value)
+    manager.failures.log_failed(caught.value)
     await host.verdict()
     return log
 
@@ -311,13 +320,17 @@ async def test_after_a_failed_fsync_only_an_order_opens_the_log(host: Host) -> N
     log = await a_failed_fsync(host, manager)
     before = values(log)
     host.clock.now_ms += 3_600_000
-    manager.reopen_failed()
+    manager.opening.reopen_failed()
     await asyncio.sleep(0)
-    kept = manager.failed_log(T0)
+    kept = manager.pool.failed(T0)
     assert manager.get(T0) is None and kept is not None and kept.needs_operator and host.names() == ["t-0"]
-    assert await manager.bring_online("/d1", "cluster", 1, {}) == 1
+    assert await manager.opening.bring_online("/d1", "cluster", 1, {}) == 1
     again = manager.get(T0)
-    assert again is not None and values(again) == before and manager.failed_logs() == []
+    assert (
+        again is not None
+        and values(again) == before
+        and [failed for each in manager.pool.online() for failed in each.failed.values()] == []
+    )
 
 
 async def test_a_clean_stop_does_not_call_a_failed_log_clean(host: Host) -> None:
@@ -325,7 +338,7 @@ async def test_a_clean_stop_does_not_call_a_failed_log_clean(host: Host) -> None
     log = await a_failed_fsync(host, manager)
     before = values(log)
     filled(manager, tp=TopicPartition("t", 1))
-    manager.checkpoint_high_watermarks({T0: 4})
+    manager.offsets.save_high_watermarks({T0: 4})
     await manager.close()
     manager = await host.manager()
     again, other = manager.get(T0), manager.get(TopicPartition("t", 1))
@@ -337,12 +350,12 @@ async def test_its_high_watermark_and_its_start_are_remembered(host: Host) -> No
     manager = await host.manager()
     log = filled(manager)
     log.advance_log_start_offset(1)
-    manager.checkpoint_high_watermarks({T0: 4})
+    manager.offsets.save_high_watermarks({T0: 4})
     host.disk.entries.pop(log.segments[1].log_path)
-    manager.log_failed(an_error(log, errno.ENOENT))
+    manager.failures.log_failed(an_error(log, errno.ENOENT))
     await host.verdict()
-    manager.checkpoint_high_watermarks({})
-    await manager.checkpoint_offsets()
+    manager.offsets.save_high_watermarks({})
+    await manager.offsets.save_offsets()
     assert host.disk.read_file("/d1/replication-offset-checkpoint") == b"0\n1\nt 0 4\n"
     assert host.disk.read_file("/d1/log-start-offset-checkpoint") == b"0\n1\nt 0 1\n"
     assert host.disk.read_file("/d1/recovery-point-offset-checkpoint") == b"0\n0\n", "all of it is to be checked"
@@ -355,40 +368,40 @@ async def set_aside(host: Host) -> LogManager:
     """A replica whose log failed for good has been made again."""
     manager = await host.manager()
     await a_failed_fsync(host, manager)
-    manager.create(T0, TOPIC_ID, CONFIG)
+    manager.placing.create(T0, TOPIC_ID, CONFIG)
     return manager
 
 
 async def test_what_was_set_aside_is_kept_until_its_records_are_elsewhere(host: Host) -> None:
     manager = await set_aside(host)
-    assert len(host.names()) == 2 and manager.overdue_strays() == []
+    assert len(host.names()) == 2 and manager.removals.overdue() == []
     for _ in range(3):
         await host.a_day_later(manager)
-    [stray] = manager.overdue_strays()
+    [stray] = manager.removals.overdue()
     assert stray.size_bytes > 300 and (stray.topic_partition, stray.topic_id) == (T0, TOPIC_ID)
     await manager.close()
     manager = await host.manager()
     await host.a_day_later(manager)
-    [found] = manager.overdue_strays()
+    [found] = manager.removals.overdue()
     assert (found.path, found.topic_id, found.since_ms) == (stray.path, TOPIC_ID, stray.since_ms), (
         "a restart forgets nothing"
     )
-    manager.on_elsewhere(lambda each: each.is_of(T0, TOPIC_ID))
-    await manager.removal_pass()
-    assert host.names() == ["t-0"] and manager.strays() == []
+    host_of(manager).elsewhere = lambda each: each.is_of(T0, TOPIC_ID)
+    await manager.removals.run_due()
+    assert host.names() == ["t-0"] and manager.removals.strays() == []
 
 
 async def test_want_of_room_removes_no_last_copy(host: Host) -> None:
     manager = await set_aside(host)
     log = manager.get(T0)
     assert log is not None
-    manager.log_failed(an_error(log, errno.ENOSPC))
+    manager.failures.log_failed(an_error(log, errno.ENOSPC))
     await host.verdict()
     assert [name for name in host.names() if name.endswith("-stray")]
-    manager.on_elsewhere(lambda each: True)
+    host_of(manager).elsewhere = lambda each: True
     log = manager.get(T0)
     assert log is not None
-    manager.log_failed(an_error(log, errno.ENOSPC))
+    manager.failures.log_failed(an_error(log, errno.ENOSPC))
     await host.verdict()
     assert host.names() == ["t-0"], "what is elsewhere makes room at once"
 
@@ -396,9 +409,9 @@ async def test_want_of_room_removes_no_last_copy(host: Host) -> None:
 async def test_the_deletion_of_the_partition_is_an_order(host: Host) -> None:
     manager = await set_aside(host)
     manager.delete(T0, TopicId("BBBBBBBBBBBBBBBBBBBBBQ"))
-    manager.create(T0, TOPIC_ID, CONFIG)
+    manager.placing.create(T0, TOPIC_ID, CONFIG)
     await host.a_day_later(manager)
-    assert len(manager.overdue_strays()) == 1, "another topic of that name"
+    assert len(manager.removals.overdue()) == 1, "another topic of that name"
     manager.delete(T0, TOPIC_ID)
     await host.a_day_later(manager)
     assert host.names() == []
@@ -408,7 +421,9 @@ async def test_a_failed_log_of_a_deleted_partition_goes_with_it(host: Host) -> N
     manager = await host.manager()
     await a_failed_fsync(host, manager)
     manager.delete(T0, TOPIC_ID)
-    assert [name.rpartition("-")[2] for name in host.names()] == ["delete"] and manager.failed_logs() == []
+    assert [name.rpartition("-")[2] for name in host.names()] == ["delete"] and [
+        failed for each in manager.pool.online() for failed in each.failed.values()
+    ] == []
     await host.a_day_later(manager)
     assert host.names() == []
 
@@ -418,17 +433,17 @@ async def test_what_was_set_aside_can_be_the_log_again(host: Host) -> None:
     log = filled(manager)
     before = values(log)
     manager.set_stray(T0)
-    [stray] = manager.strays()
-    await manager.restore_stray(stray, T0, CONFIG)
+    [stray] = manager.removals.strays()
+    await manager.failures.restore(stray, T0, CONFIG)
     again = manager.get(T0)
-    assert again is not None and values(again) == before and host.names() == ["t-0"] and manager.strays() == []
+    assert again is not None and values(again) == before and host.names() == ["t-0"] and manager.removals.strays() == []
     manager.set_stray(T0)
-    manager.create(T0, TOPIC_ID, CONFIG)
-    [stray] = manager.strays()
+    manager.placing.create(T0, TOPIC_ID, CONFIG)
+    [stray] = manager.removals.strays()
     with pytest.raises(ApiError, match="has a log here"):
-        await manager.restore_stray(stray, T0, CONFIG)
-    manager.remove_stray(stray)
-    await manager.removal_pass()
+        await manager.failures.restore(stray, T0, CONFIG)
+    manager.removals.remove_stray(stray)
+    await manager.removals.run_due()
     assert host.names() == ["t-0"]
 
 
@@ -439,18 +454,18 @@ async def test_a_replica_is_not_made_again_while_its_files_are_looked_at() -> No
     run_blocking, go_on, is_asked = host.disk.run_blocking, asyncio.Event(), asyncio.Event()
 
     async def slow(function: Callable[[], object], at: str = "") -> object:
-        kept = manager.failed_log(T0)
+        kept = manager.pool.failed(T0)
         if kept is not None and kept.is_under_check:
             is_asked.set()
             await go_on.wait()
         return await run_blocking(function, at)
 
     host.disk.run_blocking = slow  # type: ignore[method-assign]
-    manager.log_failed(an_error(log, errno.EIO))
+    manager.failures.log_failed(an_error(log, errno.EIO))
     await is_asked.wait()
-    assert "being checked" in manager.restart_refusal(T0)
+    assert "being checked" in manager.failures.restart_refusal(T0)
     with pytest.raises(StorageError, match="being checked"):
-        manager.create(T0, TOPIC_ID, CONFIG)
+        manager.placing.create(T0, TOPIC_ID, CONFIG)
     go_on.set()
     await host.verdict()
     assert manager.get(T0) is not None and host.names() == ["t-0"]

@@ -20,6 +20,7 @@ from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.model import TopicId, TopicPartition
 from kafkalite.record.reader import read_records
+from tests.support.log_host import host_of, hosted
 from tests.support.logs import TOPIC_ID, batch, config
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
@@ -39,14 +40,16 @@ class Host:
             raise error
 
         self.supervisor = Supervisor(fatal)
-        self.manager = LogManager(
-            BrokerConfig(log_dirs=("/d1", "/d2"), **self.settings),
-            self.disk,
-            self.clock,
-            supervisor=self.supervisor,
+        self.manager = hosted(
+            LogManager(
+                BrokerConfig(log_dirs=("/d1", "/d2"), **self.settings),
+                self.disk,
+                self.clock,
+                supervisor=self.supervisor,
+            ),
             on_dir_failed=lambda directory, _: self.dead.append(directory),
         )
-        await self.manager.start("cluster", 1, {"t": overrides or {}})
+        await self.manager.opening.start("cluster", 1, {"t": overrides or {}})
         return self.manager
 
     async def restart(self, overrides: dict[str, str] | None = None) -> LogManager:
@@ -57,7 +60,7 @@ class Host:
         return await self.start(overrides)
 
     def create(self, topic: TopicConfig | None = None) -> PartitionLog:
-        return self.manager.create(T0, TOPIC_ID, topic or config(), directory="/d1")
+        return self.manager.placing.create(T0, TOPIC_ID, topic or config(), directory="/d1")
 
     @property
     def log(self) -> PartitionLog:
@@ -97,7 +100,7 @@ async def test_a_replica_moves_while_records_come() -> None:
     manager = await host.start()
     log = host.create(config(segment_bytes=4_096))
     exchanged: list[tuple[str, str]] = []
-    manager.on_exchanged = lambda old, new: exchanged.append((old.path, new.path))
+    host_of(manager).on_exchanged = lambda old, new: exchanged.append((old.path, new.path))
     fill(log, 100)
     move = manager.moves.start(T0, "/d2", throttle=80_000)
     assert move is not None
@@ -113,7 +116,7 @@ async def test_a_replica_moves_while_records_come() -> None:
     assert host.log.synced_offset == 120, "the old one went when the new one was durable"
     fill(host.log, 5, start=120)
     host.log.roll()
-    assert [d.log_count for d in manager.dirs()] == [0, 1]
+    assert [d.log_count for d in manager.pool.dirs.values()] == [0, 1]
     await manager.close()
     again = await host.restart()
     assert len(values(host.log)) == 125 and again.get(T0) is host.log and host.log.directory == "/d2"
@@ -147,7 +150,7 @@ async def test_orders_that_cannot_be_carried_out() -> None:
     assert manager.moves.start(T0, "/d1") is None
     host.disk.free_bytes = lambda path: MIN_ROOM_BYTES - 1  # type: ignore[method-assign]
     assert refused("/d2") is ErrorCode.KAFKA_STORAGE_ERROR
-    manager.dir_failed(StorageError("dead", directory="/d2", path="/d2"))
+    manager.failures.dir_failed(StorageError("dead", directory="/d2", path="/d2"))
     assert refused("/d2") is ErrorCode.KAFKA_STORAGE_ERROR
     assert host.log is log and manager.moves.all() == []
 
@@ -162,7 +165,7 @@ async def test_another_order_replaces_the_first_and_one_for_home_ends_it() -> No
     assert manager.moves.start(T0, "/d1") is None
     assert first.state == "failed" and T0 not in manager.moves
     await until(lambda: not any(name.endswith("-future") for name in host.names("/d2")))
-    await manager.removal_pass()
+    await manager.removals.run_due()
     assert host.names("/d2") == [] and host.log.directory == "/d1"
 
 
@@ -180,12 +183,12 @@ async def test_what_ends_a_move(what: str) -> None:
     elif what in ("stray", "other topic"):
         manager.set_stray(T0)
         if what == "other topic":
-            host.manager.create(T0, TopicId("BBBBBBBBBBBBBBBBBBBBBQ"), config(), directory="/d1")
+            host.manager.placing.create(T0, TopicId("BBBBBBBBBBBBBBBBBBBBBQ"), config(), directory="/d1")
     elif what == "source dies":
-        manager.dir_failed(StorageError("dead", directory="/d1", path="/d1"))
+        manager.failures.dir_failed(StorageError("dead", directory="/d1", path="/d1"))
     elif what == "target dies":
         host.disk.broken = {"/d2"}
-        manager.dir_failed(StorageError("dead", directory="/d2", path="/d2"))
+        manager.failures.dir_failed(StorageError("dead", directory="/d2", path="/d2"))
     else:
         host.disk.free_bytes = lambda path: MIN_ROOM_BYTES  # type: ignore[method-assign]
     await until(lambda: move.is_over)
@@ -197,7 +200,7 @@ async def test_what_ends_a_move(what: str) -> None:
             "a copy that finds no room is not the disk's fault"
         )
     if what != "target dies":
-        await manager.removal_pass()
+        await manager.removals.run_due()
         assert not any(name.endswith("-future") for name in host.names("/d2"))
 
 
@@ -239,13 +242,13 @@ async def test_a_restart_goes_on_with_what_was_copied() -> None:
 async def test_a_compacted_log_is_not_compacted_meanwhile_and_begun_anew_after_a_restart() -> None:
     host = Host(replica_alter_log_dirs_io_max_bytes_per_second=4_096)
     manager = await host.start()
-    manager.hw_of = lambda tp: 10**9
+    host_of(manager).hw_of = lambda tp: 10**9
     log = host.create(config(segment_bytes=2_048, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01))
     fill(log, 200)
     move = manager.moves.start(T0, "/d2", throttle=80_000)
     assert move is not None
     await until(lambda: move.copied_bytes > 10_000)
-    assert await manager.cleaning_pass() == 0
+    assert await manager.housekeeping.cleaning_pass() == 0
     await log.flush()
     overrides = {"cleanup.policy": "compact", "segment.bytes": "2048", "min.cleanable.dirty.ratio": "0.01"}
     manager = await host.restart(overrides)
@@ -255,20 +258,20 @@ async def test_a_compacted_log_is_not_compacted_meanwhile_and_begun_anew_after_a
     again.throttle = 0
     await until(lambda: again.state == "done")
     assert len(values(host.log)) == 200
-    manager.hw_of = lambda tp: 10**9
-    assert await manager.cleaning_pass() == 1
+    host_of(manager).hw_of = lambda tp: 10**9
+    assert await manager.housekeeping.cleaning_pass() == 1
 
 
 async def test_a_log_that_was_compacted_once_is_copied_anew_whatever_its_policy_is_today() -> None:
     """What a compaction took since it was copied could be the tombstone of what was copied."""
     host = Host(replica_alter_log_dirs_io_max_bytes_per_second=4_096)
     manager = await host.start()
-    manager.hw_of = lambda tp: 10**9
+    host_of(manager).hw_of = lambda tp: 10**9
     log = host.create(config(segment_bytes=2_048, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01))
     fill(log, 200)
     log.append_as_leader(batch(["last"], key=b"k"), 1)
     log.roll()
-    assert await manager.cleaning_pass() == 1
+    assert await manager.housekeeping.cleaning_pass() == 1
     fill(log, 200)
     move = manager.moves.start(T0, "/d2", throttle=80_000)
     assert move is not None
@@ -287,11 +290,11 @@ async def test_a_log_that_was_compacted_once_is_copied_anew_whatever_its_policy_
 async def test_a_move_keeps_offsets_that_are_missing_at_the_start_of_the_log() -> None:
     host = Host()
     manager = await host.start()
-    manager.hw_of = lambda tp: 10**9
+    host_of(manager).hw_of = lambda tp: 10**9
     log = host.create(config(segment_bytes=2_048, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01))
     for number in range(100):
         log.append_as_leader(batch([f"{number}" + "." * 100], key=b"k%d" % (number % 3)), 1)
-    assert await manager.cleaning_pass() == 1
+    assert await manager.housekeeping.cleaning_pass() == 1
     before = values(log)
     assert before[0][0] > 50 and log.log_start_offset == 0
     move = manager.moves.start(T0, "/d2")
@@ -309,7 +312,7 @@ async def test_futures_that_stand_for_nothing_are_removed() -> None:
         host.disk.makedirs(f"/d1/{name}")
         host.disk.makedirs(f"/d2/{name}") if name.startswith("u") else None
     manager = await host.restart()
-    await manager.removal_pass()
+    await manager.removals.run_due()
     assert [n for d in ("/d1", "/d2") for n in host.disk.listdir(d) if n.endswith("-future")] == []
 
 
@@ -354,7 +357,7 @@ async def step(host: Host, model: list[bytes]) -> None:
 
 
 async def crash(host: Host, model: list[bytes]) -> None:
-    await host.manager.checkpoint_offsets()
+    await host.manager.offsets.save_offsets()
     host.lives += 1  # type: ignore[attr-defined]
     await host.restart({"segment.bytes": "1024"})
 
@@ -393,7 +396,7 @@ async def test_a_target_that_fails_in_the_exchange_changes_nothing() -> None:
     manager = await host.start()
     log = host.create()
     fill(log, 10)
-    manager.checkpoint_high_watermarks({T0: 10})
+    manager.offsets.save_high_watermarks({T0: 10})
     write = host.disk.write_file_atomic
 
     def refuse(path: str, data: bytes, *, durable: bool = True) -> None:
@@ -406,9 +409,9 @@ async def test_a_target_that_fails_in_the_exchange_changes_nothing() -> None:
     assert move is not None and move.task is not None
     await move.task
     assert move.state == "failed" and host.dead == ["/d2"]
-    assert host.log is log and len(values(log)) == 10 and manager.offline_partitions == {}
+    assert host.log is log and len(values(log)) == 10 and manager.pool.offline_partitions == {}
     fill(log, 1, start=10)
-    await manager.removal_pass()
+    await manager.removals.run_due()
     assert host.names("/d1") == ["t-0"]
 
 
@@ -430,8 +433,8 @@ async def test_a_new_disk_that_dies_before_the_copy_is_durable_leaves_the_old_on
     async with asyncio.timeout(20):
         await entered.wait()
     assert host.log.directory == "/d2" and "t-0" in host.names("/d1")
-    manager.dir_failed(StorageError("dead", directory="/d2", path="/d2"))
-    await manager.removal_pass()
+    manager.failures.dir_failed(StorageError("dead", directory="/d2", path="/d2"))
+    await manager.removals.run_due()
     (kept,) = host.names("/d1")
-    assert kept.endswith("-stray") and manager.offline_partitions == {T0: "/d2"}
+    assert kept.endswith("-stray") and manager.pool.offline_partitions == {T0: "/d2"}
     await host.supervisor.stop()

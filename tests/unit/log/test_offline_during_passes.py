@@ -18,6 +18,7 @@ from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import StorageError
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TopicPartition
+from tests.support.log_host import host_of, hosted
 from tests.support.logs import TOPIC_ID, batch
 from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
 
@@ -54,35 +55,41 @@ def fatal(error: BaseException) -> None:
 
 
 async def flush(manager: LogManager) -> None:
-    await manager.flush_pass()
+    await manager.housekeeping.flush_pass()
 
 
 async def retain(manager: LogManager) -> None:
-    await manager.retention_pass()
+    await manager.housekeeping.retention_pass()
 
 
 async def clean(manager: LogManager) -> None:
-    await manager.cleaning_pass()
+    await manager.housekeeping.cleaning_pass()
 
 
 async def checkpoint(manager: LogManager) -> None:
-    await manager.checkpoint_offsets()
-    manager.checkpoint_high_watermarks({log.topic_partition: log.log_end_offset for log in manager.all()})
+    await manager.offsets.save_offsets()
+    manager.offsets.save_high_watermarks({log.topic_partition: log.log_end_offset for log in manager.all()})
 
 
 async def remove(manager: LogManager) -> None:
-    await manager.removal_pass()
+    await manager.removals.run_due()
 
 
 async def filled(config: TopicConfig, logs: int) -> tuple[YieldingDisk, LogManager]:
     disk, clock = YieldingDisk(), ManualClock()
-    manager = LogManager(
-        BrokerConfig(log_dirs=("/d1", "/d2")), disk, clock, supervisor=Supervisor(fatal),
-        own_time=OwnTime(RealClock()), on_dir_failed=lambda directory, error: None,
-    )  # fmt: skip
-    await manager.start("cluster", 1, {})
+    manager = hosted(
+        LogManager(
+            BrokerConfig(log_dirs=("/d1", "/d2")),
+            disk,
+            clock,
+            supervisor=Supervisor(fatal),
+            own_time=OwnTime(RealClock()),
+        ),
+        on_dir_failed=lambda directory, error: None,
+    )
+    await manager.opening.start("cluster", 1, {})
     for number in range(logs):
-        log = manager.create(TopicPartition("t", number), TOPIC_ID, config)
+        log = manager.placing.create(TopicPartition("t", number), TOPIC_ID, config)
         for _ in range(6):
             log.append_as_leader(batch(["a value of some bytes"] * 3), 1)
     return disk, manager
@@ -96,11 +103,11 @@ async def test_a_pass_leaves_a_directory_alone_that_went_offline(job: Callable[[
     for turns in (1, 2, 5, 20):
         logs = LOGS if job is retain else 8
         disk, manager = await filled(COMPACTED if job is clean else CONFIG, logs)
-        manager.hw_of = lambda _: 18
+        host_of(manager).hw_of = lambda _: 18
         on_d2 = {log.topic_partition for log in manager.all() if log.directory == "/d2"}
         assert len(on_d2) == logs // 2
         if job is remove:
-            await manager.retention_pass()
+            await manager.housekeeping.retention_pass()
         under_way = asyncio.ensure_future(job(manager))
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -108,14 +115,14 @@ async def test_a_pass_leaves_a_directory_alone_that_went_offline(job: Callable[[
         disk.broken = {"/d2"}
         error = StorageError("append", directory="/d2")
         error.__cause__ = OSError(errno.EIO, "injected")
-        assert set(manager.dir_failed(error)) == on_d2
+        assert set(manager.failures.dir_failed(error)) == on_d2
         before = len(disk.calls)
         async with asyncio.timeout(60):
             await under_way
             await job(manager)
         assert [call for call in disk.calls[before:] if call[1].startswith("/d2") and call[0] in WRITES] == []
         assert {log.directory for log in manager.all()} == {"/d1"} and len(manager.all()) == logs // 2
-        assert set(manager.offline_partitions) == on_d2
+        assert set(manager.pool.offline_partitions) == on_d2
         if job is flush:
             assert all(log.recovery_point == log.segments[-1].base_offset > 0 for log in manager.all())
         await manager.close(clean=False)
@@ -138,13 +145,18 @@ async def test_a_read_that_fails_names_its_log_and_takes_only_that_out_of_servic
     lost: list[TopicPartition] = []
     dead: list[str] = []
     judged = asyncio.Event()
-    manager = LogManager(
-        BrokerConfig(log_dirs=("/d1",)), disk, clock, supervisor=Supervisor(fatal), own_time=OwnTime(RealClock()),
-        on_dir_failed=lambda directory, _: dead.append(directory), on_log_failed=lambda tp, _: lost.append(tp),
+    manager = hosted(
+        LogManager(
+            BrokerConfig(log_dirs=("/d1",)), disk, clock, supervisor=Supervisor(fatal), own_time=OwnTime(RealClock())
+        ),
+        on_dir_failed=lambda directory, _: dead.append(directory),
+        on_log_failed=lambda tp, _: lost.append(tp),
         on_examined=lambda _: judged.set(),
-    )  # fmt: skip
-    await manager.start("cluster", 1, {})
-    victim, other = (manager.create(TopicPartition("t", number), TOPIC_ID, TopicConfig()) for number in range(2))
+    )
+    await manager.opening.start("cluster", 1, {})
+    victim, other = (
+        manager.placing.create(TopicPartition("t", number), TOPIC_ID, TopicConfig()) for number in range(2)
+    )
     for log in (victim, other):
         log.append_as_leader(batch(["x"] * 5), 1)
     read_at = MemoryFile.read_at
@@ -158,7 +170,7 @@ async def test_a_read_that_fails_names_its_log_and_takes_only_that_out_of_servic
     with pytest.raises(StorageError) as caught:
         victim.read(0, max_bytes=1000)
     assert (caught.value.path, caught.value.directory) == (victim.path, "/d1")
-    manager.log_failed(caught.value)
+    manager.failures.log_failed(caught.value)
     async with asyncio.timeout(60):
         await judged.wait()
     assert lost == [victim.topic_partition] and dead == []

@@ -81,29 +81,31 @@ def full(manager: LogManager, number: int) -> StorageError:
 async def test_a_directory_that_went_offline_for_want_of_room_is_told_when_there_is_some(number: int) -> None:
     host = Host()
     manager = await host.manager()
-    log = manager.create(T0, TOPIC_ID, TopicConfig())
+    log = manager.placing.create(T0, TOPIC_ID, TopicConfig())
     log.append_as_leader(batch(["a"]), 1)
     error = full(manager, number)
     room = [1_000]
     host.disk.free_bytes = lambda path: room[0]  # type: ignore[method-assign]
-    manager.log_failed(error)
+    manager.failures.log_failed(error)
     await host.verdict()
-    assert host.dead == ["/d1"] and manager.dirs()[0].waits_for_room
-    assert await manager.with_room_again() == [], "not before its time"
+    assert host.dead == ["/d1"] and next(iter(manager.pool.dirs.values())).waits_for_room
+    assert await manager.opening.with_room_again() == [], "not before its time"
     host.clock.now_ms += 6_000
-    assert await manager.with_room_again() == []
+    assert await manager.opening.with_room_again() == []
     room[0] = 1 << 30
-    assert await manager.with_room_again() == []
+    assert await manager.opening.with_room_again() == []
     host.clock.now_ms += 6_000
-    assert await manager.with_room_again() == ["/d1"]
-    assert await manager.bring_online("/d1", "cluster", 1, {}) == 1
+    assert await manager.opening.with_room_again() == ["/d1"]
+    assert await manager.opening.bring_online("/d1", "cluster", 1, {}) == 1
     again = manager.get(T0)
-    assert again is not None and values(again) == [(0, b"a")] and not manager.dirs()[0].waits_for_room
+    assert (
+        again is not None and values(again) == [(0, b"a")] and not next(iter(manager.pool.dirs.values())).waits_for_room
+    )
 
 
 async def test_a_dead_disk_waits_for_no_room() -> None:
     host = Host()
     manager = await host.manager()
-    manager.dir_failed(StorageError("gone", directory="/d1"))
+    manager.failures.dir_failed(StorageError("gone", directory="/d1"))
     host.clock.now_ms += 3_600_000
-    assert not manager.dirs()[0].waits_for_room and await manager.with_room_again() == []
+    assert not next(iter(manager.pool.dirs.values())).waits_for_room and await manager.opening.with_room_again() == []

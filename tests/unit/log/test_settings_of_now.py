@@ -18,6 +18,7 @@ from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records
 from tests.support.committed import committed_state
+from tests.support.log_host import host_of, hosted
 from tests.support.logs import PATH, TOPIC_ID, TP, batch, config, everything, make_log, reopen
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
@@ -201,22 +202,24 @@ async def test_what_is_cut_and_written_again_is_compacted_again() -> None:
         raise error
 
     async def started() -> LogManager:
-        manager = LogManager(
-            BrokerConfig(log_dirs=("/d",)), disk, ManualClock(), supervisor=Supervisor(fatal),
+        manager = hosted(
+            LogManager(BrokerConfig(log_dirs=("/d",)), disk, ManualClock(), supervisor=Supervisor(fatal)),
             on_dir_failed=lambda *_: None,
-        )  # fmt: skip
-        await manager.start("c", 1, {TP.topic: {key.replace("_", "."): str(value) for key, value in COMPACT.items()}})
+        )
+        await manager.opening.start(
+            "c", 1, {TP.topic: {key.replace("_", "."): str(value) for key, value in COMPACT.items()}}
+        )
         found = manager.get(TP)
         if found is not None:
-            manager.hw_of = lambda _: found.log_end_offset
+            host_of(manager).hw_of = lambda _: found.log_end_offset
         return manager
 
     manager = await started()
-    log = manager.create(TP, TOPIC_ID, config(**COMPACT))
-    manager.hw_of = lambda _: log.log_end_offset
+    log = manager.placing.create(TP, TOPIC_ID, config(**COMPACT))
+    host_of(manager).hw_of = lambda _: log.log_end_offset
     for number in range(40):
         write(log, f"k{number % 8}", f"v{number}" + "." * 60)
-    assert await manager.cleaning_pass() == 1
+    assert await manager.housekeeping.cleaning_pass() == 1
     log.truncate_to(10)
     assert int(disk.read_file("/d/cleaner-offset-checkpoint").split()[-1]) == log.log_end_offset <= 10
     for number in range(40):
@@ -227,7 +230,7 @@ async def test_what_is_cut_and_written_again_is_compacted_again() -> None:
     manager = await started()
     again = manager.get(TP)
     assert again is not None
-    assert await manager.cleaning_pass() == 1
+    assert await manager.housekeeping.cleaning_pass() == 1
     assert committed_state(again) == state
     active = again.segments[-1].base_offset
     below = [record.key for record in read_records(everything(again)) if record.offset < active]

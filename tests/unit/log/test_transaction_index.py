@@ -15,6 +15,7 @@ from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import split_batches
 from kafkalite.record.builder import end_transaction_marker
+from tests.support.log_host import hosted
 from tests.support.logs import PATH, TOPIC_ID, TP, batch, config, everything, make_log, reopen
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
@@ -92,21 +93,21 @@ async def test_a_clean_stop_and_then_a_loss_of_power(seed: int) -> None:
         raise error
 
     def manager() -> LogManager:
-        return LogManager(
-            BrokerConfig(log_dirs=("/d",)), disk, ManualClock(), supervisor=Supervisor(fatal),
+        return hosted(
+            LogManager(BrokerConfig(log_dirs=("/d",)), disk, ManualClock(), supervisor=Supervisor(fatal)),
             on_dir_failed=lambda *_: None,
-        )  # fmt: skip
+        )
 
     first = manager()
-    await first.start("c", 1, {})
-    log = first.create(TP, TOPIC_ID, config())
+    await first.opening.start("c", 1, {})
+    log = first.placing.create(TP, TOPIC_ID, config())
     abort(log)
     await log.flush()
     abort(log, sequence=1)
     await first.close(clean=True)
     disk.power_loss(random.Random(seed))
     second = manager()
-    await second.start("c", 1, {})
+    await second.opening.start("c", 1, {})
     again = second.get(TP)
     assert again is not None and again.clean_start
     assert aborted(again) == [(7, 0, 1), (7, 2, 3)]

@@ -39,7 +39,7 @@ async def test_a_change_reaches_running_nodes_and_goes_again() -> None:
             return await alter_broker(client, node, changes, deletions)
 
         def insync(topic: str) -> set[int]:
-            hosted = [node.replicas.partition(TopicPartition(topic, 0)) for node in running.nodes.values()]
+            hosted = [node.replicas.hosted.get(TopicPartition(topic, 0)) for node in running.nodes.values()]
             return {each.leader.min_insync_replicas for each in hosted if each is not None and each.leader is not None}
 
         assert await alter(None, {"min.insync.replicas": "2", "max.connections": "50"}) == 0
@@ -77,7 +77,7 @@ async def test_fetchers_are_more_or_fewer_without_a_restart() -> None:
             return await alter_broker(client, node, changes, deletions)
 
         def fetchers(node: int) -> int:
-            return len(running.nodes[node].replicas._fetchers)
+            return len(running.nodes[node].replicas.fetchers)
 
         async with Producer(client) as producer, asyncio.timeout(60):
             for changes, deletions, wanted in (
@@ -128,12 +128,12 @@ async def test_settings_written_by_hand_that_cannot_be_used_are_named_by_health(
             await write_config(zk, entity_type, name, settings, replace=True)  # as a hand does: nothing is checked
             while node.configs.topic(name) != settings and node.configs.broker(None) != settings:
                 await asyncio.sleep(0.01)
-            return [f"{each.subject}: {each.detail}" for each in node.problems()]
+            return [f"{each.subject}: {each.detail}" for each in node.health.problems()]
 
         assert await told({"retention.ms": "-1", "segment.ms": "soon"}, "topics", "t") == [
             "/config/topics/t: segment.ms: 'soon' is not an integer; the other settings hold"
         ]
-        assert node.topic_config("t").retention_ms == -1
+        assert node.settings.topic_config("t").retention_ms == -1
         assert await told({"retention.ms": "-1"}, "topics", "t") == []
         assert await told({"reassignment.parallel.partition.count": "7", "broker.id": "9"}, "brokers", "<default>") == [
             "/config/brokers/<default>: broker.id: cannot be changed without a restart; the other settings hold"
@@ -141,7 +141,7 @@ async def test_settings_written_by_hand_that_cannot_be_used_are_named_by_health(
 
 
 def test_whoever_is_marked_as_dynamic_is_applied() -> None:
-    """A new dynamic key of brokers needs a line in Node._take_dynamic_config, or to be read where it is used."""
+    """A new dynamic key of brokers needs a line in Node.reconfigured, or to be read where it is used."""
     assert {key for key in BROKER_KEYS if is_dynamic(key)} == {
         "advertised.listeners",
         *(key for key in BROKER_KEYS if key.startswith("balancer.")),  # read where they are used

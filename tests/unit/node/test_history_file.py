@@ -6,14 +6,14 @@ import asyncio
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from kafkalite.env.real_disk import RealDisk
 from kafkalite.log.log_dir import LogDir
-from kafkalite.log.log_manager import LogManager
+from kafkalite.log.pool import LogPool
 from kafkalite.node import history_file
 from kafkalite.node.history_file import NAMES, HistoryFile
 from kafkalite.telemetry.history import Event, History
@@ -46,10 +46,7 @@ class Run:
         self.controller = History(lambda: self.now_ms)
         self.directories = [LogDir(self.disk, str(each), 16) for each in directories]
         histories = {"replica": self.replica, "controller": self.controller}
-        self.file = HistoryFile(histories, cast(LogManager, self), self.disk)
-
-    def dirs(self) -> list[LogDir]:
-        return self.directories
+        self.file = HistoryFile(histories, LogPool(self.directories), self.disk)
 
     def record(self, subject: str, what: str, detail: str = "", at_ms: int | None = None) -> None:
         self.now_ms = self.now_ms + 1 if at_ms is None else at_ms

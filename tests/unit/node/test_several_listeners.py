@@ -331,12 +331,12 @@ async def test_advertised_addresses_change_while_nodes_run(tmp_path: Path) -> No
             _on(cluster.nodes[2], "kafka.EXTERNAL") as outside,
             _on(cluster.nodes[2], "kafka") as inside,
         ):
-            before = cluster.nodes[1].broker_epoch
+            before = cluster.nodes[1].local.broker_epoch
             wanted = "INTERNAL://localhost:0,EXTERNAL://broker1.example:19094"
             assert await alter(own, "1", wanted) == 0
             await until(outside, "broker1.example")
             await until(inside, "localhost")
-            assert cluster.nodes[1].broker_epoch == before
+            assert cluster.nodes[1].local.broker_epoch == before
             configs = wire.DescribeConfigsRequest
             asked = configs([configs.DescribeConfigsResource(4, "1", ["advertised.listeners"])])
             [entry] = (await own.ask(asked, 4)).results[0].configs

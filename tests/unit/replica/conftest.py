@@ -37,9 +37,10 @@ from kafkalite.partition_values import FetchedPartition, ProducedPartition
 from kafkalite.record.builder import build_batch
 from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.partition import Partition
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.replica.rpc_handlers import handlers
-from kafkalite.rpc.greeting import Identity
+from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.control import (
     Broker,
     IsrChange,
@@ -58,6 +59,28 @@ CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 TOPIC_ID = TopicId("t0t0t0t0t0t0t0t0t0t0t0")
 
 
+class NotingManager(ReplicaManager):
+    """Notes the errors that took replicas offline."""
+
+    def __init__(self, errors: list[StorageError], **arguments: Any) -> None:
+        self._errors = errors
+        super().__init__(**arguments)
+
+    def replica_offline(self, partition: Partition, error: StorageError) -> None:
+        self._errors.append(error)
+        super().replica_offline(partition, error)
+
+
+class NoHealing:
+    """Nobody recreates replicas."""
+
+    def report(self, topic_partition: TopicPartition, *, online: bool) -> None:
+        return
+
+    def schedule(self) -> None:
+        return
+
+
 @dataclass
 class TestNode:
     """One broker."""
@@ -69,11 +92,22 @@ class TestNode:
     config: BrokerConfig
     zookeeper: SimZooKeeper
     seed: int = 0
-    broker_epoch: BrokerEpoch = BrokerEpoch(0)
     changes: list[IsrChange] = field(default_factory=list)
     storage_errors: list[StorageError] = field(default_factory=list)
     fatal: list[BaseException] = field(default_factory=list)
     topic_overrides: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.local = LocalBroker(self.broker_id)
+        self.local.cluster_id, self.local.broker_epoch = CLUSTER_ID, BrokerEpoch(0)
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        return self.local.broker_epoch
+
+    @broker_epoch.setter
+    def broker_epoch(self, epoch: BrokerEpoch) -> None:
+        self.local.broker_epoch = epoch
 
     async def start(self) -> None:
         network = RealNetwork(self.fatal.append)
@@ -91,29 +125,28 @@ class TestNode:
             self.disk,
             clock,
             supervisor=self.supervisor,
-            on_dir_failed=lambda path, error: self.manager.on_dir_failed(error),
         )
-        await self.logs.start(CLUSTER_ID, self.broker_id, {})
-        self.manager = ReplicaManager(
+        await self.logs.opening.start(CLUSTER_ID, self.broker_id, {})
+        self.manager = NotingManager(
+            self.storage_errors,
             config=self.config,
             env=self.env,
             supervisor=self.supervisor,
             logs=self.logs,
             session=self.session,
             topic_configs=lambda topic: replace(self.config.topic, **self.topic_overrides),
-            identity=lambda: (self.broker_id, self.broker_epoch),
-            cluster_id=lambda: CLUSTER_ID,
+            local=self.local,
             metadata=self.metadata,
             notify_isr=self.changes.extend,
-            on_storage_error=self.storage_errors.append,
+            healing=NoHealing(),
         )
-        await self.manager.find_missing_logs(await self.session.wait(), is_start=True)
-        self.session.on_lost(self.manager.on_session_lost)
+        await self.manager.session_roles.find_missing_logs(await self.session.wait(), is_start=True)
+        self.session.on_lost(self.manager.session_roles.on_session_lost)
         self.server = RpcServer(
             network=network,
             supervisor=self.supervisor,
             config=self.config,
-            identity=lambda: Identity(CLUSTER_ID, self.broker_id, self.broker_epoch),
+            identity=self.local.greeting,
             handlers=handlers(self.manager),
         )
         self.endpoint: Endpoint = await self.server.start("127.0.0.1", 0)
@@ -131,7 +164,7 @@ class TestNode:
     # --- what tests ask ------------------------------------------------------------------------
 
     def partition(self, tp: TopicPartition):
-        found = self.manager.partition(tp)
+        found = self.manager.hosted.get(tp)
         assert found is not None, f"{tp} is not hosted by {self.broker_id}"
         return found
 
@@ -140,7 +173,7 @@ class TestNode:
     ) -> ProducedPartition:
         answer: asyncio.Future[tuple[ProducedPartition, ...]] = asyncio.get_running_loop().create_future()
         records = batch or build_batch([(None, value) for value in values])
-        self.manager.produce(acks, timeout_ms, [(tp, records)], answer.set_result)
+        self.manager.producing.produce(acks, timeout_ms, [(tp, records)], answer.set_result)
         return (await answer)[0]
 
     async def fetch(
@@ -161,7 +194,7 @@ class TestNode:
             answer.set_result(fetched(entry))
             return True
 
-        self.manager.fetch(fetch, FetchTerms(max_wait_ms, 1, 1 << 20), done)
+        self.manager.consuming.fetch(fetch, FetchTerms(max_wait_ms, 1, 1 << 20), done)
         return await answer
 
 

@@ -59,7 +59,7 @@ async def test_a_consumer_gets_records_from_the_disk_also_if_it_would_not_wait(
         answers.append(entry.records_size)
         return True
 
-    node.manager.fetch(fetch, terms, done)
+    node.manager.consuming.fetch(fetch, terms, done)
     assert not answers, "an empty answer would say that there is nothing"
     await until(lambda: answers)
     assert answers[0] > 0
@@ -79,7 +79,7 @@ async def test_where_pages_go_as_they_come_the_read_waits_in_the_end(
         answers.append(entry.records_size)
         return True
 
-    node.manager.fetch(fetch, FetchTerms(0, 1, 1 << 20), done)
+    node.manager.consuming.fetch(fetch, FetchTerms(0, 1, 1 << 20), done)
     await until(lambda: answers)
     assert answers[0] > 0
     assert (cold.waited, node.manager.cold.loads) == (1, ATTEMPTS)

@@ -48,7 +48,7 @@ async def test_it_is_done_when_every_member_of_the_isr_begins_there(make_cluster
 async def test_a_member_that_is_silent_is_waited_for_until_it_leaves_the_isr(make_cluster, until):
     cluster = await started(make_cluster)
     third = cluster.node(3)
-    third.manager._fetchers.close()
+    third.manager.fetchers.close()
     waiting = delete(cluster, 3)
     await until(lambda: starts(cluster)[1] == 3)
     assert not waiting.done() and starts(cluster)[2] == 0
@@ -59,7 +59,7 @@ async def test_a_member_that_is_silent_is_waited_for_until_it_leaves_the_isr(mak
 async def test_who_waits_hears_that_the_leader_leads_no_more(make_cluster):
     cluster = await started(make_cluster)
     for number in (2, 3):
-        cluster.node(number).manager._fetchers.close()
+        cluster.node(number).manager.fetchers.close()
     waiting = delete(cluster, 3)
     await cluster.command(1, cluster.decide(TP, leader=2, isr=(1, 2, 3), epoch=1))
     with pytest.raises(ApiError) as refusal:

@@ -43,10 +43,10 @@ async def test_health_and_metrics_pass_over_what_a_reassignment_adds(make_cluste
         return told
 
     await cluster.command(1, tell(adding_replicas=(BrokerId(3),)))
-    assert node.manager.counts()["UnderReplicatedPartitions"] == 0
-    assert [each for each in node.manager.problems() if each.what == "partition.under_replicated"] == []
+    assert node.manager.describing.counts()["UnderReplicatedPartitions"] == 0
+    assert [each for each in node.manager.describing.problems() if each.what == "partition.under_replicated"] == []
     tell()  # the reassignment is over, or called off: nothing but the metadata says so
     await asyncio.sleep(0)
-    assert node.manager.counts()["UnderReplicatedPartitions"] == 1
-    (problem,) = [each for each in node.manager.problems() if each.what == "partition.under_replicated"]
+    assert node.manager.describing.counts()["UnderReplicatedPartitions"] == 1
+    (problem,) = [each for each in node.manager.describing.problems() if each.what == "partition.under_replicated"]
     assert problem.detail == "t-0: not in sync: 3"

@@ -87,7 +87,7 @@ async def test_a_thousand_waiting_acks_fail_at_once_when_leadership_goes(make_cl
     answers = []
     batch = build_batch([(None, b"x")])
     for _ in range(1_000):
-        node.manager.produce(-1, 60_000, [(TP, batch)], lambda parts: answers.append(parts[0].error))
+        node.manager.producing.produce(-1, 60_000, [(TP, batch)], lambda parts: answers.append(parts[0].error))
     assert not answers
     await cluster.command(1, cluster.decide(TP, leader=2, isr=(1, 2), epoch=1))
     # When the command is answered they are too: nothing waits for a deadline (60 s) or a tick.
@@ -165,7 +165,7 @@ async def test_stop_replica_with_and_without_the_files(three, until):
     await three.node(1).produce(TP, b"kept")
     await until(lambda: three.node(2).partition(TP).high_watermark == 1)
     assert (await three.stop_replica(2, TP, epoch=0, delete=False)).partitions == ()
-    assert three.node(2).manager.partition(TP) is None
+    assert three.node(2).manager.hosted.get(TP) is None
     assert (three.node(2).directory / "t-0").is_dir()
     await three.command(2, three.decide(TP, leader=1, isr=(1, 2, 3), epoch=0))
     assert three.node(2).partition(TP).high_watermark == 1
@@ -187,9 +187,9 @@ async def test_a_topic_made_again_does_not_inherit_the_old_ones_records(three):
     await three.command(1, three.decide(TP, leader=1, isr=(1,), epoch=0, topic_id=OTHER_ID))
     partition = three.node(1).partition(TP)
     assert (partition.topic_id, partition.log.log_end_offset) == (OTHER_ID, 0)
-    assert [(each.topic_partition, each.is_requested) for each in three.node(1).logs.strays()] == [(TP, False)]
+    assert [(each.topic_partition, each.is_requested) for each in three.node(1).logs.removals.strays()] == [(TP, False)]
     answer = await three.stop_replica(1, TP, epoch=-2, delete=True)  # for the old id
-    assert [each.is_requested for each in three.node(1).logs.strays()] == [True]
+    assert [each.is_requested for each in three.node(1).logs.removals.strays()] == [True]
     assert [p.error for p in answer.partitions] == [ErrorCode.INCONSISTENT_TOPIC_ID]
 
 
@@ -207,21 +207,21 @@ async def test_strays_are_renamed_but_never_all_of_them(three):
     async def judged(mine: range) -> None:
         assignment = {number: (BrokerId(1 if number in mine else 2),) for number in range(10)}
         three.zookeeper.poke(SetData(paths.topic("t"), encode_topic(TopicZnode(TOPIC_ID, assignment))))
-        assert node.manager.needs_classification
-        assert await node.manager.set_aside_strays(await node.session.wait(), is_guarded=True)
+        assert node.manager.strays.needs_classification
+        assert await node.manager.session_roles.set_aside_strays(await node.session.wait(), is_guarded=True)
 
     await three.command(1, is_init=True)  # a controller that saw an empty ZooKeeper
     await judged(range(10))
-    assert len(node.logs.all()) == 10 and node.manager.problems() == ()
+    assert len(node.logs.all()) == 10 and node.manager.describing.problems() == ()
     await three.command(1, *states[:3], is_init=True)  # 7 of 10
     await judged(range(1, 4))
     assert len(node.logs.all()) == 10
-    assert [problem.what for problem in node.manager.problems()] == ["replica.strays_refused"]
+    assert [problem.what for problem in node.manager.describing.problems()] == ["replica.strays_refused"]
     await three.command(1, *states, is_init=True)  # t-0 is not named
     await judged(range(1, 10))
-    assert node.manager.partition(TP) is None
+    assert node.manager.hosted.get(TP) is None
     assert [path.name[:4] for path in node.directory.glob("*-stray")] == ["t-0."]
-    assert node.manager.problems() == ()
+    assert node.manager.describing.problems() == ()
 
 
 @pytest.mark.checklist(28)
@@ -229,7 +229,7 @@ async def test_strays_are_renamed_but_never_all_of_them(three):
 async def test_a_late_answer_of_the_old_leader_is_dropped(three):
     """The answer to a fetch under epoch 0 arrives after the command for epoch 1."""
     follower = three.node(2)
-    fetcher = follower.manager._fetchers._of[TP]
+    fetcher = follower.manager.fetchers._of[TP]
     fetched = fetcher.partitions[TP]
     assert fetched.leader_epoch == 0
     await three.command(2, three.decide(TP, leader=2, isr=(1, 2, 3), epoch=1))
@@ -254,7 +254,7 @@ async def test_replica_fetches_are_fenced(three):
             "t", 0, topic_id, LeaderEpoch(epoch), Offset(0), LeaderEpoch(-1), Offset(0), 1 << 20
         )
         request = ReplicaFetchRequest(BrokerId(replica), BrokerEpoch(broker_epoch), 0, 1, 1 << 20, 0, 0, (wanted,))
-        leader.manager.replica_fetch(request, lambda response, body: answers.append(response))
+        leader.manager.serving.fetch(request, lambda response, body: answers.append(response))
         return answers[0]
 
     topic_id = leader.partition(TP).topic_id
@@ -271,7 +271,7 @@ async def test_replica_fetches_are_fenced(three):
     unled = three.node(2)
     answers = []
     wanted = ReplicaFetchPartition("t", 0, topic_id, LeaderEpoch(0), Offset(0), LeaderEpoch(-1), Offset(0), 1 << 20)
-    unled.manager.replica_fetch(
+    unled.manager.serving.fetch(
         ReplicaFetchRequest(BrokerId(3), BrokerEpoch(1003), 0, 1, 1 << 20, 0, 0, (wanted,)),
         lambda response, body: answers.append(response),
     )
@@ -289,14 +289,14 @@ async def test_a_new_leader_whose_high_watermark_lags_shows_no_error_and_no_offs
     await three.command(2, three.decide(TP, leader=2, isr=(1, 2, 3), epoch=1))  # nobody fetches from 2 yet
     new = three.node(2)
     latest = ListOffsetsRequest((ListOffsetsPartition("t", 0, -1),))
-    assert (await new.manager.list_offsets(latest)).partitions[0].error == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert (await new.manager.consuming.list_offsets(latest)).partitions[0].error == ErrorCode.OFFSET_NOT_AVAILABLE
     for offset in (0, 50, 100):
         fetched, body = await new.fetch(TP, offset)
         assert (fetched.error, body) == (ErrorCode.NONE, b""), offset
     assert (await new.fetch(TP, 101))[0].error == ErrorCode.OFFSET_OUT_OF_RANGE
     await three.command_all(three.decide(TP, leader=2, isr=(1, 2, 3), epoch=1))
     await until(lambda: new.partition(TP).high_watermark == 100)
-    listed = (await new.manager.list_offsets(latest)).partitions[0]
+    listed = (await new.manager.consuming.list_offsets(latest)).partitions[0]
     assert (listed.error, listed.offset, listed.leader_epoch) == (ErrorCode.NONE, 100, 1)
 
 
@@ -330,7 +330,7 @@ async def test_a_restart_keeps_the_high_watermark_and_takes_roles_from_zookeeper
     await node.start()
     three.zookeeper.poke()
     coordinator = await node.session.wait()
-    await node.manager.on_session(coordinator)
+    await node.manager.session_roles.on_session(coordinator)
     partition = node.partition(TP)
     assert (partition.high_watermark, partition.log.log_end_offset) == (7, 7)
     assert (partition.leader_id, partition.leader_epoch, partition.leader) == (1, 0, None)
@@ -341,12 +341,12 @@ async def test_a_restart_keeps_the_high_watermark_and_takes_roles_from_zookeeper
 async def test_describe_tells_what_each_replica_knows(three, until):
     await three.node(1).produce(TP, b"x")
     await until(lambda: three.node(2).partition(TP).high_watermark == 1)
-    (own,) = three.node(1).manager.describe(()).replicas
+    (own,) = three.node(1).manager.describing.describe(()).replicas
     assert (own.is_leader, own.isr, own.high_watermark, own.log_end_offset) == (True, (1, 2, 3), 1, 1)
     assert [(f.broker_id, f.log_end_offset) for f in own.followers] == [(2, 1), (3, 1)]
-    (other,) = three.node(2).manager.describe(["t", "t"]).replicas
+    (other,) = three.node(2).manager.describing.describe(["t", "t"]).replicas
     assert (other.is_leader, other.leader, other.high_watermark, other.followers) == (False, 1, 1, ())
-    assert three.node(2).manager.describe(["unknown"]).replicas == ()
+    assert three.node(2).manager.describing.describe(["unknown"]).replicas == ()
 
 
 @pytest.mark.checklist(53)

@@ -12,7 +12,7 @@ SEGMENT = "0" * 20 + ".log"
 
 
 def indexes(node) -> dict[TopicPartition, int]:
-    return {key: fetcher.index for key, fetcher in node.manager._fetchers._of.items()}
+    return {key: fetcher.index for key, fetcher in node.manager.fetchers._of.items()}
 
 
 @pytest.mark.checklist(65)
@@ -37,12 +37,12 @@ async def test_partitions_are_spread_anew_in_the_middle_of_a_stream(make_cluster
         for count in (4, 3, 64, 2, 1, 5, 1):
             goal = {tp: sent[tp] + 20 for tp in TPS}
             for node in cluster.nodes.values():
-                node.manager.resize_fetchers(count)
+                node.manager.fetchers.resize(count)
             await until(lambda goal=goal: all(sent[tp] >= goal[tp] for tp in TPS), f"progress with {count}")
             spread = indexes(cluster.node(3))
             assert set(spread) == set(TPS)
             assert len(set(spread.values())) == min(count, len(TPS))
-            fetchers = cluster.node(3).manager._fetchers
+            fetchers = cluster.node(3).manager.fetchers
             assert len(fetchers) <= 2 * count
             assert sum(len(fetcher.partitions) for fetcher in fetchers._fetchers.values()) == len(TPS)
         is_over = True
@@ -64,7 +64,7 @@ async def test_a_partition_that_waits_for_its_flush_is_listed_by_its_new_fetcher
     for number in range(30):
         pending = [asyncio.ensure_future(cluster.node(1).produce(tp, b"x")) for tp in TPS]
         await asyncio.sleep(0)
-        follower.manager.resize_fetchers(1 + number % 4)
+        follower.manager.fetchers.resize(1 + number % 4)
         async with asyncio.timeout(10):
             for future in pending:
                 assert (await future).error == ErrorCode.NONE
@@ -75,7 +75,7 @@ async def test_what_changes_nothing_moves_nothing(make_cluster):
     cluster = await make_cluster(2)
     cluster.create_topic("t", {tp.partition: (1, 2) for tp in TPS})
     await cluster.command_all(*[cluster.decide(tp, leader=1, isr=(1, 2), epoch=0) for tp in TPS])
-    follower = cluster.node(2).manager._fetchers
+    follower = cluster.node(2).manager.fetchers
     before = dict(follower._of)
     follower.resize(1)
     assert follower._of == before

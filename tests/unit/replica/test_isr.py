@@ -63,8 +63,8 @@ async def test_a_silent_follower_leaves_without_any_traffic_and_acks_go_on(make_
     await until(lambda: [change.isr for change in leader.changes] == [(1, 2)])
     change = leader.changes[0]
     assert (change.leader_epoch, change.partition_epoch) == (0, cluster.state(TP).partition_epoch)
-    assert leader.manager.counts()["UnderReplicatedPartitions"] == 1
-    assert [problem.what for problem in leader.manager.problems()] == ["partition.under_replicated"]
+    assert leader.manager.describing.counts()["UnderReplicatedPartitions"] == 1
+    assert [problem.what for problem in leader.manager.describing.problems()] == ["partition.under_replicated"]
 
 
 @pytest.mark.checklist(48)
@@ -178,7 +178,7 @@ async def test_a_leader_without_zookeeper_goes_on_with_its_followers_and_not_wit
     assert (await cluster.node(2).produce(TP, b"z", timeout_ms=10_000)).error == ErrorCode.NONE
     cluster.zookeeper.unblock("node1")
     await until(lambda: leader.session.usable())
-    await leader.manager.on_session(await leader.session.wait())
+    await leader.manager.session_roles.on_session(await leader.session.wait())
     await until(lambda: leader.partition(TP).leader is None and leader.partition(TP).leader_id == 2)
 
 
@@ -192,12 +192,12 @@ async def test_only_a_leader_alone_in_sync_resigns_when_its_session_ends(make_cl
     ]
     await cluster.command_all(*states)
     leader = cluster.node(1)
-    leader.manager.on_session_lost()
+    leader.manager.session_roles.on_session_lost()
     led = [leader.partition(TopicPartition("t", number)).leader is not None for number in range(3)]
     assert led == [True, False, True]
     # The new session tells: the one leads again, and another one has been given away meanwhile.
     cluster.decide(TopicPartition("t", 2), leader=-1, isr=(1,), epoch=1, replicas=(1,))
-    await leader.manager.on_session(await leader.session.wait())
+    await leader.manager.session_roles.on_session(await leader.session.wait())
     led = [leader.partition(TopicPartition("t", number)).leader is not None for number in range(3)]
     assert led == [True, True, False]
 
@@ -238,7 +238,7 @@ async def test_min_insync_replicas_at_append_and_at_completion(make_cluster, unt
     assert (await leader.produce(TP, b"z", acks=1)).error == ErrorCode.NONE
     partition = leader.partition(TP)
     assert (partition.log.log_end_offset, partition.high_watermark) == (2, 0)
-    assert [problem.what for problem in leader.manager.problems()] == ["partition.under_min_isr"]
+    assert [problem.what for problem in leader.manager.describing.problems()] == ["partition.under_min_isr"]
 
 
 async def test_a_produce_times_out(make_cluster):
@@ -293,8 +293,8 @@ async def test_a_storage_error_takes_the_replica_offline_and_nobody_else(make_cl
     assert (await leader.fetch(TP, 0))[0].error == ErrorCode.KAFKA_STORAGE_ERROR
     answer = await cluster.command(1, cluster.decide(TP, leader=2, isr=(1, 2, 3), epoch=1))
     assert [p.error for p in answer.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
-    assert leader.manager.describe(()).replicas[0].error == ErrorCode.KAFKA_STORAGE_ERROR
-    assert [problem.what for problem in leader.manager.problems()] == ["replica.offline"]
+    assert leader.manager.describing.describe(()).replicas[0].error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert [problem.what for problem in leader.manager.describing.problems()] == ["replica.offline"]
 
 
 def test_states_that_the_writer_would_write_keep_the_controller_epoch():

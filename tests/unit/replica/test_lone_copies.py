@@ -12,6 +12,7 @@ from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import (
     NO_LEADER,
+    BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     LeaderEpoch,
@@ -95,7 +96,7 @@ async def test_a_node_without_descriptors_refuses_the_operation_and_keeps_its_re
     assert node.storage_errors == [] and node.partition(T0).storage_error is None
     assert (await node.produce(T0, b"c")).error == ErrorCode.NONE
     found, _ = await node.fetch(T0, 0)
-    assert found.error == ErrorCode.NONE and found.high_watermark == 2 and node.manager.problems() == ()
+    assert found.error == ErrorCode.NONE and found.high_watermark == 2 and node.manager.describing.problems() == ()
 
 
 # --- the last copy -----------------------------------------------------------------------------------------
@@ -113,19 +114,18 @@ async def test_the_last_copy_waits_for_its_files_and_says_where_they_are(make_cl
     log = node.partition(T0).log
     victim = log.segments[1].log_path
     os.rename(victim, f"{victim}.away")
-    node.logs.dirs()[0].handles.close()
+    next(iter(node.logs.pool.dirs.values())).handles.close()
     assert (await node.fetch(T0, log.segments[1].base_offset))[0].error == ErrorCode.KAFKA_STORAGE_ERROR
-    node.logs.log_failed(node.storage_errors[0])  # what a whole node does with it
-    await until(lambda: node.logs.dirs()[0].is_examined and node.logs.failed_log(T0) is not None)
+    await until(lambda: next(iter(node.logs.pool.dirs.values())).is_examined and node.logs.pool.failed(T0) is not None)
     answer = await cluster.command(1, cluster.decide(T0, leader=NO_LEADER, isr=(1,), epoch=1))
     assert [each.error for each in answer.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
     for _ in range(3):
         await node.manager.commands.retry_offline()
-    [problem] = node.manager.problems()
+    [problem] = node.manager.describing.problems()
     assert problem.what == "replica.last_copy" and f"kept in {log.path}" in problem.detail and victim in problem.detail
     assert node.disk.exists(log.path)
     os.rename(f"{victim}.away", victim)
-    await node.logs.bring_online(str(node.directory), "AAAAAAAAAAAAAAAAAAAAAA", 1, {})
+    await node.logs.opening.bring_online(str(node.directory), "AAAAAAAAAAAAAAAAAAAAAA", 1, {})
     await node.manager.commands.retry_offline()
     await cluster.command(1, cluster.decide(T0, leader=1, isr=(1,), epoch=2))
     assert node.partition(T0).log.log_end_offset == 6 and node.partition(T0).high_watermark == 6
@@ -138,7 +138,7 @@ async def test_the_last_copy_waits_for_its_files_and_says_where_they_are(make_cl
      ((), (1, 2), False, False), ((2,), (), False, True), ((2,), (3,), False, True)],
 )  # fmt: skip
 def test_who_is_eligible_has_a_copy_too(isr, elr, is_last, may_restore):
-    restarting = OfflineReplicas(cast(LogManager, None), lambda: BrokerId(1), lambda tp, *, online: None)
+    restarting = OfflineReplicas(cast(LogManager, None), lambda: (BrokerId(1), BrokerEpoch(1)), cast(Any, None))
     partition: Any = SimpleNamespace(topic_partition=T0, leader=None, storage_error=StorageError("x", directory="/d"))
     known = dataclasses.replace(state(NO_LEADER, isr, (1, 2, 3)), elr=tuple(map(BrokerId, elr)))
     restarting.on_command(partition, known)

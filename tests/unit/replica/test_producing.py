@@ -24,7 +24,7 @@ class Asked:
 
     def produce(self, name: str, partitions: list[TopicPartition], *, acks: int = 1) -> None:
         records = [(tp, build_batch([(None, name.encode())])) for tp in partitions]
-        self._node.manager.produce(acks, 5_000, records, lambda results: self.answers.append((name, results)))
+        self._node.manager.producing.produce(acks, 5_000, records, lambda results: self.answers.append((name, results)))
 
     def ends(self) -> list[int]:
         return [self._node.partition(tp).log.log_end_offset for tp in PARTITIONS]
@@ -72,8 +72,8 @@ async def test_what_waits_is_kept_from_the_buffer_that_it_came_in(asked: Asked, 
         records.append((tp, view[position : position + len(batch)]))
         position += len(batch)
     told: list[tuple[ProducedPartition, ...]] = []
-    node.manager.produce(1, 5_000, records, told.append)
-    node.manager.produce(1, 5_000, records[:1], told.append)  # behind it
+    node.manager.producing.produce(1, 5_000, records, told.append)
+    node.manager.producing.produce(1, 5_000, records[:1], told.append)  # behind it
     buffer[:] = bytes(len(buffer))
     await until(lambda: len(told) == 2)
     assert [each.error for results in told for each in results] == [0] * 8
@@ -91,7 +91,7 @@ async def test_small_requests_are_carried_out_at_once(asked: Asked) -> None:
 async def test_at_the_end_the_rest_is_refused(asked: Asked) -> None:
     asked.produce("large", PARTITIONS)
     asked.produce("second", PARTITIONS[:1])
-    asked._node.manager._producing.close()
+    asked._node.manager.producing.close()
     (_, first), (_, second) = asked.answers
     refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert [each.error for each in (*first, *second)] == [0, 0, 0, *[refused] * 5]

@@ -39,7 +39,7 @@ async def test_a_fetch_lists_the_aborted_transactions_of_what_it_returns(make_cl
             answer.set_result(fetched(entry)[0])
             return True
 
-        node.manager.fetch(fetch, FetchTerms(0, 1, 1 << 20), done)
+        node.manager.consuming.fetch(fetch, FetchTerms(0, 1, 1 << 20), done)
         part = await answer
         assert part.last_stable_offset == 13
         return part.records_size, [each.first_offset for each in part.aborted]

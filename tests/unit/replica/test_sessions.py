@@ -45,7 +45,7 @@ class Follower:
         def done(response, body):
             self.answers.append((response, b"".join(map(bytes, body))))
 
-        self.node.manager.replica_fetch(request, done)
+        self.node.manager.serving.fetch(request, done)
         if len(self.answers) == before:
             self.epoch += 1
             return None
@@ -92,7 +92,7 @@ async def test_a_waiting_fetch_is_answered_by_an_append_and_by_a_wake(node, unti
     await until(lambda: len(follower.answers) == 2)
     assert told(follower.answers[-1]).keys() == {1, 2}
     assert follower.fetch((1, 1), (2, 1), wait_ms=60_000) is None  # the new high watermarks alone answer nothing
-    node.manager.notify_replica_fetch(ReplicaFetchWake(follower.session_id))
+    node.manager.serving.wake(ReplicaFetchWake(follower.session_id))
     await until(lambda: len(follower.answers) == 3)
     assert told(follower.answers[-1]) == {1: (1, False), 2: (1, False)}
     assert follower.fetch(wait_ms=5) is None
@@ -143,7 +143,7 @@ async def test_forgotten_partitions_and_superseded_sessions_leave_no_entry(node)
 async def test_silent_sessions_end(node):
     follower = Follower(node)
     follower.fetch((0, 0))
-    serving = node.manager._serving
+    serving = node.manager.serving
     serving.expire(60_000)
     assert len(serving) == 1
     serving.expire(-1)
@@ -198,8 +198,8 @@ async def test_consumers_are_fenced_by_the_leader_epoch_they_know(node):
             answers.append(entry.error)
             return True
 
-        node.manager.fetch(fetch, FetchTerms(0, 1, 1 << 20), done)
-        listed = await node.manager.list_offsets(
+        node.manager.consuming.fetch(fetch, FetchTerms(0, 1, 1 << 20), done)
+        listed = await node.manager.consuming.list_offsets(
             ListOffsetsRequest((ListOffsetsPartition("t", 0, -1, LeaderEpoch(epoch)),))
         )
         assert listed.partitions[0].error == answers[0]
@@ -224,7 +224,9 @@ async def test_list_offsets_by_time_sees_committed_records_only(node):
     follower.fetch((0, 2))
 
     async def listed(timestamp: int) -> tuple[int, int]:
-        answer = await node.manager.list_offsets(ListOffsetsRequest((ListOffsetsPartition("t", 0, timestamp),)))
+        answer = await node.manager.consuming.list_offsets(
+            ListOffsetsRequest((ListOffsetsPartition("t", 0, timestamp),))
+        )
         return answer.partitions[0].timestamp, answer.partitions[0].offset
 
     assert await listed(-2) == (-1, 0)

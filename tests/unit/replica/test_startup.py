@@ -19,8 +19,8 @@ async def restarted(node, *, clean: bool):
     await node.supervisor.stop()
     node.disk.close()
     await node.start()
-    await node.manager.on_session(await node.session.wait())
-    return node.partition(TP) if node.manager.partition(TP) is not None else None
+    await node.manager.session_roles.on_session(await node.session.wait())
+    return node.partition(TP) if node.manager.hosted.get(TP) is not None else None
 
 
 @pytest.mark.checklist(38)
@@ -50,7 +50,7 @@ async def test_after_an_unclean_stop_a_replica_leads_unasked_only_if_it_is_alone
     # Having led in this process, it resumes after a lost session, as its log is whole.
     cluster.node(1).manager.hosted.resign(cluster.node(1).partition(TP), "the session was lost")
     assert cluster.node(1).partition(TP).leader is None
-    await cluster.node(1).manager.on_session(await cluster.node(1).session.wait())
+    await cluster.node(1).manager.session_roles.on_session(await cluster.node(1).session.wait())
     assert cluster.node(1).partition(TP).leader is not None
 
 
@@ -66,7 +66,7 @@ async def test_own_strays_are_judged_by_a_whole_reading_only(make_cluster):
     node.manager.hosted.demote(node.partition(TopicPartition("t", 3)))
     node.manager.hosted.remove(node.partition(TopicPartition("t", 3)))
     cluster.zookeeper.poke(SetData(paths.topic("t"), b"{not json"))
-    await node.manager.on_session(await node.session.wait())
+    await node.manager.session_roles.on_session(await node.session.wait())
     assert len(node.logs.all()) == 4
     assert gone.partition == 3
 
@@ -79,13 +79,13 @@ async def test_a_complete_list_from_before_what_the_node_has_read_takes_nothing_
     cluster.create_topic("t", dict.fromkeys(range(4), (1,)))
     states = [cluster.decide(TopicPartition("t", p), leader=1, isr=(1,), epoch=0) for p in range(4)]
     node = cluster.node(1)
-    await node.manager.on_session(await node.session.wait())
+    await node.manager.session_roles.on_session(await node.session.wait())
     assert (await node.produce(TP, b"x")).error == ErrorCode.NONE
     await cluster.command(1, *states[1:], is_init=True)
     assert node.partition(TP).log.log_end_offset == 1
-    assert not node.manager.needs_classification
+    assert not node.manager.strays.needs_classification
     await cluster.command(1, *states[1:], is_init=True)  # of the next controller: newer than our own reading
-    assert node.manager.needs_classification, "the topic's znode tells whose it is"
+    assert node.manager.strays.needs_classification, "the topic's znode tells whose it is"
 
 
 @pytest.mark.checklist(2)
@@ -121,5 +121,5 @@ async def test_a_lost_session_makes_a_leader_alone_in_sync_resign_and_the_next_o
     await until(lambda: node.session.current not in (None, before))
     assert node.partition(TP).leader is None
     assert (await node.produce(TP, b"x")).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    await node.manager.on_session(await node.session.wait())
+    await node.manager.session_roles.on_session(await node.session.wait())
     assert (await node.produce(TP, b"x")).error == ErrorCode.NONE

@@ -29,14 +29,14 @@ async def two_disks(make_cluster, tmp_path):
     await cluster.command(1, *states)
     away = [log.topic_partition for log in node.logs.all() if log.directory == first]
     assert len(away) == 2
-    node.logs.dir_failed(StorageError("dead", directory=first, path=first))
+    node.logs.failures.dir_failed(StorageError("dead", directory=first, path=first))
     for key in away:
         assert (await cluster.stop_replica(1, key, epoch=-2, delete=True)).partitions == ()
     return cluster, node, first, away
 
 
 async def back(node, directory: str) -> None:
-    await node.logs.bring_online(directory, CLUSTER_ID, 1, {})
+    await node.logs.opening.bring_online(directory, CLUSTER_ID, 1, {})
 
 
 @pytest.mark.checklist("F19")
@@ -47,7 +47,7 @@ async def test_what_a_disk_brings_back_and_the_topics_znode_gives_to_nobody_here
     cluster.zookeeper.poke(SetData(paths.topic("t"), encode_topic(TopicZnode(TOPIC_ID, left))))
     await back(node, directory)
     assert node.logs.get(away[0]) is not None
-    assert await node.manager.set_aside_strays(await node.session.wait(), is_guarded=False)
+    assert await node.manager.session_roles.set_aside_strays(await node.session.wait(), is_guarded=False)
     assert node.logs.get(away[0]) is None
     assert node.logs.get(away[1]) is not None, "assigned to this node: the controller has yet to say so"
     assert [name.rsplit(".")[0] for name in node.disk.listdir(directory) if name.endswith("-stray")] == [str(away[0])]
@@ -61,7 +61,7 @@ async def test_nothing_is_judged_by_the_zookeeper_of_another_cluster(two_disks, 
         SetData(paths.topic("t"), encode_topic(TopicZnode(TOPIC_ID, {}))), SetData(paths.CLUSTER_ID, cluster_id)
     )
     await back(node, directory)
-    assert await node.manager.set_aside_strays(await node.session.wait(), is_guarded=False)
+    assert await node.manager.session_roles.set_aside_strays(await node.session.wait(), is_guarded=False)
     assert all(node.logs.get(key) is not None for key in away)
 
 
@@ -74,7 +74,7 @@ async def test_after_a_command_in_between_it_is_read_again(two_disks):
     await cluster.command(1)
     assert not await node.manager.commands.set_aside_strays({"t": None}, since=earlier, is_guarded=False)
     assert all(node.logs.get(key) is not None for key in away)
-    assert await node.manager.set_aside_strays(await node.session.wait(), is_guarded=False)
+    assert await node.manager.session_roles.set_aside_strays(await node.session.wait(), is_guarded=False)
     assert all(node.logs.get(key) is None for key in away)
 
 

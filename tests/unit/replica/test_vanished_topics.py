@@ -45,16 +45,16 @@ def vanish(cluster):
 
 async def judge(cluster) -> None:
     node = cluster.node(1)
-    assert node.manager.needs_classification
-    assert await node.manager.set_aside_strays(await node.session.wait(), is_guarded=True)
-    assert not node.manager.needs_classification
+    assert node.manager.strays.needs_classification
+    assert await node.manager.session_roles.set_aside_strays(await node.session.wait(), is_guarded=True)
+    assert not node.manager.strays.needs_classification
 
 
 async def restart(cluster) -> None:
     node = cluster.node(1)
     await node.stop()
     await node.start()
-    await node.manager.on_session(await node.session.wait())
+    await node.manager.session_roles.on_session(await node.session.wait())
 
 
 def names(cluster):
@@ -62,7 +62,7 @@ def names(cluster):
 
 
 def what(cluster):
-    return {(each.what, each.subject) for each in cluster.node(1).manager.problems()}
+    return {(each.what, each.subject) for each in cluster.node(1).manager.describing.problems()}
 
 
 async def by_command(cluster):
@@ -84,13 +84,13 @@ WAYS = [by_command, by_a_list, restart]
 async def test_nothing_is_deleted_and_it_is_told(cluster, way):
     vanish(cluster)
     await way(cluster)
-    if cluster.node(1).manager.needs_classification:
+    if cluster.node(1).manager.strays.needs_classification:
         await judge(cluster)
     node = cluster.node(1)
     tell_metadata(cluster)
     assert names(cluster) == [str(key) for key in KEYS]
-    assert all(node.manager.partition(key) is None for key in KEYS), "served by nobody"
-    (problem,) = [each for each in node.manager.problems() if each.what == "topic.vanished"]
+    assert all(node.manager.hosted.get(key) is None for key in KEYS), "served by nobody"
+    (problem,) = [each for each in node.manager.describing.problems() if each.what == "topic.vanished"]
     assert (problem.subject, problem.detail.count("4 replicas")) == ("t", 1)
     assert not any(node.manager.high_watermark(key) for key in KEYS), "retention and compaction leave it alone"
 
@@ -101,7 +101,7 @@ async def test_nothing_is_deleted_and_it_is_told(cluster, way):
 async def test_a_topic_that_returns_with_its_id_goes_on_where_it_stopped(cluster, way, restarts):
     vanish(cluster)
     await way(cluster)
-    if cluster.node(1).manager.needs_classification:
+    if cluster.node(1).manager.strays.needs_classification:
         await judge(cluster)
     for _ in range(restarts):
         cluster.node(1).manager.checkpoint_high_watermarks()
@@ -116,7 +116,7 @@ async def test_a_topic_that_returns_with_its_id_goes_on_where_it_stopped(cluster
         assert (partition.high_watermark, partition.log.log_end_offset) == (3, 3)
         assert partition.log.epoch_and_end_offset_for(4) == (4, 3)
         assert (await node.produce(key, b"d")).error == ErrorCode.NONE
-    if node.manager.needs_classification:
+    if node.manager.strays.needs_classification:
         await judge(cluster)
     assert what(cluster) == set() and names(cluster) == [str(key) for key in KEYS]
 
@@ -133,16 +133,16 @@ async def test_another_topic_of_the_name_takes_the_place_and_the_records_are_kep
     assert node.partition(KEYS[0]).log.log_end_offset == 0
     await judge(cluster)
     kept = {str(key) for key in KEYS}
-    assert {str(stray.topic_partition) for stray in node.logs.strays()} == kept
+    assert {str(stray.topic_partition) for stray in node.logs.removals.strays()} == kept
     assert what(cluster) == {("replica.kept", key) for key in kept}
     await restart(cluster)
     tell_metadata(cluster, state)
     assert what(cluster) == {("replica.kept", key) for key in kept}, "also after a restart"
     # The deletion of the earlier topic is ordered after all (a controller finishes what it once began).
     await cluster.stop_replica(1, KEYS[0], epoch=-2, delete=True)
-    ordered = [stray.topic_partition for stray in cluster.node(1).logs.strays() if stray.is_requested]
+    ordered = [stray.topic_partition for stray in cluster.node(1).logs.removals.strays() if stray.is_requested]
     assert ordered == KEYS[:1] and ("replica.kept", str(KEYS[0])) not in what(cluster)
-    assert cluster.node(1).manager.partition(KEYS[0]) is not None, "the later one is another topic"
+    assert cluster.node(1).manager.hosted.get(KEYS[0]) is not None, "the later one is another topic"
 
 
 @pytest.mark.checklist("F19")

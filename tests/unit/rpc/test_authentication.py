@@ -14,7 +14,7 @@ from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.rpc.answers import RpcNotSent
 from kafkalite.rpc.authenticated import AuthenticatedNetwork
 from kafkalite.rpc.client import RpcConnection
-from kafkalite.rpc.framing import FrameReader, encode_frame
+from kafkalite.rpc.framing import RpcFrameReader, encode_frame
 from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import (
@@ -73,7 +73,7 @@ class Listener:
         reader, writer = await self.rig.dial(self.endpoint)
         for number, message in enumerate(messages, 1):
             writer.writelines(encode_frame(number, message))
-        frames = FrameReader(max_frame_bytes=1 << 20)
+        frames = RpcFrameReader(max_frame_bytes=1 << 20)
         heard: list[Message] = []
         async with asyncio.timeout(5):
             while data := await reader.read(1 << 16):

@@ -14,12 +14,12 @@ from kafkalite.errors import ProtocolError
 from kafkalite.extension.messages.watching import HistoryRequest
 from kafkalite.frames import ROOM_BYTES
 from kafkalite.rpc.codec import from_fields
-from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
+from kafkalite.rpc.framing import Frame, RpcFrameReader, encode_frame
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest
 
 
-def reader() -> FrameReader:
-    return FrameReader(max_frame_bytes=100_000, max_header_bytes=10_000)
+def reader() -> RpcFrameReader:
+    return RpcFrameReader(max_frame_bytes=100_000, max_header_bytes=10_000)
 
 
 def raw(header: bytes, body: bytes = b"") -> bytes:
@@ -67,7 +67,7 @@ def long_frame(number: int, size: int = 3 * ROOM_BYTES) -> bytes:
     return b"".join(encode_frame(number, CommittedOffsetsRequest((("t", size),)), [body]))
 
 
-def read_all(under_test: FrameReader, data: bytes, pieces: list[int]) -> list[Frame]:
+def read_all(under_test: RpcFrameReader, data: bytes, pieces: list[int]) -> list[Frame]:
     """As a connection reads: into the frame's room where there is one, in pieces of these sizes, over and over."""
     frames: list[Frame] = []
     sizes = itertools.cycle(pieces)
@@ -88,14 +88,14 @@ def read_all(under_test: FrameReader, data: bytes, pieces: list[int]) -> list[Fr
 def test_frames_received_in_place_are_those_that_are_fed(pieces: list[int]) -> None:
     if max(pieces) < 5_000:
         pieces.append(ROOM_BYTES)  # or it takes a million steps
-    under_test = FrameReader(max_frame_bytes=1 << 23)
+    under_test = RpcFrameReader(max_frame_bytes=1 << 23)
     data = b"".join([sample(), long_frame(4), long_frame(5), sample(), long_frame(6, 10)])
-    assert told(read_all(under_test, data, pieces)) == told(FrameReader(max_frame_bytes=1 << 23).feed(data))
+    assert told(read_all(under_test, data, pieces)) == told(RpcFrameReader(max_frame_bytes=1 << 23).feed(data))
     assert under_test.buffered == 0
 
 
 def test_a_buffer_is_used_again_once_nobody_sees_its_frame() -> None:
-    under_test = FrameReader(max_frame_bytes=1 << 23)
+    under_test = RpcFrameReader(max_frame_bytes=1 << 23)
     buffers = []
     kept = None
     for number in range(1, 7):

@@ -14,7 +14,7 @@ from kafkalite.model import Endpoint
 from kafkalite.rpc.answers import RpcNotSent
 from kafkalite.rpc.authenticated import AuthenticatedNetwork, SaslExchange
 from kafkalite.rpc.client import RpcConnection
-from kafkalite.rpc.framing import FrameReader, encode_frame
+from kafkalite.rpc.framing import RpcFrameReader, encode_frame
 from kafkalite.rpc.handling import Handler, Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message, by_kind
 from kafkalite.rpc.messages.connection import (
@@ -88,7 +88,7 @@ class Raw:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self._frames = FrameReader(max_frame_bytes=1 << 20)
+        self._frames = RpcFrameReader(max_frame_bytes=1 << 20)
         self._heard: list[Message] = []
         self._number = 0
 

@@ -21,7 +21,7 @@ from kafkalite.extension.messages.watching import (
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.rpc import server_connection
 from kafkalite.rpc.client import RpcConnection, RpcDisconnected, RpcNotSent, RpcTimeout
-from kafkalite.rpc.framing import FrameReader, encode_frame
+from kafkalite.rpc.framing import RpcFrameReader, encode_frame
 from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
@@ -186,7 +186,7 @@ async def test_a_refusal_of_what_has_no_answer_is_not_sent(rig: Rig) -> None:
     reader, writer = await rig.dial(endpoint)
     for number, each in enumerate((PEER, message, HealthRequest())):
         writer.writelines(encode_frame(number, each))
-    frames = FrameReader(max_frame_bytes=1 << 20)
+    frames = RpcFrameReader(max_frame_bytes=1 << 20)
     heard: list[int] = []
     async with asyncio.timeout(5):
         while 2 not in heard:

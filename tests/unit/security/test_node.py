@@ -77,7 +77,7 @@ def client_as(cluster: LoopbackCluster, who: str) -> AsyncClient:
 async def rpc(cluster: LoopbackCluster) -> AsyncIterator[RpcConnection]:
     """A connection to node 1's RPC listener, as node 2."""
     supervisor = Supervisor(lambda error: None)
-    hello = HelloRequest(cluster.nodes[1].cluster_id, BrokerId(2), NO_BROKER_EPOCH, client_id="test")
+    hello = HelloRequest(cluster.nodes[1].local.cluster_id, BrokerId(2), NO_BROKER_EPOCH, client_id="test")
     endpoint = cluster.nodes[1].endpoints["rpc"]
     connection = await RpcConnection.open(RealNetwork(), endpoint, hello, supervisor=supervisor)
     try:

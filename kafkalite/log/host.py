@@ -1,0 +1,32 @@
+"""What the logs of a node ask of the node, and what they report to it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from kafkalite.errors import StorageError
+from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.strays import Stray
+from kafkalite.model import TopicPartition
+
+
+class LogHost(Protocol):
+    """All methods return at once and do not raise."""
+
+    def high_watermark(self, topic_partition: TopicPartition) -> int:
+        """Retention and compaction never go beyond it."""
+
+    def is_elsewhere(self, stray: Stray) -> bool:
+        """Whether the records of a log that was set aside are known to be in sync elsewhere."""
+
+    def log_failed(self, topic_partition: TopicPartition, error: StorageError) -> None:
+        """A log went offline, alone."""
+
+    def dir_failed(self, error: StorageError) -> None:
+        """The error's directory went offline with all its logs; called once (KIP-18)."""
+
+    def examined(self, directory: str) -> None:
+        """It is known whether the log or the disk has failed: lost replicas may be recreated (`DirFailures.restart_refusal`)."""
+
+    def exchanged(self, old: PartitionLog, new: PartitionLog) -> None:
+        """A log has moved to another disk: `new` has taken the place of `old`."""

@@ -1,0 +1,201 @@
+"""The node as a member of its cluster: what it does in each ZooKeeper session, and its registration."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from kafkalite.config import advertised_rpc, console_url, kafka_listeners
+from kafkalite.controller.controller import Controller
+from kafkalite.coordination import registration
+from kafkalite.coordination.broker_znodes import DOUBTFUL_BYTES, BrokerZnode, with_room
+from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
+from kafkalite.coordination.session import SessionKeeper
+from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.env.seams import Clock
+from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.features import registered
+from kafkalite.listeners import kafka_endpoints
+from kafkalite.log.log_manager import LogManager
+from kafkalite.model import TRANSACTION_VERSION, Endpoint, ListenerAddress, TopicPartition
+from kafkalite.node.earlier_sessions import EarlierSessions
+from kafkalite.node.settings import NodeSettings
+from kafkalite.node.zookeeper_health import ZooKeeperHealth
+from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.rpc.local_broker import LocalBroker
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+T = TypeVar("T")
+
+#: Minimum delay between re-registrations.
+_REGISTER_AGAIN_S = 1.0
+_START_RETRY_S = 0.2
+
+
+class Followed(Protocol):
+    """What is read from ZooKeeper in each session, and then kept up to date."""
+
+    async def load(self, coordinator: Coordinator) -> None: ...
+
+    async def follow(self, coordinator: Coordinator) -> None: ...
+
+
+class ClusterMembership:
+    """The node registers when its listeners are bound; then it runs for the election of the controller.
+
+    Args:
+        followed: settings, rights, tokens; loaded before the registration.
+        endpoints: where the node listens.
+    """
+
+    def __init__(
+        self,
+        *,
+        local: LocalBroker,
+        settings: NodeSettings,
+        clock: Clock,
+        supervisor: Supervisor,
+        session: SessionKeeper,
+        zookeeper: ZooKeeperHealth,
+        sessions: EarlierSessions,
+        followed: Sequence[Followed],
+        logs: LogManager,
+        replicas: ReplicaManager,
+        controller: Controller,
+        endpoints: Mapping[str, Endpoint],
+    ) -> None:
+        self._local = local
+        self._settings = settings
+        self._clock = clock
+        self._supervisor = supervisor
+        self._session = session
+        self._zookeeper = zookeeper
+        self._sessions = sessions
+        self._followed = followed
+        self._logs = logs
+        self._replicas = replicas
+        self._controller = controller
+        self._endpoints = endpoints
+        self._introducing = asyncio.Lock()
+        self._introduced: Coordinator | None = None
+        self._candidacy: asyncio.Task[None] | None = None
+
+    async def load(self) -> None:
+        """Read what is followed, before there is a registration."""
+        for each in self._followed:
+            await self.in_session(each.load)
+
+    async def in_session(self, action: Callable[[Coordinator], Awaitable[T]]) -> T:
+        """Run `action` in the present session, and again in the next one if that ends meanwhile."""
+        while True:
+            coordinator = await self._session.wait()
+            try:
+                return await action(coordinator)
+            except CoordinatorError as error:
+                _log.info("node.start_retries", error=repr(error))
+                await asyncio.sleep(_START_RETRY_S)
+
+    async def introduce(self, coordinator: Coordinator) -> None:
+        """Make a new session ours: settings, registration, candidacy. Safe to repeat for the same session."""
+        async with self._introducing:
+            if self._introduced is coordinator:
+                return
+            await self._zookeeper.until_ours(
+                coordinator, self._local.cluster_id, holds_data=not self._logs.opening.holds_nothing()
+            )
+            for each in self._followed:
+                await each.load(coordinator)
+            missing = await self._replicas.session_roles.find_missing_logs(
+                coordinator, is_start=self._introduced is None
+            )
+            epoch = await registration.register_broker(
+                coordinator,
+                self._local.broker_id,
+                self._description(missing),
+                session_timeout_ms=self._settings.now.zookeeper_session_timeout_ms,
+                dead_sessions=self._sessions.ids(),
+            )
+            self._local.broker_epoch = epoch
+            if self._introduced is not None or not self._logs.pool.unclean_start:
+                await self._replicas.session_roles.on_session(coordinator)  # docs/adr/0008
+            self._introduced = coordinator
+            self._sessions.add(coordinator.session_id)
+            _log.info("node.registered", broker_epoch=epoch, session=f"{coordinator.session_id:x}")
+            self._supervisor.spawn("registration.guard", self._guard_registration(coordinator))
+            for each in self._followed:
+                self._supervisor.spawn(f"{type(each).__name__}.follow", each.follow(coordinator))
+            self._candidacy = self._supervisor.spawn("controller.session", self._controller.run_session(coordinator))
+
+    async def _guard_registration(self, coordinator: Coordinator) -> None:
+        """A registration that was removed or overwritten from outside is created again, in a new session: the cluster
+        takes this node for one that has restarted, which is what it looks like from outside."""
+        reason = await registration.until_spoilt(coordinator, self._local.broker_id)
+        if reason:
+            _log.error("registration.spoilt", reason=reason)
+            await asyncio.sleep(_REGISTER_AGAIN_S)
+            await coordinator.close()
+
+    def addresses_changed(self) -> None:
+        """advertised.listeners has changed: the controller hears of it by its watch, and informs all nodes."""
+        if self._introduced is not None:
+            self._supervisor.spawn("registration.addresses", self._change_addresses(self._introduced), Policy.ISOLATED)
+
+    async def _change_addresses(self, coordinator: Coordinator) -> None:
+        one, addresses = self._addresses()
+        try:
+            if await registration.change_addresses(
+                coordinator, self._local.broker_id, one.host, one.port, list(map(str, addresses))
+            ):
+                _log.info("node.addresses_changed", addresses=",".join(map(str, addresses)))
+        except (CoordinatorError, ZnodeError) as error:
+            _log.warning("node.addresses_not_changed", error=repr(error))
+
+    def _addresses(self) -> tuple[ListenerAddress, list[ListenerAddress]]:
+        """What clients get: one for readers that know a single address, and that of each listener."""
+        listeners = kafka_listeners(self._settings.now)
+        bound = [self._endpoints[name].port for name in kafka_endpoints(listeners)]
+        addresses = [each.address(port) for each, port in zip(listeners, bound, strict=True)]
+        # Kafka's rule: the first one in plain text.
+        one = next(
+            (a for a, each in zip(addresses, listeners, strict=True) if each.protocol == "PLAINTEXT"), addresses[0]
+        )
+        return one, addresses
+
+    def _description(self, missing: frozenset[TopicPartition]) -> BrokerZnode:
+        kafka, addresses = self._addresses()
+        return BrokerZnode(
+            host=kafka.host,
+            port=kafka.port,
+            endpoints=tuple(map(str, addresses)),
+            protocols={each.name: each.protocol for each in kafka_listeners(self._settings.now)},
+            rpc=advertised_rpc(self._settings.now, self._endpoints["rpc"].port),
+            rack=self._settings.now.broker_rack or None,
+            timestamp_ms=self._clock.wall_ms(),
+            is_empty=self._logs.opening.holds_nothing(),
+            missing=frozenset() if self._logs.opening.holds_nothing() else missing,
+            doubtful=with_room(self._logs.pool.doubtful(), DOUBTFUL_BYTES),
+            keeps_elr=True,
+            transaction_version=TRANSACTION_VERSION,
+            features=registered(),
+            http=console_url(self._settings.now, self._endpoints["http"].port) if "http" in self._endpoints else "",
+        )
+
+    async def resign_controller(self) -> None:
+        """Run for election no more; resign, if this node is the controller."""
+        if self._candidacy is not None:
+            self._candidacy.cancel()
+            await asyncio.wait([self._candidacy])
+        await self._controller.resign()
+
+    async def reserve_producer_ids(self) -> tuple[int, int]:
+        """A block of producer ids, reserved in ZooKeeper: (first, how many). Raises CoordinatorError."""
+        current = self._session.current
+        if current is None:
+            raise NotSentError("no session with ZooKeeper")
+        if away := self._zookeeper.away():
+            raise NotSentError(away)
+        block = await registration.allocate_producer_ids(current, self._local.broker_id)
+        return block.first, block.last - block.first + 1

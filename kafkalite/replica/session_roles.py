@@ -1,0 +1,122 @@
+"""What a node does with its replicas when a ZooKeeper session begins or ends (docs/adr/0008)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalite.coordination import broker_znodes, paths
+from kafkalite.coordination.coordinator import Coordinator
+from kafkalite.model import BrokerEpoch, TopicPartition
+from kafkalite.replica import authority
+from kafkalite.replica.commands import Commands
+from kafkalite.replica.hosted import HostedPartitions
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.startup import own_topics, read_cluster
+from kafkalite.replica.stray_logs import StrayLogs
+from kafkalite.rpc.local_broker import LocalBroker
+from kafkalite.rpc.messages.control import UpdateMetadataRequest
+from kafkalite.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from kafkalite.coordination.topic_znodes import TopicZnode
+    from kafkalite.log.log_manager import LogManager
+
+_log = get_logger(__name__)
+
+
+class SessionRoles:
+    """Reads from ZooKeeper which roles this node has."""
+
+    def __init__(
+        self,
+        *,
+        logs: LogManager,
+        local: LocalBroker,
+        metadata: MetadataCache,
+        hosted: HostedPartitions,
+        commands: Commands,
+        strays: StrayLogs,
+    ) -> None:
+        self._logs = logs
+        self._local = local
+        self._metadata = metadata
+        self._hosted = hosted
+        self._commands = commands
+        self._strays = strays
+
+    async def find_missing_logs(self, coordinator: Coordinator, *, is_start: bool) -> frozenset[TopicPartition]:
+        """Before this node registers: the logs that are not here of partitions that count it as in sync, for its
+        registration to tell; as many as that has room for.
+
+        A directory without an identity belongs to a new node, or to one that lost a disk. At the start it is new if nothing
+        is missing: whatever is made from its registration on is new for certain, and tells so by when it was written.
+
+        Raises the Coordinator's errors.
+        """
+        if not self._logs.opening.may_miss_logs() and not (is_start and self._logs.pool.lost_power):
+            return frozenset()
+        snapshot = await read_cluster(coordinator)
+        broker_id = self._local.broker_id
+        missing = [
+            key
+            for state in snapshot.partitions
+            if broker_id in (*state.isr, *state.elr)
+            and self._logs.get(key := TopicPartition(state.topic, state.partition)) is None
+        ]
+        if missing:
+            reported = broker_znodes.with_room(missing)
+            _log.warning("logs.missing", partitions=len(missing), reported=len(reported), first=str(missing[0]))
+            return reported
+        if is_start and snapshot.is_readable:
+            self._logs.opening.confirm_complete()
+        return frozenset()
+
+    async def on_session(self, coordinator: Coordinator) -> None:
+        """A new ZooKeeper session: take the roles that ZooKeeper names, without waiting for a controller.
+
+        Register with SessionKeeper.on_session. Raises the Coordinator's errors (SessionKeeper repeats it).
+        """
+        since = self._commands.count
+        snapshot = await read_cluster(coordinator)
+        if self._metadata.is_empty:
+            self._metadata.apply(
+                UpdateMetadataRequest(
+                    snapshot.controller_id,
+                    snapshot.controller_epoch,
+                    BrokerEpoch(-1),
+                    brokers=snapshot.brokers,
+                    partitions=snapshot.partitions,
+                    is_full=True,
+                    cause="startup",
+                )
+            )
+            self._commands.brokers_changed()
+        await self._commands.take_snapshot(
+            snapshot.brokers, snapshot.partitions, is_complete=snapshot.is_complete, since=since
+        )
+
+    async def set_aside_strays(self, coordinator: Coordinator, *, is_guarded: bool) -> bool:
+        """Set aside logs that do not belong to this node any more (kafkalite.replica.decisions.strays): a disk is back, or a complete list did
+        not name them (`is_guarded`: then not too many at once).
+
+        False: look again. Raises the Coordinator's errors.
+        """
+        since = self._commands.count
+        names = sorted({key.topic for key in self._strays.suspects()})
+        topics: dict[str, TopicZnode | None] = {}
+        if names:
+            await coordinator.sync(paths.TOPICS)
+            topics = await own_topics(coordinator, self._local.cluster_id, names)
+        return await self._commands.set_aside_strays(topics, since=since, is_guarded=is_guarded)
+
+    def on_session_lost(self) -> None:
+        """The session has expired: other nodes may lead partitions of this one. Register with SessionKeeper.on_lost.
+
+        A leader that is alone in sync must know before it commits anything more; the others go on (`authority`) until
+        `on_session` has read the present leaders.
+        """
+        for partition in self._hosted.all():
+            if partition.leader is not None and not authority.may_commit(partition.leader):
+                self._hosted.resign(
+                    partition, "the ZooKeeper session has expired, and this node is the only in-sync replica"
+                )

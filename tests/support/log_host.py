@@ -1,0 +1,62 @@
+"""The node of a log manager, as tests need it: it notes what it hears."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafkalite.errors import StorageError
+from kafkalite.log.log_manager import LogManager, NoHost
+from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.strays import Stray
+from kafkalite.model import TopicPartition
+
+
+class LogHostDouble(NoHost):
+    """Each attribute may be set at any time."""
+
+    def __init__(self, manager: LogManager) -> None:
+        super().__init__(manager.offsets)
+        self.hw_of: Callable[[TopicPartition], int] = manager.offsets.high_watermark
+        self.elsewhere: Callable[[Stray], bool] = lambda stray: False
+        self.on_dir_failed: Callable[[str, StorageError], object] = lambda directory, error: None
+        self.on_log_failed: Callable[[TopicPartition, StorageError], object] = lambda tp, error: None
+        self.on_examined: Callable[[str], object] = lambda directory: None
+        self.on_exchanged: Callable[[PartitionLog, PartitionLog], object] = lambda old, new: None
+
+    def high_watermark(self, topic_partition: TopicPartition) -> int:
+        return self.hw_of(topic_partition)
+
+    def is_elsewhere(self, stray: Stray) -> bool:
+        return self.elsewhere(stray)
+
+    def dir_failed(self, error: StorageError) -> None:
+        self.on_dir_failed(error.directory, error)
+
+    def log_failed(self, topic_partition: TopicPartition, error: StorageError) -> None:
+        self.on_log_failed(topic_partition, error)
+
+    def examined(self, directory: str) -> None:
+        self.on_examined(directory)
+
+    def exchanged(self, old: PartitionLog, new: PartitionLog) -> None:
+        self.on_exchanged(old, new)
+
+
+def hosted(
+    manager: LogManager,
+    *,
+    on_dir_failed: Callable[[str, StorageError], object] | None = None,
+    on_log_failed: Callable[[TopicPartition, StorageError], object] | None = None,
+    on_examined: Callable[[str], object] | None = None,
+) -> LogManager:
+    """The same manager, with such a host."""
+    host = manager.pool.host = LogHostDouble(manager)
+    host.on_dir_failed = on_dir_failed or host.on_dir_failed
+    host.on_log_failed = on_log_failed or host.on_log_failed
+    host.on_examined = on_examined or host.on_examined
+    return manager
+
+
+def host_of(manager: LogManager) -> LogHostDouble:
+    assert isinstance(manager.pool.host, LogHostDouble)
+    return manager.pool.host
