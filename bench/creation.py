@@ -3,7 +3,7 @@
     python -m bench.creation [--tree CHECKOUT ...] [--kafka VERSION] [--topics 600] [--batch 100] [--rounds 3] [--factor 3]
                              [--partitions 1] [--json FILE]
 
-Three nodes; a batch is one CreateTopics request of so many topics, and the next one is sent when it is answered. A first batch,
+Three nodes; a batch is one CreateTopics request of the given number of topics, and the next one is sent when it is answered. A first batch,
 which is not measured, warms the caches (and the JVM's compiler). All sides run all the time, and take turns in each round.
 CPU is that of all nodes; ZooKeeper's is in a column of its own. Needs pip (confluent-kafka); --kafka needs Java and Maven.
 """

@@ -175,8 +175,8 @@ def _nats_first_ack(port: int) -> None:
                 assert line, "nats-server closed the connection"
                 if line.startswith(b"PING"):
                     peer.sendall(b"PONG\r\n")
-            told: dict[str, object] = json.loads(answers.read(int(line.split()[-1]) + 2))
-            return told
+            reply: dict[str, object] = json.loads(answers.read(int(line.split()[-1]) + 2))
+            return reply
 
         stream = {"name": "first", "subjects": ["first"], "storage": "file", "num_replicas": 1}
         while "error" in (made := ask("$JS.API.STREAM.CREATE.first", json.dumps(stream).encode(), "create")):

@@ -127,7 +127,7 @@ async def create(cluster: ProcessCluster, client: AsyncClient, partitions: int) 
         began = time.monotonic()
         await client.create_topics([NewTopic(TOPIC, partitions, 3)], timeout_s=240)
         answered = time.monotonic()
-        told = await announced(cluster.bootstrap, (TOPIC,), lambda p: p.leader >= 0)
+        seen = await announced(cluster.bootstrap, (TOPIC,), lambda p: p.leader >= 0)
         await wait_in_sync(cluster, TOPIC, 3, deadline_s=240)
         in_sync = time.monotonic()
     finally:
@@ -135,7 +135,7 @@ async def create(cluster: ProcessCluster, client: AsyncClient, partitions: int) 
     return {
         "topic_written_s": topic.came - began,
         "answered_s": answered - began,
-        "announced_s": told - began,
+        "announced_s": seen - began,
         "in_sync_s": in_sync - began,
         **Counts.of(cluster, nodes).since(before),
     }
@@ -156,7 +156,7 @@ async def elect(cluster: ProcessCluster, client: AsyncClient, wanted: int) -> di
         answer = await client.call_controller(request, timeout_s=125)
         answered = time.monotonic()
         assert not answer.error_code, answer
-        told = await announced(
+        seen = await announced(
             cluster.bootstrap, (TOPIC,), lambda p: p.partition not in due or p.leader == due[p.partition]
         )
     finally:
@@ -166,7 +166,7 @@ async def elect(cluster: ProcessCluster, client: AsyncClient, wanted: int) -> di
         "ordered_s": order.came - began,
         "written_s": order.went - began,
         "answered_s": answered - began,
-        "announced_s": told - began,
+        "announced_s": seen - began,
         **Counts.of(cluster, nodes).since(before),
     }
 
@@ -191,12 +191,12 @@ async def fail(cluster: ProcessCluster, client: AsyncClient, victim: int) -> dic
         zookeeper.stop()
         zookeeper.close()
     survivors = [ready for n, ready in zip(cluster.nodes, cluster.bootstrap, strict=True) if n != victim]
-    told = await announced(survivors, (CANARY, TOPIC), lambda p: p.leader not in (victim, -1))
+    seen = await announced(survivors, (CANARY, TOPIC), lambda p: p.leader not in (victim, -1))
     cpu_s = sum(cluster.nodes[n].cpu_seconds() - spent for n, spent in before.items())
     return {
         "led": led,
         "session_s": session_gone - killed,
-        "elected_and_announced_s": told - session_gone,
+        "elected_and_announced_s": seen - session_gone,
         "cpu_s": round(cpu_s, 2),
         **Counts.of(cluster, sorted(before)).since(counted),
     }

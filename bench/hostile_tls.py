@@ -3,7 +3,7 @@
     python -m bench.hostile_tls [--strangers 3000] [--seconds 20] [--json FILE]
 
 Three nodes with SASL_SSL everywhere. A producer (acks=all, RF 3, 100 records a second) works through every wave: first nobody else;
-then half of a first message of TLS on each of that many connections, opened anew whenever the node ends one; then whole handshakes
+then half of a first message of TLS on each of that many connections, opened again whenever the node ends one; then whole handshakes
 after which nothing comes, likewise (both on the Kafka listener of node 1); then as many clients of its RPC listener that have logged in
 and are idle. `honest logins` are whole new connections with TLS and SCRAM meanwhile, one after the other.
 """
@@ -166,7 +166,7 @@ class Attack:
 
 
 async def strangers(attack: Attack) -> tuple[int, int]:
-    """Connections that are kept up for so long: (opened, most at once)."""
+    """Connections that are kept up for that time: (opened, most at once)."""
     host, port = attack.endpoint.host, attack.endpoint.port
     context = ssl.create_default_context(cafile=attack.security.truststore)
     gate = asyncio.Semaphore(_AT_ONCE)
@@ -261,9 +261,9 @@ async def run(directory: Path, count: int, seconds: float) -> list[dict[str, Any
             console.print(rows[-1])
         async with observed(cluster, "afterwards", rows):
             await asyncio.sleep(seconds)
-        told = cluster.nodes[1].log_path.read_text()
-        lines = sum(told.count(text) for text in ("tls.refused", "authentication.failed"))
-        console.print(f"lines about them in the log of node 1: {lines}; tracebacks: {told.count('Traceback')}")
+        log_text = cluster.nodes[1].log_path.read_text()
+        lines = sum(log_text.count(text) for text in ("tls.refused", "authentication.failed"))
+        console.print(f"lines about them in the log of node 1: {lines}; tracebacks: {log_text.count('Traceback')}")
     return rows
 
 

@@ -109,7 +109,7 @@ class PeerBroker:
 def measure_load(
     load: PeerLoad, peer: PeerBroker, topic: str, size: int, partitions: int, factor: int, acks: str, seconds: float
 ) -> dict[str, dict[str, float]]:
-    """Produce for so many seconds, then consume all of it."""
+    """Produce for `seconds`, then consume all of it."""
     load.ask("create", peer.bootstrap, topic, partitions, factor)
     rows = {}
     made: dict[str, float] = {}

@@ -121,7 +121,7 @@ def consume(bootstrap: str, topic: str, partitions: int, size: int, records: int
     settings = {
         "bootstrap.servers": bootstrap,
         "queued.max.messages.kbytes": 131_072,
-        # Beyond so many records or bytes in its queue librdkafka does not fetch for a second (by default): it is that
+        # Beyond a number of records or bytes in its queue librdkafka does not fetch for a second (by default): it is that
         # second which would be measured, and more often on the faster peer.
         "queued.min.messages": 10_000_000,
         "fetch.queue.backoff.ms": 1,

@@ -86,7 +86,7 @@ def plain(path: str, batch: bytes, count: int) -> None:
 
 
 def of_size(disk: Disk, root: str, megabytes: int, size: int) -> list[dict[str, object]]:
-    """What batches of so many bytes cost."""
+    """What batches of the given size cost."""
     rows = []
     batch = make_batch(size)
     count = max(200, min(megabytes * 1_000_000 // len(batch), 100_000))

@@ -2,7 +2,7 @@
 
     python -m bench.moves [--megabytes 240] [--rate 500] [--json FILE]
 
-Six processes, a real ZooKeeper, each way on a cluster of its own. 24 partitions hold so many MB on nodes 1 to 3; an acks=all load
+Six processes, a real ZooKeeper, each way on a cluster of its own. 24 partitions hold the given MB on nodes 1 to 3; an acks=all load
 goes through the whole of it; all partitions are ordered to nodes 4 to 6. `batches`: one replica per partition at once,
 four partitions, two leaders (KIP-435); `all at once`: no limits, the classic algorithm. What is under way is what the topic's
 znode says, in every version that a watch has seen. Exit code 1 if anything was lost, is there twice, or a limit was exceeded.
@@ -159,8 +159,8 @@ async def size_on(client: AsyncClient, brokers: tuple[int, ...]) -> int:
     """Bytes of the replicas there."""
     await client.metadata(())
     answers = await client.describe_replicas([TOPIC])
-    told = [answer for node, answer in answers.items() if node in brokers]
-    return sum(each.size_bytes for a in told if not isinstance(a, KafkaliteError) for each in a.replicas)
+    answered = [answer for node, answer in answers.items() if node in brokers]
+    return sum(each.size_bytes for a in answered if not isinstance(a, KafkaliteError) for each in a.replicas)
 
 
 async def run(directory: Path, limits: tuple[int, int, int], *, megabytes: int, rate: float) -> dict[str, Any]:

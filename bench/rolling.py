@@ -63,8 +63,8 @@ class RollingLoad:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, "the load has ended"
-        told: dict[str, Any] = json.loads(line)
-        return told
+        report: dict[str, Any] = json.loads(line)
+        return report
 
     def finish(self) -> dict[str, Any]:
         """Stop producing; what was found."""
@@ -84,7 +84,7 @@ class RollingLoad:
 
 
 def roll(cluster: ProcessCluster, rounds: int, old: Path | None) -> list[float]:
-    """Restart every node so many times; the seconds that each stop took."""
+    """Restart every node `rounds` times; the seconds that each stop took."""
     stops: list[float] = []
     for _ in range(rounds):
         for broker_id in sorted(cluster.nodes):

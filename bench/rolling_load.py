@@ -1,7 +1,7 @@
 """Load through confluent-kafka while nodes are restarted: run by bench.rolling with an interpreter that has it.
 
 Numbered records with acks=all, an idempotent producer, a few hundred a second, until a line comes on stdin; then a reader
-counts. What the application is told counts as an error, what librdkafka repeats by itself does not. One JSON line in the end.
+counts. An error that reaches the application counts, a repetition within librdkafka does not. One JSON line in the end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 
 def main(bootstrap: str, topic: str, partitions: int, rate: float) -> None:
-    """Exit code 0 whatever is found: the answer tells."""
+    """Exit code 0 whatever is found: the result is in the answer."""
     fatal: list[str] = []
     client = {
         "bootstrap.servers": bootstrap,
@@ -33,7 +33,7 @@ def main(bootstrap: str, topic: str, partitions: int, rate: float) -> None:
     slowest = 0.0
 
     def delivered(number: int, sent: float) -> Any:
-        def told(error: Any, message: Any) -> None:
+        def outcome_of(error: Any, message: Any) -> None:
             nonlocal slowest
             slowest = max(slowest, time.monotonic() - sent)
             if error is not None:
@@ -41,7 +41,7 @@ def main(bootstrap: str, topic: str, partitions: int, rate: float) -> None:
             else:
                 acked[number] = (message.partition(), message.offset())
 
-        return told
+        return outcome_of
 
     stop = threading.Event()
 

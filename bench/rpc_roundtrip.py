@@ -36,7 +36,7 @@ CASES = ((200, 1), (200, 16), (200, 60), (16_384, 16), (131_072, 8), (1_048_576,
 
 
 async def measure(connection: RpcConnection, size: int, depth: int, seconds: float) -> dict[str, Any]:
-    """Keep `depth` requests under way for so long."""
+    """Keep `depth` requests under way for the given time."""
     request = ReplicaFetchRequest(BrokerId(2), BrokerEpoch(1), 0, 1, size, 7, 7, ())
     free = asyncio.Semaphore(depth)
 

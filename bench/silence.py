@@ -108,7 +108,7 @@ async def measure(
 
 @contextmanager
 def crowd(size: int) -> Iterator[None]:
-    """So many processes that want a processor for themselves."""
+    """Processes that want a processor for themselves."""
     command = [*DIE_WITH_PARENT, sys.executable, "-c", "while True: pass"]
     processes = [subprocess.Popen(command) for _ in range(size)]
     try:

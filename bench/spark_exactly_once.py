@@ -141,7 +141,7 @@ def run(
     accidents: Sequence[str],
     master: str = "",
 ) -> KillOutcome:
-    """Run the query until it ends by itself, starting its driver again whenever it dies. Raises RuntimeError.
+    """Run the query until it ends, starting its driver again whenever it dies. Raises RuntimeError.
 
     Args:
         master: of `spark_hosts`; without one Spark runs in the driver, where there are no twins.

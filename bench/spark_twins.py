@@ -2,7 +2,7 @@
 
 A Spark cluster of two hosts copies numbered records, as a stream and as batch writes; one task of each batch is slow until
 Spark has started its twin on the other host. Both attempts have rows in the log then, and both may go on to their end.
-Spark's event log tells which attempts were speculative. At-least-once beside it: its duplicates are what the twins wrote.
+Spark's event log shows which attempts were speculative. At-least-once beside it: its duplicates are what the twins wrote.
 """
 
 from __future__ import annotations

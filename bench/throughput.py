@@ -61,7 +61,7 @@ async def produce(
     seconds: float,
     partitions: int,
 ) -> dict[str, float]:
-    """`depth` requests under way per leader connection, for so many seconds."""
+    """`depth` requests under way per leader connection, for `seconds`."""
     counts = {"requests": 0}
     began = time.monotonic()
     until = began + seconds

@@ -129,7 +129,7 @@ class ListenerAddress:
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A live broker as its registration znode tells."""
+    """A live broker, from its registration znode."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch

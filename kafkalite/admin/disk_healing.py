@@ -60,7 +60,7 @@ class ReplicaSelfHealing:
         self.requests = 0
 
     def report(self, topic_partition: TopicPartition, *, online: bool) -> None:
-        """Tell the controller of a replica, soon."""
+        """Report a replica to the controller, soon."""
         self._due[topic_partition] = online
         self._wake.set()
 
@@ -152,7 +152,7 @@ class ReplicaSelfHealing:
             async with asyncio.timeout(_JUDGE_TIMEOUT_S):
                 is_examined = await replicas.session_roles.set_aside_strays(coordinator, is_guarded=not was_back)
         except (CoordinatorError, TimeoutError) as error:
-            _log.info("logs.judged_later", error=repr(error))
+            _log.info("logs.decided_later", error=repr(error))
             is_examined = False
         self._is_back = self._is_back or (was_back and not is_examined)
 

@@ -122,9 +122,9 @@ class AsyncClient(ClusterRequests):
         return await self.run(self.routing.delete_topics(topics, timeout_s, vanished))
 
     async def describe_topics(self, topics: Iterable[str] | None = None, *, timeout_s: float = 30.0) -> Metadata:
-        """As `metadata`, and with what Kafka tells elsewhere: eligible leader replicas, and those that are being added.
+        """As `metadata`, and with what Kafka returns elsewhere: eligible leader replicas, and those that are being added.
 
-        A broker that does not tell leaves them empty. Raises ApiError, RpcError.
+        If a broker does not report them, they are empty. Raises ApiError, RpcError.
         """
         return await self.run(self.routing.describe_topics(topics, timeout_s))
 

@@ -100,5 +100,5 @@ class ClusterView:
         return [n for n in numbers if self.leader(TopicPartition(topic, n)) is not None] or numbers
 
 
-def _newer(known: PartitionMetadata | None, told: PartitionMetadata) -> PartitionMetadata:
-    return known if known is not None and known.leader_epoch > told.leader_epoch else told
+def _newer(known: PartitionMetadata | None, received: PartitionMetadata) -> PartitionMetadata:
+    return known if known is not None and known.leader_epoch > received.leader_epoch else received

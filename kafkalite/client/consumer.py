@@ -137,7 +137,7 @@ class Consumer:
         return entry.position if isinstance(entry.position, int) else None
 
     def high_watermark(self, key: TopicPartition) -> int:
-        """The high watermark as the last fetch told; -1 before."""
+        """The high watermark of the last fetch; -1 before."""
         return self._assigned[key].high_watermark
 
     def last_error(self, key: TopicPartition) -> KafkaliteError | None:
@@ -316,7 +316,7 @@ def committed_records(
 ) -> tuple[list[ConsumedRecord], int]:
     """The data records from `position` on in fetched batches, and the position after them.
 
-    `aborted`: transactions to leave out, as a read-committed fetch tells them (KIP-98).
+    `aborted`: transactions to leave out, as a read-committed fetch lists them (KIP-98).
 
     Raises:
         ApiError: CORRUPT_MESSAGE.

@@ -13,7 +13,7 @@ from kafkalite.client import messages
 from kafkalite.client.effects import Flow, LeaderRequest, ToAny
 from kafkalite.client.exchange import Request
 from kafkalite.client.results import Metadata
-from kafkalite.client.retry import Verdict, judge_produce
+from kafkalite.client.retry import Verdict, produce_verdict
 from kafkalite.client.routing import Outcome, Router
 from kafkalite.errors import ApiError, ErrorCode, api_error, error_code, is_retriable
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
@@ -33,7 +33,7 @@ class Flows(Router):
     # --- topics ----------------------------------------------------------------------------------
 
     def describe_topics(self, topics: Iterable[str] | None, timeout_s: float) -> Flow[Metadata]:
-        """With what other APIs tell: eligible leader replicas (KIP-966) and replicas that are being added (KIP-455)."""
+        """With what other APIs return: eligible leader replicas (KIP-966) and replicas that are being added (KIP-455)."""
         deadline = self._now() + timeout_s
         found = yield from self.metadata(topics, timeout_s)
         names = [topic.topic for topic in found.topics if not topic.error]
@@ -165,11 +165,11 @@ class Flows(Router):
                 key = TopicPartition(each.topic, each.partition)
                 done[key] = each
                 code = error_code(each.error)
-                delivered = judge_produce(code, idempotent=False) is Verdict.DELIVERED
+                delivered = produce_verdict(code, idempotent=False) is Verdict.DELIVERED
                 yield key, ErrorCode.NONE if delivered else code, each.message
 
         def is_passing(code: ErrorCode) -> bool:
-            return judge_produce(code, idempotent=False) is not Verdict.FAILED
+            return produce_verdict(code, idempotent=False) is not Verdict.FAILED
 
         yield from self.ask_leaders(batches.keys(), request_of, take, self._now() + timeout_s, is_passing=is_passing)
         return done

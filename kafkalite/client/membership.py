@@ -134,8 +134,8 @@ class Membership:
 
     async def committed(self) -> dict[TopicPartition, int]:
         """What the group has committed."""
-        _, told = await self._groups.describe(self.group)
-        return {TopicPartition(each.topic, each.partition): each.offset for each in told.offsets}
+        _, described = await self._groups.describe(self.group)
+        return {TopicPartition(each.topic, each.partition): each.offset for each in described.offsets}
 
     async def leave(self) -> None:
         """Go; the others need not wait for the session to end. No error if the coordinator cannot be reached."""

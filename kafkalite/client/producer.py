@@ -345,9 +345,9 @@ class Producer:
         if error is not None:
             self._lost(dispatch, str(error))
             return
-        told = {(entry.topic, entry.partition): entry for entry in messages.produced(future.result())}
+        entries = {(entry.topic, entry.partition): entry for entry in messages.produced(future.result())}
         for batch, attempt in zip(dispatch.batches, dispatch.attempts, strict=True):
-            entry = told.get(batch.topic_partition)
+            entry = entries.get(batch.topic_partition)
             if entry is None:
                 code, offset, time_ms, text = ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, "not in the answer"
             else:

@@ -22,7 +22,7 @@ from typing import Any
 
 from kafkalite.client.batching import ProducerBatch, record_bound
 from kafkalite.client.producer_settings import ProducerSettings
-from kafkalite.client.retry import Backoff, Verdict, judge_produce
+from kafkalite.client.retry import Backoff, Verdict, produce_verdict
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
@@ -298,7 +298,7 @@ class ProducerCore:
         partition = self._partitions[batch.topic_partition]
         if batch not in partition.in_flight and batch not in partition.queue:
             return None, False
-        verdict = judge_produce(code, idempotent=self.settings.idempotent)
+        verdict = produce_verdict(code, idempotent=self.settings.idempotent)
         if verdict is Verdict.DELIVERED:
             # Also of an attempt that was given up: what is committed is committed.
             self._finish(partition, batch)

@@ -51,7 +51,7 @@ def wants_metadata(code: ErrorCode) -> bool:
     return code in _ELSEWHERE
 
 
-def judge_produce(code: ErrorCode, *, idempotent: bool) -> Verdict:
+def produce_verdict(code: ErrorCode, *, idempotent: bool) -> Verdict:
     """What a partition's answer to a produce means.
 
     Source: Kafka 3.7 Sender.completeBatch, TransactionManager.canRetry (producers without transactions).

@@ -27,7 +27,7 @@ CallController = Callable[[Message, float], Awaitable[Message]]
 
 
 class ControllerClient:
-    """Tells the controller of ISR changes until it has heard, newest per partition.
+    """Sends the controller ISR changes until it has answered, the newest per partition.
 
     The change itself is durable in ZooKeeper already (invariant F7); the notice only makes the news travel. So a notice that
     was superseded is dropped, and memory is bounded by the number of partitions led here.

@@ -46,8 +46,8 @@ class ControllerFailureDetector:
     """One task per node; idle on the controller's own.
 
     Args:
-        seen: the controller according to ZooKeeper, -1 if unknown. Not what a controller has told: one that cannot
-            reach us tells us nothing, and is the one to watch.
+        seen: the controller according to ZooKeeper, -1 if unknown. Not what a controller has sent: one that cannot
+            reach us sends nothing, and is the one to watch.
     """
 
     def __init__(

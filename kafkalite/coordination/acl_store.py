@@ -111,7 +111,7 @@ class AclStore:
     # --- writing ---
 
     async def update(self, coordinator: Coordinator, pattern: Pattern, change: Change) -> tuple[Entries, Entries]:
-        """Change a pattern's entries by a conditional write, and tell every node; returns (before, after).
+        """Change a pattern's entries by a conditional write, and notify every node; returns (before, after).
 
         Raises ZnodeError when what is there cannot be read, NotSentError when ZooKeeper is away.
         """

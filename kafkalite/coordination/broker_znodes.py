@@ -57,7 +57,7 @@ class BrokerZnode:
     http: str = ""
 
     def info(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerInfo:
-        """The live broker. Raises ZnodeError if it did not tell its RPC endpoint (a Kafka broker, not one of ours)."""
+        """The live broker. Raises ZnodeError if it has no RPC endpoint (a Kafka broker, not one of ours)."""
         if self.rpc is None:
             raise ZnodeError(f"/brokers/ids/{broker_id}", "no rpc_endpoint: not a kafkalite node")
         kafka = Endpoint(self.host, self.port)

@@ -9,7 +9,7 @@ from kafkalite.model import BrokerId, ControllerEpoch
 
 @dataclass(frozen=True, slots=True)
 class ControllerZnode:
-    """/controller: who is the controller. `timestamp_ms` is None if the writer did not tell."""
+    """/controller: who is the controller. `timestamp_ms` is None if the writer left it out."""
 
     broker_id: BrokerId
     timestamp_ms: int | None = None

@@ -206,7 +206,7 @@ class Coordinator(Protocol):
         ...
 
     async def multi_many(self, transactions: Sequence[Sequence[Op]]) -> list[list[OpResult] | CoordinatorError]:
-        """Many transactions, pipelined, bounded in flight, each all-or-nothing by itself; an error is a value here."""
+        """Many transactions, pipelined, bounded in flight, each one all-or-nothing; an error is a value here."""
         ...
 
     async def sync(self, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Keeps one ZooKeeper session open, and tells the node when it has a new one."""
+"""Keeps one ZooKeeper session open, and reports to the node when it has a new one."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class SessionKeeper:
                 coordinator = await self._env.connect_coordinator(self._connect, self._timeout_ms)
             except (CoordinatorError, OSError) as error:
                 attempts += 1
-                if attempts & (attempts - 1) == 0:  # 1, 2, 4, 8, …: told, but not for ever
+                if attempts & (attempts - 1) == 0:  # 1, 2, 4, 8, …: reported, but ever less often
                     _log.warning("zookeeper.unreachable", connect=self._connect, attempts=attempts, error=str(error))
                 await asyncio.sleep(backoff * self._env.random.uniform(0.5, 1.5))
                 backoff = min(backoff * 2, _BACKOFF_MAX_S)

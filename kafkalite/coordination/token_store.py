@@ -77,7 +77,7 @@ class TokenStore:
             self._on_token(token_id, token)
 
     async def update(self, coordinator: Coordinator, token_id: str, change: Change) -> Token | None:
-        """Change a token by a conditional write, and tell every node; returns what it is now.
+        """Change a token by a conditional write, and notify every node; returns what it is now.
 
         Raises what `change` raises, ZnodeError when what is there cannot be read, NotSentError when ZooKeeper is away.
         """

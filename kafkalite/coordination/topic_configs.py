@@ -205,7 +205,7 @@ async def write_entity(
 
 
 def notification(entity_type: str, entity_name: str) -> Create:
-    """The operation that tells every node to read this entity again: put it into the transaction that writes it."""
+    """The operation that makes every node read this entity again: put it into the transaction that writes it."""
     return Create(paths.CONFIG_CHANGE_PREFIX, encode_config_change(entity_type, entity_name), sequential=True)
 
 

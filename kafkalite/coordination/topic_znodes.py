@@ -46,7 +46,7 @@ class ReassignmentProgress:
 class TopicZnode:
     """/brokers/topics/T: partition -> assigned replicas (the first is preferred); a reassignment's parts (KIP-455).
 
-    `moves` is ours: what KIP-455's two maps cannot tell (the order of the target, the step of KIP-435 under way).
+    `moves` is ours: what KIP-455's two maps cannot hold (the order of the target, the step of KIP-435 under way).
     """
 
     topic_id: TopicId

@@ -1,7 +1,7 @@
 """The client's half of ZooKeeper's watches: which callbacks an event concerns. Pure; used by the real and the simulated client.
 
 ZooKeeper knows three kinds: data (armed by get, and by exists on a znode that is there), exist (armed by exists on a
-znode that is not there) and child (armed by children). An event takes them off; after a reconnect the client tells
+znode that is not there) and child (armed by children). An event takes them off; after a reconnect the client sends
 the new server which ones it holds and what it has seen (SetWatches), and the server answers at once for those
 that missed something.
 """
@@ -23,7 +23,7 @@ class WatchKind(Enum):
 
 
 class EventType(Enum):
-    """What a server tells; the values are the wire's."""
+    """What a server reports; the values are the wire's."""
 
     CREATED = 1
     DELETED = 2

@@ -164,7 +164,7 @@ class ZkSession:
         self._end(f"failed: {error!r}")
 
     def _end(self, reason: str, error: CoordinatorError | None = None) -> None:
-        """The session is over. Its task ends by itself (it may be what calls this)."""
+        """The session is over. Its task ends later (it may be the caller)."""
         if self._state is SessionState.EXPIRED:
             return
         if self._timer is not None:

@@ -96,7 +96,7 @@ class Draining:
     async def _check(self, waiting: list[Partition]) -> None:
         coordinators = self._metadata.topic(GROUP_TOPIC)
         if not coordinators:
-            return  # there are no groups: only retention can tell
+            return  # there are no groups: only retention can decide
         epochs = {each.topic_partition: each.leader_epoch for each in waiting}
         ends = {each.topic_partition: each.log.log_end_offset for each in waiting}
         request = CommittedOffsetsRequest(tuple(sorted(ends)))

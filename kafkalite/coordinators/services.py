@@ -1,8 +1,7 @@
 """What the Kafka listener needs of its node. The node provides one object; tests provide an in-memory one.
 
-The listener decodes, calls these, encodes: the same services that stand behind the RPC listener, told in the same
-messages (`kafkalite.rpc.messages`). It has no policy of its own, except that the group and the transaction
-coordinator live here, over partitions of internal topics.
+The listener decodes, calls these services, and encodes. It has no policy of its own; the coordinators of groups, transactions
+and share groups stand here, over partitions of internal topics.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Unauthenticated peers cost little: a handshake has a deadline, and their number 
 an honest one is done in milliseconds). Failures are logged in one line, not in a thousand.
 
 Connections are accepted here, not by asyncio's server: that one gives a listener's connections one SSLContext for ever,
-and tells nobody which of them are still shaking hands.
+and shows nobody which of them are still shaking hands.
 """
 
 from __future__ import annotations

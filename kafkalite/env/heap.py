@@ -13,7 +13,7 @@ import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-#: So many come and go before it is worth looking.
+#: How many come and go before a look is worth its cost.
 CROWD = 256
 #: By then most of them have gone: a little more than a handshake may take (seconds).
 DELAY_S = 15.0

@@ -1,7 +1,7 @@
 """How long the event loop is held, and by whom: everybody else waits for as long.
 
 What holds it for a millisecond or more is counted by its cause (an API). A turn over its budget is reported with the client's id. The
-processor time of the loop's thread tells computation from a host that gave us no processor.
+processor time of the loop's thread distinguishes computation from a host that gave us no processor.
 """
 
 from __future__ import annotations

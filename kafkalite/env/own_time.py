@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: How often the ticker looks.
 TICK_S = 0.1
-#: So many ticks count when one comes late: timers are, by a little.
+#: How many ticks count when one comes late: timers are, by a little.
 MAX_TICKS = 1.5
 #: Minimum time by which a timeout ends late, so that times can be compared.
 _BEYOND_S = 1e-6

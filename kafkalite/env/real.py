@@ -44,7 +44,7 @@ def real_env(
 
     Args:
         connect_coordinator: opens one session; by default the aiozk adapter on this environment's own seams.
-        on_fatal: told of an AssertionError in a connection handler.
+        on_fatal: called with an AssertionError in a connection handler.
         config: says how to authenticate to ZooKeeper; None: not at all.
     """
     access: list[object] = []

@@ -163,7 +163,7 @@ class RealFile:
 
 
 def read_resident(descriptor: int, path: str, offset: int, size: int, end: int) -> bytes | None:
-    """The bytes, if all of them are in the page cache; None: the file system cannot tell. Raises NotResident, OSError."""
+    """The bytes, if all of them are in the page cache; None: the file system cannot answer. Raises NotResident, OSError."""
     wanted = max(0, min(size, end - offset))
     # Not copied into bytes: callers only read it.
     data = bytearray(wanted)

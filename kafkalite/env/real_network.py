@@ -54,7 +54,7 @@ class RealNetwork:
     """TCP through asyncio streams, without Nagle's delay.
 
     Args:
-        on_fatal: told of an AssertionError in a connection handler; any other exception ends that connection only.
+        on_fatal: called with an AssertionError in a connection handler; any other exception ends that connection only.
     """
 
     def __init__(self, on_fatal: Callable[[BaseException], None] = die) -> None:

@@ -210,7 +210,7 @@ class Env:
     random: random.Random
     #: Opens ONE new ZooKeeper session: (connect string with optional chroot, session timeout in ms).
     connect_coordinator: Callable[[str, int], Awaitable[Coordinator]]
-    #: So many bytes that nobody can foretell (nonces, salts); in a simulation, from its seed.
+    #: N bytes that nobody can foretell (nonces, salts); in a simulation, from its seed.
     entropy: Callable[[int], bytes] = os.urandom
-    #: So many log files may be kept open.
+    #: How many log files may be kept open.
     log_files: int = LEAST_LOG_FILES

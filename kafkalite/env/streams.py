@@ -131,7 +131,7 @@ class ChunkReader(asyncio.StreamReader):
 class LateWriter(asyncio.StreamWriter):
     """A StreamWriter to which may be written, on uvloop too, when its connection has broken and nobody has noticed yet.
 
-    What is written then is lost, as it is with asyncio's own transports: `drain` and the reader tell. uvloop's raise
+    What is written then is lost, as it is with asyncio's own transports: `drain` and the reader raise. uvloop's raise
     RuntimeError.
     """
 

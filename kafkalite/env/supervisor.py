@@ -72,5 +72,5 @@ class Supervisor:
             except asyncio.CancelledError:
                 if current is not None and current.cancelling():
                     raise
-            except Exception as error:  # noqa: BLE001 - told already by _ended; stop must reach every task
+            except Exception as error:  # noqa: BLE001 - _ended has reported it; stop must reach every task
                 _log.debug("task.failed_at_stop", task=task.get_name(), error=repr(error))

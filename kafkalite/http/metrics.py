@@ -214,8 +214,13 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield single("kafkalite_client_metrics_refused", clients.refused)
         rows = []
         for client, name, attributes, value in clients.shown():
-            told = ",".join(f"{key}={text}" for key, text in attributes)
-            rows.append(((client.client_id, client.client_instance_id, client.client_software_name, name, told), value))
+            attribute_text = ",".join(f"{key}={text}" for key, text in attributes)
+            rows.append(
+                (
+                    (client.client_id, client.client_instance_id, client.client_software_name, name, attribute_text),
+                    value,
+                )
+            )
         yield labelled("kafkalite_client_metric", rows)
 
     def _replicas(self) -> Iterator[Metric]:

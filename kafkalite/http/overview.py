@@ -38,7 +38,7 @@ from kafkalite.rpc.messages.control import PartitionState
 
 #: A page is never longer, whatever is asked for.
 MAX_ROWS = 200
-#: Moves that are measured and told; the rest is a number.
+#: Moves that are measured and listed; the rest is a number.
 MAX_MOVES = 100
 #: Minimum interval at which the data shared by all viewers are collected.
 _FRESH_S = 1.0

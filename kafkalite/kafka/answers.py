@@ -54,7 +54,7 @@ class AnswerMemory:
         return max(left // _PART, _LEAST_BYTES) if left > 0 else 0
 
     def change(self, size: int) -> None:
-        """So many bytes more wait to be read, or fewer."""
+        """The bytes that wait to be read grew or shrank by this number."""
         self.bytes += size
         if size > 0:
             self._was_full = self._was_full or self.bytes > self._limit // 2

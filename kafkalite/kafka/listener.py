@@ -160,7 +160,7 @@ class KafkaListener:
     def _identify(
         self, connection: KafkaConnection, security: ListenerSecurity, transport: asyncio.BaseTransport
     ) -> bool:
-        """Who is there, as far as its certificate tells; on a SASL listener it has to tell by itself."""
+        """Who is there, as far as its certificate says; on a SASL listener the client has to log in."""
         if not security.uses_sasl:
             try:
                 connection.principal = security.certified(transport.get_extra_info("ssl_object"))
@@ -334,7 +334,9 @@ class KafkaListener:
             # ZooKeeper did not answer: the outcome is unknown, the client may try again.
             answer = refusal(api, message, request.version, ErrorCode.REQUEST_TIMED_OUT, str(error))
         finally:
-            if answer is None:  # a bug, or the node stops: the supervisor tells; this client must not wait for ever
+            if (
+                answer is None
+            ):  # a bug, or the node stops: the supervisor reports it; this client must not wait for ever
                 request.connection.abort()
         if not request.connection.is_closed:
             request.respond(answer)

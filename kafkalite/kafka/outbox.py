@@ -58,7 +58,7 @@ class Outbox:
         return bool(held)
 
     def count(self, stuck: int) -> None:
-        """Tell the listener's memory. `stuck`: bytes in a transport whose peer does not read."""
+        """Report to the listener's memory. `stuck`: bytes in a transport whose peer does not read."""
         size = self._held + stuck
         if size != self.unread_bytes:
             self._memory.change(size - self.unread_bytes)

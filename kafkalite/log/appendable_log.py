@@ -1,6 +1,6 @@
 """One replica's log as its leader, or its follower, writes it: appends, and the undoing of one that failed half way.
 
-Order of effects (rule IV: persist, then tell): an epoch's start is in its file before the first batch of that epoch;
+Order of effects (rule IV: persist, then publish): an epoch's start is in its file before the first batch of that epoch;
 offsets, producers and indexes change only after the write has returned.
 """
 

@@ -53,7 +53,7 @@ class UncertainEnds:
         clean: bool,
         unread: Mapping[TopicPartition, TopicConfig],
     ) -> None:
-        """Judge the logs that were loaded, and make the outcome durable before the first of them changes.
+        """Decide about the logs that were loaded, and make the outcome durable before the first of them changes.
 
         `unread`: what could not be opened, and may be later: the power was lost for these, too.
         """

@@ -42,7 +42,7 @@ def _extend(handles: HandleCache, path: str, data: bytes) -> bool:
     """Write `data` over a small file that differs by lines at its end only; returns whether it was one. Raises OSError.
 
     A new file beside it and a rename cost twenty times as much, and a failover waits for one per partition. What a loss of
-    power can leave of such a write is the old file, the new one, or one whose number of lines is wrong: the batches tell then.
+    power can leave of such a write is the old file, the new one, or one whose number of lines is wrong: then the batches have the epochs.
     """
     if len(data) > _SECTOR_BYTES:
         return False

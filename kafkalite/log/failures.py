@@ -36,7 +36,7 @@ class FaultScope(Enum):
     ROOM = "room"
     #: The disk, without a doubt.
     DISK = "disk"
-    #: The probe tells.
+    #: The probe finds it.
     UNSURE = "unsure"
 
 

@@ -13,7 +13,7 @@ from kafkalite.env.seams import Disk, File
 
 
 class Unloadable(Protocol):
-    """Told when its handle is closed: drop what can be read again."""
+    """Called when its handle is closed: drop what can be read again."""
 
     def unload(self) -> None: ...
 

@@ -236,7 +236,7 @@ def _is_doubtful(segment: Segment, names: list[str], *, clean: bool) -> bool:
 
 
 def _read_epochs(disk: Disk, path: str, names: list[str]) -> LeaderEpochCache | None:
-    """The epoch file; None when it is missing, empty or damaged (then the batches tell)."""
+    """The epoch file; None when it is missing, empty or damaged (then the batches have the epochs)."""
     if checkpoints.LEADER_EPOCHS not in names:
         return None
     try:

@@ -51,7 +51,7 @@ from kafkalite.http.sampling import Sampler
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import TopicPartition
 from kafkalite.node.health import NodeHealth
-from kafkalite.node.settings import NodeSettings
+from kafkalite.node.settings import CurrentSettings
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.local_broker import LocalBroker
@@ -77,7 +77,7 @@ class ExtensionHost(Protocol):
     kafka: KafkaSide
     started_ms: int
     local: LocalBroker
-    settings: NodeSettings
+    settings: CurrentSettings
     health: NodeHealth
 
 

@@ -51,7 +51,7 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.node.metadata_answers import MetadataAnswers
-from kafkalite.node.settings import NodeSettings
+from kafkalite.node.settings import CurrentSettings
 from kafkalite.replica.client_fetch import ClientFetch, FetchEntry, FetchTerms
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
@@ -88,7 +88,7 @@ class KafkaHost(Protocol):
     """The parts of the node that the Kafka listener's requests reach."""
 
     local: LocalBroker
-    settings: NodeSettings
+    settings: CurrentSettings
     env: Env
     supervisor: Supervisor
     security: NodeSecurity | None
@@ -226,7 +226,7 @@ class NodePartitions:
         if current_epoch != NO_LEADER_EPOCH and (error := led.epoch_error(current_epoch)):
             raise api_error(error)
         if epoch > led.log.latest_epoch:
-            # What a consumer has from there is not in this log (an unclean election): there is no end to tell.
+            # What a consumer has from there is not in this log (an unclean election): its end is unknown.
             return NO_LEADER_EPOCH, NO_OFFSET
         return led.log.epoch_and_end_offset_for(epoch)
 

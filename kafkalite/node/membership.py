@@ -20,7 +20,7 @@ from kafkalite.listeners import kafka_endpoints
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TRANSACTION_VERSION, Endpoint, ListenerAddress, TopicPartition
 from kafkalite.node.earlier_sessions import EarlierSessions
-from kafkalite.node.settings import NodeSettings
+from kafkalite.node.settings import CurrentSettings
 from kafkalite.node.zookeeper_health import ZooKeeperHealth
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.local_broker import LocalBroker
@@ -55,7 +55,7 @@ class ClusterMembership:
         self,
         *,
         local: LocalBroker,
-        settings: NodeSettings,
+        settings: CurrentSettings,
         clock: Clock,
         supervisor: Supervisor,
         session: SessionKeeper,

@@ -68,7 +68,7 @@ from kafkalite.node.history_file import HistoryFile
 from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.membership import ClusterMembership
 from kafkalite.node.rpc_requests import RpcRequests
-from kafkalite.node.settings import NodeSettings
+from kafkalite.node.settings import CurrentSettings
 from kafkalite.node.znode_acl_check import ZnodeAclCheck
 from kafkalite.node.zookeeper_health import ZooKeeperHealth
 from kafkalite.replica.metadata_cache import MetadataCache
@@ -178,7 +178,7 @@ class Node:
             is_controller=self._is_controller,
             on_gone=self._token_gone,
         )
-        self.settings = NodeSettings(config, env.clock, self.rights)
+        self.settings = CurrentSettings(config, env.clock, self.rights)
         self.settings.events = self
         self.configs = self.settings.configs
         self.metadata = MetadataCache()
@@ -315,7 +315,7 @@ class Node:
             http.listener.tls if http is not None else None,
             self.rights.connection_limits(),
             POSTS,
-            # A browser sends no login for a name that it has not logged in at; the names of a certificate are checked by itself.
+            # A browser sends no login for a name that it has not logged in at; the browser checks the names of a certificate.
             names=http_names(self.config) if http is None else None,
             trees=SchemaPages(self.schemas).trees(),
             turns=self.kafka.listener.turns,

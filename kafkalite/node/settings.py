@@ -35,7 +35,7 @@ class SettingsEvents(Protocol):
         """This node's configuration is another one now."""
 
 
-class NodeSettings:
+class CurrentSettings:
     """What holds now. `static` is without what was changed since the start.
 
     Attributes:

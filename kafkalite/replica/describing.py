@@ -1,4 +1,4 @@
-"""What this node can tell people about its replicas."""
+"""What this node can report to people about its replicas."""
 
 from __future__ import annotations
 

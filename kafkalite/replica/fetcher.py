@@ -132,7 +132,7 @@ class ReplicaFetcher:
                 return  # the fetch in flight hears of it
 
     def list_again(self, key: TopicPartition) -> None:
-        """The partition may tell its LEO now."""
+        """The partition may report its LEO now."""
         fetched = self.partitions.get(key)
         if fetched is not None:
             self._list_again(key, fetched)
@@ -351,7 +351,7 @@ class Fetchers:
         return (zlib.crc32(key.topic.encode()) + key.partition) % self._count
 
     def resize(self, count: int) -> None:
-        """So many fetchers for each leader from now on (num.replica.fetchers).
+        """From now on, this number of fetchers for each leader (num.replica.fetchers).
 
         A partition that changes its fetcher goes on from its log's end: what still comes for it in the old one's session is
         not taken, and for the leader the new session supersedes the old one.

@@ -155,7 +155,7 @@ class HostedPartitions:
         self.advance(partition)
 
     def is_synced(self, partition: Partition) -> bool:
-        """Whether a follower may tell its LEO. If acks need a flush that is missing, it is begun, then told."""
+        """Whether a follower may report its LEO. If acks need a flush that is missing, it begins, and the report follows it."""
         if not partition.config.log_flush_before_ack or partition.log.synced_offset >= partition.log.log_end_offset:
             return True
         self.ensure_flushing(partition)

@@ -1,4 +1,4 @@
-"""Watches over the ISRs of the partitions led here: proposes changes, takes in their outcome, tells the controller."""
+"""Watches over the ISRs of the partitions led here: proposes changes, takes in their outcome, notifies the controller."""
 
 from __future__ import annotations
 

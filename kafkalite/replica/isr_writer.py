@@ -29,7 +29,7 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Proposals in one transaction: one failure makes each of them go again by itself, so not too many.
+#: Proposals in one transaction: one failure makes each of them go again alone, so not too many.
 CHUNK = 50
 #: Proposals taken up in one round.
 ROUND = 5_000
@@ -130,7 +130,7 @@ class IsrWriter:
         in_doubt = await self._write(coordinator, chunks)
         if not in_doubt:
             return 0
-        # Each by itself, so that one that is behind does not stand in the way of the others.
+        # Each one alone, so that one that is behind does not stand in the way of the others.
         alone = [[task] for task in in_doubt if self._keep(task)]
         in_doubt = await self._write(coordinator, alone)
         if not in_doubt:

@@ -35,7 +35,7 @@ class MetadataCache:
         self._topics: dict[str, dict[int, PartitionState]] = {}
         self._names: dict[TopicId, str] = {}
         self._waiters: list[asyncio.Future[None]] = []
-        #: Told of topics that the controller says are deleted (not of those that a full request merely lacks).
+        #: Called with topics that the controller says are deleted (not of those that a full request merely lacks).
         self.on_topics_deleted: Callable[[tuple[str, ...]], None] = lambda topics: None
         #: The same for partitions that were removed from their topics.
         self.on_partitions_removed: Callable[[tuple[TopicPartition, ...]], None] = lambda partitions: None

@@ -41,7 +41,7 @@ class Partition:
     topic_id: TopicId
     log: PartitionLog
     config: TopicConfig
-    #: Used while not leading; `high_watermark` tells the right one.
+    #: Used while not leading; `high_watermark` gives the right one.
     follower_high_watermark: Offset
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
     partition_epoch: PartitionEpoch = PartitionEpoch(-1)

@@ -140,7 +140,7 @@ class DelayedProduce(Waiting):
             self.finish()
 
     def finish(self) -> None:
-        """All answers are known: tell."""
+        """All answers are known: complete the request."""
         assert not self.is_done
         self.is_done = True
         self._wheel.discard(self)

@@ -74,7 +74,7 @@ class ReplicaFetchHandler:
         return len(self._sessions)
 
     def fetch(self, request: ReplicaFetchRequest, done: ReplicaFetchDone) -> None:
-        """Call `done` once: at once if there is something to tell, or after max_wait_ms."""
+        """Call `done` once: at once if there is something to return, or after max_wait_ms."""
         if self._metadata.broker_epochs.get(request.replica_id, NO_BROKER_EPOCH) > request.broker_epoch:
             done(_failed(ErrorCode.STALE_BROKER_EPOCH), [])  # an earlier life of that broker (invariant F15)
             return

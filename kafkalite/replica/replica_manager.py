@@ -59,7 +59,7 @@ class ReplicaManager:
 
     Args:
         healing: hears of replicas that are offline, and may recreate them.
-        notify_isr: told of ISR changes that this leader has made; passes them on to the controller, batched.
+        notify_isr: called with ISR changes that this leader has made; passes them on to the controller, batched.
     """
 
     def __init__(
@@ -273,7 +273,7 @@ class ReplicaManager:
     # --- questions --------------------------------------------------------------------------------
 
     def find_drained(self) -> None:
-        """Partitions that are to be removed may have become empty: tell the controller soon."""
+        """Partitions that are to be removed may have become empty: notify the controller soon."""
         self._isr_keeper.schedule_check()
 
     def is_elsewhere(self, stray: Stray) -> bool:

@@ -46,10 +46,10 @@ class SessionRoles:
 
     async def find_missing_logs(self, coordinator: Coordinator, *, is_start: bool) -> frozenset[TopicPartition]:
         """Before this node registers: the logs that are not here of partitions that count it as in sync, for its
-        registration to tell; as many as that has room for.
+        registration to report; as many as that has room for.
 
         A directory without an identity belongs to a new node, or to one that lost a disk. At the start it is new if nothing
-        is missing: whatever is made from its registration on is new for certain, and tells so by when it was written.
+        is missing: whatever is made from its registration on is new for certain: the time of its creation shows it.
 
         Raises the Coordinator's errors.
         """

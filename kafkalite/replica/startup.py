@@ -1,6 +1,6 @@
-"""Reads from ZooKeeper what a controller would tell: brokers, assignments, leaders (controller design E.1-3).
+"""Reads from ZooKeeper what a controller would send: brokers, assignments, leaders (controller design E.1-3).
 
-So a node that starts takes its roles, and can tell clients who leads, with no controller alive.
+So a node that starts takes its roles, and can name the leaders to clients, with no controller alive.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ WRITE_HIGH_BYTES = 8 * 1024 * 1024
 
 
 class _Unsendable(RpcNotSent):
-    """No bytes can say it (a number beyond 64 bits, half a character), or so many that the peer would cut the connection."""
+    """It cannot be encoded (a number beyond 64 bits, half a character), or it is so large that the peer would cut the connection."""
 
 
 class RpcConnection:

@@ -31,7 +31,7 @@ class RequestMemory:
     def shortage_of_incomplete(self) -> int:
         """Bytes of incomplete frames that must go so that they take half of the memory at most; 0 while nobody waits.
 
-        What complete requests hold comes back by itself, with their answers.
+        What complete requests hold is given back with their answers.
         """
         return max(0, self.incomplete_bytes - self.limit_bytes // 2) if self._waiters else 0
 
@@ -46,7 +46,7 @@ class RequestMemory:
         self._wake()
 
     def mark_incomplete(self, change: int) -> None:
-        """Tell how the bytes of incomplete frames changed."""
+        """Report how the bytes of incomplete frames changed."""
         self.incomplete_bytes += change
         self._wake()
 

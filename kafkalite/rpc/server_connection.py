@@ -190,7 +190,7 @@ class ServerConnection:
         self._writer.writelines(encode_frame(frame.correlation_id, answer))
         self.memory.uncharge(frame.size)
         if answer.error:
-            self.shut("authentication failed", quietly=True)  # the admission has told why
+            self.shut("authentication failed", quietly=True)  # the admission has given the reason
 
     def _log_in_again(self, admission: Admission, frame: Frame) -> None:
         """Between other requests: what was asked before it is answered before it."""
@@ -204,7 +204,7 @@ class ServerConnection:
         name = f"rpc.refusal[{self.peer.address}]"
         response.waiting = self.server.supervisor.spawn(name, _late(Reply(answer), delay_s), Policy.ISOLATED)
         response.waiting.add_done_callback(lambda future: self._answered(response, future))
-        self._end_soon("authentication failed", delay_s, quietly=True)  # the admission has told why
+        self._end_soon("authentication failed", delay_s, quietly=True)  # the admission has given the reason
 
     def _refuse_ended(self, admission: Admission, frame: Frame, cls: type[Message] | None) -> None:
         """Something else than an authentication, and the session is over."""
@@ -323,7 +323,7 @@ class ServerConnection:
         elif isinstance(error, ApiError):
             response.reply = _refusal(error)
         else:
-            # Of a coroutine the supervisor tells; of a future its owner has to.
+            # The supervisor reports a coroutine's failure; a future's owner has to do it.
             response.reply = Reply(ErrorResponse(int(ErrorCode.UNKNOWN_SERVER_ERROR), type(error).__name__))
         response.done = True
         self._pending.count(response)

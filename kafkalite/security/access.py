@@ -13,7 +13,7 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger("kafkalite.audit")
 
-#: Refusals written to the log per second; the rest are counted and told with the next one.
+#: Refusals written to the log per second; the rest are counted and reported with the next one.
 MAX_LINES = 20
 _LINES_WINDOW_S = 1.0
 _NOTHING: frozenset[str] = frozenset()
@@ -124,5 +124,5 @@ class Access:
         )
 
     def changed(self, subject: Subject, what: str, **details: object) -> None:
-        """Somebody changed who may do what: always told."""
+        """Somebody changed who may do what: always logged."""
         _log.info(what, principal=str(subject.principal), host=subject.client_host, **details)

@@ -69,7 +69,7 @@ class PasswordFile:
 
     `key`: the setting that names the file, for errors.
 
-    What cannot be read leaves what was read before in force; one log line tells.
+    What cannot be read leaves what was read before in force; one log line says so.
     """
 
     def __init__(self, path: str, key: str = "sasl.plain.users.location") -> None:

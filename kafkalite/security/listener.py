@@ -164,7 +164,7 @@ class ListenerSecurity:
     def refused(self, peer: str, reason: str, *, mechanism: str = "", user: str = "") -> None:
         """One line for the operator; of many alike from one host only some.
 
-        `user`: a name that exists. Others are not told: people type passwords where names belong.
+        `user`: a name that exists. Other names are not logged: people type passwords where names belong.
         """
         self.failed += 1
         host = peer.rpartition(":")[0]

@@ -157,7 +157,7 @@ class Quotas:
 
     Attributes:
         is_active: whether any limit is set. Nobody asks for anything else while it is False.
-        throttled: by kind, how many answers told a client to wait; `throttled_ms`: how long in all.
+        throttled: by kind, how many answers made a client wait; `throttled_ms`: how long in all.
     """
 
     def __init__(self, windows: int = 11, window_s: int = 1, mutation_burst_s: float = 11.0) -> None:
@@ -280,7 +280,7 @@ class Quotas:
         return None if limit is None else max(1, int(limit * (self._windows - 1) * self._window_ms / 1000))
 
     def record_throttled(self, kind: Kind, wait_ms: int) -> None:
-        """An answer told a client to wait."""
+        """An answer made a client wait."""
         self.throttled[kind] += 1
         self.throttled_ms[kind] += wait_ms
 

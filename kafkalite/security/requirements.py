@@ -50,7 +50,7 @@ _READ, _WRITE, _CREATE, _DELETE = Operation.READ, Operation.WRITE, Operation.CRE
 _ALTER, _DESCRIBE = Operation.ALTER, Operation.DESCRIBE
 _DESCRIBE_CONFIGS, _ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
 
-#: Anybody may: it tells or changes nothing that an ACL could be about.
+#: Anybody may: it shows or changes nothing that an ACL could be about.
 FREE: Row = ()
 _DESCRIBE_CLUSTER: Row = (Need(_CLUSTER, _DESCRIBE),)
 _ALTER_CLUSTER: Row = (Need(_CLUSTER, _ALTER),)
@@ -213,7 +213,7 @@ CONSOLE = frozenset(
 )
 
 #: Page of the HTTP listener -> what it needs: as its counterparts on RPC, for all of them show names of topics. Probes of
-#: process supervisors and load balancers log in nowhere: they hear what tells nothing of the cluster.
+#: process supervisors and load balancers log in nowhere: they get answers that reveal nothing of the cluster.
 HTTP: Mapping[str, Row] = {
     "/": _DESCRIBE_CLUSTER,
     "/api/status": _DESCRIBE_CLUSTER,

@@ -124,7 +124,7 @@ def decoy(mechanism: str, name: str, key: bytes) -> ScramCredential:
     """What a user that does not exist is tried against: always the same salt for one name, and no password fits.
 
     Args:
-        key: a secret of the cluster: all nodes must give the same answer. Without it nobody can tell a decoy's salt from a real one's.
+        key: a secret of the cluster: all nodes must give the same answer. Without it nobody can distinguish a decoy's salt from a real one's.
     """
     hash_name = MECHANISMS[mechanism]
     size = hashlib.new(hash_name).digest_size

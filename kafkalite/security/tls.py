@@ -60,7 +60,7 @@ class TlsFiles:
 
 
 class _Reloading:
-    """A context that follows its files. While they cannot be used, the last good ones stay; one log line tells."""
+    """A context that follows its files. While they cannot be used, the last good ones stay; one log line says so."""
 
     def __init__(self, files: TlsFiles) -> None:
         self.files = files

@@ -1,4 +1,4 @@
-"""What each problem means for a person: what the cluster does about it by itself, and what is left to do.
+"""What each problem means for a person: what the cluster does about it, and what is left to do.
 
 The keys are the `what` of HealthProblem. A test finds every one of them in the code and looks it up here.
 """
@@ -156,7 +156,7 @@ _UNKNOWN = Advice("", "see docs/operations.md")
 
 
 def advice(what: str) -> Advice:
-    """For the `what` of a problem; also of one that a newer node tells and this one does not know."""
+    """For the `what` of a problem; also of one that a newer node reports and this one does not know."""
     return ADVICE.get(what, _UNKNOWN)
 
 

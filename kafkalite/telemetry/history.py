@@ -39,7 +39,7 @@ class History:
         self._max_events = max_events
         self._max_subjects = max_subjects
         self._events: OrderedDict[str, Event | deque[Event]] = OrderedDict()
-        #: Told of each event; may be set later.
+        #: Called for each event; may be set later.
         self.on_note: Callable[[str, Event], None] | None = None
 
     def record(self, subject: str, what: str, detail: str = "") -> None:

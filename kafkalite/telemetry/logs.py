@@ -1,6 +1,6 @@
 """Structured logs; `event` is a constant noun.verb.
 
-A process that calls `configure`, as every node's does, writes its lines on stderr, by itself: structlog, which imports rich, would
+A process that calls `configure`, as every node's does, writes its lines on stderr without structlog, which, which imports rich, would
 cost it 40 ms of processor at each start. One JSON object a line, or on a terminal a text that people read. In any other process, an application with our client for
 example, the lines go through structlog as the application has configured it.
 """
@@ -27,7 +27,7 @@ _NUMBERS = {**LEVELS, "critical": logging.CRITICAL}
 
 
 class Logger:
-    """One module's log. A line's fields are given by name; `exc_info` is an exception, told with its traceback."""
+    """One module's log. A line's fields are given by name; `exc_info` is an exception, written with its traceback."""
 
     def __init__(self, name: str) -> None:
         self._name = name

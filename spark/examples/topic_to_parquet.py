@@ -15,7 +15,7 @@ def main(argv: list[str] | None = None) -> int:
         spark.read.format("kafkalite")
         .option("kafka.bootstrap.servers", given.bootstrap)
         .option("subscribe", given.topic)
-        # the columns that are needed: Spark tells a Python source nothing of its own pruning
+        # the columns that are needed: Spark does not pass its own pruning to a Python source
         .schema("value binary")
         .load()
     )

@@ -94,7 +94,7 @@ class Unreachable(KafkaliteError):
     """No node answers. The message says which were asked, and what may be wrong with the options."""
 
 
-def told(options: ClientOptions, error: Exception) -> str:
+def error_text(options: ClientOptions, error: Exception) -> str:
     """An error for a message: a refusal with its code, anything else with who did not answer, and what may be wrong."""
     if isinstance(error, ApiError):
         return str(error) if error.code.name in str(error) else f"{error.code.name}, {error}"

@@ -12,7 +12,7 @@ from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from pyspark_kafkalite.batches import mean_bytes
-from pyspark_kafkalite.clients import LogClient, Unreachable, told
+from pyspark_kafkalite.clients import LogClient, Unreachable, error_text
 from pyspark_kafkalite.filters import Narrowing
 from pyspark_kafkalite.offsets import (
     EARLIEST,
@@ -104,7 +104,7 @@ class TopicReader:
             try:
                 return ask()
             except BootstrapFailed as error:
-                raise Unreachable(told(self.options.client, error)) from error
+                raise Unreachable(error_text(self.options.client, error)) from error
             except (KafkaliteError, OSError) as error:
                 refused = isinstance(error, ApiError) and not error.retriable
                 if refused or isinstance(error, OptionError):
@@ -112,7 +112,7 @@ class TopicReader:
                 if attempt == self.options.offset_retries:
                     if isinstance(error, ApiError):
                         raise
-                    raise Unreachable(told(self.options.client, error)) from error
+                    raise Unreachable(error_text(self.options.client, error)) from error
                 log.warning("asking %s for offsets failed: %s", ",".join(self.options.client.bootstrap), error)
                 self.sleep(self.options.offset_retry_interval_ms / 1000)
         raise AssertionError("unreachable")

@@ -402,7 +402,7 @@ def _as_text(keys: pa.Array) -> pa.Array:
 
 
 def _from_headers(spans: Sequence[BatchSpan], wanted: WantedRows) -> pa.RecordBatch:
-    """Rows whose columns the batch headers tell: nothing is unpacked."""
+    """Rows whose columns come from the batch headers: nothing is unpacked."""
     ranges = [np.arange(span.base_offset, span.last_offset + 1, dtype=np.int64) for span in spans]
     offset = np.concatenate(ranges) if ranges else np.empty(0, np.int64)
     counts = [span.count for span in spans]

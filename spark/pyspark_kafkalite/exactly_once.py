@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.client.transactions import GroupVersion
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.extension.messages.transactions import TransactionMember
-from pyspark_kafkalite.clients import LogClient, told
+from pyspark_kafkalite.clients import LogClient, error_text
 from pyspark_kafkalite.options import WriteOptions
 from pyspark_kafkalite.writer import TaskWritten
 
@@ -65,14 +65,14 @@ class Attempt:
 
 
 def streaming_attempt(options: WriteOptions, context: Any) -> Attempt:
-    """Of a task of a micro-batch, from Spark's TaskContext. Raises WriteFailed when Spark does not tell."""
+    """Of a task of a micro-batch, from Spark's TaskContext. Raises WriteFailed if Spark does not give it."""
     from pyspark_kafkalite.sending import WriteFailed
 
     query = _property(context, "sql.streaming.queryId")
     batch = _property(context, "streaming.sql.batchId")
     if not query or not batch or not batch.isdigit():
         raise WriteFailed(
-            "deliveryGuarantee=exactly-once needs the query's id and the batch's number, and this Spark does not tell them "
+            "deliveryGuarantee=exactly-once needs the query's id and the batch's number, and this Spark does not give them "
             "to tasks: use deliveryGuarantee=at-least-once"
         )
     version = GroupVersion(options.txn_app_id or query, query, int(batch))
@@ -121,7 +121,7 @@ def write_prepared(
         if isinstance(error, ApiError) and error.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
             hint = " (kafka.transaction.timeout.ms is more than the brokers' transaction.max.timeout.ms)"
         raise WriteFailed(
-            f"no transaction could be started for {attempt.version}: {told(options.client, error)}{hint}"
+            f"no transaction could be started for {attempt.version}: {error_text(options.client, error)}{hint}"
         ) from error
     if member is None:
         log.info("%s is already decided: nothing is written", attempt.version)

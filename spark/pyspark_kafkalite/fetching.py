@@ -169,6 +169,6 @@ class RangeReader:
         if self.clock() >= deadline:
             raise ReadFailed(
                 f"{wanted.topic_partition}: no record arrived at offset {position} (the range ends at {wanted.end}) for "
-                f"{self.options.poll_timeout_ms} ms; {why}. A leader may be down: kafkalite admin health tells. "
+                f"{self.options.poll_timeout_ms} ms; {why}. A leader may be down: run kafkalite admin health. "
                 "kafkaConsumer.pollTimeoutMs sets the patience"
             )

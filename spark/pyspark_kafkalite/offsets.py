@@ -47,7 +47,7 @@ OffsetSpec = Earliest | Latest | Specific | AtTimestamp
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets [start, end) of one partition. `topic_id` tells a topic from its namesake made later; may be empty."""
+    """Offsets [start, end) of one partition. `topic_id` distinguishes a topic from a later one of the same name; may be empty."""
 
     topic: str
     partition: int

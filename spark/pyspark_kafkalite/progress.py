@@ -50,7 +50,7 @@ class ProgressLog(StreamingQueryListener):  # type: ignore[misc]
         log.info("%s", line(event.progress))
 
     def onQueryIdle(self, event: Any) -> None:
-        """Nothing to tell."""
+        """Nothing to report."""
 
     def onQueryTerminated(self, event: Any) -> None:
         log.info("query %s ended%s", event.id, f": {event.exception}" if event.exception else "")
@@ -58,13 +58,13 @@ class ProgressLog(StreamingQueryListener):  # type: ignore[misc]
 
 def line(progress: Any) -> str:
     """What a batch did: rows, rates, how far behind its sources are."""
-    told = [f"query {progress.name or progress.id} batch {progress.batchId}: {progress.numInputRows} rows"]
+    parts = [f"query {progress.name or progress.id} batch {progress.batchId}: {progress.numInputRows} rows"]
     if progress.processedRowsPerSecond:
-        told.append(f"{progress.processedRowsPerSecond:.0f} a second")
+        parts.append(f"{progress.processedRowsPerSecond:.0f} a second")
     for source in progress.sources:
         if (found := behind(source)) is not None:
-            told.append(f"behind by {found.min} to {found.max}, {found.avg:.1f} on average, {found.total} in all")
-    return ", ".join(told)
+            parts.append(f"behind by {found.min} to {found.max}, {found.avg:.1f} on average, {found.total} in all")
+    return ", ".join(parts)
 
 
 def _offsets(source: Any, name: str) -> Mapping[Any, int]:

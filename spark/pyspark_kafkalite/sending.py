@@ -18,7 +18,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from kafkalite.record.batch import add_to_sequence
 from kafkalite.record.compression import codec_named
-from pyspark_kafkalite.clients import LogClient, told
+from pyspark_kafkalite.clients import LogClient, error_text
 from pyspark_kafkalite.encode import EncodedBatch, HeaderWithoutKey, encode
 from pyspark_kafkalite.offsets import names
 from pyspark_kafkalite.options import ClientOptions, WriteOptions
@@ -161,7 +161,7 @@ class RowWriter:
             self._bytes += len(batch.records)
 
     def _failed(self, partitions: Iterable[TopicPartition], error: Exception) -> WriteFailed:
-        return WriteFailed(f"writing to {names(partitions)} failed: {told(self.options.client, error)}")
+        return WriteFailed(f"writing to {names(partitions)} failed: {error_text(self.options.client, error)}")
 
     def _prepare(self, partitions: Iterable[TopicPartition]) -> tuple[int, int]:
         """The producer id and epoch to write to these partitions with. Raises what the client raises."""
@@ -207,7 +207,7 @@ class _Counts:
             try:
                 answer = self._client.metadata([topic], allow_auto_create=True)
             except (KafkaliteError, OSError) as error:
-                raise WriteFailed(f"writing to {topic} failed: {told(self._options, error)}") from error
+                raise WriteFailed(f"writing to {topic} failed: {error_text(self._options, error)}") from error
             for found in answer.topics:
                 code = error_code(found.error)
                 if code is ErrorCode.NONE and found.partitions:

@@ -6,7 +6,7 @@ In the checkpoint and in a query's progress a position is JSON of the shape that
     ids      the topics' ids: a topic that was deleted and created again is another topic
     initial  this is where the query began, before its first batch. Spark does not keep it: it asks again when it
              replays the first batch, and then `latest` would be another place
-    begins   where this batch begins in partitions whose begin its start position does not tell: all of them in the
+    begins   where this batch begins in partitions whose begin its start position does not have: all of them in the
              first batch, later those that are new. Being in the END position it is in the checkpoint before the batch runs.
 """
 
@@ -63,18 +63,20 @@ class Changes:
     #: In the position, but no longer there.
     gone: tuple[TopicPartition, ...]
     #: Topics with another id than then: all their partitions are in `added`, too.
-    made_anew: tuple[str, ...]
+    recreated: tuple[str, ...]
 
 
 def changes(start: StreamOffset, found: Mapping[TopicPartition, str]) -> Changes:
     """Compare a position with the partitions that exist, given with their topics' ids."""
-    anew = {tp.topic for tp, topic_id in found.items() if topic_id and start.ids.get(tp.topic, topic_id) != topic_id}
-    known = {tp for tp in start.offsets if tp.topic not in anew}
+    recreated = {
+        tp.topic for tp, topic_id in found.items() if topic_id and start.ids.get(tp.topic, topic_id) != topic_id
+    }
+    known = {tp for tp in start.offsets if tp.topic not in recreated}
     return Changes(
         kept=tuple(sorted(tp for tp in found if tp in known)),
         added=tuple(sorted(tp for tp in found if tp not in known)),
         gone=tuple(sorted(tp for tp in known if tp not in found)),
-        made_anew=tuple(sorted(anew)),
+        recreated=tuple(sorted(recreated)),
     )
 
 
@@ -95,10 +97,10 @@ def next_end(
         `start` itself if there is nothing to read and nothing to remember.
     """
     reached = dict(limits(begins, ends))
-    told = {} if start.initial else dict(start.offsets)
-    new = {tp: begins[tp] for tp in sorted(reached) if told.get(tp) != begins[tp]}
+    stated = {} if start.initial else dict(start.offsets)
+    new = {tp: begins[tp] for tp in sorted(reached) if stated.get(tp) != begins[tp]}
     end = StreamOffset(reached, ids, begins=new)
-    same = not start.initial and reached == told and dict(ids) == dict(start.ids) and not new
+    same = not start.initial and reached == stated and dict(ids) == dict(start.ids) and not new
     return start if same else end
 
 
@@ -109,8 +111,8 @@ def ranges(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
         topic_id = end.ids.get(tp.topic, "")
         # a start that knows no id is taken for the same topic, as in `changes`
         same_topic = start.ids.get(tp.topic, topic_id) == topic_id
-        told = None if start.initial or not same_topic else start.offsets.get(tp)
-        first = end.begins.get(tp) if told is None else told
+        stated = None if start.initial or not same_topic else start.offsets.get(tp)
+        first = end.begins.get(tp) if stated is None else stated
         if first is not None and first < last:
             found.append(OffsetRange(tp.topic, tp.partition, first, last, topic_id))
     return found

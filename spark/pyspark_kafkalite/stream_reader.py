@@ -139,7 +139,7 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Positions are in the query's checkpoint. Spark says this a batch late: `latestOffset` is where it shows, but
-        before 4.2 that is not told where the query is."""
+        before 4.2 this does not reach the query's driver."""
         if ReadMaxRows is None:
             self._show_progress(StreamOffset.from_json(end))
 
@@ -190,7 +190,7 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                 f"{names(changed.gone)}: this query has read them before, but they do not exist or are not subscribed any more",
                 "A topic was deleted, or the query's options were changed",
             )
-        for topic in changed.made_anew:
+        for topic in changed.recreated:
             cluster.report_loss(f"topic {topic} was deleted and created again (its id was {position.ids[topic]})")
         return found, changed
 
@@ -200,7 +200,7 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if self._target is not None:
             return begins
         first = cluster.earliest(changed.added)
-        cut = [tp for tp in changed.added if first[tp] > 0 and tp.topic not in changed.made_anew]
+        cut = [tp for tp in changed.added if first[tp] > 0 and tp.topic not in changed.recreated]
         if cut and not position.initial:
             cluster.report_loss(f"new partitions {names(cut)} do not start at offset 0 any more")
         return begins | first

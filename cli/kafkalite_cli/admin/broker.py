@@ -236,7 +236,7 @@ def decommission(broker_id: int, cancel: bool, no_watch: bool, bootstrap: str, t
 
 async def _watch_drain(client: AsyncClient, target: BrokerId, timeout_s: float, out: Output) -> None:
     """Until the broker holds nothing. Raises ApiError if somebody ends the drain."""
-    last, told = "", ""
+    last, shown = "", ""
     while True:
         left = await _what_is_left(client, target, timeout_s)
         if left.is_empty:
@@ -248,9 +248,9 @@ async def _watch_drain(client: AsyncClient, target: BrokerId, timeout_s: float, 
             raise api_error(ErrorCode.INVALID_REQUEST, f"broker {target} is not being drained any more")
         stuck = (await balance_of(client, timeout_s)).stuck
         reason = f"{stuck[0].topic}-{stuck[0].partition}: {stuck[0].reason}" if stuck else ""
-        if reason and reason != told:
+        if reason and reason != shown:
             click.echo(f"kafkalite: waits: {reason}", err=True)
-        told = reason
+        shown = reason
         await asyncio.sleep(_WATCH_S)
     out.value(
         {"broker_id": target, "assigned": 0, "done": True}, f"broker {target} holds nothing: it may be stopped now"

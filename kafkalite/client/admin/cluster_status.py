@@ -18,7 +18,7 @@ def problems_by_kind(answer: StatusResponse) -> list[dict[str, Any]]:
 
     Returns:
         One entry a kind: what, doing, do, since_ms (of the oldest case), total, cases (subject, detail, since_ms,
-        broker_id: who tells).
+        broker_id: the reporting broker).
     """
     found: dict[str, dict[str, tuple[BrokerId, HealthProblem]]] = {}
     for broker in answer.brokers:
@@ -31,13 +31,13 @@ def problems_by_kind(answer: StatusResponse) -> list[dict[str, Any]]:
             case = problem.subject or f"{broker.broker_id}: {problem.detail}"
             if case not in cases or cases[case][1].since_ms > problem.since_ms:
                 cases[case] = (broker.broker_id, problem)
-    told: list[dict[str, Any]] = []
+    statuses: list[dict[str, Any]] = []
     for what in sorted(found, key=severity):
         rows = [{"broker_id": node, **dataclasses.asdict(problem)} for node, problem in found[what].values()]
         for row in rows:
             del row["what"]
         since = [row["since_ms"] for row in rows if row["since_ms"]]
-        told.append(
+        statuses.append(
             {
                 "what": what,
                 **dataclasses.asdict(advice(what)),
@@ -46,7 +46,7 @@ def problems_by_kind(answer: StatusResponse) -> list[dict[str, Any]]:
                 "cases": rows[:MAX_CASES],
             }
         )
-    return told
+    return statuses
 
 
 def status_value(answer: StatusResponse) -> dict[str, Any]:

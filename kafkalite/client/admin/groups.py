@@ -128,15 +128,15 @@ class Groups:
 
     async def describe(self, group: str) -> tuple[BrokerId, GroupDescription]:
         """(coordinator, group). A group that there is not has the state Dead."""
-        node, told = await self._classic(group)
-        if told.state == _DEAD:
-            node, told = await self._modern(group, node)
-        if told.state == _DEAD:
-            node, told = await self._shared(group, node)
-        if told.group_type == SHARE:
-            return node, told
-        if told.state == _DEAD:
-            node, told = await self._streams(group, node)
+        node, answered = await self._classic(group)
+        if answered.state == _DEAD:
+            node, answered = await self._modern(group, node)
+        if answered.state == _DEAD:
+            node, answered = await self._shared(group, node)
+        if answered.group_type == SHARE:
+            return node, answered
+        if answered.state == _DEAD:
+            node, answered = await self._streams(group, node)
         offsets = tuple(
             GroupOffset(topic.name, each.partition_index, Offset(each.committed_offset), each.committed_leader_epoch,
                         each.metadata or "")
@@ -145,24 +145,26 @@ class Groups:
             if not each.error_code
         )  # fmt: skip
         ordered = tuple(sorted(offsets, key=lambda each: (each.topic, each.partition)))
-        return node, replace(told, offsets=ordered)
+        return node, replace(answered, offsets=ordered)
 
     async def _classic(self, group: str) -> tuple[BrokerId, GroupDescription]:
         """State Dead: there is no such group, or it is none of the classic protocol."""
         request = wire.DescribeGroupsRequest([group])
         node, answer = await self.ask(group, request, _described_error)
-        told = answer.groups[0]
+        answered = answer.groups[0]
         members = tuple(
             GroupMember(
                 member.member_id,
                 member.group_instance_id or "",
                 member.client_id,
                 member.client_host,
-                assigned_partitions(bytes(member.member_assignment)) if told.protocol_type == CONSUMER else (),
+                assigned_partitions(bytes(member.member_assignment)) if answered.protocol_type == CONSUMER else (),
             )
-            for member in told.members
+            for member in answered.members
         )
-        return node, GroupDescription(told.group_state or _DEAD, told.protocol_type, told.protocol_data, members)
+        return node, GroupDescription(
+            answered.group_state or _DEAD, answered.protocol_type, answered.protocol_data, members
+        )
 
     async def _described(self, group_type: str, group: str, node: BrokerId) -> tuple[BrokerId, Any]:
         """(coordinator, its description); None: there is no such group, or the coordinator knows no groups of this type."""
@@ -176,24 +178,26 @@ class Groups:
 
     async def _modern(self, group: str, node: BrokerId) -> tuple[BrokerId, GroupDescription]:
         """A consumer group (KIP-848); state Dead: there is none, or the coordinator knows no such groups."""
-        node, told = await self._described(_MODERN, group, node)
-        if told is None:
+        node, answered = await self._described(_MODERN, group, node)
+        if answered is None:
             return node, GroupDescription(_DEAD)
         members = _members(
-            told,
+            answered,
             lambda each: (
                 (topic.topic_name, n) for topic in each.assignment.topic_partitions for n in topic.partitions
             ),
         )
-        return node, GroupDescription(told.group_state, CONSUMER, told.assignor_name, members, group_type=_MODERN)
+        return node, GroupDescription(
+            answered.group_state, CONSUMER, answered.assignor_name, members, group_type=_MODERN
+        )
 
     async def _shared(self, group: str, node: BrokerId) -> tuple[BrokerId, GroupDescription]:
         """A share group (KIP-932); state Dead: there is none, or the coordinator knows no such groups."""
-        node, told = await self._described(SHARE, group, node)
-        if told is None:
+        node, answered = await self._described(SHARE, group, node)
+        if answered is None:
             return node, GroupDescription(_DEAD)
         members = _members(
-            told,
+            answered,
             lambda each: (
                 (topic.topic_name, n) for topic in each.assignment.topic_partitions for n in topic.partitions
             ),
@@ -208,17 +212,17 @@ class Groups:
             if not each.error_code
         )
         ordered = tuple(sorted(offsets, key=lambda each: (each.topic, each.partition)))
-        return node, GroupDescription(told.group_state, SHARE, told.assignor_name, members, ordered, SHARE)
+        return node, GroupDescription(answered.group_state, SHARE, answered.assignor_name, members, ordered, SHARE)
 
     async def _streams(self, group: str, node: BrokerId) -> tuple[BrokerId, GroupDescription]:
         """A streams group (KIP-1071); state Dead: there is none, or the coordinator knows no such groups.
 
         A member has the partitions that its active tasks read.
         """
-        node, told = await self._described(_STREAMS, group, node)
-        if told is None:
+        node, answered = await self._described(_STREAMS, group, node)
+        if answered is None:
             return node, GroupDescription(_DEAD)
-        subtopologies = (told.topology.subtopologies if told.topology is not None else None) or ()
+        subtopologies = (answered.topology.subtopologies if answered.topology is not None else None) or ()
         inputs = {
             each.subtopology_id: sorted(
                 [*each.source_topics, *(topic.name for topic in each.repartition_source_topics)]
@@ -226,7 +230,7 @@ class Groups:
             for each in subtopologies
         }
         members = _members(
-            told,
+            answered,
             lambda each: (
                 (topic, number)
                 for task in each.assignment.active_tasks
@@ -234,8 +238,8 @@ class Groups:
                 for number in task.partitions
             ),
         )
-        assignor = told.assignor_name or ""
-        return node, GroupDescription(told.group_state, _STREAMS, assignor, members, group_type=_STREAMS)
+        assignor = answered.assignor_name or ""
+        return node, GroupDescription(answered.group_state, _STREAMS, assignor, members, group_type=_STREAMS)
 
     async def _committed(self, group: str) -> Any:
         request = wire.OffsetFetchRequest
@@ -323,7 +327,7 @@ def _describe(group_type: str, groups: Sequence[str]) -> Any:
     return getattr(wire, _DESCRIBED_BY.get(group_type, "DescribeGroupsRequest"))(list(groups))
 
 
-def _members(told: Any, partitions: Callable[[Any], Iterable[tuple[str, int]]]) -> tuple[GroupMember, ...]:
+def _members(answered: Any, partitions: Callable[[Any], Iterable[tuple[str, int]]]) -> tuple[GroupMember, ...]:
     """The members of a described group, with the `partitions` of each; members of share groups are never static."""
     return tuple(
         GroupMember(
@@ -333,5 +337,5 @@ def _members(told: Any, partitions: Callable[[Any], Iterable[tuple[str, int]]]) 
             member.client_host,
             tuple(partitions(member)),
         )
-        for member in told.members
+        for member in answered.members
     )

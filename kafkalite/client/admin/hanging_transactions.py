@@ -127,15 +127,15 @@ class TransactionAdmin:
             if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
             raise api_error(error.code, f"there is no transactional id {transactional_id!r}") from None
-        [told] = answer.transaction_states
-        partitions = tuple((topic.topic, number) for topic in told.topics for number in sorted(topic.partitions))
+        [described] = answer.transaction_states
+        partitions = tuple((topic.topic, number) for topic in described.topics for number in sorted(topic.partitions))
         return node, TransactionDescription(
-            told.transactional_id,
-            told.transaction_state,
-            ProducerId(told.producer_id),
-            told.producer_epoch,
-            told.transaction_timeout_ms,
-            told.transaction_start_time_ms if told.transaction_state in _ENDING else -1,
+            described.transactional_id,
+            described.transaction_state,
+            ProducerId(described.producer_id),
+            described.producer_epoch,
+            described.transaction_timeout_ms,
+            described.transaction_start_time_ms if described.transaction_state in _ENDING else -1,
             partitions,
         )
 
@@ -187,14 +187,14 @@ class TransactionAdmin:
         known: dict[ProducerId, Coordinated] = {}
         for each in listed:
             try:
-                _, told = await self.describe(each.transactional_id)
+                _, described = await self.describe(each.transactional_id)
             except ApiError as error:
                 if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                     raise
                 continue  # it has expired meanwhile
-            if told.producer_id == each.producer_id:
-                partitions = frozenset(TopicPartition(*key) for key in told.partitions)
-                known[each.producer_id] = Coordinated(each.transactional_id, told.state, partitions)
+            if described.producer_id == each.producer_id:
+                partitions = frozenset(TopicPartition(*key) for key in described.partitions)
+                known[each.producer_id] = Coordinated(each.transactional_id, described.state, partitions)
         return known
 
     async def _all_listed(self, producer_ids: set[ProducerId]) -> list[ListedTransaction]:
@@ -245,8 +245,10 @@ class TransactionAdmin:
         request = AbortTransactionRequest(
             found.topic, found.partition, found.producer_id, found.producer_epoch, found.coordinator_epoch
         )
-        told = of_kind(await self._client.call_node(node, request, timeout_s=self._timeout_s), AbortTransactionResponse)
-        refuse(told.error, told.message)
+        described = of_kind(
+            await self._client.call_node(node, request, timeout_s=self._timeout_s), AbortTransactionResponse
+        )
+        refuse(described.error, described.message)
         return found
 
     async def _every(self, request: Message, answer: type[M]) -> dict[BrokerId, M]:

@@ -28,7 +28,7 @@ class Part:
 
 
 def part_of(move: Reassignment, held: Mapping[tuple[TopicPartition, BrokerId], int]) -> Part:
-    """`held`: bytes of each replica, as far as its broker told."""
+    """`held`: bytes of each replica, as far as its broker reported them."""
     partition = TopicPartition(move.topic, move.partition)
     full = held.get((partition, move.leader), 0)
     new = [broker for broker in move.target if broker not in move.origin]

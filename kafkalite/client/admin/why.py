@@ -35,7 +35,7 @@ _EVERYBODYS = frozenset({"zookeeper.away", "zookeeper.foreign"})
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the nodes told about one partition. `unreachable`: broker -> why it did not."""
+    """What the nodes reported about one partition. `unreachable`: broker -> why it did not."""
 
     partition: TopicPartition
     metadata: PartitionMetadata
@@ -60,7 +60,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """`events`: (broker that tells, event) by time. No finding: nothing is wrong."""
+    """`events`: (reporting broker, event) by time. No finding: nothing is wrong."""
 
     partition: TopicPartition
     leader: BrokerId
@@ -134,17 +134,17 @@ def diagnose(known: Known) -> Diagnosis:
     metadata, name = known.metadata, str(known.partition)
     findings: dict[tuple[str, str], Finding] = {}
 
-    def tell(what: str, detail: str, since_ms: int, broker: BrokerId) -> None:
+    def add(what: str, detail: str, since_ms: int, broker: BrokerId) -> None:
         said = advice(what)
         findings.setdefault((what, detail), Finding(what, detail, since_ms, broker, said.doing, said.do))
 
     for node, problems in sorted(known.problems.items()):
         for problem in problems:
             if problem.subject == name:
-                tell(problem.what, problem.detail, problem.since_ms, node)
-    told = {what for what, _ in findings}
-    if metadata.leader < 0 and "partition.offline" not in told:
-        tell(
+                add(problem.what, problem.detail, problem.since_ms, node)
+    names = {what for what, _ in findings}
+    if metadata.leader < 0 and "partition.offline" not in names:
+        add(
             "partition.offline",
             f"{name} has no leader; only {[*metadata.isr, *metadata.elr]} may lead it",
             0,
@@ -153,22 +153,22 @@ def diagnose(known: Known) -> Diagnosis:
     expected = [broker for broker in metadata.replicas if broker not in metadata.adding]
     missing = [broker for broker in expected if broker not in metadata.isr]
     is_short = is_under_replicated(metadata.replicas, metadata.isr, metadata.adding)
-    if metadata.leader >= 0 and is_short and not told & {"partition.under_min_isr", "partition.under_replicated"}:
-        tell("partition.under_replicated", f"{name}: not in sync: {missing}", 0, BrokerId(-1))
+    if metadata.leader >= 0 and is_short and not names & {"partition.under_min_isr", "partition.under_replicated"}:
+        add("partition.under_replicated", f"{name}: not in sync: {missing}", 0, BrokerId(-1))
     for broker in metadata.replicas:
         if broker not in known.live:
-            tell("broker.unreachable", f"broker {broker} is not registered", _gone_ms(known, broker), BrokerId(-1))
+            add("broker.unreachable", f"broker {broker} is not registered", _gone_ms(known, broker), BrokerId(-1))
         elif broker in known.unreachable:
-            tell("broker.unreachable", f"broker {broker} does not answer: {known.unreachable[broker]}", 0, BrokerId(-1))
+            add("broker.unreachable", f"broker {broker} does not answer: {known.unreachable[broker]}", 0, BrokerId(-1))
     for broker in metadata.replicas:
         for problem in known.problems.get(broker, ()):
             if problem.what in _EVERYBODYS:
-                tell(problem.what, f"on broker {broker}: {problem.detail}", problem.since_ms, broker)
-    if findings:  # what is wrong with a replica's broker explains a partition's problem, and is none by itself
+                add(problem.what, f"on broker {broker}: {problem.detail}", problem.since_ms, broker)
+    if findings:  # what is wrong with a replica's broker explains a partition's problem, and alone is none
         for broker in metadata.replicas:
             for problem in known.problems.get(broker, ()):
                 if problem.what in _CAUSES:
-                    tell(problem.what, f"on broker {broker}: {problem.detail}", problem.since_ms, broker)
+                    add(problem.what, f"on broker {broker}: {problem.detail}", problem.since_ms, broker)
     events = sorted(
         ((node, event) for node, each in known.events.items() for event in each), key=lambda row: (row[1].at_ms, row[0])
     )

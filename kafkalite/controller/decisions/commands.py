@@ -165,7 +165,7 @@ def announce_changes(
     changes: Mapping[TopicPartition, tuple[LeaderAndIsr | None, LeaderAndIsr]],
     cause: str,
 ) -> list[Effect]:
-    """Tell who is concerned of states that are in ZooKeeper now.
+    """Send states that are in ZooKeeper now to the brokers that they concern.
 
     Args:
         changes: partition -> (what the brokers were sent last, the present state).
@@ -192,7 +192,7 @@ def announce_changes(
 
 
 def announce_brokers(state: ControllerState, to: Collection[BrokerId], cause: str) -> list[Effect]:
-    """Tell the list of live brokers, and no partitions."""
+    """Send the list of live brokers, and no partitions."""
     return [_update_metadata(state, broker, (), cause) for broker in sorted(to)]
 
 
@@ -307,7 +307,7 @@ def drop_replicas(state: ControllerState, drops: Iterable[tuple[TopicPartition, 
 
 
 def announce_removal(state: ControllerState, partitions: tuple[TopicPartition, ...], cause: str) -> list[Effect]:
-    """Tell every live broker that these partitions are gone for clients."""
+    """Send every live broker that these partitions are gone for clients."""
     return [
         _update_metadata(state, broker, (), cause, deleted_partitions=partitions) for broker in sorted(state.brokers)
     ]
@@ -344,7 +344,7 @@ def _topic_id(state: ControllerState, partition: TopicPartition) -> TopicId:
 
 
 def announce_deletion(state: ControllerState, topics: Collection[str], cause: str) -> list[Effect]:
-    """Tell every live broker that these topics are gone for clients."""
+    """Send every live broker that these topics are gone for clients."""
     gone = tuple(sorted(topics))
     return [_update_metadata(state, broker, (), cause, deleted_topics=gone) for broker in sorted(state.brokers)]
 

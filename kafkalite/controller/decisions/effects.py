@@ -18,7 +18,7 @@ from kafkalite.rpc.messages.control import (
     UpdateMetadataRequest,
 )
 
-#: What a controller tells brokers to do.
+#: A controller's commands to brokers.
 Command = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 
 

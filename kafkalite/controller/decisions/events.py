@@ -65,7 +65,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class ControllerElected:
-    """The repairs at the beginning of a term; INIT commands follow, and tell their outcome too."""
+    """The repairs at the beginning of a term; INIT commands follow, and carry their outcome too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class BeginDraining:
-    """Tell the leaders of these partitions, in a new epoch, to take no more records."""
+    """Make the leaders of these partitions, in a new epoch, refuse further records."""
 
 
 Purpose = Restart | Repair | ControllerElected | PreferredElection | ControlledShutdown | Advance | BeginDraining
@@ -299,7 +299,7 @@ class InitialisationDue:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Some time has passed: look again at what waits (deletions that failed, partitions that no notice told of)."""
+    """Some time has passed: look again at what waits (deletions that failed, partitions that no notice named)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,9 +132,9 @@ def _advise(state: ControllerState, event: BalancerDue) -> Decision:
     if not balancer.is_uneven(settings.tolerance) or any(True for _ in under_way(state)):
         return dataclasses.replace(state, advised_moves=0), []
     count = len(_first(balancer, MAX_ADVISED))
-    told = state.advised_moves
+    advised = state.advised_moves
     state = dataclasses.replace(state, advised_moves=count)
-    if not count or told:
+    if not count or advised:
         return state, []
     more = " or more" if count == MAX_ADVISED else ""
     return state, [Note("balancer.advice", "balancer", f"{count}{more} moves would make the load even")]

@@ -29,7 +29,7 @@ from kafkalite.model import (
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as its znode tells. `assignment`: partition -> AR, the preferred leader first."""
+    """A topic, from its znode. `assignment`: partition -> AR, the preferred leader first."""
 
     topic_id: TopicId
     assignment: Mapping[int, Replicas]

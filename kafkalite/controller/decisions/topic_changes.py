@@ -192,7 +192,7 @@ def on_deletions_requested(state: ControllerState, event: DeletionsRequested) ->
 
 
 def begin_deletion(state: ControllerState, name: str, to: Collection[BrokerId]) -> Decision:
-    """Take a topic out of service; `to`: the brokers to tell at once."""
+    """Take a topic out of service; `to`: the brokers to notify at once."""
     topic = state.topics[name]
     hosts = {(partition, broker) for partition, replicas in topic.assignment.items() for broker in replicas}
     # A reassignment under way, and a partition's removal, are over with this: their replicas go with the others.

@@ -24,7 +24,7 @@ _log = get_logger(__name__)
 _COMPARE_MS = 1_000
 
 
-class AssignedGroup(Protocol):
+class TargetedGroup(Protocol):
     """A group whose coordinator assigns."""
 
     group_id: str
@@ -39,7 +39,7 @@ class TargetProgress(Protocol):
     compared_ms: int
 
 
-G = TypeVar("G", bound=AssignedGroup)
+G = TypeVar("G", bound=TargetedGroup)
 R = TypeVar("R", bound=TargetProgress)
 
 

@@ -70,7 +70,7 @@ class _Source(NamedTuple):
         return [(f"__dlq.errors.{name}", text.encode()) for name, text in texts]
 
 
-class DeadLetters:
+class DeadLetterWriter:
     """See the module."""
 
     def __init__(self, services: Services) -> None:

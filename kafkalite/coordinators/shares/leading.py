@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.coordinators.services import Services
-from kafkalite.coordinators.shares.dead_letters import DeadLetters
+from kafkalite.coordinators.shares.dead_letters import DeadLetterWriter
 from kafkalite.coordinators.shares.decisions.deliveries import Acknowledgement, StateWrite
 from kafkalite.coordinators.shares.decisions.shared_partition import SharedPartition
 from kafkalite.coordinators.shares.persistence import ShareKey, SharePersister, ShareState
@@ -283,7 +283,7 @@ class SharedPartitions:
     def __init__(self, services: Services, persister: SharePersister) -> None:
         self._services = services
         self.persister = persister
-        self.dead_letters = DeadLetters(services)
+        self.dead_letters = DeadLetterWriter(services)
         self._led: dict[ShareKey, Led] = {}
 
     def __len__(self) -> int:

@@ -48,7 +48,7 @@ class Marker:
 
 
 class LocalMarkers:
-    """Writes markers to partitions led by this node, and tells the group coordinator about those for its own."""
+    """Writes markers to partitions led by this node, and notifies the group coordinator of those for its own."""
 
     def __init__(self, services: Services, groups: GroupCoordinator) -> None:
         self._services = services

@@ -121,7 +121,7 @@ def init_producer(
     return replace(
         known,
         producer_epoch=known.producer_epoch + 1,
-        # Only a client that told its epoch can repeat itself.
+        # Only a client that sent its epoch can repeat itself.
         last_producer_epoch=known.producer_epoch if expected_id != NO_PRODUCER_ID else -1,
         timeout_ms=timeout_ms,
         state=TransactionState.EMPTY,

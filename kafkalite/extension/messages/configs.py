@@ -9,7 +9,7 @@ from kafkalite.rpc.messages.base import Message
 
 @dataclass(frozen=True, slots=True)
 class DescribeBrokerSettingsRequest(Message):
-    """The dynamic settings of one broker, which need not be alive: with Kafka's DescribeConfigs only it tells them."""
+    """The dynamic settings of one broker, which need not be alive: Kafka's DescribeConfigs can only ask the broker."""
 
     broker_id: BrokerId
 

@@ -63,7 +63,7 @@ class HistoryRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class HistoryEvent:
-    """`at_ms` wall time of the node that tells; `what` a stable noun.verb; `detail` for people.
+    """`at_ms` wall time of the reporting node; `what` a stable noun.verb; `detail` for people.
 
     `is_earlier`: the node was restarted since.
     """
@@ -136,7 +136,7 @@ class TopicStatus:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """Offsets are -1 where its leader did not tell. `lag`: records by which the slowest replica is behind."""
+    """Offsets are -1 where its leader did not report them. `lag`: records by which the slowest replica is behind."""
 
     topic: str
     partition: int

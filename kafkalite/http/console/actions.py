@@ -156,10 +156,10 @@ class Actions:
             raise ValueError(f"to: {reset.place!r} is not one of {', '.join(PLACES)}")
         rights.need("DescribeGroups", {_GROUP: [group]})
         admin = Groups(client, timeout_s=_TIMEOUT_S)
-        _, told = await admin.describe(group)
+        _, described = await admin.describe(group)
         before = {
             key: int(each.offset)
-            for each in told.offsets
+            for each in described.offsets
             if not topic or each.topic == topic
             for key in (TopicPartition(each.topic, each.partition),)
         }
@@ -169,8 +169,8 @@ class Actions:
         after = await new_offsets(client, before, before, reset, _TIMEOUT_S)
         is_executed = value(values, "execute", bool, default=False)
         if is_executed:
-            if told.members:
-                text = f"{group} has {len(told.members)} members: stop them first"
+            if described.members:
+                text = f"{group} has {len(described.members)} members: stop them first"
                 raise api_error(ErrorCode.NON_EMPTY_GROUP, text)
             await admin.commit(group, after)
         rows = [

@@ -75,22 +75,22 @@ class GroupAnswers:
         name = asked.query.get("group", "")
         rights.need("DescribeGroups", {_GROUP: [name]})
         client = await self._cluster.client(asked)
-        coordinator, told = await Groups(client, timeout_s=TIMEOUT_S).describe(name)
-        if told.state == _NOBODY:
+        coordinator, described = await Groups(client, timeout_s=TIMEOUT_S).describe(name)
+        if described.state == _NOBODY:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
         is_visible = rights.visible("OffsetFetch", ResourceType.TOPIC)
-        offsets = [each for each in told.offsets if is_visible(each.topic)]
+        offsets = [each for each in described.offsets if is_visible(each.topic)]
         shown = offsets[:MAX_ROWS]
         ends = await self._ends(client, [TopicPartition(each.topic, each.partition) for each in shown])
-        owners = {partition: member.client_id for member in told.members for partition in member.partitions}
+        owners = {partition: member.client_id for member in described.members for partition in member.partitions}
         lag = (await self._lags((name,), KEPT)).get(name)
         return {
             "group": name,
             "coordinator": coordinator,
-            "state": told.state,
-            "type": told.protocol_type,
-            "protocol": told.protocol,
-            "members_total": len(told.members),
+            "state": described.state,
+            "type": described.protocol_type,
+            "protocol": described.protocol,
+            "members_total": len(described.members),
             "members": [
                 {
                     "member_id": member.member_id,
@@ -101,7 +101,7 @@ class GroupAnswers:
                         :50
                     ],
                 }
-                for member in told.members[:MAX_ROWS]
+                for member in described.members[:MAX_ROWS]
             ],
             "offsets_total": len(offsets),
             "offsets": [

@@ -147,7 +147,7 @@ class ClusterHandlers:
                     continue
                 name = known
             if name in denied:
-                # Who may not describe it learns of it what he has told us: its name, or its id.
+                # Without the right to describe it, the client gets back what it sent: the name, or the id.
                 refused.append(_refused_topic(None if topic.topic_id != ZERO_UUID else name, topic.topic_id))
             else:
                 names.append(name)
@@ -260,7 +260,7 @@ class ClusterHandlers:
             elif errors and topic.topic in errors:
                 entry.error_code = errors[topic.topic]
             elif created and topic.topic in created and entry.error_code:
-                # It exists, but nobody has told us its leader yet: the client asks again.
+                # It exists, but this node does not know its leader yet: the client asks again.
                 entry.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
             topics.append(entry)
             yield

@@ -51,7 +51,7 @@ class SecurityHandlers:
         for binding in self._security.describe_acls(wanted):
             entry = binding.entry
             if request.version == 0 and binding.pattern.pattern_type is not PatternType.LITERAL:
-                continue  # that version cannot tell a prefix from a name
+                continue  # that version cannot distinguish a prefix from a name
             resources.setdefault(binding.pattern, []).append(
                 response.AclDescription(entry.principal, entry.host, int(entry.operation), int(entry.permission))
             )

@@ -175,7 +175,7 @@ def outcome_of(proposal: Proposal, current: LeaderAndIsr | None) -> ProposalOutc
 
     A proposal whose outcome is unknown is never dropped while the znode still has the old version: the write
     could be applied later, and the high watermark would have passed a member of the ISR. Writing the same again
-    settles it: it is applied once, or the version tells.
+    settles it: it is applied once, or the version differs.
     """
     if current is None or current.leader_epoch != proposal.leader_epoch or current.leader != proposal.leader:
         return ProposalOutcome.RESIGN

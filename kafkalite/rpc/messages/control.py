@@ -1,4 +1,4 @@
-"""Between the controller and the brokers: commands, and what brokers tell."""
+"""Between the controller and the brokers: commands, and the brokers' reports."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from kafkalite.testing.schedules import SCHEDULES, lacking, run
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("--list", "listed", is_flag=True, help="Tell which there are.")
+@click.option("--list", "listed", is_flag=True, help="List which there are.")
 @click.option("--seed", default=None, type=int, help="Default: drawn, and printed.")
 @click.option("--rate", default=500.0, show_default=True, help="Records a second.")
 @click.option("--pace", default=1.0, show_default=True, help="Factor of every length of time.")

@@ -16,8 +16,8 @@ _DAY_S = 24 * _HOUR_S
 
 def library() -> Path | None:
     """libfaketime, if there is one; KAFKALITE_LIBFAKETIME says where if it is elsewhere."""
-    if told := os.environ.get("KAFKALITE_LIBFAKETIME"):
-        return Path(told)
+    if given := os.environ.get("KAFKALITE_LIBFAKETIME"):
+        return Path(given)
     return next((each / _LIBRARY for each in _LIBRARY_DIRECTORIES if (each / _LIBRARY).exists()), None)
 
 
@@ -25,7 +25,7 @@ class ClockedCluster(ProcessCluster):
     """Nodes whose wall clocks can be set, each for itself, while they run."""
 
     def set_clock(self, broker_id: int, ahead_s: int) -> None:
-        """So many seconds ahead of the truth (behind, if negative) from now on."""
+        """From now on, this number of seconds ahead of the truth (behind, if negative)."""
         written = self._clock_file(broker_id).with_suffix(".new")
         written.write_text(f"{ahead_s:+d}\n")
         written.rename(self._clock_file(broker_id))

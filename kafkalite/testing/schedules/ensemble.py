@@ -116,8 +116,8 @@ async def suspend(stage: Stage) -> None:
         still = [await asyncio.to_thread(cluster.await_leader)] if chosen is None else chosen
         for server in still:
             server.signal(signal.SIGSTOP)
-        told = ", ".join(each.connect for each in still)
-        await stage.watch(f"{told}: still", 3 * SESSION_S)
+        names = ", ".join(each.connect for each in still)
+        await stage.watch(f"{names}: still", 3 * SESSION_S)
         for server in still:
             server.signal(signal.SIGCONT)
         await stage.going_on()

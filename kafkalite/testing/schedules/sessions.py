@@ -77,9 +77,9 @@ async def _end(stage: Stage, zk: KazooClient, paths: Sequence[str]) -> None:
         except OSError as error:
             return f"{path}: {error}"
 
-    for told in await asyncio.gather(*(asyncio.to_thread(end, path) for path in paths)):
-        if told:
-            stage.note(told)
+    for finding in await asyncio.gather(*(asyncio.to_thread(end, path) for path in paths)):
+        if finding:
+            stage.note(finding)
 
 
 async def _all_there(stage: Stage, zk: KazooClient) -> None:

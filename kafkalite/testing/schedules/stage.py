@@ -42,16 +42,16 @@ class Stage:
     notes: list[str] = field(default_factory=list)
 
     def note(self, what: str) -> None:
-        """Tell what is done, and how many records were acknowledged by then."""
+        """Print what is done, and how many records were acknowledged by then."""
         self.say(f"  {what} ({len(self.tally.acked)} acked)")
 
     def wrong(self, what: str) -> None:
-        """Tell, and remember, what should not be."""
+        """Print and remember what should not be."""
         self.notes.append(what)
         self.note(f"WRONG: {what}")
 
     async def sleep(self, seconds: float) -> None:
-        """So long, times the pace."""
+        """This duration, times the pace."""
         await asyncio.sleep(seconds * self.pace)
 
     async def progress(self, count: int = 200, patience_s: float = 90.0) -> float:
@@ -97,7 +97,7 @@ class Stage:
                 self.wrong(f"{directory} did not come online: {answer}")
 
     async def watch(self, what: str, seconds: float, *, serves: bool = True) -> None:
-        """Tell how many records are acknowledged while the fault lasts; it is wrong if none are where some should be.
+        """Print how many records are acknowledged while the fault lasts; it is wrong if none are where some should be.
 
         The fault lasts until some are, whatever the pace: a busy machine takes its time.
         """

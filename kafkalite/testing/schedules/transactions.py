@@ -67,8 +67,8 @@ class TransactionLoad:
                 until = time.monotonic() + _STOP_S
                 while not self._attempt(client, number):
                     if time.monotonic() > until:
-                        told = f"version {number} of transactions was not decided within {_STOP_S:.0f} s"
-                        raise TimeoutError(f"{told}: {self._last_error!r}")
+                        text = f"version {number} of transactions was not decided within {_STOP_S:.0f} s"
+                        raise TimeoutError(f"{text}: {self._last_error!r}")
                     time.sleep(_PAUSE_S)
                 number += 1
                 time.sleep(_PAUSE_S)

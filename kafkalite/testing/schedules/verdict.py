@@ -50,7 +50,7 @@ def replica_bytes(cluster: ProcessCluster) -> Iterator[tuple[str, dict[int, byte
 
 
 async def _problems(cluster: ProcessCluster, deadline_s: float = 60.0) -> list[str]:
-    """What health tells, once it has had time to be well."""
+    """What health reports, once it has had time to be well."""
     until = time.monotonic() + deadline_s
     async with AsyncClient.connect(cluster.bootstrap) as client:
         while True:

@@ -123,7 +123,7 @@ async def rubbish_znodes(stage: Stage) -> None:
         await check(what + ", controller killed", broker_id)
         try:
             await asyncio.to_thread(stage.cluster.restart, broker_id)
-        except Exception as error:  # noqa: BLE001 - told, whatever it is
+        except Exception as error:  # noqa: BLE001 - reported, whatever it is
             stage.notes.append(f"node {broker_id} did not start after {what}: {str(error)[-300:]}")
             stage.note(stage.notes[-1])
 

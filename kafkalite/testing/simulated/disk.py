@@ -51,7 +51,7 @@ class SimDisk:
         self._boots = 0
         #: Path prefix -> errno of every operation below it (a dead disk).
         self._failing: dict[str, int] = {}
-        #: Told of each operation of the seam before it is done: its kind and path. What it raises is the operation's error.
+        #: Called with each operation of the seam before it is done: its kind and path. What it raises is the operation's error.
         self.on_operation: Callable[[str, str], None] = lambda kind, path: None
         #: Called before a program removes a tree. Raises nothing.
         self.on_remove_tree: Callable[[str], None] = lambda path: None

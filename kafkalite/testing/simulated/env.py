@@ -32,7 +32,7 @@ from kafkalite.testing.simulated.zookeeper import SimZooKeeper
 T = TypeVar("T")
 
 Program = Callable[[Env], Coroutine[Any, Any, None]]
-#: Told of a program's end: its process, and the exception it ended by (None: it returned).
+#: Called at a program's end: its process, and the exception it ended by (None: it returned).
 OnExit = Callable[[SimProcess, BaseException | None], None]
 
 

@@ -3,7 +3,7 @@
 Time is an integer count of nanoseconds. Ready callbacks run first in, first out, as asyncio promises; timers run
 by time, ties by the order in which they were set. When nothing is ready, time jumps to the next timer. A turn of
 the loop costs one microsecond, so that code that polls the clock gets somewhere. Nothing ready and no timer is
-a deadlock, and told as one. What a simulation has no use for (signals, executors, real sockets) raises
+a deadlock, and reported as one. What a simulation has no use for (signals, executors, real sockets) raises
 NotImplementedError.
 
 A `Process` is one life of one simulated program. Which one a callback belongs to travels in a context variable,

@@ -66,7 +66,7 @@ class SimNetwork:
     """All hosts and links. `of(host)` is what a program on that host sees as its Network.
 
     Args:
-        on_fatal: told of an AssertionError in a connection's handler, and in which process.
+        on_fatal: called with an AssertionError in a connection's handler, and in which process.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ class SimZooKeeper:
         self.tree = ZnodeTree()
         #: Decides the fate of every request (host, request); None serves all.
         self.decide_fate: Callable[[str, Request], Fate] | None = None
-        #: Told every committed transaction: (zxid, host, operations). For checkers.
+        #: Called with every committed transaction: (zxid, host, operations). For checkers.
         self.on_commit: Callable[[int, str, tuple[Op, ...]], None] | None = None
         self._wall_ms = wall_ms
         self._context = contextvars.copy_context()
@@ -385,12 +385,12 @@ class SimZooKeeper:
 
     def _fire(self, events: Sequence[Event]) -> None:
         for event, path in events:
-            told: dict[ZooKeeperLink, None] = {}
+            to_notify: dict[ZooKeeperLink, None] = {}
             if event is not EventType.CHILDREN_CHANGED:
-                told |= self._data_watches.pop(path, {})
+                to_notify |= self._data_watches.pop(path, {})
             if event in (EventType.CHILDREN_CHANGED, EventType.DELETED):
-                told |= self._child_watches.pop(path, {})
-            for link in told:
+                to_notify |= self._child_watches.pop(path, {})
+            for link in to_notify:
                 self._tell(link, event, path)
 
     def _tell(self, link: ZooKeeperLink, event: EventType, path: str) -> None:
@@ -398,7 +398,7 @@ class SimZooKeeper:
         self._send_down(link, lambda: client.notified(link, zxid, event, path))
 
     def set_watches(self, link: ZooKeeperLink, seen_zxid: int, watches: Sequence[tuple[WatchKind, str]]) -> None:
-        """SetWatches: tell at once what was missed, arm the others."""
+        """SetWatches: notify at once of what was missed, arm the others."""
         for kind, path in watches:
             event = self.tree.missed(kind, path, seen_zxid)
             if event is not None:

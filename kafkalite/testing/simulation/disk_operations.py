@@ -3,7 +3,7 @@
 Seeds let disks fail at random moments. Here the moments are counted: one short workload (appends with acks=all, segments that
 roll, flushes, checkpoints, retention, a move between disks, truncation after a change of leaders, a kill and its recovery, a
 controlled restart) is run once without a fault, and the operations of the disk seam on one node are listed. Then it is run
-again for each of them, with the fault exactly there. Nobody helps: the cluster must become whole by itself, then again
+again for each of them, with the fault exactly there. Nobody helps: the cluster must become whole without help, then again
 when an operator has brought the disk back.
 """
 
@@ -221,7 +221,7 @@ class DiskOperations(Simulation):
         await self.until(self._not_tidy, CONVERGE_S, "each log is in one place when the disk is back")
         await self.until(self.final.not_converged, CONVERGE_S, "the cluster converges when the disk is back")
         self._forget_what_retention_took()
-        self.final.judge()
+        self.final.check()
         for name in self.nodes:
             await self.stop_node(name)
 

@@ -84,7 +84,7 @@ class FaultInjector:
             world.resume(name)
             self._simulation.start_node(name)
             if self._operators and len(self._simulation.plan.log_dirs) > 1:
-                self.bring_back(name)  # who told it before may not have been heard
+                self.bring_back(name)  # an earlier command may not have arrived
 
     async def _happen(self, fault: Fault) -> None:
         await asyncio.sleep(fault.at_s)
@@ -130,7 +130,7 @@ class FaultInjector:
         self._simulation.start_node(name)
 
     def bring_back(self, name: str) -> None:
-        """The disk answers again, with what it had; somebody tells the node (`admin disk online`)."""
+        """The disk answers again, with what it had; somebody runs `admin disk online`."""
         disk, plan = self._world.host(name).disk, self._simulation.plan
         broker_id = BrokerId(plan.node_names.index(name) + 1)
         for directory in plan.log_dirs:

@@ -72,14 +72,14 @@ class FinalChecks:
             return f"{where} has no leader ({state})"
         if len(state.isr) < self._simulation.plan.replicas_of(partition[0]):
             return f"{where} is under-replicated ({state})"
-        told = ", ".join(map(str, views))
+        shown = ", ".join(map(str, views))
         hosted = [view for view in views if view.broker in state.isr and view.leader_epoch == state.leader_epoch]
         if len(hosted) < len(state.isr):
-            return f"{where}: replicas do not know their state {state}: {told}"
+            return f"{where}: replicas do not know their state {state}: {shown}"
         if len({view.log_end_offset for view in hosted}) > 1:
-            return f"{where}: replicas differ: {told}"
+            return f"{where}: replicas differ: {shown}"
         if any(view.high_watermark != view.log_end_offset for view in hosted):
-            return f"{where}: not all is committed: {told}"
+            return f"{where}: not all is committed: {shown}"
         return None
 
     def not_retained(self) -> str | None:
@@ -100,7 +100,7 @@ class FinalChecks:
                     return f"{where} has {log.size_bytes} bytes, its oldest segment {oldest}"
         return None
 
-    def judge(self) -> None:
+    def check(self) -> None:
         """The whole log of every replica, and the responses that clients got."""
         finals: dict[tuple[str, int], list[tuple[int, str]]] = {}
         for view in self._simulation.views():
@@ -120,7 +120,7 @@ class FinalChecks:
                     where = f"{replica.topic_partition} on {node.name}"
                     check_aborted(self._simulation.world.host(node.name).disk, replica.log, where)
 
-    def judge_files(self) -> None:
+    def check_files(self) -> None:
         """The files that the nodes have left when they stopped."""
         for name in self._simulation.nodes:
             disk = self._simulation.world.host(name).disk

@@ -67,7 +67,7 @@ _START_S = 60.0
 _RPC_PORT = 9192
 #: The time after which a node that lost unsynced bytes is out of the ISR, or has them again.
 _AFTER_POWER_S = 10.0
-#: What starts a node again that ended by itself (as systemd would).
+#: What starts a node again after it has ended (as systemd would).
 _RESTART_AFTER_S = 1.0
 #: Time limit of a clean stop (each of its steps has its own deadline).
 _STOP_S = 120.0
@@ -365,11 +365,11 @@ class Simulation:
         await self.until(self.members.not_shared, CONVERGE_S, "a group shares its partitions when the faults are over")
         await self.until(self.final.not_converged, CONVERGE_S, "the cluster converges when the faults are over")
         await self.until(self.final.not_retained, _RETENTION_S, "retention removes what is due")
-        await self.transactions.judge()
-        self.final.judge()
+        await self.transactions.check()
+        self.final.check()
         for name in self.nodes:
             await self.stop_node(name)
-        self.final.judge_files()
+        self.final.check_files()
 
     def assigned(self, partition: tuple[str, int]) -> tuple[int, ...]:
         """The ids of the nodes that are to have a replica."""

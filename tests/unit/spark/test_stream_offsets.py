@@ -42,7 +42,7 @@ def test_changes() -> None:
     start = StreamOffset({Tp("t", 0): 1, Tp("t", 1): 1, Tp("u", 0): 5, Tp("x", 0): 1}, {"t": "1", "u": "1", "x": "1"})
     found = {Tp("t", 0): "1", Tp("t", 2): "1", Tp("u", 0): "2"}
     assert changes(start, found) == Changes(
-        kept=(Tp("t", 0),), added=(Tp("t", 2), Tp("u", 0)), gone=(Tp("t", 1), Tp("x", 0)), made_anew=("u",)
+        kept=(Tp("t", 0),), added=(Tp("t", 2), Tp("u", 0)), gone=(Tp("t", 1), Tp("x", 0)), recreated=("u",)
     )
 
 

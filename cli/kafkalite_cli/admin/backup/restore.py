@@ -225,9 +225,9 @@ class Restore:
         refuse(result.error, f"{name}: {result.message or error_code(result.error).name}")
         self._state.keep(name, await self._known_id(name, result.topic_id))
 
-    async def _known_id(self, name: str, told: str) -> str:
+    async def _known_id(self, name: str, stored_id: str) -> str:
         await self._client.known_topic(name, timeout_s=self._timeout_s)
-        return told or str(self._client.view.topics[name].topic_id)
+        return stored_id or str(self._client.view.topics[name].topic_id)
 
     def _settings(self, topic: BackedTopic) -> dict[str, str]:
         return {key: value for key, value in topic.settings.items() if key not in self._wishes.left_out}

@@ -405,7 +405,7 @@ class RecordHistory:
         return sum(map(len, self.acknowledged.values()))
 
     def final(self, logs: dict[Partition, list[tuple[int, str]]]) -> None:
-        """Judge the whole by the final log of each partition: (offset, record) in order."""
+        """Check the whole against the final log of each partition: (offset, record) in order."""
         for partition, records in logs.items():
             at = dict(records)
             for kind, promised in (("acknowledged", self.acknowledged), ("read", self.read)):

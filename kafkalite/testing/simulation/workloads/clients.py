@@ -1,7 +1,7 @@
 """The clients of a simulated cluster: the Python client, each in a process of its own on a host of its own.
 
 Every record's value names it: "producer/partition:count" and padding. Counts go up per producer and partition, so a
-log shows by itself whether something is twice, missing or out of order.
+log alone shows whether something is twice, missing or out of order.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def client_of(plan: Plan, env: Env, client_id: str) -> AsyncClient:
 
 
 class ProducerWorkload:
-    """Sends numbered records to every partition until told to stop, then waits for all to be delivered."""
+    """Sends numbered records to every partition until it is stopped, then waits for all to be delivered."""
 
     def __init__(self, name: str, plan: Plan, history: RecordHistory) -> None:
         self.name = name
@@ -149,7 +149,7 @@ class NearbyConsumerWorkload:
 
 
 class ConsumerWorkload:
-    """Reads every partition from its beginning, for ever, and tells the history what it saw."""
+    """Reads every partition from its beginning, for ever, and records in the history what it saw."""
 
     def __init__(self, name: str, plan: Plan, history: RecordHistory) -> None:
         self.name = name

@@ -46,7 +46,7 @@ _ORDERS = ("reassign",) * 4 + ("cancel", "elect", "add", "remove", "create", "de
 
 
 class OperatorWorkload:
-    """Gives an order every second or so until told to stop.
+    """Gives an order every second or so until it is stopped.
 
     `assignments`: for each partition, all replica lists that were ever ordered (whether or not the answer came).
     """

@@ -77,7 +77,7 @@ class TransactionalClients:
                         )
         return None
 
-    async def judge(self) -> None:
+    async def check(self) -> None:
         """Read everything once more, from the beginning, as a new reader. Raises Violation."""
         if not self._plan.transactions:
             return
@@ -91,7 +91,7 @@ class TransactionalClients:
             client.close()
 
         simulation = self._simulation
-        simulation.world.start("judge", program, simulation.client_ended)
+        simulation.world.start("check", program, simulation.client_ended)
         wanted = sum(self._plan.own_topics.values())
         await simulation.until(
             lambda: None if len(found) == wanted else f"read {len(found)} of {wanted} partitions",
