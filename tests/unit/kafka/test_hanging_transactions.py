@@ -106,7 +106,7 @@ class Story:
             b"x", producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence, transactional=True
         )
         outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.leader().produce(-1, 5000, [(ZERO, records)], outcome.set_result, origin="coordinator")
+        self.leader().producing.produce(-1, 5000, [(ZERO, records)], outcome.set_result, origin="coordinator")
         assert (await outcome)[0].error == 0
 
     def leader(self) -> Any:

@@ -145,6 +145,8 @@ def test_whoever_is_marked_as_dynamic_is_applied() -> None:
     assert {key for key in BROKER_KEYS if is_dynamic(key)} == {
         "advertised.listeners",
         *(key for key in BROKER_KEYS if key.startswith("balancer.")),  # read where they are used
+        "errors.deadletterqueue.auto.create.topics.enable",  # read at each dead letter
+        "errors.deadletterqueue.topic.name.prefix",
         "follower.replication.throttled.rate",  # it has no effect of its own
         "leader.replication.throttled.rate",
         "log.cleaner.backoff.ms",
