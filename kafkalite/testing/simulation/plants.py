@@ -29,6 +29,7 @@ from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.producer_state import ProducerStates
 from kafkalite.log.removals import Removals
 from kafkalite.log.segment import Segment
+from kafkalite.log.transaction_index import TransactionIndex
 from kafkalite.log.verification import NO_GUARD
 from kafkalite.model import EPOCH_DURING_DELETE, BrokerId, Offset, TopicPartition
 from kafkalite.replica import doubts, hosted
@@ -267,7 +268,7 @@ def unsynced_transaction_indexes(patch: Patch) -> None:
         segment.indexes_synced = True
 
     patch(Flusher, "_sync_indexes", sync_indexes)
-    patch(Segment, "aborted_to_sync", lambda self: 0)
+    patch(TransactionIndex, "to_sync", lambda self: 0)
     patch(loader, "_is_doubtful", lambda segment, names, clean: False)
 
 
