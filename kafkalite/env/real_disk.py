@@ -174,7 +174,7 @@ class RealDisk:
 
     def total_bytes(self, path: str) -> int:
         stat = os.statvfs(path)
-        return stat.f_blocks * stat.f_frsize
+        return (stat.f_blocks - stat.f_bfree + stat.f_bavail) * stat.f_frsize
 
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000

@@ -117,11 +117,11 @@ class Story:
         raise AssertionError("nobody leads")
 
     def stable(self) -> int:
-        partition = self.leader().partition(ZERO)
+        partition = self.leader().hosted.get(ZERO)
         return int(partition.log.last_stable_offset(partition.high_watermark))
 
     def end_offset(self) -> int:
-        return int(self.leader().partition(ZERO).high_watermark)
+        return int(self.leader().hosted.get(ZERO).high_watermark)
 
 
 @asynccontextmanager
@@ -204,7 +204,7 @@ async def test_a_late_transaction_is_reported_by_health_and_why(
         assert f"producer {story.hanging[0]}" in problem["detail"] and "find-hanging" in problem["do"]
         why = await story.cli("why", "t-0")
         assert why.code == 1 and "transaction.late" in why.out and "offset 2" in why.out
-        assert story.leader().counts()["PartitionsWithLateTransactionsCount"] == 1
+        assert story.leader().describing.counts()["PartitionsWithLateTransactionsCount"] == 1
         # The operator ends it by its producer; the other one ends as usual.
         ended = await story.cli(
             "transactions", "abort", "t-0", "--producer-id", str(story.hanging[0]), "--producer-epoch", "0", "--json"
@@ -214,7 +214,7 @@ async def test_a_late_transaction_is_reported_by_health_and_why(
         assert forced.code == 0
         assert story.stable() == story.end_offset()
         why = await story.cli("why", "t-0")
-        assert (why.code, story.leader().counts()["PartitionsWithLateTransactionsCount"]) == (0, 0)
+        assert (why.code, story.leader().describing.counts()["PartitionsWithLateTransactionsCount"]) == (0, 0)
 
 
 async def test_nothing_is_said_to_hang_while_a_coordinator_is_missing(tmp_path: Path) -> None:
