@@ -255,7 +255,7 @@ class DiskOperations(Simulation):
         if (late := self.final.not_ready()) is not None:
             return late
         for node in self.nodes.values():
-            if offline := node.node.logs.offline_dirs():
+            if offline := [each.path for each in node.node.logs.pool.dirs.values() if not each.online]:
                 return f"{node.name}: {offline} is out of service"
             names = [name for each in _DIRS for name in self.world.host(node.name).disk.peek_names(each)]
             if left := [name for name in names if name.endswith("-future")]:

@@ -19,6 +19,7 @@ from typing import Any
 from kafkalite.config import BrokerConfig, broker_config
 from kafkalite.env.seams import Env
 from kafkalite.errors import ApiError, KafkaliteError
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.node.node import Node
 from kafkalite.replica.decisions.nearby import RACK_AWARE_SELECTOR
 from kafkalite.replica.partition import Partition as Replica
@@ -375,6 +376,10 @@ class Simulation:
         """The ids of the nodes that are to have a replica."""
         return self.assignment(partition[0]).get(partition[1], ())
 
+    def new_topics(self) -> list[NewTopic]:
+        """What is created at the beginning."""
+        return new_topics(self.plan)
+
     async def _create_topics(self) -> None:
         created: list[str] = []
 
@@ -382,7 +387,7 @@ class Simulation:
             async with client_of(self.plan, env, "admin") as client:
                 while not created:
                     try:
-                        created.extend(result.topic for result in await client.create_topics(new_topics(self.plan)))
+                        created.extend(result.topic for result in await client.create_topics(self.new_topics()))
                     except (ApiError, RpcError):
                         await asyncio.sleep(0.5)
 
