@@ -413,7 +413,8 @@ def ensemble(tmp_path: Path) -> Iterator[list[EmbeddedZooKeeper]]:
 async def test_an_ensemble_loses_servers_and_quorum_but_not_the_session(ensemble: list[EmbeddedZooKeeper]) -> None:
     loop = asyncio.get_running_loop()
     env = real_env()
-    zk = await env.connect_coordinator(",".join(server.connect for server in ensemble), 6_000)
+    # Long enough for an election of the ensemble on a busy machine.
+    zk = await env.connect_coordinator(",".join(server.connect for server in ensemble), 12_000)
     session = zk.session_id
     await retrying(lambda: zk.create("/n", b"0"))
     await retrying(lambda: zk.create("/e", ephemeral=True))
