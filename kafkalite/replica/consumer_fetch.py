@@ -105,7 +105,8 @@ class ConsumerFetchHandler:
                 # There are records, but the disk has to give them first: an empty answer would say that there are none.
                 wait_ms, needed = max(wait_ms, COLD_WAIT_MS), max(needed, 1)
             wheel = self._hosted.wheel
-            if size_bytes >= needed or is_error or wait_ms <= 0 or not fetch.entries or len(wheel) >= MAX_WAITING:
+            may_wait = len(wheel) < MAX_WAITING and not wheel.is_closed
+            if size_bytes >= needed or is_error or wait_ms <= 0 or not fetch.entries or not may_wait:
                 answer(size_bytes, is_error=is_error)
                 return
             sent.clear()
@@ -128,11 +129,11 @@ class ConsumerFetchHandler:
     def wait(self, fetch: ClientFetch, wait_ms: int, reader: Owner, complete: Callable[[], None]) -> bool:
         """Call `complete` once: when more of one of its entries can be read, at a change, or after `wait_ms`.
 
-        What entries missed in the page cache is loaded. False: too many wait already.
+        What entries missed in the page cache is loaded. False: too many wait already, or the node stops.
         """
         self._load(fetch, reader)
         wheel = self._hosted.wheel
-        if len(wheel) >= MAX_WAITING:
+        if len(wheel) >= MAX_WAITING or wheel.is_closed:
             return False
         for entry in fetch.entries.values():
             entry.watch(self._hosted.get(entry.key))

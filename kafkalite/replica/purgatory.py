@@ -52,6 +52,8 @@ class DeadlineWheel:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_bucket = -1
         self._count = 0
+        #: The node stops: who would wait once more is answered instead.
+        self.is_closed = False
 
     def __len__(self) -> int:
         return self._count
@@ -82,12 +84,11 @@ class DeadlineWheel:
             waiting.bucket = -1
 
     def expire_all(self) -> None:
-        """Every deadline comes now (the node stops)."""
-        while self._order:
-            self._expire_bucket(heapq.heappop(self._order))
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """Every deadline comes now (the node stops). What is added meanwhile keeps its own."""
+        self.is_closed = True
+        for bucket in [heapq.heappop(self._order) for _ in range(len(self._order))]:
+            self._expire_bucket(bucket)
+        self._arm(asyncio.get_running_loop())
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is not None:

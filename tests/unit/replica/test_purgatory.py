@@ -70,6 +70,34 @@ async def test_an_operation_may_be_added_again_after_its_deadline():
     assert len(wheel) == 0
 
 
+class Persistent(Waiting):
+    """Waits again at each deadline, as a fetch does whose records the disk does not give."""
+
+    def __init__(self, wheel: DeadlineWheel) -> None:
+        super().__init__()
+        self.wheel = wheel
+        self.expired = 0
+
+    def expire(self) -> None:
+        self.expired += 1
+        assert self.expired < 100
+        self.wheel.add(self, 5)
+
+
+async def test_a_node_that_stops_does_not_wait_for_what_waits_again() -> None:
+    wheel = DeadlineWheel()
+    one, other = Persistent(wheel), Persistent(wheel)
+    wheel.add(one, 1)
+    wheel.add(other, 2_000)
+    assert not wheel.is_closed
+    wheel.expire_all()
+    assert wheel.is_closed
+    assert one.expired in (1, 2) and other.expired == 1
+    wheel.discard(one)
+    wheel.discard(other)
+    assert len(wheel) == 0
+
+
 class FakePartition:
     def __init__(self) -> None:
         self.pruned = 0
