@@ -71,7 +71,7 @@ class ClusterReader:
 
         Raises ControllerMovedError, SessionExpiredError.
         """
-        # The order of reading is that of need: who is alive, what was ordered, what there is.
+        # Read in the order of need: live brokers, commands, topics.
         brokers, self.malformed_brokers = await self._storage.read_brokers(self.watch(NewsSource.BROKERS))
         deletions, order_error = await self._storage.read_deletions(self.watch(NewsSource.DELETIONS))
         leftovers = await self._storage.read_leftovers()
@@ -88,7 +88,7 @@ class ClusterReader:
             raise ControllerMovedError(f"a state was written by controller epoch {newest}")
         malformed |= {paths.partition_state(partition): reason for partition, reason in found.malformed.items()}
         # A registration outlives its process by a session. A controller that is elected after a common failure, and believed it, would make
-        # the dead the only ones in sync: they have not restarted since, as everybody has who is there.
+        # the dead the only ones in sync: they have not restarted since, but every live broker has.
         some_restarted = any(
             id_ in brokers and brokers[id_].broker_epoch > found.modified[partition]
             for partition, each in states.items()

@@ -9,7 +9,7 @@ from kafkalite.model import BrokerId, ControllerEpoch
 
 @dataclass(frozen=True, slots=True)
 class ControllerZnode:
-    """/controller: who is the controller. `timestamp_ms` is None if the writer left it out."""
+    """/controller: the broker that is the controller. `timestamp_ms` is None if the writer left it out."""
 
     broker_id: BrokerId
     timestamp_ms: int | None = None
@@ -44,7 +44,7 @@ def encode_controller(broker_id: BrokerId, timestamp_ms: int) -> bytes:
 
 
 def decode_controller(data: bytes, path: str = "/controller") -> ControllerZnode:
-    """Who is the controller. Raises ZnodeError."""
+    """The broker that is the controller. Raises ZnodeError."""
     reader = read(data, path)
     reader.version()
     written_ms = timestamp(reader)

@@ -160,7 +160,7 @@ class KafkaListener:
     def _identify(
         self, connection: KafkaConnection, security: ListenerSecurity, transport: asyncio.BaseTransport
     ) -> bool:
-        """Who is there, as far as its certificate says; on a SASL listener the client has to log in."""
+        """The client's principal, as its certificate says; on a SASL listener the client has to log in."""
         if not security.uses_sasl:
             try:
                 connection.principal = security.certified(transport.get_extra_info("ssl_object"))

@@ -1,4 +1,4 @@
-"""Who a node is, where its listeners are, and where ZooKeeper is."""
+"""A node's identity, its listeners, and the address of ZooKeeper."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kafkalite.config.keys import area, setting
 
 @area
 class NodeSettings:
-    """Who a node is, where its listeners are, and where ZooKeeper is."""
+    """A node's identity, its listeners, and the address of ZooKeeper."""
 
     broker_id: int = setting(-1, "this node's id (serve --id)", low=-1, high=2**31 - 1)
     zookeeper_connect: str = setting("127.0.0.1:2181", "addresses of the ZooKeeper ensemble: HOST:PORT,…/chroot")

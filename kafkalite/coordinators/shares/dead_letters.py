@@ -50,7 +50,7 @@ _Originals = Mapping[int, tuple[bytes | None, bytes | None]]
 
 
 class _Source(NamedTuple):
-    """Whose record it was."""
+    """The owner of the record."""
 
     group_id: str
     partition: TopicPartition
