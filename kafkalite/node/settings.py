@@ -116,8 +116,10 @@ class CurrentSettings:
 
 def _differences(before: BrokerConfig, after: BrokerConfig) -> dict[str, str]:
     """Changed keys (with underscores), as "before -> after"."""
-    pairs = [(before.topic, after.topic, field.name) for field in dataclasses.fields(TopicConfig)]
-    pairs += [(before, after, field.name) for field in dataclasses.fields(BrokerConfig) if field.metadata]  # type: ignore[misc]
+    pairs: list[tuple[object, object, str]] = [
+        (before.topic, after.topic, field.name) for field in dataclasses.fields(TopicConfig)
+    ]
+    pairs += [(before, after, field.name) for field in dataclasses.fields(BrokerConfig) if field.metadata]
     return {
         name: f"{getattr(old, name)} -> {getattr(new, name)}"
         for old, new, name in pairs
