@@ -170,19 +170,36 @@ async def test_a_fetch_of_any_number_of_partitions_is_served(broker: Broker, ver
     assert broker.side.fetching.sessions.partitions == 0
 
 
-async def test_a_large_request_of_a_session_that_goes_on_elsewhere_is_outdated(broker: Broker) -> None:
+async def test_a_large_request_of_a_session_that_goes_on_elsewhere_is_outdated(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await broker.create("t", 2)
     consumer = Consumer(await broker.client())
     await consumer.fetch({("t", 0): 0})
-    slow = asyncio.ensure_future(consumer.client.ask(consumer.request({("t", n): 0 for n in range(5_000)}), 12))
-    session = broker.side.fetching.sessions
-    while next(iter(session._sessions.values())).requests == 0:
-        await asyncio.sleep(0)
+    listener = broker.side.listener
+    [slow] = listener.connections
+    parked: list[tuple[Any, Any]] = []
+    call = listener.turns.call
+    session = next(iter(broker.side.fetching.sessions._sessions.values()))
+
+    def call_or_park(owner: Any, begin: Any) -> None:
+        if owner == slow.owner and session.requests:
+            parked.append((owner, begin))
+        else:
+            call(owner, begin)
+
+    monkeypatch.setattr(listener.turns, "call", call_or_park)
+    monkeypatch.setattr("kafkalite.env.turns.SLICE_S", 0.0)  # one step per turn
+    asked = asyncio.ensure_future(consumer.client.ask(consumer.request({("t", n): 0 for n in range(5_000)}), 12))
+    while not parked:
+        await asyncio.sleep(0.001)
     again = Consumer(await broker.client())
     again.session_id, again.epoch = consumer.session_id, consumer.epoch + 1
-    answer = await again.fetch({})
-    assert answer.error_code == 0
-    assert (await slow).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert (await again.fetch({})).error_code == 0
+    monkeypatch.undo()
+    for each in parked:
+        call(*each)
+    assert (await asked).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 # --- the cache ---
