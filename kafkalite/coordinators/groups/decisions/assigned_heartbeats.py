@@ -78,7 +78,7 @@ def take_step(group: AssignedGroup[M, T], outcome: OutcomeT, after: M, now: int)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding(Generic[M]):
+class FoundMember(Generic[M]):
     """The member of a request, what is written if it replaces a static one, and whether it is new."""
 
     member: M
@@ -95,7 +95,7 @@ def find(
     may_replace: Callable[[M], bool],
     *,
     is_classic: bool = False,
-) -> Finding[M]:
+) -> FoundMember[M]:
     """Who sends a heartbeat. Raises ApiError.
 
     Args:
@@ -111,13 +111,13 @@ def find(
             return _known_static(group, known, member_id, epoch, instance_id, check, may_replace, is_classic=is_classic)
         if epoch != JOIN_EPOCH:
             raise _unknown_instance(instance_id)
-        return Finding(group.members.get(member_id, new), is_new=member_id not in group.members)
+        return FoundMember(group.members.get(member_id, new), is_new=member_id not in group.members)
     if epoch == JOIN_EPOCH and member_id not in group.members:
-        return Finding(new, is_new=True)
+        return FoundMember(new, is_new=True)
     known = group.member(member_id)
     if not is_classic:
         check(known)
-    return Finding(known)
+    return FoundMember(known)
 
 
 def _known_static(
@@ -130,16 +130,16 @@ def _known_static(
     may_replace: Callable[[M], bool],
     *,
     is_classic: bool,
-) -> Finding[M]:
+) -> FoundMember[M]:
     if known.member_id == member_id:
         if is_classic:
-            return Finding(known)
+            return FoundMember(known)
         if known.epoch != LEAVE_FOR_A_WHILE_EPOCH:
             check(known)
-            return Finding(known)
+            return FoundMember(known)
         if epoch != JOIN_EPOCH:
             raise api_error(ErrorCode.FENCED_MEMBER_EPOCH, f"member {member_id!r} left for a while: it has to join")
-        return Finding(replace(known, epoch=0, previous_epoch=0))
+        return FoundMember(replace(known, epoch=0, previous_epoch=0))
     if epoch != JOIN_EPOCH:
         raise _fenced(known, member_id, instance_id)
     if not may_replace(known):
@@ -153,7 +153,7 @@ def _known_static(
         TargetMember(member_id, group.target_of(known.member_id)),
         CurrentAssignment(member_id, new),
     ]
-    return Finding(new, records)
+    return FoundMember(new, records)
 
 
 def _unknown_instance(instance_id: str) -> Exception:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kafkalite.coordinators.groups.decisions.assigned_heartbeats import (
-    Finding,
+    FoundMember,
     Outcome,
     check_epoch,
     check_room,
@@ -181,7 +181,7 @@ def find(
     owned: Assignment | None,
     *,
     is_classic: bool = False,
-) -> Finding[ConsumerMember]:
+) -> FoundMember[ConsumerMember]:
     """The member of a request. Raises ApiError."""
 
     def check_known(known: ConsumerMember) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from kafkalite.coordinators.groups.decisions.assigned_heartbeats import (
-    Finding,
+    FoundMember,
     Outcome,
     check_epoch,
     check_room,
@@ -231,7 +231,7 @@ def _updated(known: StreamsMember, request: StreamsHeartbeat) -> StreamsMember:
 # --- who it is ---
 
 
-def find(group: StreamsGroup, request: StreamsHeartbeat) -> Finding[StreamsMember]:
+def find(group: StreamsGroup, request: StreamsHeartbeat) -> FoundMember[StreamsMember]:
     """The member of a request. Raises ApiError."""
     owned = request.owned
 
