@@ -238,7 +238,7 @@ def days(run: PipelineRun) -> None:
 def compare(run: PipelineRun, only: str | None) -> bool:
     """Print what each table has; whether all of them are right."""
     data, directory = run.data, run.directory
-    topic, expected = checks.Topic(run.cluster.bootstrap, data), checks.Expected(data)
+    topic, expected = checks.CheckedTopic(run.cluster.bootstrap, data), checks.Expected(data)
     print(f"topic: {topic.records:,} records, {data.records:,} flights", flush=True)
     right = True
     for name, batches in (("iceberg", checks.iceberg_batches), ("delta", checks.delta_batches)):
