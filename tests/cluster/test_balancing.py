@@ -22,6 +22,7 @@ PARTITIONS = 12
 SETTINGS = QUICK | {
     "balancer.mode": "on",
     "balancer.interval.ms": 1_000,
+    "balancer.max.disk.percent": 100,  # the machine's disk may be nearly full
     "balancer.broker.timeout.ms": 4_000,
     "leader.imbalance.check.interval.seconds": 1,
 }

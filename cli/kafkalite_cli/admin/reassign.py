@@ -225,7 +225,7 @@ def execute(
             answer = await client.order(order, AlterReassignmentsResponse, timeout_s=timeout_s + 5)
             _refuse_any(answer)
             if is_watched:
-                await watch(client, out, timeout_s=timeout_s)
+                await watch(client, out, timeout_s=timeout_s, is_requested=True)
                 return
             out.value(
                 {"ordered": len(targets)},
