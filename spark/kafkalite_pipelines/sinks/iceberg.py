@@ -110,7 +110,7 @@ class IcebergTable:
             return stage(self, rows, batch)
         rows = rows.drop(DELETED)
         table = self.prepared(rows)
-        return _Appended(self, batch, table, self.write(rows, table, batch))
+        return _IcebergAppend(self, batch, table, self.write(rows, table, batch))
 
     def write(self, rows: DataFrame, table: Table, batch: Batch) -> list[writing.WrittenFile]:
         """The rows as files of the table, not committed."""
@@ -196,7 +196,7 @@ def recorded_in(table: Table, pipeline: str) -> Recorded | None:
     return Recorded(value["query"], value["number"], value["offsets"])
 
 
-class _Appended:
+class _IcebergAppend:
     """Files to be added."""
 
     def __init__(self, sink: IcebergTable, batch: Batch, table: Table, files: list[writing.WrittenFile]) -> None:

@@ -22,7 +22,7 @@ from pyiceberg.table import CommitTableRequest, Table
 
 from kafkalite_pipelines import PipelineError, parse
 from kafkalite_pipelines.sinks import writing
-from kafkalite_pipelines.sinks.iceberg import IcebergTable, _Appended, target_of
+from kafkalite_pipelines.sinks.iceberg import IcebergTable, _IcebergAppend, target_of
 from kafkalite_pipelines.sinks.sink import Batch
 
 
@@ -117,12 +117,12 @@ def _sink(directory: Path, catalog: dict[str, str]) -> IcebergTable:
     return IcebergTable(pipeline, pipeline.sinks[0])  # type: ignore[arg-type]
 
 
-def _staged(sink: IcebergTable, number: int) -> _Appended:
+def _staged(sink: IcebergTable, number: int) -> _IcebergAppend:
     table = sink.table()
     assert table is not None
     batch = Batch("p", "query", number, {"t": {"0": number * 10}})
     rows = pa.table({"n": pa.array(range(number * 10 - 10, number * 10), pa.int64())})
-    return _Appended(sink, batch, table, writing.files_of(rows, target_of(table), batch.prefix, ()))
+    return _IcebergAppend(sink, batch, table, writing.files_of(rows, target_of(table), batch.prefix, ()))
 
 
 def test_a_rest_catalog(server: _Server, tmp_path: Path) -> None:
