@@ -200,7 +200,7 @@ def execute(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Order what a plan says: all of it, or nothing if a line of it is wrong.
+    """Start the moves of a plan: all of them, or none if one line of it is wrong.
 
     Examples:
 
