@@ -69,7 +69,10 @@ def open_catalog(pipeline: Pipeline, sink: IcebergSink) -> Catalog:
         properties = {"type": "sql", "uri": f"sqlite:///{warehouse}/catalog.db"}
     properties.setdefault("warehouse", warehouse if "://" in warehouse else f"file://{warehouse}")
     try:
-        return load_catalog(properties.pop("name", "default"), **properties)
+        catalog = load_catalog(properties.pop("name", "default"), **properties)
+        if properties.get("uri", "").startswith("thrift:"):
+            catalog.list_namespaces()  # Hive's connects at the first question only
+        return catalog
     except Exception as error:
         raise PipelineError(f"the Iceberg catalog cannot be opened: {error}") from error
 
