@@ -113,7 +113,7 @@ class FetchHandlers:
         return None
 
     def fetch_many(self, request: Request, message: wire.FetchRequest) -> Steps[None]:
-        """The same for a request that lists too many partitions for one turn of the loop, in steps. It answers by itself."""
+        """The same for a request that lists too many partitions for one turn of the loop, in steps. It sends the response."""
         waiting = self._begin(request, message)
         if not isinstance(waiting, _Fetch):
             request.respond(waiting)
