@@ -38,7 +38,7 @@ class JsonSchema:
 
     def cannot_read(self, writer: ParsedSchema) -> Sequence[str]:
         assert isinstance(writer, JsonSchema)
-        comparison = _Comparison(writer, self)
+        comparison = _JsonComparison(writer, self)
         return comparison.differences(writer.value, self.value, "#")
 
     def resolve(self, value: Any) -> Any:
@@ -133,7 +133,7 @@ def _anchor(root: Any, name: str) -> Any:
     return None
 
 
-class _Comparison:
+class _JsonComparison:
     """What the reader refuses of what the writer accepts."""
 
     def __init__(self, writer: JsonSchema, reader: JsonSchema) -> None:
