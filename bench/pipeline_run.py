@@ -80,7 +80,7 @@ _FLIGHT = (
 _GROWN = ', delay = "int"'
 
 
-class Run:
+class PipelineRun:
     """The pipelines of one run, their directory, and what is killed under them."""
 
     def __init__(
@@ -214,7 +214,7 @@ def _executor() -> str | None:
     return str(found[0])
 
 
-def rows(run: Run) -> None:
+def rows(run: PipelineRun) -> None:
     """The topic as it is, and a schema that grows half way."""
     data, bootstrap = run.data, run.cluster.bootstrap
     given = {"topics": '"flights"', "partition": 'partition_by = ["year(at)"]'}
@@ -226,7 +226,7 @@ def rows(run: Run) -> None:
     run.to_the_end(file, run.accidents[3:])
 
 
-def days(run: Run) -> None:
+def days(run: PipelineRun) -> None:
     """Deduplication, join, windows."""
     shutil.copy(Path(__file__).with_name("pipeline_run_steps.py"), run.directory / "steps.py")
     more = '[watermark]\ncolumn = "at"\ndelay = "30d"\n[[steps]]\npython = "steps:days"'
@@ -235,10 +235,10 @@ def days(run: Run) -> None:
     run.to_the_end(file, run.accidents)
 
 
-def compare(run: Run, only: str | None) -> bool:
+def compare(run: PipelineRun, only: str | None) -> bool:
     """Print what each table has; whether all of them are right."""
     data, directory = run.data, run.directory
-    topic, expected = checks.Topic(run.cluster.bootstrap, data), checks.Expected(data)
+    topic, expected = checks.CheckedTopic(run.cluster.bootstrap, data), checks.Expected(data)
     print(f"topic: {topic.records:,} records, {data.records:,} flights", flush=True)
     right = True
     for name, batches in (("iceberg", checks.iceberg_batches), ("delta", checks.delta_batches)):
@@ -284,7 +284,7 @@ def main() -> int:
                 ]
                 assert not any(result.error for result in client.create_topics(topics))
             data.produce_weather(cluster.bootstrap)
-            run = Run(cluster, directory, master, data, given)
+            run = PipelineRun(cluster, directory, master, data, given)
             if given.only != "days":
                 rows(run)
             else:

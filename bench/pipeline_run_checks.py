@@ -23,7 +23,7 @@ _TEXTS = ("carrier", "tailnum", "origin", "dest")
 _NULL = -(2**31)
 
 
-class Topic:
+class CheckedTopic:
     """The topic as a reader without Spark sees it: which flight is at which offset. Raises AssertionError: other bytes."""
 
     def __init__(self, bootstrap: Sequence[str], data: Data) -> None:
@@ -91,7 +91,7 @@ def _numbers(column: Any, name: str) -> np.ndarray:
     return found
 
 
-def compared(batches: Iterable[pa.RecordBatch], topic: Topic, expected: Expected) -> dict[str, int]:
+def compared(batches: Iterable[pa.RecordBatch], topic: CheckedTopic, expected: Expected) -> dict[str, int]:
     """Rows, and of them: twice, of no record, different; and records that are missing."""
     seen = [np.zeros(len(numbers), np.int32) for numbers in topic.numbers]
     found = {"rows": 0, "different": 0}

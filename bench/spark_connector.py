@@ -228,17 +228,8 @@ def measure(
         for what in ("write", "read"):
             show(f"batch {what}, {size} B", *peers)
     measure_json(spark, peers, create, given)
-    for number, peer in enumerate(peers + peers[::-1]):
-        topic = f"now-{number}"
-        create(peer, topic)
-        peer.write(rows_of(spark, 1000, 100), topic)
-        if spark.version >= "4.2":  # before, a Python source gets no limits
-            run = available_now(spark, peer, topic, scratch / topic, 1000, 4)
-            row = "AvailableNow, 1,000 rows in 4 batches"
-            known = peer.figures.get(row, run)
-            peer.figures[row] = {name: min(run[name], known[name]) for name in run}
-    if spark.version >= "4.2":
-        show("AvailableNow, 1,000 rows in 4 batches", *peers)
+    if spark.version >= "4.2":  # before, a Python source gets no limits
+        measure_queries(spark, peers, create, scratch, given.queries)
     for size, rows in ((100, 100), (100, given.chunk), (1024, given.chunk // 8)):
         row = "stream, 100 rows at a time" if rows == 100 else f"stream, {size} B, {rows} rows at a time"
         for peer in peers:
@@ -246,6 +237,26 @@ def measure(
             create(peer, topic)
             peer.figures[row] = stream(spark, peer, topic, size, rows, scratch / topic)
         show(row, *peers)
+
+
+def measure_queries(
+    spark: Any, peers: list[SparkPeer], create: Callable[[SparkPeer, str], None], scratch: Path, queries: int
+) -> None:
+    """Queries of both in turn; the first ones warm up, of the others the medians count."""
+    runs: dict[str, list[dict[str, float]]] = {peer.name: [] for peer in peers}
+    for peer in peers:
+        create(peer, f"{peer.name}-now")
+        peer.write(rows_of(spark, 1000, 100), f"{peer.name}-now")
+    for number in range(queries + 2):
+        for peer in peers if number % 2 else peers[::-1]:
+            run = available_now(spark, peer, f"{peer.name}-now", scratch / f"{peer.name}-now-{number}", 1000, 4)
+            if number >= 2:
+                runs[peer.name].append(run)
+    row = "AvailableNow, 1,000 rows in 4 batches"
+    for peer in peers:
+        found = runs[peer.name]
+        peer.figures[row] = {name: statistics.median(run[name] for run in found) for name in found[0]}
+    show(row, *peers)
 
 
 def measure_json(spark: Any, peers: list[SparkPeer], create: Callable[[SparkPeer, str], None], given: Any) -> None:
@@ -278,6 +289,8 @@ def main() -> int:
     parser.add_argument("--megabytes", type=float, default=200, help="per batch job (default %(default)s)")
     parser.add_argument("--chunk", type=int, default=200_000, help="rows of a stream's batch (default %(default)s)")
     parser.add_argument("--repeat", type=int, default=3, help="reads; the best counts (default %(default)s)")
+    parser.add_argument("--queries", type=int, default=4, help="AvailableNow queries of each (default %(default)s)")
+    parser.add_argument("--only-queries", action="store_true", help="nothing but these")
     parser.add_argument("--on-kafka", action="store_true", help="ours, too, on Apache Kafka's broker")
     parser.add_argument("--json", help="write the figures there")
     given = parser.parse_args()
@@ -321,7 +334,10 @@ def main() -> int:
         where = f" on Kafka {KAFKA_VERSION}" if given.on_kafka else ""
         print(f"Spark {version}: kafkalite{where} | connector {connector} on Kafka {KAFKA_VERSION} (times better)")
         show("batch read, 100 rows", ours, theirs)
-        measure(spark, [ours, theirs], create, Path(directory) / "checkpoints", given)
+        if given.only_queries:
+            measure_queries(spark, [ours, theirs], create, Path(directory) / "checkpoints", given.queries)
+        else:
+            measure(spark, [ours, theirs], create, Path(directory) / "checkpoints", given)
         admin.close()
     if given.json:
         figures = {peer.name: peer.figures for peer in (ours, theirs)}

@@ -145,9 +145,9 @@ def run(arguments: list[str]) -> int:
         return error.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
-        _tell(
-            _with_command(error.format_message()), "", wants_json, path=context.command_path if context else "kafkalite"
-        )
+        said = error.format_message().replace("a valid integer range", "a valid integer")
+        path = context.command_path if context else "kafkalite"
+        _tell(_with_command(said, context), "", wants_json, path=path)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
@@ -164,17 +164,23 @@ def _option_hint(option: str, context: click.Context) -> str | None:
     parameters = context.command.params
     options = {name for each in parameters if isinstance(each, click.Option) for name in each.opts}
     arguments = [each.make_metavar(context) for each in parameters if isinstance(each, click.Argument)]
-    return hints.for_option(option, options, arguments)
+    return hints.for_option(option, options, arguments, is_command=not isinstance(context.command, click.Group))
 
 
-def _with_command(said: str) -> str:
-    """An error about an unknown command, with what other tools' users mean."""
+def _with_command(said: str, context: click.Context | None) -> str:
+    """An error about an unknown command, with what other tools' users mean, or the closest one."""
     if not (found := re.match(r"No such command '([\w-]{1,40})'", said)):
         return said
     from kafkalite_cli.admin.command import admin
 
-    hint = hints.for_command(found[1], admin.list_commands(click.Context(admin)))
-    return f"{found[0]}. Use {hint}." if hint else said
+    group = context.command if context is not None else cli
+    name = "" if group is cli else group.name or ""
+    if hint := hints.for_command(found[1], admin.list_commands(click.Context(admin)), name):
+        return f"{found[0]}. Use {hint}."
+    if "Did you mean" in said or context is None or not isinstance(group, click.Group):
+        return said
+    close = difflib.get_close_matches(found[1], group.list_commands(context), 1)
+    return f"{found[0]}. Did you mean {close[0]!r}?" if close else said
 
 
 def _is_text(argument: str) -> bool:

@@ -14,7 +14,7 @@ def parse_bootstrap(text: str) -> list[Endpoint]:
         host, colon, port = part.rpartition(":")
         if not colon:
             host, port = part, str(DEFAULT_PORT)
-        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        if not host or "/" in host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
             raise ValueError(f"{part!r} is not HOST:PORT")
         endpoints.append(Endpoint(host.strip("[]"), int(port)))
     if not endpoints:

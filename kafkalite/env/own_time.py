@@ -64,8 +64,8 @@ class OwnTime:
 
             def tick() -> None:
                 nonlocal timer, due
-                if self.now() >= due:
-                    due += more()
+                if self.now() >= due and (extra := more()) > 0:
+                    due = self.now() + extra  # from now on: nobody listened in the time by which this comes late
                 left = due - self.now()
                 if left > 0:
                     timer = loop.call_later(max(left, _GRAIN_S), tick)

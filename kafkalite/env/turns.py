@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TypeVar
 
 from kafkalite.env.fair_queue import FairQueue, Owner
@@ -48,6 +49,48 @@ class Turns:
 
         self.call(owner, begin)
         await turn
+
+    def run(
+        self,
+        owner: Owner,
+        steps: Generator[None, None, _T],
+        then: Callable[[_T], None],
+        spent: Callable[[float], None] | None = None,
+    ) -> None:
+        """Run a generator: its first step now, the others in slices, and then `then` with what it returns.
+
+        `spent` gets the seconds of each slice after the first step. What the steps raise reaches the caller in the first step, and the
+        loop's handler of exceptions in others.
+        """
+
+        try:
+            next(steps)
+        except StopIteration as stop:
+            then(stop.value)
+            return
+        self.call(owner, partial(self._slice, owner, steps, then, spent))
+
+    def _slice(
+        self,
+        owner: Owner,
+        steps: Generator[None, None, _T],
+        then: Callable[[_T], None],
+        spent: Callable[[float], None] | None,
+    ) -> bool:
+        began = now = self.monotonic()
+        try:
+            while now - began < SLICE_S:
+                try:
+                    next(steps)
+                except StopIteration as stop:
+                    then(stop.value)
+                    return True
+                now = self.monotonic()
+        finally:
+            if spent is not None:
+                spent(self.monotonic() - began)
+        self.call(owner, partial(self._slice, owner, steps, then, spent))
+        return True
 
     def _next(self) -> None:
         self._is_due = False

@@ -85,7 +85,7 @@ Names = Callable[[Any], Iterable[str]]
 Hide = Callable[[Any, Callable[[str], bool]], Any]
 
 
-class Node(Enum):
+class AnsweredBy(Enum):
     """Which node is to be asked."""
 
     ANY = "any node"
@@ -101,7 +101,7 @@ class ExtensionApi:
     request: type[Message]
     response: type[Message]
     needs: Row
-    node: Node = Node.ANY
+    node: AnsweredBy = AnsweredBy.ANY
     names: Names | None = None
     hide: Hide | None = None
 
@@ -154,7 +154,7 @@ _ROWS = (
         DescribeReplicasRequest,
         DescribeReplicasResponse,
         (Need(_TOPIC, _DESCRIBE, _HIDE),),
-        Node.EACH,
+        AnsweredBy.EACH,
         hide=_visible_replicas,
     ),
     # The records of those partitions go with them.
@@ -166,53 +166,53 @@ _ROWS = (
     ),
     ExtensionApi(AlterReassignmentsRequest, AlterReassignmentsResponse, _ALTER_CLUSTER),
     ExtensionApi(ListReassignmentsRequest, ListReassignmentsResponse, _DESCRIBE_CLUSTER),
-    ExtensionApi(DescribeBalanceRequest, DescribeBalanceResponse, _DESCRIBE_CLUSTER, Node.CONTROLLER),
+    ExtensionApi(DescribeBalanceRequest, DescribeBalanceResponse, _DESCRIBE_CLUSTER, AnsweredBy.CONTROLLER),
     ExtensionApi(
         DescribeBrokerSettingsRequest,
         DescribeBrokerSettingsResponse,
         (Need(_CLUSTER, Operation.DESCRIBE_CONFIGS),),
     ),
-    ExtensionApi(DescribeDisksRequest, DescribeDisksResponse, _DESCRIBE_CLUSTER, Node.EACH),
-    ExtensionApi(DiskOnlineRequest, DiskOnlineResponse, _ALTER_CLUSTER, Node.EACH),
-    ExtensionApi(MoveReplicasRequest, MoveReplicasResponse, _ALTER_CLUSTER, Node.EACH),
-    ExtensionApi(StrayOrderRequest, StrayOrderResponse, _ALTER_CLUSTER, Node.EACH),
+    ExtensionApi(DescribeDisksRequest, DescribeDisksResponse, _DESCRIBE_CLUSTER, AnsweredBy.EACH),
+    ExtensionApi(DiskOnlineRequest, DiskOnlineResponse, _ALTER_CLUSTER, AnsweredBy.EACH),
+    ExtensionApi(MoveReplicasRequest, MoveReplicasResponse, _ALTER_CLUSTER, AnsweredBy.EACH),
+    ExtensionApi(StrayOrderRequest, StrayOrderResponse, _ALTER_CLUSTER, AnsweredBy.EACH),
     ExtensionApi(DescribeClusterRequest, DescribeClusterResponse, FREE),
-    ExtensionApi(HealthRequest, HealthResponse, _DESCRIBE_CLUSTER, Node.EACH),
-    ExtensionApi(HistoryRequest, HistoryResponse, _DESCRIBE_CLUSTER, Node.EACH),
+    ExtensionApi(HealthRequest, HealthResponse, _DESCRIBE_CLUSTER, AnsweredBy.EACH),
+    ExtensionApi(HistoryRequest, HistoryResponse, _DESCRIBE_CLUSTER, AnsweredBy.EACH),
     ExtensionApi(StatusRequest, StatusResponse, _DESCRIBE_CLUSTER),
     # As with Kafka's request log, which is turned on by the level of one of a broker's loggers.
-    ExtensionApi(TraceRequest, TraceResponse, (Need(_CLUSTER, Operation.ALTER_CONFIGS),), Node.EACH),
-    ExtensionApi(DescribeTrafficRequest, DescribeTrafficResponse, _DESCRIBE_CLUSTER, Node.EACH),
-    ExtensionApi(DescribeGroupLagRequest, DescribeGroupLagResponse, _DESCRIBE_CLUSTER, Node.EACH),
+    ExtensionApi(TraceRequest, TraceResponse, (Need(_CLUSTER, Operation.ALTER_CONFIGS),), AnsweredBy.EACH),
+    ExtensionApi(DescribeTrafficRequest, DescribeTrafficResponse, _DESCRIBE_CLUSTER, AnsweredBy.EACH),
+    ExtensionApi(DescribeGroupLagRequest, DescribeGroupLagResponse, _DESCRIBE_CLUSTER, AnsweredBy.EACH),
     ExtensionApi(
         BeginTxnGroupRequest,
         BeginTxnGroupResponse,
         (Need(_TRANSACTION, _WRITE),),
-        Node.COORDINATOR,
+        AnsweredBy.COORDINATOR,
         names=lambda message: (message.transactional_id,),
     ),
     ExtensionApi(
         EndTxnGroupRequest,
         EndTxnGroupResponse,
         (Need(_TRANSACTION, _WRITE),),
-        Node.COORDINATOR,
+        AnsweredBy.COORDINATOR,
         names=_transactions_of_group,
     ),
     ExtensionApi(
         ListTransactionsRequest,
         ListTransactionsResponse,
         (Need(_TRANSACTION, _DESCRIBE, _HIDE),),
-        Node.EACH,
+        AnsweredBy.EACH,
         hide=_visible_transactions,
     ),
     # WriteTxnMarkers is for nodes alone where there is no authorizer.
-    ExtensionApi(AbortTransactionRequest, AbortTransactionResponse, _ALTER_CLUSTER, Node.EACH),
+    ExtensionApi(AbortTransactionRequest, AbortTransactionResponse, _ALTER_CLUSTER, AnsweredBy.EACH),
     # As with DescribeProducers.
     ExtensionApi(
         OpenTransactionsRequest,
         OpenTransactionsResponse,
         (Need(_TOPIC, _READ, _HIDE),),
-        Node.EACH,
+        AnsweredBy.EACH,
         hide=_visible_open,
     ),
 )

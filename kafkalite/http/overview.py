@@ -89,10 +89,10 @@ class Overview:
             await self._gather()
         live = frozenset(cache.broker_epochs)
         matched: list[PartitionState] = []
-        counts = _Counts()
+        counts = _PartitionCounts()
         topics: list[TopicStatus] = []
         for name, states in self._all():
-            mine = _Counts()
+            mine = _PartitionCounts()
             for state in states:
                 mine.add(state, live)
                 if _fits(request, state, live):
@@ -176,7 +176,7 @@ class Overview:
             )
         self._brokers = found
 
-    def _with_counts(self, counts: _Counts) -> tuple[BrokerStatus, ...]:
+    def _with_counts(self, counts: _PartitionCounts) -> tuple[BrokerStatus, ...]:
         """Those that live, and those that are gone and still have replicas."""
         reported: list[BrokerStatus] = []
         closed = self._closed()
@@ -267,7 +267,7 @@ class Overview:
         )
 
 
-class _Counts:
+class _PartitionCounts:
     """Partitions of a topic or of the cluster, and by broker."""
 
     def __init__(self) -> None:
@@ -287,7 +287,7 @@ class _Counts:
             if broker not in state.isr and broker not in state.adding_replicas:
                 self.out_of_sync[broker] = self.out_of_sync.get(broker, 0) + 1
 
-    def take(self, other: _Counts) -> None:
+    def take(self, other: _PartitionCounts) -> None:
         self.partitions += other.partitions
         self.offline += other.offline
         self.troubled += other.troubled

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, dataclass_transform
 
 from kafkalite.protocol.schema import Field, Struct, schemas
 
@@ -12,6 +12,7 @@ ZERO_UUID = bytes(16)
 _SECRETS = frozenset({"auth_bytes", "salt", "salted_password"})
 
 
+@dataclass_transform()  # for mypy: wire.pyi lists the fields
 class WireStruct:
     """Base of the generated classes: positional or keyword construction, comparison and a readable form."""
 

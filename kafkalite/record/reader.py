@@ -117,7 +117,7 @@ def scan(
         ApiError: CORRUPT_MESSAGE when the records are not what the header says.
     """
     payload = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
-    source = _Source(pieces(header.compression, payload, limit_bytes=limit_bytes))
+    source = _PieceWindow(pieces(header.compression, payload, limit_bytes=limit_bytes))
     append_time = header.max_timestamp if header.is_log_append_time else None
     for _ in range(header.record_count):
         source.need(_HEAD_BYTES)
@@ -166,7 +166,7 @@ def _check_rest(data: bytes, at: int, end: int) -> None:
         raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record's length is not that of its fields")
 
 
-class _Source:
+class _PieceWindow:
     """A window over pieces that come one after the other; `at` is where the reader is in `data`."""
 
     def __init__(self, source: Iterator[Buffer]) -> None:

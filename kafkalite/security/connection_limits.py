@@ -23,6 +23,8 @@ def parse_overrides(text: str) -> dict[str, int]:
 BURST_S = 10.0
 #: Addresses whose rate is kept; all others share one.
 MAX_HOSTS = 4096
+#: Addresses that one new connection may look at to make room.
+FORGOTTEN_AT_ONCE = 4
 _THE_REST = ""
 
 
@@ -51,7 +53,7 @@ class ConnectionLimits:
         self._rate_of_all = rate_of_all
         self._all: tuple[float, float] = (0.0, 0.0)
         self._now = now
-        #: Address -> (new connections that count, as of when).
+        #: Address -> (new connections that count, as of when). The one that connected longest ago comes first.
         self._lately: dict[str, tuple[float, float]] = {}
         self._per_ip = per_ip
         self._overrides = overrides
@@ -83,16 +85,26 @@ class ConnectionLimits:
         rate = self._kept_rate(host)
         if not rate:
             return True
-        if host not in self._lately and len(self._lately) >= MAX_HOSTS:
-            self._lately = {
-                each: entry for each, entry in self._lately.items() if _left(entry, self._kept_rate(each), now) > 0
-            }
+        if host not in self._lately:
+            self._forget(now)
         key = host if host in self._lately or len(self._lately) < MAX_HOSTS else _THE_REST
         count = _left(self._lately.get(key, (0.0, now)), rate, now)
         if count >= rate * BURST_S:
             return False
+        self._lately.pop(key, None)  # so that the address moves to the end
         self._lately[key] = (count + 1, now)
         return True
+
+    def _forget(self, now: float) -> None:
+        """Make room if it is needed: the addresses that connected longest ago go, if nothing of them counts any more."""
+        # Not all addresses are looked at: with thousands of them, each new one would cost milliseconds on the loop.
+        for _ in range(FORGOTTEN_AT_ONCE):
+            if len(self._lately) < MAX_HOSTS:
+                return
+            oldest = next(iter(self._lately))
+            entry = self._lately.pop(oldest)
+            if _left(entry, self._kept_rate(oldest), now) > 0:
+                self._lately[oldest] = entry
 
     def _kept_rate(self, host: str) -> float:
         own = self._rate_of(host)

@@ -59,7 +59,7 @@ class Logger:
         getattr(self._through_structlog, level)(event, **fields)
 
 
-class _Lines:
+class _LineLogger:
     """JSON or text on a stream, a line at a time."""
 
     def __init__(self, lowest: int, stream: TextIO, bound: dict[str, Any], *, is_text: bool) -> None:
@@ -86,7 +86,7 @@ class _Lines:
             self._stream.flush()
 
 
-_lines: _Lines | None = None
+_lines: _LineLogger | None = None
 
 
 def get_logger(name: str) -> Logger:
@@ -111,7 +111,7 @@ def configure(*, level: str = "info", stream: TextIO | None = None, form: str = 
     global _lines
     out = stream if stream is not None else sys.stderr
     is_text = form == "text" or (form == "auto" and out.isatty())
-    _lines = _Lines(_NUMBERS[level], out, bound, is_text=is_text)
+    _lines = _LineLogger(_NUMBERS[level], out, bound, is_text=is_text)
 
 
 def is_configured() -> bool:

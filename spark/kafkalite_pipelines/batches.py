@@ -149,8 +149,9 @@ class Batches:
                 f"{counted} cannot be decoded, the first: {where}. "
                 '[dead_letters] with a topic puts such records aside; decode.on_error = "skip" skips them'
             )
-        log.warning("batch %d: %s cannot be decoded, the first: %s", batch.number, counted, where)
         dead = self._pipeline.dead_letters
+        done = "left out" if policy == "skip" or dead is None else f"put into topic {dead.topic}"
+        log.warning("batch %d: %s cannot be decoded (%s), the first: %s", batch.number, counted, done, where)
         if policy == "dead-letters" and dead is not None:
             topics.write(self._pipeline, dead.topic, dead.delivery, topics.dead_letters(self._pipeline, bad), batch)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from kafkalite_pipelines.definition import Pipeline
 
 FORMAT = "kafkalite"
+#: At the beginning of a regular expression, such as (?i).
+_FLAGS = re.compile(r"\(\?[aimsux]+\)")
 
 
 def kafka_options(pipeline: Pipeline) -> dict[str, str]:
@@ -18,10 +21,12 @@ def kafka_options(pipeline: Pipeline) -> dict[str, str]:
 
 
 def subscription(pipeline: Pipeline) -> dict[str, str]:
-    source = pipeline.source
-    return (
-        {"subscribePattern": source.pattern} if source.pattern is not None else {"subscribe": ",".join(source.topics)}
-    )
+    pattern = pipeline.source.pattern
+    if pattern is None:
+        return {"subscribe": ",".join(pipeline.source.topics)}
+    # Spark's option is searched in the name; a pipeline's pattern is the whole name. Python wants flags first
+    flags = found[0] if (found := _FLAGS.match(pattern)) else ""
+    return {"subscribePattern": rf"{flags}\A(?:{pattern.removeprefix(flags)})\Z"}
 
 
 def start_options(start: Any) -> dict[str, str]:

@@ -191,10 +191,12 @@ class TopicReader:
         ids = self.partitions()
         starts = self.start_offsets(ids, self.options.starting)
         ends = self.end_offsets(ids, self.options.ending)
-        if isinstance(self.options.starting, Specific) and isinstance(self.options.ending, Specific):
-            wrong = [tp for tp in sorted(ids) if starts[tp] > ends[tp]]
-            if wrong:
-                raise OptionError(f"startingOffsets are beyond endingOffsets for {names(wrong)}")
+        wrong = [tp for tp in sorted(ids) if starts[tp] > ends[tp]]
+        if wrong:
+            first = wrong[0]
+            raise OptionError(
+                f"the start is beyond the end for {names(wrong)}: {first} would be read from offset {starts[first]} to {ends[first]}"
+            )
         chosen = [tp for tp in sorted(ids) if narrowing.admits(*tp)]
         if narrowing.timestamp_ms is not None:
             late = self.at_timestamp(dict.fromkeys(chosen, narrowing.timestamp_ms))

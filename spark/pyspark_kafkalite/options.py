@@ -47,7 +47,7 @@ class ClientOptions:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Exactly one is set: partitions, topic names, or a pattern that a whole topic name must match."""
+    """Exactly one is set: partitions, topic names, or a pattern that is found in the topic's name, as in Spark's own source."""
 
     partitions: tuple[TopicPartition, ...] = ()
     topics: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Subscription:
     def matches(self, topic: str) -> bool:
         """Whether the pattern covers `topic`; internal topics are never meant."""
         assert self.pattern is not None
-        return not topic.startswith("__") and re.fullmatch(self.pattern, topic) is not None
+        return not topic.startswith("__") and re.search(self.pattern, topic) is not None
 
     def __str__(self) -> str:
         if self.pattern is not None:

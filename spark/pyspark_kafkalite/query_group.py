@@ -1,6 +1,6 @@
 """Lag by default: what a stream's tasks have read is committed to a consumer group that is named after the query.
 
-Only tasks know the query: Spark plans a Python source in a process that has the source's options and nothing else. The
+Mostly only tasks know the query: Spark plans a Python source in a process that has the source's options and nothing else. The
 checkpoint decides where a query continues; the group is for tools that show lag. So nothing here fails a task.
 """
 
@@ -32,11 +32,16 @@ _paused: dict[tuple[int, str], float] = {}
 _warned: set[str] = set()
 
 
-def group_of(context: Any, prefix: str | None) -> str | None:
-    """PREFIX-NAME, or PREFIX-ID of a query without a name; None: the task belongs to no query."""
+def group_of(context: Any, prefix: str | None, kept: str) -> str | None:
+    """PREFIX-NAME, or PREFIX-ID of a query without a name.
+
+    `kept` is the name that the query's position keeps. It counts in tasks that do not know their query: with Spark Connect and
+    foreachBatch Spark runs them without the query's properties, as it does in threads that foreachBatch starts. None: there is
+    no such name either.
+    """
     query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
     if not query:
-        return None
+        return f"{prefix or PREFIX}-{kept}" if kept else None
     found = _DESCRIPTION.match(context.getLocalProperty("spark.job.description") or "")
     name = found["name"] if found is not None else None
     return f"{prefix or PREFIX}-{name or query}"

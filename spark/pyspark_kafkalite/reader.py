@@ -29,6 +29,8 @@ class RangePartition(InputPartition):  # type: ignore[misc]
     range: OffsetRange
     #: Of a stream: nothing of this partition comes after it in the batch.
     is_last: bool = False
+    #: Of a stream: the name that its position keeps.
+    query: str = ""
 
 
 class KafkaliteReader(DataSourceReader):  # type: ignore[misc]

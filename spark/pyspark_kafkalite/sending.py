@@ -76,7 +76,7 @@ class RowWriter:
             BadRow: a row cannot be written as it is.
             WriteFailed: the cluster refused, or did not answer within delivery.timeout.ms.
         """
-        counts = _Counts(self.client, self.options.client, self._settle, self.sleep)
+        counts = _TopicPartitions(self.client, self.options.client, self._settle, self.sleep)
         router = RowRouter(self.shape, self.options.topic, counts, self.options.batch_bytes, self.rng)
         waiting: list[pa.RecordBatch] = []
         size = 0
@@ -181,7 +181,7 @@ def _pieces(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
     return (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))
 
 
-class _Counts:
+class _TopicPartitions:
     """How many partitions each topic has, asked once per task. As Kafka's producer asks: the cluster makes a topic that is
     missing, if auto.create.topics.enable is true there."""
 

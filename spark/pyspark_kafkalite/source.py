@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_kafkalite.reader import KafkaliteReader
+    from pyspark_kafkalite.refused import RefusedStreamReader
     from pyspark_kafkalite.stream_reader import KafkaliteStreamReader
     from pyspark_kafkalite.stream_writer import KafkaliteStreamWriter
     from pyspark_kafkalite.writer import KafkaliteWriter
@@ -52,11 +53,15 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
         options = write_options(self.options)
         return KafkaliteWriter(options, row_shape(schema, options.topic))
 
-    def streamReader(self, schema: StructType) -> KafkaliteStreamReader:
+    def streamReader(self, schema: StructType) -> KafkaliteStreamReader | RefusedStreamReader:
         from pyspark_kafkalite.columns import columns_of
+        from pyspark_kafkalite.refused import RefusedStreamReader
         from pyspark_kafkalite.stream_reader import KafkaliteStreamReader
 
-        return KafkaliteStreamReader(read_options(self.options, streaming=True), columns_of(schema))
+        try:
+            return KafkaliteStreamReader(read_options(self.options, streaming=True), columns_of(schema))
+        except OptionError as error:
+            return RefusedStreamReader(error)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaliteStreamWriter:
         from pyspark_kafkalite.row_shape import row_shape

@@ -8,6 +8,7 @@ In the checkpoint and in a query's progress a position is JSON of the shape that
              replays the first batch, and then `latest` would be another place
     begins   where this batch begins in partitions whose begin its start position does not have: all of them in the
              first batch, later those that are new. Being in the END position it is in the checkpoint before the batch runs.
+    query    a name for the query that stays the same, for tasks that Spark does not tell their query (Spark 4.2 and later)
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class StreamOffset:
     ids: Mapping[str, str] = field(default_factory=dict)
     initial: bool = False
     begins: Mapping[TopicPartition, int] = field(default_factory=dict)
+    query: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The same position always gives the same text, as Spark compares texts."""
@@ -39,6 +41,8 @@ class StreamOffset:
             extra["initial"] = True
         if self.begins:
             extra["begins"] = _nested(self.begins)
+        if self.query:
+            extra["query"] = self.query
         return {**_nested(self.offsets), _EXTRA: extra}
 
     @classmethod
@@ -49,6 +53,7 @@ class StreamOffset:
             ids=dict(extra.get("ids", {})),
             initial=bool(extra.get("initial", False)),
             begins=_flat(extra.get("begins", {})),
+            query=str(extra.get("query", "")),
         )
 
 
@@ -99,7 +104,7 @@ def next_end(
     reached = dict(limits(begins, ends))
     stated = {} if start.initial else dict(start.offsets)
     new = {tp: begins[tp] for tp in sorted(reached) if stated.get(tp) != begins[tp]}
-    end = StreamOffset(reached, ids, begins=new)
+    end = StreamOffset(reached, ids, begins=new, query=start.query)
     same = not start.initial and reached == stated and dict(ids) == dict(start.ids) and not new
     return start if same else end
 

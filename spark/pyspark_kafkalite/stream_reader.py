@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -84,7 +85,9 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             cluster = self._cluster()
             found = cluster.partitions()
             offsets = cluster.start_offsets(found, self._options.starting)
-            self._initial = StreamOffset(offsets, topic_ids(found, found), initial=True)
+            # earlier versions do not pass the position on after a restart: the name would not stay the same
+            query = "" if ReadMaxRows is None else uuid.uuid4().hex[:12]
+            self._initial = StreamOffset(offsets, topic_ids(found, found), initial=True, query=query)
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> Any:
@@ -134,8 +137,8 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             min_partitions=self._options.min_partitions,
             max_records=self._options.max_records_per_partition,
         )
-        ends = self._planned.offsets
-        return [RangePartition(part, is_last=part.end == ends.get(part.topic_partition)) for part in planned]
+        ends, query = self._planned.offsets, self._planned.query
+        return [RangePartition(part, part.end == ends.get(part.topic_partition), query) for part in planned]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Positions are in the query's checkpoint. Spark says this a batch late: `latestOffset` is where it shows, but
@@ -165,7 +168,7 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
         from pyspark_kafkalite import query_group
 
-        group = query_group.group_of(TaskContext.get(), self._options.group_prefix)
+        group = query_group.group_of(TaskContext.get(), self._options.group_prefix, partition.query)
         if group is not None:
             query_group.commit(client, group, partition.range)
 

@@ -11,10 +11,10 @@ import pytest
 from kafkalite.testing.certificates import Authority
 from kafkalite.testing.processes import Process, ProcessCluster
 from kafkalite.testing.scan import scan
-from tests.cluster.running import QUICK, ROOT, kafkalite
+from tests.cluster.running import QUICK, ROOT, kafkalite, wait_until
 from tests.zk import ZooKeeperForTests
 
-pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper, pytest.mark.timeout(900)]
 
 
 def _documented(directory: Path) -> str:
@@ -64,11 +64,11 @@ def test_the_page_gives_a_closed_cluster(zookeeper: ZooKeeperForTests, tmp_path:
         ready = node.start()
         by = ["--bootstrap", ready["kafka"], "--client-config", str(tmp_path / "admin.toml")]
         assert kafkalite("admin", "create-topic", "secret", *by).code == 0
-        healthy = kafkalite("admin", "health", *by)
-        assert healthy.code == 0, healthy.out
+        wait_until(lambda: kafkalite("admin", "health", *by).code == 0, "health without a problem")
         lines = [json.loads(line) for line in (tmp_path / "node.log").read_text().splitlines()]
         warnings = {line["event"] for line in lines if line["level"] == "warning"}
-        assert warnings <= {"zookeeper.waits", "loop.held"}  # a busy machine; nothing about security
+        busy = {"zookeeper.waits", "zookeeper.away", "zookeeper.unreachable", "isr.tick_late", "loop.held"}
+        assert warnings <= busy  # nothing about security
         found = scan(ready["kafka"], ready["rpc"], ready["http"], where, str(tmp_path / "nobody.toml"))
         assert found == []
     finally:

@@ -13,11 +13,16 @@ _VARIES = re.compile(
     r"|\d\d:\d\d:\d\d(?:\.\d+)?|\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?"  # times, dates
     r"|\d+\.\d+(?: (?=\d+\.\d+))?"  # milliseconds in tables
 )
-#: How many lines of progress there are depends on the machine.
-_PROGRESS = re.compile(r"\d+ of \d+ partitions done, |broker \d+: \d+ replicas left")
+#: How many lines of progress there are depends on the machine, and whether a command had to wait for a broker.
+_PROGRESS = re.compile(
+    r"\d+ of \d+ partitions done, |broker \d+: \d+ replicas left|note: no broker answers yet: .*; waiting up to"
+)
+#: What a command adds on a machine that is slow at that moment.
+_SLOW = re.compile(r"; not every node knows its leaders yet$")
 
 
 def _plain(line: str, varies: str | None) -> str:
+    line = _SLOW.sub("", line)
     if varies:
         line = re.sub(varies, "~", line)
     return " ".join(_VARIES.sub("~", line).split())

@@ -8,7 +8,8 @@ Comments of HTML before a fence, each on lines of its own:
     <!-- not run: needs docker -->    this fence is not executed, for this reason
     <!-- in the background -->        its commands do not end, and the next fence runs beside them
     <!-- varies: REGEX -->            what matches may be different; several are joined
-    <!-- soon -->                     its commands only look: they are repeated until they print this
+    <!-- soon: REGEX -->              commands that match only show a state: they are repeated until they print this (in a script:
+                                      until they exit with 0); without REGEX, all of the fence
 """
 
 from __future__ import annotations
@@ -45,6 +46,15 @@ class Fence:
     language: str
     body: str
     words: dict[str, str]
+
+    def is_repeated(self, command: str) -> bool:
+        """Whether a command only shows a state, which the cluster may reach a moment later."""
+        return "soon" in self.words and re.search(self.words["soon"], command) is not None
+
+    def script(self) -> str:
+        """The commands of a `sh` fence, as they are run."""
+        lines = self.body.splitlines()
+        return "\n".join(f"until {each}\ndo sleep 0.2; done" if self.is_repeated(each) else each for each in lines)
 
     def session(self) -> list[Command]:
         """The commands of a `console` fence. Raises ValueError if it does not begin with one."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.coordinators.groups.decisions.assigned_heartbeats import leave_for_a_while
 from kafkalite.coordinators.groups.decisions.assignment import (
     AssignedMember,
     AssignedTopic,
@@ -82,10 +83,8 @@ class _World:
             client.instance_id,
             None,
             1_000,
-            client.topics,
-            None,
-            None,
-            {} if joins else owned,
+            topics=client.topics,
+            owned={} if joins else owned,
         )
         try:
             outcome = heartbeats.heartbeat(self.group, request, _SETTINGS, self.now)
@@ -170,7 +169,7 @@ class _World:
             self.heartbeat(client)
         elif kind == "restart" and client.instance_id is not None and client.is_joined:
             if client.name in self.group.members:
-                self.write(heartbeats.leave_for_a_while(self.group.members[client.name]).records)
+                self.write([*leave_for_a_while(self.group, self.group.members[client.name])])
             del self.clients[client.name]
             self.numbers += 1
             again = _Client(f"m{self.numbers}", client.instance_id, client.topics)

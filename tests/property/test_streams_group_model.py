@@ -9,6 +9,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.coordinators.groups.decisions.members import TargetEpoch, TargetMember
 from kafkalite.coordinators.groups.decisions.streams import heartbeats
 from kafkalite.coordinators.groups.decisions.streams.assignor import StreamsAssigned, assign
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup, StreamsGroupState
@@ -16,8 +17,6 @@ from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHe
 from kafkalite.coordinators.groups.decisions.streams.members import (
     NOTHING,
     StreamsRecord,
-    StreamsTargetEpoch,
-    StreamsTargetMember,
     TaskSets,
 )
 from kafkalite.coordinators.groups.decisions.streams.topology import (
@@ -172,7 +171,7 @@ class _World:
         targets = run(members, list(configured.subtopologies), self.settings.standby_replicas)
         check_assignment(members, targets, list(configured.subtopologies), self.settings.standby_replicas)
         epoch = self.group.epoch
-        self.write([*(StreamsTargetMember(*each) for each in targets.items()), StreamsTargetEpoch(epoch)])
+        self.write([*(TargetMember(*each) for each in targets.items()), TargetEpoch(epoch)])
 
     def remove(self, client: _Client) -> None:
         """It left, or its session has expired: it has stopped by then."""

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 
+from kafkalite.model import TopicPartition as Tp
 from tests.spark.conftest import PATIENCE
 
 pytestmark = pytest.mark.timeout(600)
@@ -71,3 +73,21 @@ def test_errors_reach_the_client(remote, served) -> None:
     reader = remote.read.format("kafkalite").option("kafka.bootstrap.servers", served.address)
     with pytest.raises(Exception, match="x: no such topic"):
         reader.option("subscribe", "x").load().count()
+
+
+@pytest.mark.skipif(pyspark.__version__ < "4.2", reason="Spark does not pass positions on after a restart")
+def test_the_lag_of_a_stream_with_for_each_batch(remote, served, tmp_path: Path) -> None:
+    """Its tasks do not know their query; the group is in the query's positions, over restarts."""
+    served.log.add_topic("lag", 2)
+
+    def take(frame: Any, number: int) -> None:
+        frame.write.format("noop").mode("overwrite").save()
+
+    for count in (3, 8):
+        served.log.put("lag", 1, *((None, b"%d" % n) for n in range(count - 5 if count > 5 else 0, count)))
+        stream = remote.readStream.format("kafkalite").option("kafka.bootstrap.servers", served.address)
+        frame = stream.option("subscribe", "lag").option("startingOffsets", "earliest").load()
+        writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "lag"))
+        assert writer.queryName("lag").trigger(availableNow=True).start().awaitTermination(300)
+        [(group, offsets)] = ((name, given) for name, given in served.log.committed.items() if "spark-" in name)
+        assert offsets[Tp("lag", 1)] == count, group

@@ -81,6 +81,11 @@ $ false
 ```sh
 docker run x
 ```
+<!-- soon: health|list -->
+```sh
+kafkalite admin create-topic t
+kafkalite admin health   # exits with 1 while a replica is behind
+```
 <!-- soon -->
 Text in between: the comment is not about the next fence.
 
@@ -88,7 +93,7 @@ Text in between: the comment is not about the next fence.
 true
 ```
 """
-    first, second, third = fences(page)
+    first, second, shows, third = fences(page)
     assert first.words == {"cluster": "--nodes 4", "set-up": "kafkalite admin create-topic t", "varies": "a|b"}
     assert [(each.text, each.prints, each.exit) for each in first.session()] == [
         ("kafkalite admin \\\n    health", ["all is well"], 0),
@@ -96,6 +101,12 @@ true
     ]
     assert second.words == {"not run": "needs docker"}
     assert third.words == {}
+    assert shows.script().splitlines() == [
+        "kafkalite admin create-topic t",
+        "until kafkalite admin health   # exits with 1 while a replica is behind",
+        "do sleep 0.2; done",
+    ]
+    assert [each.is_repeated("kafkalite admin list-topics") for each in (first, shows, third)] == [False, True, False]
 
 
 @pytest.mark.parametrize(
@@ -108,6 +119,15 @@ true
         (["by … with"], ["by somebody with"], True),
         (["0 of 4 partitions done, 2 under way", "done"], ["done"], True),
         (["one"], ["one", "two"], False),
+        (
+            ["created t"],
+            [
+                "note: no broker answers yet: 127.0.0.1:1: Connection refused; waiting up to 30 s (--timeout)",
+                "created t",
+            ],
+            True,
+        ),
+        (["created t: 1 partition"], ["created t: 1 partition; not every node knows its leaders yet"], True),
         ([], ["printed"], False),
         (["at 13:52:58.829"], ["at 07:00:00.001"], True),
     ],

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
 from kafkalite.client.admin.acls import create_acls, delete_acls, describe_acls
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.acl import (
     CLUSTER_NAME,
     OPERATIONS,
@@ -43,34 +45,39 @@ def acls(bootstrap: str | None) -> None:
     """Who may do what (clusters with authorizer.enabled)."""
 
 
-def resource_options(command: F) -> F:
-    """--topic, --group, --transactional-id, --token-of, --delegation-token, --cluster."""
-    options = [
+def _with_options(command: F, options: Sequence[Callable[[F], F]]) -> F:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def resource_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The resources that are named, as the parameter `resources`."""
+
+    @functools.wraps(command)
+    def named(
+        topics: Sequence[str],
+        groups: Sequence[str],
+        transactions: Sequence[str],
+        users: Sequence[str],
+        tokens: Sequence[str],
+        is_cluster: bool,
+        **others: Any,
+    ) -> None:
+        found = [(_TOPIC, name) for name in topics] + [(_GROUP, name) for name in groups]
+        found += [(_TRANSACTION, name) for name in transactions]
+        found += [(ResourceType.USER, name) for name in users]
+        found += [(ResourceType.DELEGATION_TOKEN, name) for name in tokens]
+        command(resources=found + ([(_CLUSTER, CLUSTER_NAME)] if is_cluster else []), **others)
+
+    return _with_options(named, [
         click.option("--topic", "topics", multiple=True, metavar="NAME", help="A topic; * is every topic."),
         click.option("--group", "groups", multiple=True, metavar="NAME", help="A consumer group."),
         click.option("--transactional-id", "transactions", multiple=True, metavar="ID", help="A transactional id."),
         click.option("--token-of", "users", multiple=True, metavar="User:NAME", help="Delegation tokens of a user."),
         click.option("--delegation-token", "tokens", multiple=True, metavar="ID", help="A delegation token."),
         click.option("--cluster", "is_cluster", is_flag=True, help="The cluster itself."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def _resources(
-    topics: Sequence[str],
-    groups: Sequence[str],
-    transactions: Sequence[str],
-    users: Sequence[str],
-    tokens: Sequence[str],
-    is_cluster: bool,
-) -> list[Resource]:
-    found = [(_TOPIC, name) for name in topics] + [(_GROUP, name) for name in groups]
-    found += [(_TRANSACTION, name) for name in transactions]
-    found += [(ResourceType.USER, name) for name in users]
-    found += [(ResourceType.DELEGATION_TOKEN, name) for name in tokens]
-    return found + ([(_CLUSTER, CLUSTER_NAME)] if is_cluster else [])
+    ])  # fmt: skip
 
 
 def _row(acl: Binding) -> tuple[str, ...]:
@@ -102,12 +109,7 @@ def _tell(found: Sequence[Binding], out: Output, key: str) -> None:
 @click.option("--principal", help="Only entries for User:NAME.")
 @client_options
 def list_acls(
-    topics: tuple[str, ...],
-    groups: tuple[str, ...],
-    transactions: tuple[str, ...],
-    users: tuple[str, ...],
-    tokens: tuple[str, ...],
-    is_cluster: bool,
+    resources: list[Resource],
     pattern: str,
     principal: str | None,
     bootstrap: str,
@@ -121,7 +123,6 @@ def list_acls(
     \b
       kafkalite admin acls list --topic orders --pattern match
     """
-    resources = _resources(topics, groups, transactions, users, tokens, is_cluster)
     filters = [Filter(kind, name, _PATTERNS[pattern], principal) for kind, name in resources]
 
     async def work() -> None:
@@ -134,9 +135,89 @@ def list_acls(
     run_async(work())
 
 
-def entry_options(command: F) -> F:
-    """Whom, what, from where."""
-    options = [
+@dataclass(frozen=True, slots=True)
+class EntryOptions:
+    """Who, what, from where: as the options say it."""
+
+    allowed: Sequence[str]
+    denied: Sequence[str]
+    allow_hosts: Sequence[str]
+    deny_hosts: Sequence[str]
+    operations: Sequence[str]
+    is_producer: bool
+    is_consumer: bool
+    is_idempotent: bool
+    pattern: str
+
+    @property
+    def are_given(self) -> bool:
+        """Whether they say anything, besides how names are matched."""
+        return bool(
+            self.allowed
+            or self.denied
+            or self.operations
+            or self.is_producer
+            or self.is_consumer
+            or self.allow_hosts
+            or self.deny_hosts
+        )
+
+    def _wanted(self, resources: Sequence[Resource]) -> list[tuple[Resource, Operation]]:
+        """Raises click.UsageError."""
+        if not (self.is_producer or self.is_consumer):
+            if not resources or self.is_idempotent:
+                raise click.UsageError(
+                    "name a topic, a group, a transactional id or the cluster (--idempotent: a producer)"
+                )
+            chosen = [_OPERATIONS[each] for each in self.operations] or [Operation.ALL]
+            for (kind, _), operation in ((resource, each) for resource in resources for each in chosen):
+                if operation is not Operation.ALL and operation not in OPERATIONS[kind]:
+                    raise click.UsageError(f"{operation.name} is not an operation of {kind.name}")
+            return [(resource, operation) for resource in resources for operation in chosen]
+        if self.operations:
+            raise click.UsageError("--producer and --consumer say which operations: not with --operation")
+        kinds = {kind for kind, _ in resources}
+        if _TOPIC not in kinds or (self.is_consumer and _GROUP not in kinds) or _CLUSTER in kinds:
+            raise click.UsageError("--producer needs --topic; --consumer needs --topic and --group; neither --cluster")
+        found = []
+        for shortcut, is_wanted in ((_PRODUCER, self.is_producer), (_CONSUMER, self.is_consumer)):
+            for resource in resources:
+                found += [(resource, operation) for operation in shortcut.get(resource[0], ()) if is_wanted]
+        if self.is_idempotent and self.is_producer:
+            found.append(((_CLUSTER, CLUSTER_NAME), Operation.IDEMPOTENT_WRITE))
+        return list(dict.fromkeys(found))
+
+    def bindings(self, resources: Sequence[Resource]) -> tuple[Binding, ...]:
+        """The entries for these resources. Raises click.UsageError."""
+        wanted = self._wanted(resources)
+        if not self.allowed and not self.denied:
+            raise click.UsageError("give --allow-principal or --deny-principal")
+        if (self.allow_hosts and not self.allowed) or (self.deny_hosts and not self.denied):
+            raise click.UsageError(
+                "a host needs a principal: use --allow-host with --allow-principal, --deny-host with --deny-principal"
+            )
+        whom = [(who, host, Permission.ALLOW) for who in self.allowed for host in self.allow_hosts or ("*",)]
+        whom += [(who, host, Permission.DENY) for who in self.denied for host in self.deny_hosts or ("*",)]
+        found = []
+        for (kind, name), operation in wanted:
+            # The cluster has one name: nothing begins with it.
+            pattern_type = PatternType.LITERAL if kind is _CLUSTER else _PATTERNS[self.pattern]
+            found += [
+                Binding(Pattern(kind, name, pattern_type), AclEntry(who, host, operation, permission))
+                for who, host, permission in whom
+            ]
+        return tuple(found)
+
+
+def entry_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Who may do what, from where, as the parameter `entries`."""
+
+    @functools.wraps(command)
+    def bundled(**given: Any) -> None:
+        entries = EntryOptions(**{name: given.pop(name) for name in EntryOptions.__match_args__})
+        command(entries=entries, **given)
+
+    return _with_options(bundled, [
         click.option("--allow-principal", "allowed", multiple=True, metavar="User:NAME", help="Who may."),
         click.option("--deny-principal", "denied", multiple=True, metavar="User:NAME", help="Principal that may not."),
         click.option("--allow-host", "allow_hosts", multiple=True, metavar="ADDRESS", help="From where [default: *]."),
@@ -151,66 +232,7 @@ def entry_options(command: F) -> F:
             "--pattern", type=click.Choice(["literal", "prefixed"]), default="literal", show_default=True,
             help="Whether the names are exact names or prefixes.",
         ),
-    ]  # fmt: skip
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def _wanted(
-    resources: Sequence[Resource], operations: Sequence[str], *, is_producer: bool, is_consumer: bool, idempotent: bool
-) -> list[tuple[Resource, Operation]]:
-    """What the options say. Raises click.UsageError."""
-    if not (is_producer or is_consumer):
-        if not resources or idempotent:
-            raise click.UsageError(
-                "name a topic, a group, a transactional id or the cluster (--idempotent: a producer)"
-            )
-        chosen = [_OPERATIONS[each] for each in operations] or [Operation.ALL]
-        for (kind, _), operation in ((resource, each) for resource in resources for each in chosen):
-            if operation is not Operation.ALL and operation not in OPERATIONS[kind]:
-                raise click.UsageError(f"{operation.name} is not an operation of {kind.name}")
-        return [(resource, operation) for resource in resources for operation in chosen]
-    if operations:
-        raise click.UsageError("--producer and --consumer say which operations: not with --operation")
-    kinds = {kind for kind, _ in resources}
-    if _TOPIC not in kinds or (is_consumer and _GROUP not in kinds) or _CLUSTER in kinds:
-        raise click.UsageError("--producer needs --topic; --consumer needs --topic and --group; neither --cluster")
-    found = []
-    for shortcut, is_wanted in ((_PRODUCER, is_producer), (_CONSUMER, is_consumer)):
-        for resource in resources:
-            found += [(resource, operation) for operation in shortcut.get(resource[0], ()) if is_wanted]
-    if idempotent and is_producer:
-        found.append(((_CLUSTER, CLUSTER_NAME), Operation.IDEMPOTENT_WRITE))
-    return list(dict.fromkeys(found))
-
-
-def _bindings(
-    wanted: Sequence[tuple[Resource, Operation]],
-    pattern: str,
-    allowed: Sequence[str],
-    denied: Sequence[str],
-    allow_hosts: Sequence[str],
-    deny_hosts: Sequence[str],
-) -> tuple[Binding, ...]:
-    """Raises click.UsageError."""
-    if not allowed and not denied:
-        raise click.UsageError("give --allow-principal or --deny-principal")
-    if (allow_hosts and not allowed) or (deny_hosts and not denied):
-        raise click.UsageError(
-            "a host needs a principal: use --allow-host with --allow-principal, --deny-host with --deny-principal"
-        )
-    whom = [(who, host, Permission.ALLOW) for who in allowed for host in allow_hosts or ("*",)]
-    whom += [(who, host, Permission.DENY) for who in denied for host in deny_hosts or ("*",)]
-    found = []
-    for (kind, name), operation in wanted:
-        # The cluster has one name: nothing begins with it.
-        pattern_type = PatternType.LITERAL if kind is _CLUSTER else _PATTERNS[pattern]
-        found += [
-            Binding(Pattern(kind, name, pattern_type), AclEntry(who, host, operation, permission))
-            for who, host, permission in whom
-        ]
-    return tuple(found)
+    ])  # fmt: skip
 
 
 @acls.command("add")
@@ -218,21 +240,8 @@ def _bindings(
 @entry_options
 @client_options
 def add(
-    topics: tuple[str, ...],
-    groups: tuple[str, ...],
-    transactions: tuple[str, ...],
-    users: tuple[str, ...],
-    tokens: tuple[str, ...],
-    is_cluster: bool,
-    allowed: tuple[str, ...],
-    denied: tuple[str, ...],
-    allow_hosts: tuple[str, ...],
-    deny_hosts: tuple[str, ...],
-    operations: tuple[str, ...],
-    is_producer: bool,
-    is_consumer: bool,
-    is_idempotent: bool,
-    pattern: str,
+    resources: list[Resource],
+    entries: EntryOptions,
     bootstrap: str,
     timeout_s: float,
     as_json: bool,
@@ -245,9 +254,7 @@ def add(
       kafkalite admin acls add --producer --topic orders --allow-principal User:shop
       kafkalite admin acls add --consumer --topic orders --group billing- --pattern prefixed --allow-principal User:billing
     """
-    resources = _resources(topics, groups, transactions, users, tokens, is_cluster)
-    wanted = _wanted(resources, operations, is_producer=is_producer, is_consumer=is_consumer, idempotent=is_idempotent)
-    found = _bindings(wanted, pattern, allowed, denied, allow_hosts, deny_hosts)
+    found = entries.bindings(resources)
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -265,21 +272,8 @@ def add(
 )
 @client_options
 def remove(
-    topics: tuple[str, ...],
-    groups: tuple[str, ...],
-    transactions: tuple[str, ...],
-    users: tuple[str, ...],
-    tokens: tuple[str, ...],
-    is_cluster: bool,
-    allowed: tuple[str, ...],
-    denied: tuple[str, ...],
-    allow_hosts: tuple[str, ...],
-    deny_hosts: tuple[str, ...],
-    operations: tuple[str, ...],
-    is_producer: bool,
-    is_consumer: bool,
-    is_idempotent: bool,
-    pattern: str,
+    resources: list[Resource],
+    entries: EntryOptions,
     yes: bool,
     bootstrap: str,
     timeout_s: float,
@@ -292,21 +286,16 @@ def remove(
     \b
       kafkalite admin acls remove --topic orders --yes
     """
-    resources = _resources(topics, groups, transactions, users, tokens, is_cluster)
-    if not allowed and not denied and not operations and not (is_producer or is_consumer or allow_hosts or deny_hosts):
+    if not entries.are_given:
         if not resources:
             raise click.UsageError("name a topic, a group, a transactional id or the cluster")
         if not yes:
             raise click.UsageError("no principal: add --yes to remove every entry of the named resources")
         filters = tuple(
-            Filter(kind, name, PatternType.LITERAL if kind is _CLUSTER else _PATTERNS[pattern])
+            Filter(kind, name, PatternType.LITERAL if kind is _CLUSTER else _PATTERNS[entries.pattern])
             for kind, name in resources
         )
     else:
-        wanted = _wanted(
-            resources, operations, is_producer=is_producer, is_consumer=is_consumer, idempotent=is_idempotent
-        )
-        bindings = _bindings(wanted, pattern, allowed, denied, allow_hosts, deny_hosts)
         filters = tuple(
             Filter(
                 each.pattern.resource_type,
@@ -317,7 +306,7 @@ def remove(
                 each.entry.operation,
                 each.entry.permission,
             )
-            for each in bindings
+            for each in entries.bindings(resources)
         )
 
     async def work() -> None:

@@ -183,7 +183,7 @@ def run(
             for each in ordered.partitions:
                 refuse(each.error, f"{each.message}; nothing was changed")
             if not no_watch:
-                await watch(client, out, timeout_s=timeout_s)
+                await watch(client, out, timeout_s=timeout_s, is_requested=True)
 
     run_watch(
         work(), "the moves go on; see `kafkalite admin reassign status --watch`, `kafkalite admin reassign cancel`"

@@ -373,7 +373,7 @@ def replace(
             for each in answer.partitions:
                 refuse(each.error, each.message)
             if not no_watch:
-                await watch(client, out, timeout_s=timeout_s)
+                await watch(client, out, timeout_s=timeout_s, is_requested=True)
 
     run_watch(
         work(), "the moves go on; see `kafkalite admin reassign status --watch`, `kafkalite admin reassign cancel`"

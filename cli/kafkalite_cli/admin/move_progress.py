@@ -101,11 +101,12 @@ async def show(client: AsyncClient, out: Output, *, timeout_s: float) -> None:
     click.echo(line(tracker))
 
 
-async def watch(client: AsyncClient, out: Output, *, timeout_s: float) -> None:
-    """Until nothing is under way any more."""
+async def watch(client: AsyncClient, out: Output, *, timeout_s: float, is_requested: bool = False) -> None:
+    """Until nothing is under way any more. `is_requested`: this command has requested moves, which may be done already."""
     tracker = Tracker()
     if sys.stdout.isatty() and not out.as_json:
         await _watch_live(client, tracker, timeout_s)
+        click.echo(_conclusion(tracker, is_requested=is_requested))
         return
     last = ""
     while True:
@@ -117,8 +118,11 @@ async def watch(client: AsyncClient, out: Output, *, timeout_s: float) -> None:
         if not tracker.parts:
             break
         await asyncio.sleep(SAMPLE_S)
-    text = "all reassignments are done" if tracker.totals else "no reassignment is in progress"
-    out.value(tracker.value(), text)
+    out.value(tracker.value(), _conclusion(tracker, is_requested=is_requested))
+
+
+def _conclusion(tracker: Tracker, *, is_requested: bool) -> str:
+    return "all reassignments are done" if tracker.totals or is_requested else "no reassignment is in progress"
 
 
 async def _watch_live(client: AsyncClient, tracker: Tracker, timeout_s: float) -> None:
@@ -131,7 +135,6 @@ async def _watch_live(client: AsyncClient, tracker: Tracker, timeout_s: float) -
             if not tracker.parts:
                 break
             await asyncio.sleep(SAMPLE_S)
-    click.echo("all reassignments are done" if tracker.totals else "no reassignment is in progress")
 
 
 def _view(tracker: Tracker) -> Any:

@@ -12,6 +12,7 @@ from kafkalite.extension.messages.topics import (
     RemovePartitionsResponse,
 )
 from kafkalite_cli.admin.losses import counted, record_counts, report_counts
+from kafkalite_cli.admin.topics import wait_until_spread
 from kafkalite_cli.output import Output, client_options, confirm, connect, run_async
 from kafkalite_cli.parameters import Whole, parse_brokers, parse_partition
 
@@ -40,6 +41,7 @@ def add_partitions(
             have = await partitions.partition_count(client, topic, timeout_s=timeout_s)
             total = have + (count if count is not None else len(given))
             await partitions.add_partitions(client, topic, total, given, timeout_s=timeout_s)
+            await wait_until_spread(client, topic, timeout_s, total)  # the next command may ask any node
             reported = {"topic": topic, "added": total - have, "partitions": total}
             Output(as_json).value(
                 reported,
@@ -86,6 +88,7 @@ def remove_partitions(
             reported = {"topic": topic, "removed": list(answer.partitions), "done": answer.is_done}
             names = ", ".join(f"{topic}-{number}" for number in answer.partitions)
             if answer.is_done:
+                await wait_until_spread(client, topic, timeout_s, have - count)
                 text = f"removed {names}"
             elif drain:
                 text = f"draining {names}: no more records are accepted; the partitions are removed when they are empty"

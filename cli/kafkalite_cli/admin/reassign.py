@@ -200,7 +200,7 @@ def execute(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Order what a plan says: all of it, or nothing if a line of it is wrong.
+    """Start the moves of a plan: all of them, or none if one line of it is wrong.
 
     Examples:
 
@@ -225,7 +225,7 @@ def execute(
             answer = await client.order(order, AlterReassignmentsResponse, timeout_s=timeout_s + 5)
             _refuse_any(answer)
             if is_watched:
-                await watch(client, out, timeout_s=timeout_s)
+                await watch(client, out, timeout_s=timeout_s, is_requested=True)
                 return
             out.value(
                 {"ordered": len(targets)},

@@ -108,7 +108,7 @@ async def _create_topic(topic: NewTopic, bootstrap: str, timeout_s: float, out: 
     async with connect(bootstrap, timeout_s) as client:
         (result,) = await client.create_topics([topic], timeout_s=timeout_s)
         raise_for(result)
-        spread = await _wait_until_spread(client, topic.topic, min(timeout_s, SPREAD_TIMEOUT_S))
+        spread = await wait_until_spread(client, topic.topic, timeout_s)
         reported = {
             "topic": result.topic,
             "topic_id": result.topic_id,
@@ -122,14 +122,14 @@ async def _create_topic(topic: NewTopic, bootstrap: str, timeout_s: float, out: 
         out.value(reported, f"created topic {result.topic}: {counts}{late}")
 
 
-async def _wait_until_spread(client: AsyncClient, topic: str, timeout_s: float) -> bool:
-    """Whether every live node came to know a leader for each partition."""
-    deadline = client.now() + timeout_s
+async def wait_until_spread(client: AsyncClient, topic: str, timeout_s: float, count: int | None = None) -> bool:
+    """Whether every live node came to know a leader for each partition, or `count` partitions, within SPREAD_TIMEOUT_S."""
+    deadline = client.now() + min(timeout_s, SPREAD_TIMEOUT_S)
     attempts = 0
     while True:
         await client.metadata([topic], timeout_s=timeout_s)
         answers = (await client.every_node(metadata_request([topic]), timeout_s=timeout_s)).values()
-        if answers and not any(isinstance(each, KafkaliteError) or not _has_leaders(each) for each in answers):
+        if answers and not any(isinstance(each, KafkaliteError) or not _has_leaders(each, count) for each in answers):
             return True
         attempts += 1
         if client.now() > deadline:
@@ -137,8 +137,10 @@ async def _wait_until_spread(client: AsyncClient, topic: str, timeout_s: float) 
         await asyncio.sleep(client.backoff.pause_s(min(attempts, 3)))
 
 
-def _has_leaders(response: wire.MetadataResponse) -> bool:
+def _has_leaders(response: wire.MetadataResponse, count: int | None) -> bool:
     topics = metadata_of(response).topics
+    if count is not None:  # others may be without a leader for long
+        return all(len(t.partitions) == count for t in topics)
     return all(not t.error and t.partitions and all(p.leader >= 0 for p in t.partitions) for t in topics)
 
 

@@ -43,6 +43,7 @@ worst and what causes others first (written by `make docs` from the table that `
 for which there is no name.
 
 <!-- cluster: --nodes 3 -->
+<!-- soon -->
 ```console
 $ kafkalite admin health
 healthy: 3 brokers, no problems

@@ -19,7 +19,8 @@ _HEAD = '''\
 """Types of the generated message classes. Written by `make docs` from kafkalite/protocol/schema: do not edit.
 
 An array is decoded as a list and may be built of any sequence. `| None`: some version has a null there, or a version
-without this struct leaves it out. Records are decoded as a memoryview and may be built of several buffers.
+without this struct leaves it out. Records are decoded as a memoryview and may be built of several buffers. A class
+without a constructor has that of a dataclass.
 """
 
 from collections.abc import Sequence
@@ -47,14 +48,15 @@ def _type(field: Field, owner: range, root: str, *, is_parameter: bool) -> str:
 
 
 def _body(owner: Struct, versions: range, root: str, depth: int) -> list[str]:
-    """The attributes and the constructor of one class."""
+    """The attributes of one class; its constructor where it takes other types than the attributes have."""
     indent = "    " * (depth + 1)
-    lines = [f"{indent}{field.name}: {_type(field, versions, root, is_parameter=False)}" for field in owner.fields]
-    lines += [f"{indent}def __init__(", f"{indent}    self,"]
-    lines += [
-        f"{indent}    {field.name}: {_type(field, versions, root, is_parameter=True)} = ...," for field in owner.fields
-    ]
-    return [*lines, f"{indent}) -> None: ..."]
+    kinds = {field.name: _type(field, versions, root, is_parameter=False) for field in owner.fields}
+    taken = {field.name: _type(field, versions, root, is_parameter=True) for field in owner.fields}
+    lines = [f"{indent}{name}: {kind} = ..." for name, kind in kinds.items()]
+    if taken != kinds:
+        parameters = ", ".join(f"{name}: {kind} = ..." for name, kind in taken.items())
+        lines.append(f"{indent}def __init__(self, {parameters}) -> None: ...")
+    return lines or [f"{indent}pass"]
 
 
 def _nested(owner: Struct, versions: range, found: dict[str, tuple[Struct, range]]) -> None:

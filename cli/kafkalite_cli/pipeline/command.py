@@ -216,7 +216,7 @@ def _run(described: Pipeline, remote: str | None, as_json: bool) -> None:
     from kafkalite_pipelines.control import supervise
     from kafkalite_pipelines.session import session
 
-    logging.getLogger("kafkalite_pipelines").addHandler(_Echo())
+    logging.getLogger("kafkalite_pipelines").addHandler(_EchoLog())
     view = progress_view(described, as_json=as_json)
     with view:
         spark = session(described, remote=remote, log_file=_log_file(described))
@@ -237,7 +237,7 @@ def _log_file(described: Pipeline) -> Path | None:
     return Path(location) / "spark.log"
 
 
-class _Echo(logging.Handler):
+class _EchoLog(logging.Handler):
     """Warnings of a pipeline on stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -361,7 +361,7 @@ def _run_range(
             f"batch {report.batch}: {report.records:,} records in {report.seconds:.1f} s{bad}; {share:.0f} % of {report.total:,}"
         )
 
-    logging.getLogger("kafkalite_pipelines").addHandler(_Echo())
+    logging.getLogger("kafkalite_pipelines").addHandler(_EchoLog())
     spark = session(described, log_file=_log_file(described))
     try:
         run(described, spark, wanted, show, max_records=largest, records_per_s=rate)

@@ -28,7 +28,7 @@ class View(Protocol):
 def progress_view(pipeline: Pipeline, *, as_json: bool) -> View:
     if as_json:
         return _JsonLines()
-    return _Panel(pipeline) if sys.stdout.isatty() else _Lines(pipeline)
+    return _Panel(pipeline) if sys.stdout.isatty() else _LinePerBatch(pipeline)
 
 
 class _JsonLines:
@@ -42,13 +42,13 @@ class _JsonLines:
         click.echo(json.dumps(dataclasses.asdict(progress)))
 
 
-class _Lines:
+class _LinePerBatch:
     """A line per batch."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
 
-    def __enter__(self) -> _Lines:
+    def __enter__(self) -> _LinePerBatch:
         click.echo(f"{self._pipeline.name}: starting Spark", err=True)
         return self
 

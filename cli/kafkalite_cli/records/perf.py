@@ -54,7 +54,7 @@ def load_options(command: F) -> F:
     return command
 
 
-class _Load:
+class _TimedProducer:
     """Sends records, and keeps the time that each took to be acknowledged."""
 
     def __init__(self, client: AsyncClient, topic: str, records: int, size: int, rate: float | None) -> None:
@@ -148,7 +148,7 @@ def perf_produce(
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             await client.known_topic(topic, timeout_s=min(timeout_s, TOPIC_TIMEOUT_S))
-            load = _Load(client, topic, records, size, rate)
+            load = _TimedProducer(client, topic, records, size, rate)
             async with _producer(client, acks, linger_ms, batch_bytes, compression, timeout_s) as producer:
                 seconds = await load.run(producer)
             load.refuse_failures()
@@ -244,7 +244,7 @@ def perf_e2e(
             keys = [TopicPartition(topic, number) for number in range(count)]
             ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=timeout_s)
             mark = _MARK + os.urandom(2)
-            load = _Load(client, topic, records, max(size, _STAMP.size), rate)
+            load = _TimedProducer(client, topic, records, max(size, _STAMP.size), rate)
             latencies: list[float] = []
             async with (
                 Consumer(client) as consumer,

@@ -30,7 +30,7 @@ class Goal:
 
 
 @dataclass(slots=True)
-class _Load:
+class _BrokerLoads:
     """Replicas and bytes by broker, over ALL partitions of the cluster; and how many prefer it as their leader."""
 
     replicas: dict[BrokerId, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ def make_plan(
     dead = sorted(goal.brokers - racks.keys())
     if dead:
         raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"brokers that are not alive: {dead}")
-    load = _Load()
+    load = _BrokerLoads()
     for partition, replicas in assignment.items():
         for broker in replicas:
             load.add(broker, sizes.get(partition, 0))
@@ -98,7 +98,7 @@ def _place(
     current: Replicas,
     racks: Mapping[BrokerId, str | None],
     size_bytes: int,
-    load: _Load,
+    load: _BrokerLoads,
 ) -> Replicas:
     count = len(current) if goal.replication_factor is None else goal.replication_factor
     if count > len(goal.brokers):
@@ -134,7 +134,7 @@ def _spread(
     wanted: dict[TopicPartition, Replicas],
     racks: Mapping[BrokerId, str | None],
     sizes: Mapping[TopicPartition, int],
-    load: _Load,
+    load: _BrokerLoads,
 ) -> None:
     """Move single replicas from the fullest broker to the emptiest until no move makes the counts more even."""
     hosted: dict[BrokerId, set[TopicPartition]] = {broker: set() for broker in goal.brokers}
@@ -168,7 +168,7 @@ def _spread(
             return
 
 
-def _spread_leaders(goal: Goal, wanted: dict[TopicPartition, Replicas], load: _Load) -> None:
+def _spread_leaders(goal: Goal, wanted: dict[TopicPartition, Replicas], load: _BrokerLoads) -> None:
     """Another replica of a partition comes first until no such change makes the numbers of preferred leaders more even.
 
     A broker that joins would hold its share of the replicas otherwise, and lead nothing.
@@ -194,7 +194,7 @@ def _may_swap(replicas: Replicas, gone: BrokerId, new: BrokerId, racks: Mapping[
     return not _shares_rack(new, rest, racks) or _shares_rack(gone, rest, racks)
 
 
-def _ordered(current: Replicas, replicas: Replicas, load: _Load) -> Replicas:
+def _ordered(current: Replicas, replicas: Replicas, load: _BrokerLoads) -> Replicas:
     """The leader first if it stays; otherwise the replica that leads least, and among these one that has the records."""
     kept = tuple(broker for broker in current if broker in replicas)
     order = (*kept, *(broker for broker in replicas if broker not in kept))

@@ -76,7 +76,7 @@ class GroupCoordinator:
         self.removal = GroupRemoval(services, self.log, self._find)
         self._targets = TargetAssignments(services, self.log, self.topics)
         self.consumers = ConsumerGroups(
-            services, self.log, self.topics, self._perform, self._schedule_at, self._targets.work
+            services, self.log, self.topics, self._schedule_at, self._targets.work, self._perform
         )
         self._targets.groups = self.consumers
         self._streams_targets = StreamsTargets(services, self.log, self.topics)

@@ -7,25 +7,13 @@ is said.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any
 
-from kafkalite.coordinators.groups.partition import GroupPartition
+from kafkalite.coordinators.groups.partition import AssignedRuntime, GroupPartition
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import Offset, TopicPartition
-
-
-class LoggedGroup(Protocol):
-    """What is kept for one group.
-
-    `written_to` is where its last record ends in the log, `appending` the number of appends under way. The functions of
-    `uncommitted` are called when the log is replicated up to their offset, or will not be.
-    """
-
-    written_to: Offset
-    appending: int
-    uncommitted: list[tuple[Offset, Callable[[ErrorCode], None]]]
 
 
 class GroupLog:
@@ -38,7 +26,7 @@ class GroupLog:
     def write(
         self,
         partition: GroupPartition,
-        written: LoggedGroup,
+        written: AssignedRuntime[Any, Any],
         pairs: Sequence[KeyValue],
         apply: Callable[[], None],
         done: Callable[[ErrorCode], None],
@@ -69,7 +57,11 @@ class GroupLog:
             written.appending += 1
 
     def _finish(
-        self, partition: GroupPartition, written: LoggedGroup, done: Callable[[ErrorCode], None], error: ErrorCode
+        self,
+        partition: GroupPartition,
+        written: AssignedRuntime[Any, Any],
+        done: Callable[[ErrorCode], None],
+        error: ErrorCode,
     ) -> None:
         done(error)
         if not written.uncommitted:
@@ -85,7 +77,7 @@ class GroupLog:
             finish(error)
 
     def when_committed(
-        self, partition: GroupPartition, written: LoggedGroup, done: Callable[[ErrorCode], None]
+        self, partition: GroupPartition, written: AssignedRuntime[Any, Any], done: Callable[[ErrorCode], None]
     ) -> None:
         """Call `done` when all that the group has written is replicated. Raises ApiError: that is not expected soon."""
         _, committed = self._bounds(partition)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import field
+from typing import Any, Generic, TypeVar
 
 from kafkalite.coordinators.committed import WrittenPartition
+from kafkalite.coordinators.groups.decisions.assigned_heartbeats import Outcome
 from kafkalite.coordinators.groups.decisions.classic.group import Group, GroupState
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup, ConsumerGroupState
-from kafkalite.coordinators.groups.decisions.members import Assignment, ConsumerMember
+from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerOutcome
+from kafkalite.coordinators.groups.decisions.members import Assignment
 from kafkalite.coordinators.groups.decisions.share.group import ShareGroup
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup, StreamsGroupState
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsOutcome
@@ -19,25 +22,28 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import LeaderEpoch, Offset, ProducerId
 
-#: Gets the member as it is in the log, or why there is none.
-MemberDone = Callable[[ApiError | None, ConsumerMember | None], None]
+T = TypeVar("T")
+OutcomeT = TypeVar("OutcomeT", bound=Outcome[Any, Any])
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingMember:
-    """A request whose answer needs the target assignment of `epoch`, or a later one."""
+class WaitingMember(Generic[T, OutcomeT]):
+    """A request whose answer needs the target assignment of `epoch`, or a later one.
+
+    `owned`: what the member says that it has. `done` gets what became of the request, or why nothing did.
+    """
 
     member_id: str
     epoch: int
-    owned: Assignment | None
-    done: MemberDone
+    owned: T | None
+    done: Callable[[ApiError | None, OutcomeT | None], None]
 
 
 @dataclass(slots=True)
-class ConsumerRuntime:
-    """What a coordinator keeps of a consumer group beside its state."""
+class AssignedRuntime(Generic[T, OutcomeT]):
+    """What a coordinator keeps beside the state of a group whose members own what they are assigned."""
 
-    waiting: list[WaitingMember] = field(default_factory=list)
+    waiting: list[WaitingMember[T, OutcomeT]] = field(default_factory=list)
     #: Where in the log the last record of the group ends, and how many appends are under way.
     written_to: Offset = Offset(0)
     appending: int = 0
@@ -47,6 +53,12 @@ class ConsumerRuntime:
     #: The version of the topics that the group was compared with, and when (ms, monotonic).
     topics_version: int = -1
     compared_ms: int = 0
+
+
+@dataclass(slots=True)
+class ConsumerRuntime(AssignedRuntime[Assignment, ConsumerOutcome]):
+    """Of a consumer group."""
+
     #: Regular expression -> what its members may see.
     visible: dict[str, Callable[[str], bool]] = field(default_factory=dict)
     #: The names that the expressions were matched with, and when.
@@ -54,39 +66,17 @@ class ConsumerRuntime:
     matched_ms: int = 0
 
 
-#: The same for a streams group: it gets what became of the request.
-StreamsMemberDone = Callable[[ApiError | None, StreamsOutcome | None], None]
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingStreamsMember:
-    """A request whose answer needs the target assignment of `epoch`, or a later one."""
-
-    member_id: str
-    epoch: int
-    owned: TaskSets | None
-    done: StreamsMemberDone
-
-
 @dataclass(slots=True)
-class StreamsRuntime:
-    """What a coordinator keeps of a streams group beside its state."""
+class StreamsRuntime(AssignedRuntime[TaskSets, StreamsOutcome]):
+    """Of a streams group."""
 
-    waiting: list[WaitingStreamsMember] = field(default_factory=list)
-    #: See `ConsumerRuntime`.
-    written_to: Offset = Offset(0)
-    appending: int = 0
-    uncommitted: list[tuple[Offset, Callable[[ErrorCode], None]]] = field(default_factory=list)
-    is_working: bool = False
-    topics_version: int = -1
-    compared_ms: int = 0
     #: Why internal topics could not be created.
     creation: str = ""
 
 
 @dataclass(slots=True)
 class ShareRuntime:
-    """What a coordinator keeps of a share group beside its state (see ConsumerRuntime). `begun` is set, and replaced, when
+    """What a coordinator keeps of a share group beside its state (see AssignedRuntime). `begun` is set, and replaced, when
     the states of its partitions were initialized as far as they could be."""
 
     topics_version: int = -1

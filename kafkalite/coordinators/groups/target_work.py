@@ -7,44 +7,38 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, Generic, TypeVar
 
-from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.assigned_groups import AssignedGroups
+from kafkalite.coordinators.groups.decisions.assigned_group import AssignedGroup
+from kafkalite.coordinators.groups.decisions.members import TargetEpoch, TargetMember
+from kafkalite.coordinators.groups.partition import AssignedRuntime, GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.topics import GroupTopics
 from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
-from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.errors import ApiError
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
 #: A group's topics are compared at most this often (ms), whatever else changes in the metadata.
 _COMPARE_MS = 1_000
+#: Targets in one append.
+_CHUNK = 50
 
 
-class TargetedGroup(Protocol):
-    """A group whose coordinator assigns."""
-
-    group_id: str
-    target_epoch: int
-
-
-class TargetProgress(Protocol):
-    """What is kept of the work for one group. `compared_ms` is monotonic."""
-
-    is_working: bool
-    topics_version: int
-    compared_ms: int
-
-
-G = TypeVar("G", bound=TargetedGroup)
-R = TypeVar("R", bound=TargetProgress)
+G = TypeVar("G", bound=AssignedGroup[Any, Any])
+R = TypeVar("R", bound=AssignedRuntime[Any, Any])
+T = TypeVar("T")
 
 
 class TargetWork(ABC, Generic[G, R]):
     """See the module. A subclass is one group protocol."""
+
+    #: The protocol's groups; set once they exist.
+    groups: AssignedGroups[G, Any, Any, Any]
 
     def __init__(self, services: Services, log: InternalLog[GroupPartition], topics: GroupTopics) -> None:
         self._services = services
@@ -68,10 +62,6 @@ class TargetWork(ABC, Generic[G, R]):
         self, partition: GroupPartition, entry: GroupEntry, group: G, is_current: Callable[[], bool]
     ) -> None:
         """One new target, or none if nothing has changed. Raises ApiError: something could not be appended."""
-
-    @abstractmethod
-    def _fail(self, entry: GroupEntry, error: ErrorCode) -> None:
-        """The target could not be stored."""
 
     def _pause_s(self, group: G) -> float:
         """The least time in seconds between two new targets."""
@@ -113,6 +103,43 @@ class TargetWork(ABC, Generic[G, R]):
         except ApiError as error:
             _log.info("group.not_assigned", group=group.group_id, error=error.code.name)
             if is_current():
-                self._fail(entry, error.code)
+                self.groups.fail(entry, error.code)
         finally:
             progress.is_working = False
+
+    async def _store(
+        self,
+        partition: GroupPartition,
+        entry: GroupEntry,
+        group: G,
+        targets: Mapping[str, T],
+        epoch: int,
+        is_current: Callable[[], bool],
+    ) -> None:
+        """Write the targets that have changed, then that they are complete. In between, the old epoch holds."""
+        changed = [name for name, target in targets.items() if group.targets.get(name) != target]
+        for start in range(0, len(changed), _CHUNK):
+            # Who has left meanwhile has no target any more.
+            names = [name for name in changed[start : start + _CHUNK] if name in group.members]
+            if names:
+                self.groups.write(partition, entry, group, [TargetMember(name, targets[name]) for name in names])
+            await asyncio.sleep(0)
+            if not is_current():
+                return
+        self.groups.write(partition, entry, group, [TargetEpoch(epoch, self._services.clock.wall_ms())])
+        _log.info("group.assigned", group=group.group_id, epoch=epoch, members=len(targets), changed=len(changed))
+        for _ in self.groups.settle(partition, entry, group):
+            await asyncio.sleep(0)
+            if not is_current():
+                return
+
+
+async def result_of(steps: Generator[None, None, T]) -> T:
+    """What the steps of an assignor return. The loop serves others between two steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        await asyncio.sleep(0)

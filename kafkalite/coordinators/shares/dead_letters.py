@@ -49,7 +49,7 @@ DELIVERED_TOO_OFTEN = "Offset delivery count exceeded the threshold."
 _Originals = Mapping[int, tuple[bytes | None, bytes | None]]
 
 
-class _Source(NamedTuple):
+class _DeadLetterOrigin(NamedTuple):
     """The owner of the record."""
 
     group_id: str
@@ -86,7 +86,7 @@ class DeadLetterWriter:
         """Return when they are committed, or cannot be written."""
         cause = DELIVERED_TOO_OFTEN if letters.delivery_count >= settings.limits.delivery_count else REJECTED
         try:
-            await self._write(_Source(group_id, partition, letters, cause), settings)
+            await self._write(_DeadLetterOrigin(group_id, partition, letters, cause), settings)
         except (ApiError, OSError, StorageError) as error:
             _log.warning(
                 "share.dead_letters_dropped",
@@ -98,7 +98,7 @@ class DeadLetterWriter:
                 error=str(error),
             )
 
-    async def _write(self, source: _Source, settings: ShareSettings) -> None:
+    async def _write(self, source: _DeadLetterOrigin, settings: ShareSettings) -> None:
         """Raises ApiError, OSError, StorageError."""
         offset, last = int(source.letters.first), int(source.letters.last)
         while offset <= last:
@@ -230,7 +230,7 @@ def _why_not(topic: str, config: BrokerConfig) -> str:
 
 
 def _batch(
-    source: _Source, first: int, last: int, originals: _Originals, config: TopicConfig, now_ms: int
+    source: _DeadLetterOrigin, first: int, last: int, originals: _Originals, config: TopicConfig, now_ms: int
 ) -> tuple[bytes, int]:
     """One batch of at most max.message.bytes, if one letter is not more than that; the offset of the next letter."""
     builder = RecordBatchBuilder()

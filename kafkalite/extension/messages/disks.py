@@ -104,7 +104,7 @@ class DiskMoveResult:
 
 @dataclass(frozen=True, slots=True)
 class MoveReplicasResponse(Message):
-    """One result for each order, in their order. No error: the move is under way, or the replica is there."""
+    """One result for each requested move, in their order. No error: the move is under way, or the replica is there."""
 
     results: tuple[DiskMoveResult, ...]
 
@@ -127,7 +127,7 @@ class DiskOnlineResponse(Message):
 
 @dataclass(frozen=True, slots=True)
 class StrayOrderRequest(Message):
-    """An order about a directory that THIS node has set aside (`admin disk strays`).
+    """A request about a directory that THIS node has set aside (`admin disk strays`).
 
     `action`: "remove" it now, even if no other copy is known; or "restore" it as the log of a replica that is offline.
     """

@@ -27,9 +27,9 @@ class PartitionResult:
 
 @dataclass(frozen=True, slots=True)
 class AlterReassignmentsRequest(Message):
-    """Order, replace or call off reassignments.
+    """Start, replace or call off reassignments.
 
-    `is_atomic`: one bad partition, and nothing is ordered. Not `may_replace`: a partition that is being reassigned is
+    `is_atomic`: one bad partition, and nothing is started. Not `may_replace`: a partition that is being reassigned is
     refused.
     """
 
@@ -39,7 +39,7 @@ class AlterReassignmentsRequest(Message):
     is_atomic: bool = False
     may_replace: bool = True
     #: Replicas at once per partition, partitions under way, leaders that move; 0 none. They hold beside the cluster's own
-    #: limits until the order is done, and replace those of an order that is under way.
+    #: limits until the request is done, and replace those of a request that is under way.
     limits: tuple[int, int, int] = (0, 0, 0)
 
 

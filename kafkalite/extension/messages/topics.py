@@ -150,7 +150,7 @@ class RemovePartitionsRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class RemovePartitionsResponse(Message):
-    """`is_done` False: the order stands and goes on (records to drain, a dead replica to return)."""
+    """`is_done` False: the request is stored and goes on (records to drain, a dead replica to return)."""
 
     error: int
     message: str = ""

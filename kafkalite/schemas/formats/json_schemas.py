@@ -40,7 +40,7 @@ class JsonSchema:
 
     def cannot_read(self, writer: ParsedSchema) -> Sequence[str]:
         assert isinstance(writer, JsonSchema)
-        comparison = _Comparison(writer, self)
+        comparison = _JsonComparison(writer, self)
         return comparison.differences(writer.value, self.value, "#")
 
     def resolve(self, value: Any) -> Any:
@@ -147,7 +147,7 @@ def _anchor(root: Any, name: str) -> Any:
     return None
 
 
-class _Comparison:
+class _JsonComparison:
     """What the reader refuses of what the writer accepts."""
 
     def __init__(self, writer: JsonSchema, reader: JsonSchema) -> None:

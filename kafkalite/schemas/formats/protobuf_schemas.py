@@ -48,7 +48,7 @@ class ProtobufSchema:
         assert isinstance(writer, ProtobufSchema)
         if self.file.package != writer.file.package:
             return [f"the package was {writer.file.package!r} and is {self.file.package!r}"]
-        return list(_Comparison(writer, self).differences())
+        return list(_ProtobufComparison(writer, self).differences())
 
 
 def parse(text: str, imports: Sequence[Import]) -> ProtobufSchema:
@@ -217,7 +217,7 @@ def _full_name(name: str, scope: str, known: Mapping[str, DescriptorProto | Enum
     raise InvalidSchema(f"the type {name!r} is not defined")
 
 
-class _Comparison:
+class _ProtobufComparison:
     """What the reader cannot read of what the writer writes."""
 
     def __init__(self, writer: ProtobufSchema, reader: ProtobufSchema) -> None:

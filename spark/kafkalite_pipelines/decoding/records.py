@@ -14,6 +14,7 @@ from kafkalite_pipelines.definition import DELETED, Decode, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
 #: Null if the record became a row.
 ERROR = "_error"
@@ -72,10 +73,10 @@ def _flattened(rows: DataFrame, decode: Decode, key: tuple[str, ...], *, keyed: 
     from pyspark.sql import functions as f
 
     body, deleted, error = f.col(BODY), f.col("_value").isNull(), f.col(ERROR)
-    names = rows.schema[BODY].dataType.names
+    inner = rows.schema[BODY].dataType
+    names = inner.names
     if decode.debezium:
         envelope = f.col(f"{BODY}.payload") if "payload" in names else body
-        inner = rows.schema[BODY].dataType
         inner = inner["payload"].dataType if "payload" in names else inner
         if not {"before", "after", "op"} <= set(inner.names):
             raise PipelineError("decode.debezium: the records have no before, after and op")
@@ -89,11 +90,12 @@ def _flattened(rows: DataFrame, decode: Decode, key: tuple[str, ...], *, keyed: 
             f.when(operation.isNull(), f.lit("is no change event: there is no op")),
             f.when(body.isNull(), f.lit("is a change event without the row: no after, or no before for a deletion")),
         )
-        names = inner["after"].dataType.names
+        inner = inner["after"].dataType
+        names = inner.names
     columns = [body[name].alias(name) for name in names]
     if decode.key_column is not None:
         columns = [column for column, name in zip(columns, names, strict=True) if name != decode.key_column]
-        columns.insert(0, _key(decode).alias(decode.key_column))
+        columns.insert(0, _key(decode, inner).alias(decode.key_column))
     if not keyed:
         error = f.coalesce(error, f.when(f.col("_value").isNull(), f.lit("has no value")))
         if decode.debezium:
@@ -102,18 +104,22 @@ def _flattened(rows: DataFrame, decode: Decode, key: tuple[str, ...], *, keyed: 
         missing = f.when(~deleted & body[name].isNull(), f.lit(f"column {name} is missing"))
         error = f.coalesce(error, missing)
     for name in [name for name in key if name in names or name == decode.key_column]:
-        given = _key(decode) if name == decode.key_column else body[name]
+        given = _key(decode, inner) if name == decode.key_column else body[name]
         error = f.coalesce(error, f.when(given.isNull(), f.lit(f"has no key: {name} is missing")))
     hidden = [f.col(name) for name in ("_topic", "_partition", "_offset", "_timestamp", *RECORD)]
     return rows.select(*columns, *hidden, f.coalesce(deleted, f.lit(False)).alias(DELETED), error.alias(ERROR))
 
 
-def _key(decode: Decode) -> Column:
-    """The record's key as text, or as the type that the schema gives its column; null if it is none."""
+def _key(decode: Decode, row: StructType) -> Column:
+    """The record's key as the type that its column has in the schema, or as text; null if it is none."""
     from pyspark.sql import functions as f
+    from pyspark.sql.types import AtomicType
 
     assert decode.key_column is not None
-    return f.col("_key").cast("string").try_cast(decode.columns.get(decode.key_column, "string"))
+    kind = decode.columns.get(decode.key_column)
+    if kind is None and decode.key_column in row.names and isinstance(row[decode.key_column].dataType, AtomicType):
+        kind = row[decode.key_column].dataType.simpleString()
+    return f.col("_key").cast("string").try_cast(kind or "string")
 
 
 class JsonDecoder:

@@ -87,7 +87,9 @@ class DeltaSinkTable:
         rows = rows.drop(DELETED)
         table = self.prepared(rows)
         named = [rows[field.name].alias(f"{writing.PARTITION}{n}") for n, field in enumerate(self.fields)]
-        return _Appended(self, batch, table, writing.write(rows.select("*", *named), self._target(table), batch.prefix))
+        return _DeltaAppend(
+            self, batch, table, writing.write(rows.select("*", *named), self._target(table), batch.prefix)
+        )
 
     def prepared(self, rows: DataFrame) -> DeltaTable:
         """The table with all columns of `rows`."""
@@ -236,7 +238,7 @@ def application(batch: Batch) -> str:
     return f"kafkalite/{batch.pipeline}/{batch.query}"
 
 
-class _Appended:
+class _DeltaAppend:
     """Files to be added."""
 
     def __init__(self, sink: DeltaSinkTable, batch: Batch, table: DeltaTable, files: list[writing.WrittenFile]) -> None:

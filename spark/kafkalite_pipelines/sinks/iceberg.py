@@ -69,7 +69,10 @@ def open_catalog(pipeline: Pipeline, sink: IcebergSink) -> Catalog:
         properties = {"type": "sql", "uri": f"sqlite:///{warehouse}/catalog.db"}
     properties.setdefault("warehouse", warehouse if "://" in warehouse else f"file://{warehouse}")
     try:
-        return load_catalog(properties.pop("name", "default"), **properties)
+        catalog = load_catalog(properties.pop("name", "default"), **properties)
+        if properties.get("uri", "").startswith("thrift:"):
+            catalog.list_namespaces()  # Hive's connects at the first question only
+        return catalog
     except Exception as error:
         raise PipelineError(f"the Iceberg catalog cannot be opened: {error}") from error
 
@@ -110,7 +113,7 @@ class IcebergTable:
             return stage(self, rows, batch)
         rows = rows.drop(DELETED)
         table = self.prepared(rows)
-        return _Appended(self, batch, table, self.write(rows, table, batch))
+        return _IcebergAppend(self, batch, table, self.write(rows, table, batch))
 
     def write(self, rows: DataFrame, table: Table, batch: Batch) -> list[writing.WrittenFile]:
         """The rows as files of the table, not committed."""
@@ -196,7 +199,7 @@ def recorded_in(table: Table, pipeline: str) -> Recorded | None:
     return Recorded(value["query"], value["number"], value["offsets"])
 
 
-class _Appended:
+class _IcebergAppend:
     """Files to be added."""
 
     def __init__(self, sink: IcebergTable, batch: Batch, table: Table, files: list[writing.WrittenFile]) -> None:

@@ -52,8 +52,9 @@ async def test_topics_offsets_and_records(broker: Broker) -> None:
             await client.fetch_raw(KEY, 9)
         [deleted] = await client.delete_topics(["t"])
         assert deleted.error == 0
-        with pytest.raises(ApiError, match="UNKNOWN_TOPIC"):
+        with pytest.raises(ApiError, match="there is no topic 't2'") as unknown:
             await client.known_topic("t2", timeout_s=0.3)
+        assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_producer_ids_are_given_and_those_of_a_transaction_are_fenced(broker: Broker) -> None:

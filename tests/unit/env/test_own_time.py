@@ -100,6 +100,21 @@ async def test_a_timeout_is_longer_while_there_is_a_reason() -> None:
     advancing.cancel()
 
 
+async def test_more_time_counts_from_when_it_is_given_however_late_that_is() -> None:
+    clock, asked = ManualClock(), asyncio.Event()
+    time = OwnTime(clock)
+
+    def more() -> float:
+        asked.set()
+        return 0.001
+
+    async with time.timeout(0.001, more):
+        clock.now_ms += 60_000
+        await asked.wait()
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
 async def test_what_is_done_in_time_is_not_disturbed(host: Host) -> None:
     async with host.own_time.timeout(0.01):
         pass

@@ -22,7 +22,7 @@ from pyiceberg.table import CommitTableRequest, Table
 
 from kafkalite_pipelines import PipelineError, parse
 from kafkalite_pipelines.sinks import writing
-from kafkalite_pipelines.sinks.iceberg import IcebergTable, _Appended, target_of
+from kafkalite_pipelines.sinks.iceberg import IcebergTable, _IcebergAppend, target_of
 from kafkalite_pipelines.sinks.sink import Batch
 
 
@@ -110,33 +110,33 @@ def server(tmp_path: Path) -> Iterator[_Server]:
         thread.join()
 
 
-def _sink(directory: Path, catalog: dict[str, str]) -> IcebergTable:
+def sink_of(directory: Path, catalog: dict[str, str]) -> IcebergTable:
     sinks = [{"format": "iceberg", "table": "shop.orders", "catalog": catalog}]
     values = {"name": "p", "kafka": {"bootstrap.servers": "h:1"}, "source": {"topics": ["t"]}, "sinks": sinks}
     pipeline = parse(values, directory)
     return IcebergTable(pipeline, pipeline.sinks[0])  # type: ignore[arg-type]
 
 
-def _staged(sink: IcebergTable, number: int) -> _Appended:
+def staged(sink: IcebergTable, number: int) -> _IcebergAppend:
     table = sink.table()
     assert table is not None
     batch = Batch("p", "query", number, {"t": {"0": number * 10}})
     rows = pa.table({"n": pa.array(range(number * 10 - 10, number * 10), pa.int64())})
-    return _Appended(sink, batch, table, writing.files_of(rows, target_of(table), batch.prefix, ()))
+    return _IcebergAppend(sink, batch, table, writing.files_of(rows, target_of(table), batch.prefix, ()))
 
 
 def test_a_rest_catalog(server: _Server, tmp_path: Path) -> None:
-    sink = _sink(tmp_path, {"type": "rest", "uri": server.uri, "name": "lake"})
+    sink = sink_of(tmp_path, {"type": "rest", "uri": server.uri, "name": "lake"})
     assert sink.table() is None and sink.recorded() is None
     sink._catalog.create_namespace_if_not_exists("shop")
     sink._catalog.create_table_if_not_exists("shop.orders", pa.schema([("n", pa.int64())]))
-    assert _staged(sink, 1).commit() == 10
-    assert _staged(sink, 1).commit() == 0, "the same batch again"
+    assert staged(sink, 1).commit() == 10
+    assert staged(sink, 1).commit() == 0, "the same batch again"
     server.refuse = 1  # as if another writer had been faster
-    assert _staged(sink, 2).commit() == 10
+    assert staged(sink, 2).commit() == 10
     recorded = sink.recorded()
     assert recorded is not None and (recorded.number, recorded.offsets) == (2, {"t": {"0": 20}})
-    other = _sink(tmp_path, {"type": "rest", "uri": server.uri}).table()
+    other = sink_of(tmp_path, {"type": "rest", "uri": server.uri}).table()
     assert other is not None
     assert sorted(other.scan().to_arrow().column("n").to_pylist()) == list(range(20))
 
@@ -144,6 +144,6 @@ def test_a_rest_catalog(server: _Server, tmp_path: Path) -> None:
 def test_a_catalog_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
     for catalog in ({"type": "rest", "uri": "http://127.0.0.1:1"}, {"type": "hive", "uri": "thrift://127.0.0.1:1"}):
         with pytest.raises(PipelineError) as raised:
-            sink = _sink(tmp_path, catalog)
+            sink = sink_of(tmp_path, catalog)
             sink.table()
         assert "\n" not in raised.value.problems[0] and "Iceberg catalog" in raised.value.problems[0]

@@ -220,3 +220,23 @@ def test_connections_of_one_address_come_at_a_rate() -> None:
     for number in range(10_000):
         connect(f"10.1.{number // 250}.{number % 250}")
     assert len(limits._lately) <= 4097
+
+
+def test_one_more_address_costs_the_same_however_many_there_are() -> None:
+    looked_at: list[str] = []
+    now = [0.0]
+
+    def rate_of(host: str) -> float:
+        looked_at.append(host)
+        return 1.0
+
+    limits = ConnectionLimits(2**31 - 1, {}, rate_of=rate_of, now=lambda: now[0])
+    for number in range(5_000):
+        limits.opened(f"10.1.{number // 250}.{number % 250}")
+    looked_at.clear()
+    assert limits.opened("10.2.0.1") is False  # addresses without an entry of their own share one rate
+    assert len(looked_at) <= 6
+    now[0] += 60.0  # nothing of the old ones counts any more: they make room for as many new ones
+    for number in range(4_000):
+        assert limits.opened(f"10.3.{number // 250}.{number % 250}") is True
+    assert len(limits._lately) <= 4097

@@ -44,7 +44,9 @@ def test_the_three_ways_to_subscribe() -> None:
     assigned = read_options(servers | {"assign": '{"b":[1,0],"a":[2]}'}, streaming=False).subscription
     assert assigned.partitions == (Tp("a", 2), Tp("b", 0), Tp("b", 1))
     pattern = read_options(servers | {"subscribePattern": "ev.*"}, streaming=False).subscription
-    assert pattern.matches("events") and not pattern.matches("an event")
+    assert pattern.matches("events") and pattern.matches("an event") and not pattern.matches("tests")
+    whole = read_options(servers | {"subscribePattern": "^ev.*$"}, streaming=False).subscription
+    assert whole.matches("events") and not whole.matches("an event")
     everything = read_options(servers | {"subscribePattern": ".*"}, streaming=False).subscription
     assert not everything.matches("__consumer_offsets")
 

@@ -37,19 +37,21 @@ def a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "prefix", "group"),
+    ("given", "prefix", "kept", "group"),
     [
-        (context(f"copies\n{JOBS}"), None, "spark-copies"),
-        (context(f"a <br/> b\n{JOBS}"), "team", "team-a <br/> b"),
-        (context(JOBS), None, f"spark-{ID}"),
-        (context("what foreachBatch has set"), None, f"spark-{ID}"),
-        (Context(sql_streaming_queryId=ID), None, f"spark-{ID}"),
-        (Context(), None, None),
-        (None, None, None),
+        (context(f"copies\n{JOBS}"), None, "1a2b", "spark-copies"),
+        (context(f"a <br/> b\n{JOBS}"), "team", "", "team-a <br/> b"),
+        (context(JOBS), None, "1a2b", f"spark-{ID}"),
+        (context("what foreachBatch has set"), None, "", f"spark-{ID}"),
+        (Context(sql_streaming_queryId=ID), None, "", f"spark-{ID}"),
+        (Context(), None, "1a2b", "spark-1a2b"),
+        (None, "team", "1a2b", "team-1a2b"),
+        (Context(), None, "", None),
+        (None, None, "", None),
     ],
 )
-def test_the_group_of_a_query(given: Any, prefix: str | None, group: str | None) -> None:
-    assert query_group.group_of(given, prefix) == group
+def test_the_group_of_a_query(given: Any, prefix: str | None, kept: str, group: str | None) -> None:
+    assert query_group.group_of(given, prefix, kept) == group
 
 
 def test_a_failure_is_one_warning_and_a_pause(fake, caplog) -> None:
@@ -85,3 +87,18 @@ def test_tasks_commit_nothing_if_it_is_off_or_the_group_has_a_name(fake, monkeyp
     grow(fake, 0, 10)
     assert len(Query(fake, startingOffsets="earliest", **options).batch()) == 10
     assert fake.committed == {}
+
+
+def test_tasks_that_do_not_know_their_query_commit_to_one_group_over_restarts(fake, monkeypatch) -> None:
+    """Spark Connect with foreachBatch: the name is in the query's positions."""
+    monkeypatch.setattr("pyspark.TaskContext.get", lambda: None)
+    fake.add_topic("t", 1)
+    grow(fake, 0, 10)
+    query = Query(fake, startingOffsets="earliest", groupIdPrefix="team")
+    assert len(query.batch()) == 10
+    [group] = fake.committed
+    assert group == f"team-{query.start['#kafkalite']['query']}"
+    grow(fake, 0, 5)
+    again = Query(fake, query.start, groupIdPrefix="team")
+    assert len(again.batch()) == 5
+    assert fake.committed == {group: {Tp("t", 0): 15}}

@@ -143,8 +143,10 @@ def test_unknown_topics_and_partial_offsets_are_refused(topic) -> None:
         reader(topic, startingOffsets='{"t":{"0":4}}').partitions()
     with pytest.raises(OptionError, match="t-2 not subscribed"):
         reader(topic, startingOffsets='{"t":{"0":4,"1":1,"2":0}}').partitions()
-    with pytest.raises(OptionError, match="beyond endingOffsets"):
+    with pytest.raises(OptionError, match="the start is beyond the end for t-0: t-0 would be read from offset 4 to 3"):
         reader(topic, startingOffsets='{"t":{"0":4,"1":1}}', endingOffsets='{"t":{"0":3,"1":5}}').partitions()
+    with pytest.raises(OptionError, match="the start is beyond the end"):
+        reader(topic, startingOffsets='{"t":{"0":4,"1":1}}', endingTimestamp="0").partitions()
 
 
 def test_a_pattern_takes_what_matches(topic) -> None:

@@ -15,14 +15,11 @@ from kafkalite.coordinators.groups.decisions.consumer.assignors import ASSIGNORS
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.members import (
     GroupEpoch,
-    Record,
     RegexTopics,
     ResolvedRegex,
-    TargetEpoch,
-    TargetMember,
 )
 from kafkalite.coordinators.groups.partition import ConsumerRuntime, GroupEntry, GroupPartition
-from kafkalite.coordinators.groups.target_work import TargetWork
+from kafkalite.coordinators.groups.target_work import TargetWork, result_of
 from kafkalite.coordinators.groups.topics import matching, metadata_hash
 from kafkalite.coordinators.patterns import full_match
 from kafkalite.errors import ApiError, ErrorCode
@@ -31,8 +28,6 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Targets in one append.
-_CHUNK = 50
 #: Members that are prepared for the assignor between two yields.
 _PIECE = 250
 
@@ -51,9 +46,6 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
 
     def _needs_round(self, group: ConsumerGroup, progress: ConsumerRuntime) -> bool:
         return group.needs_assignment or any(regex not in group.regexes for regex in progress.visible)
-
-    def _fail(self, entry: GroupEntry, error: ErrorCode) -> None:
-        self.groups.fail(entry, error)
 
     async def _round(
         self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup, is_current: Callable[[], bool]
@@ -84,42 +76,7 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
 
     async def _targets(self, group: ConsumerGroup, given: AssignmentInput) -> NewTargets:
         name = group.assignor(self._services.config.group_consumer_assignors)
-        steps = ASSIGNORS[name](given)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                targets: NewTargets = end.value
-                return targets
-            await asyncio.sleep(0)
-
-    async def _store(
-        self,
-        partition: GroupPartition,
-        entry: GroupEntry,
-        group: ConsumerGroup,
-        targets: NewTargets,
-        epoch: int,
-        is_current: Callable[[], bool],
-    ) -> None:
-        """Write the targets that have changed, then that they are complete. In between, the old epoch holds."""
-        changed = [name for name, target in targets.items() if group.targets.get(name) != target]
-        for start in range(0, len(changed), _CHUNK):
-            # Who has left meanwhile has no target any more.
-            records: list[Record] = [
-                TargetMember(name, targets[name]) for name in changed[start : start + _CHUNK] if name in group.members
-            ]
-            if records:
-                self.groups.write(partition, entry, group, records)
-            await asyncio.sleep(0)
-            if not is_current():
-                return
-        self.groups.write(partition, entry, group, [TargetEpoch(epoch, self._services.clock.wall_ms())])
-        _log.info("group.assigned", group=group.group_id, epoch=epoch, members=len(targets), changed=len(changed))
-        for _ in self.groups.settle(partition, entry, group):
-            await asyncio.sleep(0)
-            if not is_current():
-                return
+        return await result_of(ASSIGNORS[name](given))
 
     # --- regular expressions ---
 

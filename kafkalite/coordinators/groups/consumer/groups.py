@@ -1,14 +1,11 @@
-"""Consumer groups of the partitions that this node coordinates (KIP-848): the shell around `decisions`.
-
-A decision returns records. They are appended, then applied, so that what is in memory is what the log says; the answer goes
-out when they are replicated. An answer without records waits for those of before: nothing that could still be lost is said.
-"""
+"""Consumer groups of the partitions that this node coordinates (KIP-848): the shell around `decisions`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
-from kafkalite.coordinators.groups.decisions.assigned_group import find_leaving
+from kafkalite.coordinators.groups.assigned_groups import AssignedGroups, nothing
 from kafkalite.coordinators.groups.decisions.classic.events import Effect, JoinAnswer, JoinRequest, SyncAnswer
 from kafkalite.coordinators.groups.decisions.classic.group import Group
 from kafkalite.coordinators.groups.decisions.consumer import classic_members, heartbeats, migration
@@ -20,20 +17,15 @@ from kafkalite.coordinators.groups.decisions.consumer.heartbeats import (
 )
 from kafkalite.coordinators.groups.decisions.members import (
     JOIN_EPOCH,
-    LEAVE_FOR_A_WHILE_EPOCH,
     Assignment,
     ConsumerMember,
-    MemberState,
     Record,
 )
 from kafkalite.coordinators.groups.decisions.subscription import CONSUMER
-from kafkalite.coordinators.groups.group_log import GroupLog
 from kafkalite.coordinators.groups.partition import (
     ConsumerRuntime,
     GroupEntry,
     GroupPartition,
-    MemberDone,
-    WaitingMember,
 )
 from kafkalite.coordinators.groups.records import consumer as consumer_records
 from kafkalite.coordinators.groups.records.common import classic_record
@@ -46,9 +38,6 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
-
-#: Answers in one go: about two milliseconds.
-_SETTLED_AT_ONCE = 50
 
 Perform = Callable[[GroupPartition, GroupEntry, Sequence[Effect]], None]
 
@@ -67,33 +56,41 @@ class HeartbeatAnswer:
 HeartbeatDone = Callable[[ApiError | None, HeartbeatAnswer | None], None]
 
 
-class ConsumerGroups:
-    """See the module. Methods raise ApiError; `done` is called once if they do not.
+class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, ConsumerOutcome]):
+    """See `AssignedGroups`. It also serves members that speak the classic protocol.
 
     Args:
         perform: has effects of a classic group done, after a group has become one.
-        schedule: has `tick` called for an entry when this moment (ms) has passed.
-        work: has the target assignment, and what it depends on, brought up to date.
     """
+
+    KIND: ClassVar = "consumer"
 
     def __init__(
         self,
         services: Services,
         log: InternalLog[GroupPartition],
         topics: GroupTopics,
-        perform: Perform,
         schedule: Callable[[GroupPartition, GroupEntry, int | None], None],
         work: Callable[[GroupPartition, GroupEntry], None],
+        perform: Perform,
     ) -> None:
-        self._services = services
-        self._group_log = GroupLog(services, log)
-        self._topics = topics
+        super().__init__(services, log, topics, schedule, work)
         self._perform = perform
-        self._schedule = schedule
-        self._work = work
 
-    def _now(self) -> int:
-        return int(self._services.clock.monotonic() * 1000)
+    def of(self, entry: GroupEntry) -> tuple[ConsumerGroup | None, ConsumerRuntime]:
+        return entry.consumer, entry.runtime
+
+    def _encode(self, group_id: str, record: Record) -> KeyValue:
+        return consumer_records.encode_record(group_id, record)
+
+    def _settle(self, group: ConsumerGroup, member_id: str, owned: Assignment | None) -> ConsumerOutcome:
+        return heartbeats.settle(group, member_id, owned, self._now())
+
+    def _session_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
+        return self.settings().session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+
+    def _new_runtime(self, entry: GroupEntry) -> None:
+        entry.runtime = ConsumerRuntime()
 
     def settings(self) -> GroupSettings:
         """Of all groups."""
@@ -121,7 +118,8 @@ class ConsumerGroups:
     ) -> None:
         """A member joins, is there, or leaves. `is_visible`: topics that the client may know of."""
         if request.epoch < JOIN_EPOCH:
-            self._leave(partition, entry, request, done)
+            epoch = request.epoch
+            self._leave(partition, entry, request, lambda member_id: HeartbeatAnswer(member_id, epoch, 0), done)
             return
         if request.regex:
             full_match(request.regex)
@@ -129,17 +127,17 @@ class ConsumerGroups:
         group, before = self._group_for(entry, request, settings)
         outcome = heartbeats.heartbeat(group, request, settings, self._now())
         interval_ms = settings.heartbeat_interval_ms
-        shows = outcome.shows_assignment
 
-        def answered(error: ApiError | None, member: ConsumerMember | None) -> None:
-            if error is not None or member is None:
+        def answered(error: ApiError | None, outcome: ConsumerOutcome | None) -> None:
+            if error is not None or outcome is None:
                 done(error, None)
-            else:
-                done(None, HeartbeatAnswer(member.member_id, member.epoch, interval_ms, member, shows))
+                return
+            member = outcome.member
+            done(None, HeartbeatAnswer(member.member_id, member.epoch, interval_ms, member, outcome.shows_assignment))
 
         if outcome.member.regex:
             entry.runtime.visible[outcome.member.regex] = is_visible
-        self._proceed(partition, entry, group, before, outcome, request.owned, answered)
+        self._proceed(partition, entry, group, outcome, request.owned, answered, applied=before)
 
     def _group_for(
         self, entry: GroupEntry, request: ConsumerHeartbeat, settings: GroupSettings
@@ -158,34 +156,11 @@ class ConsumerGroups:
             group.expect(member.member_id).session = self._now() + member.classic.session_timeout_ms
         return group, before
 
-    def _proceed(
-        self,
-        partition: GroupPartition,
-        entry: GroupEntry,
-        group: ConsumerGroup,
-        before: Sequence[Record],
-        outcome: ConsumerOutcome,
-        owned: Assignment | None,
-        done: MemberDone,
+    def _take(
+        self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup, outcome: ConsumerOutcome
     ) -> None:
-        """Write the outcome; answer with the member when that is replicated, or when it has a target to go by."""
-        member = outcome.member
-
-        def finished(error: ErrorCode) -> None:
-            done(api_error(error) if error else None, member)
-
-        def take() -> None:
-            if entry.consumer is not group:
-                self._become(partition, entry, group)
-
-        finish = _nothing if outcome.waits else finished
-        self._write(partition, entry, group, [*before, *outcome.records], finish, applied=len(before), take=take)
-        if outcome.waits:
-            entry.runtime.waiting.append(WaitingMember(member.member_id, group.epoch, owned, done))
-        times = group.times.get(member.member_id)
-        if times is not None and times.is_any:
-            self._schedule(partition, entry, times.next())
-        self._work(partition, entry)
+        if entry.consumer is not group:
+            self._become(partition, entry, group)
 
     def _become(self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup) -> None:
         """A classic group is a consumer group now; its members have to join again."""
@@ -196,24 +171,6 @@ class ConsumerGroups:
             _log.info("group.upgraded", group=classic.group_id, members=len(classic.members))
         self._schedule(partition, entry, group.next_deadline())
         self._perform(partition, entry, classic.close(ErrorCode.REBALANCE_IN_PROGRESS))
-
-    def _leave(
-        self, partition: GroupPartition, entry: GroupEntry, request: ConsumerHeartbeat, done: HeartbeatDone
-    ) -> None:
-        group = entry.consumer
-        if group is None:
-            raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {entry.group.group_id!r}")
-        member = find_leaving(group, request.member_id, request.instance_id)
-        answer = HeartbeatAnswer(member.member_id, request.epoch, 0)
-
-        def finished(error: ErrorCode) -> None:
-            done(api_error(error) if error else None, None if error else answer)
-
-        if request.epoch == LEAVE_FOR_A_WHILE_EPOCH:
-            outcome = heartbeats.leave_for_a_while(member)
-            self._write(partition, entry, group, outcome.records, finished)
-            return
-        self.remove(partition, entry, group, [member], finished)
 
     def remove(
         self,
@@ -248,7 +205,7 @@ class ConsumerGroups:
             _log.info("group.downgraded", group=group.group_id, members=len(classic.members))
 
         stored = classic_record(classic, {member.member_id: member.assignment for member in classic.members.values()})
-        self._write(partition, entry, group, records, done, take=take, more=[stored])
+        self._write(partition, entry, group, records, done, take=take, after=[stored])
         self._perform(partition, entry, classic.rebalance(now))
 
     # --- the classic protocol ---
@@ -263,7 +220,7 @@ class ConsumerGroups:
         token = request.token
         assert callable(token)
         if not group.members:
-            self._write(partition, entry, group, tombstones(group), _nothing, take=lambda: _drop(entry))
+            self._write(partition, entry, group, tombstones(group), nothing, take=lambda: _drop(entry))
             return False
         now = self._now()
         try:
@@ -274,28 +231,26 @@ class ConsumerGroups:
             token(JoinAnswer(token, error.code, request.new_member_id))
             return True
 
-        def answered(error: ApiError | None, member: ConsumerMember | None) -> None:
-            if error is not None or member is None:
-                token(
-                    JoinAnswer(
-                        token, ErrorCode.UNKNOWN_SERVER_ERROR if error is None else error.code, request.member_id
-                    )
-                )
+        def answered(error: ApiError | None, outcome: ConsumerOutcome | None) -> None:
+            if error is not None or outcome is None:
+                code = ErrorCode.UNKNOWN_SERVER_ERROR if error is None else error.code
+                token(JoinAnswer(token, code, request.member_id))
                 return
+            member = outcome.member
             if member.member_id in group.members and member.classic is not None:
                 classic_members.joined(group, member, self._now())
                 self._schedule(partition, entry, group.times[member.member_id].next())
             name = member.classic.protocols[0][0] if member.classic is not None else None
             token(JoinAnswer(token, ErrorCode.NONE, member.member_id, member.epoch, CONSUMER, name))
 
-        self._proceed(partition, entry, group, (), outcome, owned, answered)
+        self._proceed(partition, entry, group, outcome, owned, answered)
         self._end_if_classic(partition, entry, group)
         return True
 
     def _end_if_classic(self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup) -> None:
         """The last static member of the consumer protocol was replaced by one of the classic protocol."""
         if group.classic_members == len(group.members) and migration.may_be_classic(group, self.settings()):
-            self._downgrade(partition, entry, group, set(), _nothing)
+            self._downgrade(partition, entry, group, set(), nothing)
 
     def sync(
         self,
@@ -319,7 +274,7 @@ class ConsumerGroups:
         def finished(error: ErrorCode) -> None:
             token(SyncAnswer(token, error) if error else SyncAnswer(token, error, assignment, CONSUMER, name))
 
-        self._when_committed(partition, entry, finished)
+        self._group_log.when_committed(partition, entry.runtime, finished)
 
     def classic_heartbeat(
         self, partition: GroupPartition, entry: GroupEntry, member_id: str, instance_id: str | None, generation: int
@@ -337,119 +292,7 @@ class ConsumerGroups:
         assert group is not None
         # Of either protocol, as with Apache Kafka 4.4: an administrator may remove any member.
         member = classic_members.find_any(group, member_id, instance_id)
-        self.remove(partition, entry, group, [member], _nothing)
-
-    # --- what waits ---
-
-    def settle(self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup) -> Iterator[None]:
-        """There is a new target assignment: answer the members that wait for it. Yields now and then."""
-        runtime = entry.runtime
-        while ready := [each for each in runtime.waiting if each.epoch <= group.target_epoch][:_SETTLED_AT_ONCE]:
-            taken = set(map(id, ready))
-            runtime.waiting = [each for each in runtime.waiting if id(each) not in taken]
-            for each in ready:
-                try:
-                    outcome = heartbeats.settle(group, each.member_id, each.owned, self._now())
-                    self._proceed(partition, entry, group, (), outcome, each.owned, each.done)
-                except ApiError as error:
-                    each.done(error, None)
-            yield
-
-    def _give_up(self, entry: GroupEntry, error: ErrorCode) -> None:
-        waiting, entry.runtime.waiting = entry.runtime.waiting, []
-        for each in waiting:
-            each.done(api_error(error), None)
-
-    def fail(self, entry: GroupEntry, error: ErrorCode) -> None:
-        """All requests that wait get an error: the group is unloaded, or its target could not be stored."""
-        self._give_up(entry, error)
-        uncommitted, entry.runtime.uncommitted = entry.runtime.uncommitted, []
-        for _, finish in uncommitted:
-            finish(error)
-
-    # --- time ---
-
-    def tick(self, partition: GroupPartition, entry: GroupEntry) -> None:
-        """Remove members that are overdue."""
-        group = entry.consumer
-        assert group is not None
-        gone: list[ConsumerMember] = []
-        for member, reason in group.overdue(self._now()):
-            _log.info("group.member_removed", group=group.group_id, member=member.member_id, reason=reason)
-            gone.append(member)
-        if not gone:
-            return
-        try:
-            self.remove(partition, entry, group, gone, _nothing)
-        except ApiError:  # not written: the next tick tries again
-            for member in gone:
-                group.expect(member.member_id).session = self._now() + 1_000
-
-    def loaded(self, partition: GroupPartition, entry: GroupEntry) -> None:
-        """Members get a whole session to find their new coordinator."""
-        group = entry.consumer
-        assert group is not None
-        now, session_ms = self._now(), self.settings().session_timeout_ms
-        entry.runtime = ConsumerRuntime()
-        for member in group.members.values():
-            times = group.expect(member.member_id)
-            times.session = now + (session_ms if member.classic is None else member.classic.session_timeout_ms)
-            if member.classic is None and member.state is MemberState.UNREVOKED_PARTITIONS:
-                times.revocation, times.epoch = now + member.rebalance_timeout_ms, member.epoch
-        self._schedule(partition, entry, group.next_deadline())
-        self._work(partition, entry)
-
-    def unloaded(self, entry: GroupEntry) -> None:
-        """Another node coordinates the group."""
-        if entry.consumer is not None:
-            entry.consumer.is_dead = True
-            self.fail(entry, ErrorCode.NOT_COORDINATOR)
-
-    # --- the log ---
-
-    def write(
-        self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup, records: Sequence[Record]
-    ) -> None:
-        """Append and apply, without waiting for replication. Raises ApiError: nothing was appended."""
-        self._write(partition, entry, group, records, _nothing)
-
-    def _write(
-        self,
-        partition: GroupPartition,
-        entry: GroupEntry,
-        group: ConsumerGroup,
-        records: Sequence[Record],
-        done: Callable[[ErrorCode], None],
-        *,
-        applied: int = 0,
-        take: Callable[[], None] | None = None,
-        more: Sequence[KeyValue] = (),
-    ) -> None:
-        """Append `records` and apply all but the first `applied`, `take` what follows, and call `done` when it is replicated.
-
-        Raises ApiError: nothing was appended, and nothing has changed.
-        """
-        if not records:
-            if take is not None:
-                take()
-            self._when_committed(partition, entry, done)
-            return
-        pairs = [consumer_records.encode_record(group.group_id, record) for record in records]
-
-        def apply() -> None:
-            for record in records[applied:]:
-                group.apply(record)
-            if take is not None:
-                take()
-
-        self._group_log.write(partition, entry.runtime, [*pairs, *more], apply, done)
-
-    def _when_committed(self, partition: GroupPartition, entry: GroupEntry, done: Callable[[ErrorCode], None]) -> None:
-        self._group_log.when_committed(partition, entry.runtime, done)
-
-
-def _nothing(*_: object) -> None:
-    """Nobody waits for it."""
+        self.remove(partition, entry, group, [member], nothing)
 
 
 def _drop(entry: GroupEntry) -> None:

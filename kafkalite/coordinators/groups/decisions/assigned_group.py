@@ -4,27 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-from kafkalite.coordinators.groups.decisions.members import JOIN_EPOCH
+from kafkalite.coordinators.groups.decisions.members import EpochMember, TargetEpoch, TargetMember
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 
-
-class EpochMember(Protocol):
-    """A member whose partitions or tasks the coordinator assigns."""
-
-    @property
-    def member_id(self) -> str: ...
-    @property
-    def instance_id(self) -> str | None: ...
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def previous_epoch(self) -> int: ...
-
-
 M = TypeVar("M", bound=EpochMember)
+AnyMember = TypeVar("AnyMember")
 T = TypeVar("T")
 
 
@@ -51,34 +38,80 @@ class MemberTimes:
 
 
 @dataclass(slots=True)
-class AssignedGroup(Generic[M, T]):
-    """`M`: a member; `T`: what a member's target is. Times are not stored: a new coordinator gives each member a whole session."""
-
-    #: What its members hold, in plain words.
-    HELD: ClassVar = "partitions"
+class TargetedGroup(Generic[AnyMember, T]):
+    """A group whose members get a target from the coordinator. `T`: what a member's target is."""
 
     group_id: str
-    members: dict[str, M] = field(default_factory=dict)
-    #: Instance id -> member id.
-    static_members: dict[str, str] = field(default_factory=dict)
+    members: dict[str, AnyMember] = field(default_factory=dict)
     epoch: int = 0
     metadata_hash: int = 0
     target_epoch: int = 0
-    target_at_ms: int = 0
     targets: dict[str, T] = field(default_factory=dict)
-    times: dict[str, MemberTimes] = field(default_factory=dict)
     is_dead: bool = False
 
-    @property
-    def needs_assignment(self) -> bool:
-        return bool(self.members) and self.epoch > self.target_epoch
-
-    def member(self, member_id: str) -> M:
+    def member(self, member_id: str) -> AnyMember:
         """Raises ApiError UNKNOWN_MEMBER_ID."""
         found = self.members.get(member_id)
         if found is None:
             raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is not a member of group {self.group_id!r}")
         return found
+
+    def apply_target(self, record: TargetMember[T] | TargetEpoch) -> None:
+        if isinstance(record, TargetEpoch):
+            self.target_epoch = record.epoch or 0
+        elif record.target is None:
+            self.targets.pop(record.member_id, None)
+        else:
+            self.targets[record.member_id] = record.target
+
+
+@dataclass(slots=True)
+class AssignedGroup(TargetedGroup[M, T]):
+    """One whose members own what they are assigned. Times are not stored: a new coordinator gives each member a whole session."""
+
+    #: What its members hold, in plain words; and what one holds that has nothing.
+    HELD: ClassVar = "partitions"
+    NOTHING: ClassVar[Any] = {}
+
+    #: Instance id -> member id.
+    static_members: dict[str, str] = field(default_factory=dict)
+    times: dict[str, MemberTimes] = field(default_factory=dict)
+
+    # --- records ---
+
+    def apply(self, record: Any) -> None:
+        """Take what a record of its protocol says. Records of a log that was compacted come without those that they replaced."""
+        raise NotImplementedError
+
+    def release(self, member: M) -> None:
+        """The member has nothing any more."""
+        raise NotImplementedError
+
+    def forget(self, member_id: str) -> M | None:
+        """Remove a member with all that it had; None: there is none."""
+        self.times.pop(member_id, None)
+        self.targets.pop(member_id, None)
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self.release(member)
+            self.free_instance(member)
+        return member
+
+    # --- what it is ---
+
+    @property
+    def needs_assignment(self) -> bool:
+        return bool(self.members) and self.epoch > self.target_epoch
+
+    def target_of(self, member_id: str) -> T:
+        found: T = self.targets.get(member_id, self.NOTHING)
+        return found
+
+    def target_for(self, member: M) -> T:
+        """The target of a member that may have taken the place of another with its instance id."""
+        target = self.target_of(member.member_id)
+        replaced = None if target else self.static_member(member.instance_id)
+        return target if replaced is None else self.target_of(replaced.member_id)
 
     def static_member(self, instance_id: str | None) -> M | None:
         member_id = self.static_members.get(instance_id) if instance_id is not None else None
@@ -116,53 +149,6 @@ class AssignedGroup(Generic[M, T]):
                 yield member, "it has not joined again in time"
             elif times.sync and times.sync <= now:
                 yield member, "it has not asked for its assignment in time"
-
-
-# --- who it is ---
-
-
-def unknown_instance(instance_id: str) -> Exception:
-    return api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
-
-
-def fenced(known: EpochMember, member_id: str, instance_id: str) -> Exception:
-    text = f"Static member {member_id} with instance id {instance_id} was fenced by member {known.member_id}."
-    return api_error(ErrorCode.FENCED_INSTANCE_ID, text)
-
-
-def unreleased(known: EpochMember, instance_id: str) -> Exception:
-    text = f"Instance id {instance_id} is owned by member {known.member_id}."
-    return api_error(ErrorCode.UNRELEASED_INSTANCE_ID, text)
-
-
-def away(member_id: str) -> Exception:
-    """A static member that left for a while sends a heartbeat."""
-    return api_error(ErrorCode.FENCED_MEMBER_EPOCH, f"member {member_id!r} left for a while: it has to join")
-
-
-def check_epoch(member: EpochMember, received: int, held: str, *, holds_only_assigned: Callable[[], bool]) -> None:
-    """A member that joins again has nothing, and is always right. Raises ApiError FENCED_MEMBER_EPOCH.
-
-    Args:
-        holds_only_assigned: it has nothing but what it was assigned. Then the response with its new epoch was lost.
-    """
-    if received in (member.epoch, JOIN_EPOCH):
-        return
-    if received > member.epoch or received != member.previous_epoch or not holds_only_assigned():
-        text = f"The member epoch {received} is not {member.epoch}. The member must abandon all its {held} and rejoin."
-        raise api_error(ErrorCode.FENCED_MEMBER_EPOCH, text)
-
-
-def find_leaving(group: AssignedGroup[M, Any], member_id: str, instance_id: str | None) -> M:
-    """Raises ApiError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
-    if instance_id is None:
-        return group.member(member_id)
-    known = group.static_member(instance_id)
-    if known is None:
-        raise unknown_instance(instance_id)
-    if known.member_id != member_id:
-        raise fenced(known, member_id, instance_id)
-    return known
 
 
 # --- offsets ---

@@ -1,4 +1,5 @@
-"""What a consumer group consists of (KIP-848), and the records that change it. Values only.
+"""What a consumer group consists of (KIP-848), and the records that change it. Values only. Streams groups and share groups have
+their members and their targets in records of the same kinds.
 
 Epochs are Kafka's: the group's counts changes of subscriptions or topics, the target's is the group epoch that the target
 assignment was made for, a member's is the target epoch that it has reached.
@@ -6,9 +7,10 @@ assignment was made for, a member's is the target epoch that it has reached.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from enum import IntEnum
+from typing import Any, ClassVar, Generic, TypeVar
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicId
@@ -20,6 +22,54 @@ JOIN_EPOCH, LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH = 0, -1, -2
 Assignment = Mapping[TopicId, frozenset[int]]
 #: Topic -> partition -> the member epoch in which the member got it (KIP-1251).
 Held = Mapping[TopicId, Mapping[int, int]]
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class EpochMember:
+    """A member of a group whose coordinator assigns, whatever it assigns. `state` is one of the protocol's."""
+
+    #: The states of a member that is at its target, and of one that has to give up something and has not said yet that it did.
+    STABLE: ClassVar[IntEnum]
+    UNREVOKED: ClassVar[IntEnum]
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int = -1
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: Any = None
+    assigned: Any = None
+    revoking: Any = None
+
+    def is_reconciled_to(self, target_epoch: int) -> bool:
+        return self.state is self.STABLE and self.epoch == target_epoch
+
+    @property
+    def must_revoke(self) -> bool:
+        """Whether it has to give up something within its rebalance timeout."""
+        return self.state is self.UNREVOKED
+
+
+M = TypeVar("M")
+
+
+@dataclass(frozen=True, slots=True)
+class EpochHeartbeat:
+    """What a heartbeat of every such member says. None (`rebalance_timeout_ms` -1): as before."""
+
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
 
 
 class MemberState(IntEnum):
@@ -43,27 +93,24 @@ class ClassicProtocols:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerMember:
+class ConsumerMember(EpochMember):
     """One member. `topics` are sorted; `regex` "": none; `classic` None: it speaks the consumer protocol."""
 
-    member_id: str
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    topics: tuple[str, ...] = ()
-    regex: str = ""
-    rebalance_timeout_ms: int = -1
-    assignor: str | None = None
-    classic: ClassicProtocols | None = None
-    epoch: int = 0
-    previous_epoch: int = 0
+    STABLE: ClassVar = MemberState.STABLE
+    UNREVOKED: ClassVar = MemberState.UNREVOKED_PARTITIONS
+
     state: MemberState = MemberState.STABLE
     assigned: Held = field(default_factory=dict)
     revoking: Held = field(default_factory=dict)
+    topics: tuple[str, ...] = ()
+    regex: str = ""
+    assignor: str | None = None
+    classic: ClassicProtocols | None = None
 
-    def is_reconciled_to(self, target_epoch: int) -> bool:
-        return self.state is MemberState.STABLE and self.epoch == target_epoch
+    @property
+    def must_revoke(self) -> bool:
+        """A member of the classic protocol has another deadline: it has to join again."""
+        return self.classic is None and self.state is self.UNREVOKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +126,11 @@ class ResolvedRegex:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberMetadata:
+class MemberMetadata(Generic[M]):
     """All of a member but its assignment; `member` None: it is gone."""
 
     member_id: str
-    member: ConsumerMember | None
+    member: M | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +142,11 @@ class GroupEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetMember:
+class TargetMember(Generic[T]):
     """A member's target; None: it is gone."""
 
     member_id: str
-    target: Assignment | None
+    target: T | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +158,11 @@ class TargetEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class CurrentAssignment:
-    """What a member has: the assignment fields of `member`; None: it is gone."""
+class CurrentAssignment(Generic[M]):
+    """What a member has: the assignment fields of `member`, its epochs and state; None: it is gone."""
 
     member_id: str
-    member: ConsumerMember | None
+    member: M | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +184,30 @@ class OldMetadataTombstone:
 
 
 Record = (
-    MemberMetadata
+    MemberMetadata[ConsumerMember]
     | GroupEpoch
-    | TargetMember
+    | TargetMember[Assignment]
     | TargetEpoch
-    | CurrentAssignment
+    | CurrentAssignment[ConsumerMember]
     | RegexTopics
     | ClassicTombstone
     | OldMetadataTombstone
 )
+#: What groups of every such protocol have records for.
+MemberRecord = MemberMetadata[Any] | TargetMember[Any] | TargetEpoch | CurrentAssignment[Any]
+
+
+def removal(member_id: str) -> list[MemberRecord]:
+    """The records after which a member does not exist any more."""
+    return [CurrentAssignment(member_id, None), TargetMember(member_id, None), MemberMetadata(member_id, None)]
+
+
+def members_gone(members: Iterable[str], targets: Iterable[str]) -> list[MemberRecord]:
+    """The records after which a group has no members and no target. `targets`: the members that have one."""
+    names = list(members)
+    return [
+        *(CurrentAssignment[Any](name, None) for name in names),
+        *(TargetMember[Any](name, None) for name in dict.fromkeys([*targets, *names])),
+        TargetEpoch(None),
+        *(MemberMetadata[Any](name, None) for name in names),
+    ]

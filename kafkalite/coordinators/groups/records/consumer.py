@@ -22,12 +22,12 @@ from kafkalite.coordinators.groups.decisions.members import (
     TargetEpoch,
     TargetMember,
 )
+from kafkalite.coordinators.groups.records.pairs import body_of, pair
 from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicId
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import decode, encode
-from kafkalite.protocol.errors import WireError
+from kafkalite.protocol.codec import decode
 from kafkalite.protocol.topic_ids import from_wire, to_wire
 
 _CLASSIC, _GROUP, _OLD_METADATA, _MEMBER, _TARGET, _TARGET_MEMBER, _CURRENT, _REGEX = 2, 3, 4, 5, 6, 7, 8, 16
@@ -48,21 +48,21 @@ def encode_record(group_id: str, record: Record) -> KeyValue:
     match record:
         case MemberMetadata(member_id, member):
             key, value = wire.ConsumerGroupMemberMetadataKey(group_id, member_id), member and _member(member)
-            return _pair(_MEMBER, key, value)
+            return pair(_MEMBER, key, value)
         case GroupEpoch(epoch, metadata_hash):
             epoch_value = None if epoch is None else wire.ConsumerGroupMetadataValue(epoch, metadata_hash)
-            return _pair(_GROUP, wire.ConsumerGroupMetadataKey(group_id), epoch_value)
+            return pair(_GROUP, wire.ConsumerGroupMetadataKey(group_id), epoch_value)
         case TargetMember(member_id, target):
-            return _pair(
+            return pair(
                 _TARGET_MEMBER,
                 wire.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id),
                 None if target is None else _target(target),
             )
         case TargetEpoch(epoch, at_ms):
             target_value = None if epoch is None else wire.ConsumerGroupTargetAssignmentMetadataValue(epoch, at_ms)
-            return _pair(_TARGET, wire.ConsumerGroupTargetAssignmentMetadataKey(group_id), target_value)
+            return pair(_TARGET, wire.ConsumerGroupTargetAssignmentMetadataKey(group_id), target_value)
         case CurrentAssignment(member_id, member):
-            return _pair(
+            return pair(
                 _CURRENT,
                 wire.ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id),
                 None if member is None else _current(member),
@@ -72,16 +72,11 @@ def encode_record(group_id: str, record: Record) -> KeyValue:
             regex_value = (
                 None if resolved is None else value_of(list(resolved.topics), resolved.version, resolved.at_ms)
             )
-            return _pair(_REGEX, wire.ConsumerGroupRegularExpressionKey(group_id, regex), regex_value)
+            return pair(_REGEX, wire.ConsumerGroupRegularExpressionKey(group_id, regex), regex_value)
         case ClassicTombstone():
-            return _pair(_CLASSIC, wire.GroupMetadataKey(group_id), None)
+            return pair(_CLASSIC, wire.GroupMetadataKey(group_id), None)
         case OldMetadataTombstone():
-            return _pair(_OLD_METADATA, wire.ConsumerGroupPartitionMetadataKey(group_id), None)
-
-
-def _pair(version: int, key: Any, value: Any) -> KeyValue:
-    data = None if value is None else bytes(2) + encode(value, 0)
-    return version.to_bytes(2) + encode(key, version), data
+            return pair(_OLD_METADATA, wire.ConsumerGroupPartitionMetadataKey(group_id), None)
 
 
 def _member(member: ConsumerMember) -> wire.ConsumerGroupMemberMetadataValue:
@@ -131,9 +126,7 @@ def _held(held: Held) -> list[tuple[bytes, list[int], list[int]]]:
 
 def parse(version: int, key: bytes, value: bytes | None) -> ConsumerRecord:
     """A record whose key has one of KEY_VERSIONS. Raises WireError."""
-    if value is not None and (len(value) < 2 or value[:2] != bytes(2)):
-        raise WireError(f"a value of version {int.from_bytes(value[:2])} in __consumer_offsets")
-    body = None if value is None else value[2:]
+    body = body_of(value)
     found: Any
     stored: Any
     record: Record

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kafkalite.coordinators.groups.decisions.members import GroupEpoch, TargetEpoch, TargetMember
+from kafkalite.coordinators.groups.decisions.members import (
+    CurrentAssignment,
+    GroupEpoch,
+    MemberMetadata,
+    TargetEpoch,
+    TargetMember,
+)
 from kafkalite.coordinators.groups.decisions.share.group import (
     NoSharedPartitions,
     PartitionsWithState,
-    ShareAssignment,
     SharedTopic,
     SharedTopics,
     ShareMember,
-    ShareMemberMetadata,
     ShareRecord,
 )
+from kafkalite.coordinators.groups.records.pairs import body_of, pair
 from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import decode, encode
-from kafkalite.protocol.errors import WireError
+from kafkalite.protocol.codec import decode
 from kafkalite.protocol.topic_ids import from_wire, to_wire
 
 _MEMBER, _GROUP, _TARGET, _TARGET_MEMBER, _CURRENT, _SHARED = 10, 11, 12, 13, 14, 15
@@ -40,34 +44,29 @@ def encode_record(group_id: str, record: ShareRecord) -> KeyValue:
     """Key and value, each with its version in front."""
     value: Any = None
     match record:
-        case ShareMemberMetadata(member_id, member):
+        case MemberMetadata(member_id, member):
             if member is not None:
                 value = wire.ShareGroupMemberMetadataValue(
                     member.rack_id, member.client_id, member.client_host, list(member.topics)
                 )
-            return _pair(_MEMBER, wire.ShareGroupMemberMetadataKey(group_id, member_id), value)
+            return pair(_MEMBER, wire.ShareGroupMemberMetadataKey(group_id, member_id), value)
         case GroupEpoch(epoch, metadata_hash):
             value = None if epoch is None else wire.ShareGroupMetadataValue(epoch, metadata_hash)
-            return _pair(_GROUP, wire.ShareGroupMetadataKey(group_id), value)
+            return pair(_GROUP, wire.ShareGroupMetadataKey(group_id), value)
         case TargetEpoch(epoch, at_ms):
             value = None if epoch is None else wire.ShareGroupTargetAssignmentMetadataValue(epoch, at_ms)
-            return _pair(_TARGET, wire.ShareGroupTargetAssignmentMetadataKey(group_id), value)
+            return pair(_TARGET, wire.ShareGroupTargetAssignmentMetadataKey(group_id), value)
         case TargetMember(member_id, target):
             cls = wire.ShareGroupTargetAssignmentMemberValue
             if target is not None:
                 value = cls([cls.TopicPartition(to_wire(key), sorted(each)) for key, each in sorted(target.items())])
-            return _pair(_TARGET_MEMBER, wire.ShareGroupTargetAssignmentMemberKey(group_id, member_id), value)
-        case ShareAssignment(member_id, member):
+            return pair(_TARGET_MEMBER, wire.ShareGroupTargetAssignmentMemberKey(group_id, member_id), value)
+        case CurrentAssignment(member_id, member):
             value = None if member is None else _current(member)
-            return _pair(_CURRENT, wire.ShareGroupCurrentMemberAssignmentKey(group_id, member_id), value)
+            return pair(_CURRENT, wire.ShareGroupCurrentMemberAssignmentKey(group_id, member_id), value)
         case PartitionsWithState():
             value = _shared(record)
-    return _pair(_SHARED, wire.ShareGroupStatePartitionMetadataKey(group_id), value)
-
-
-def _pair(version: int, key: Any, value: Any) -> KeyValue:
-    data = None if value is None else bytes(2) + encode(value, 0)
-    return version.to_bytes(2) + encode(key, version), data
+    return pair(_SHARED, wire.ShareGroupStatePartitionMetadataKey(group_id), value)
 
 
 def _current(member: ShareMember) -> wire.ShareGroupCurrentMemberAssignmentValue:
@@ -91,9 +90,7 @@ def _shared(record: PartitionsWithState) -> wire.ShareGroupStatePartitionMetadat
 
 def parse(version: int, key: bytes, value: bytes | None) -> ShareGroupRecord:
     """A record whose key has one of KEY_VERSIONS. Raises WireError."""
-    if value is not None and (len(value) < 2 or value[:2] != bytes(2)):
-        raise WireError(f"a value of version {int.from_bytes(value[:2])} in __consumer_offsets")
-    body = None if value is None else value[2:]
+    body = body_of(value)
     found: Any
     stored: Any
     record: ShareRecord
@@ -101,7 +98,7 @@ def parse(version: int, key: bytes, value: bytes | None) -> ShareGroupRecord:
         case 10:
             found = decode(wire.ShareGroupMemberMetadataKey, version, key)
             stored = body and decode(wire.ShareGroupMemberMetadataValue, 0, body)
-            record = ShareMemberMetadata(found.member_id, _parsed_member(found.member_id, stored) if stored else None)
+            record = MemberMetadata(found.member_id, _parsed_member(found.member_id, stored) if stored else None)
         case 11:
             found = decode(wire.ShareGroupMetadataKey, version, key)
             stored = body and decode(wire.ShareGroupMetadataValue, 0, body)
@@ -125,7 +122,7 @@ def parse(version: int, key: bytes, value: bytes | None) -> ShareGroupRecord:
                     previous_epoch=stored.previous_member_epoch,
                     assigned=_assignment(stored.assigned_partitions),
                 )
-            record = ShareAssignment(found.member_id, current)
+            record = CurrentAssignment(found.member_id, current)
         case _:
             found = decode(wire.ShareGroupStatePartitionMetadataKey, version, key)
             stored = body and decode(wire.ShareGroupStatePartitionMetadataValue, 0, body)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kafkalite.coordinators.groups.decisions.members import CurrentAssignment, MemberMetadata, TargetEpoch, TargetMember
 from kafkalite.coordinators.groups.decisions.streams.members import (
-    StreamsCurrentAssignment,
     StreamsGroupMetadata,
     StreamsMember,
-    StreamsMemberMetadata,
     StreamsMemberState,
     StreamsRecord,
-    StreamsTargetEpoch,
-    StreamsTargetMember,
     StreamsTopologyRecord,
     Task,
     TaskSets,
@@ -25,11 +22,11 @@ from kafkalite.coordinators.groups.decisions.streams.topology import (
     Subtopology,
     Topology,
 )
+from kafkalite.coordinators.groups.records.pairs import body_of, pair
 from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import decode, encode
-from kafkalite.protocol.errors import WireError
+from kafkalite.protocol.codec import decode
 
 _GROUP, _MEMBER, _TARGET, _TARGET_MEMBER, _CURRENT, _TOPOLOGY = 17, 19, 20, 21, 22, 23
 KEY_VERSIONS = frozenset({_GROUP, _MEMBER, _TARGET, _TARGET_MEMBER, _CURRENT, _TOPOLOGY})
@@ -47,26 +44,21 @@ class StreamsGroupRecord:
 def encode_record(group_id: str, record: StreamsRecord) -> KeyValue:
     """Key and value, each with its version in front."""
     match record:
-        case StreamsMemberMetadata(member_id, member):
-            return _pair(_MEMBER, wire.StreamsGroupMemberMetadataKey(group_id, member_id), member and _member(member))
+        case MemberMetadata(member_id, member):
+            return pair(_MEMBER, wire.StreamsGroupMemberMetadataKey(group_id, member_id), member and _member(member))
         case StreamsGroupMetadata():
-            return _pair(_GROUP, wire.StreamsGroupMetadataKey(group_id), _group(record))
+            return pair(_GROUP, wire.StreamsGroupMetadataKey(group_id), _group(record))
         case StreamsTopologyRecord(topology):
-            return _pair(_TOPOLOGY, wire.StreamsGroupTopologyKey(group_id), topology and _topology(topology))
-        case StreamsTargetMember(member_id, target):
+            return pair(_TOPOLOGY, wire.StreamsGroupTopologyKey(group_id), topology and _topology(topology))
+        case TargetMember(member_id, target):
             key = wire.StreamsGroupTargetAssignmentMemberKey(group_id, member_id)
-            return _pair(_TARGET_MEMBER, key, None if target is None else _target(target))
-        case StreamsTargetEpoch(epoch, at_ms):
+            return pair(_TARGET_MEMBER, key, None if target is None else _target(target))
+        case TargetEpoch(epoch, at_ms):
             value = None if epoch is None else wire.StreamsGroupTargetAssignmentMetadataValue(epoch, at_ms)
-            return _pair(_TARGET, wire.StreamsGroupTargetAssignmentMetadataKey(group_id), value)
-        case StreamsCurrentAssignment(member_id, member):
+            return pair(_TARGET, wire.StreamsGroupTargetAssignmentMetadataKey(group_id), value)
+        case CurrentAssignment(member_id, member):
             current = wire.StreamsGroupCurrentMemberAssignmentKey(group_id, member_id)
-            return _pair(_CURRENT, current, None if member is None else _current(member))
-
-
-def _pair(version: int, key: Any, value: Any) -> KeyValue:
-    data = None if value is None else bytes(2) + encode(value, 0)
-    return version.to_bytes(2) + encode(key, version), data
+            return pair(_CURRENT, current, None if member is None else _current(member))
 
 
 def _group(record: StreamsGroupMetadata) -> wire.StreamsGroupMetadataValue | None:
@@ -160,9 +152,7 @@ def _topology(topology: Topology) -> wire.StreamsGroupTopologyValue:
 
 def parse(version: int, key: bytes, value: bytes | None) -> StreamsGroupRecord:
     """A record whose key has one of KEY_VERSIONS. Raises WireError."""
-    if value is not None and (len(value) < 2 or value[:2] != bytes(2)):
-        raise WireError(f"a value of version {int.from_bytes(value[:2])} in __consumer_offsets")
-    body = None if value is None else value[2:]
+    body = body_of(value)
     found: Any
     stored: Any
     record: StreamsRecord
@@ -174,23 +164,21 @@ def parse(version: int, key: bytes, value: bytes | None) -> StreamsGroupRecord:
         case 19:
             found = decode(wire.StreamsGroupMemberMetadataKey, version, key)
             stored = body and decode(wire.StreamsGroupMemberMetadataValue, 0, body)
-            record = StreamsMemberMetadata(found.member_id, _parsed_member(found.member_id, stored) if stored else None)
+            record = MemberMetadata(found.member_id, _parsed_member(found.member_id, stored) if stored else None)
         case 20:
             found = decode(wire.StreamsGroupTargetAssignmentMetadataKey, version, key)
             stored = body and decode(wire.StreamsGroupTargetAssignmentMetadataValue, 0, body)
             epoch = stored and (stored.assignment_epoch, stored.assignment_timestamp)
-            record = StreamsTargetEpoch(*epoch) if epoch else StreamsTargetEpoch(None)
+            record = TargetEpoch(*epoch) if epoch else TargetEpoch(None)
         case 21:
             found = decode(wire.StreamsGroupTargetAssignmentMemberKey, version, key)
             stored = body and decode(wire.StreamsGroupTargetAssignmentMemberValue, 0, body)
             target = TaskSets(*map(_tasks, (stored.active_tasks, stored.standby_tasks, stored.warmup_tasks))) if stored else None  # fmt: skip
-            record = StreamsTargetMember(found.member_id, target)
+            record = TargetMember(found.member_id, target)
         case 22:
             found = decode(wire.StreamsGroupCurrentMemberAssignmentKey, version, key)
             stored = body and decode(wire.StreamsGroupCurrentMemberAssignmentValue, 0, body)
-            record = StreamsCurrentAssignment(
-                found.member_id, _parsed_current(found.member_id, stored) if stored else None
-            )
+            record = CurrentAssignment(found.member_id, _parsed_current(found.member_id, stored) if stored else None)
         case _:
             found = decode(wire.StreamsGroupTopologyKey, version, key)
             stored = body and decode(wire.StreamsGroupTopologyValue, 0, body)

@@ -13,10 +13,9 @@ from uuid import UUID
 
 from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.coordinators.committed import CommittedAppends
-from kafkalite.coordinators.groups.decisions.members import LEAVE_EPOCH
+from kafkalite.coordinators.groups.decisions.members import LEAVE_EPOCH, CurrentAssignment
 from kafkalite.coordinators.groups.decisions.share import heartbeats as rules
 from kafkalite.coordinators.groups.decisions.share.group import (
-    ShareAssignment,
     SharedTopic,
     SharedTopics,
     ShareGroup,
@@ -110,7 +109,7 @@ class ShareGroups:
         before = group.member(request.member_id)
         after = rules.reached(group, before)
         if after is not before:
-            self._write(partition, entry, group, [ShareAssignment(after.member_id, after)])
+            self._write(partition, entry, group, [CurrentAssignment(after.member_id, after)])
         await self._appends.wait(partition.index, partition.written)
         interval_ms = self._setting(
             group.group_id, "share.heartbeat.interval.ms", config.group_share_heartbeat_interval_ms

@@ -13,23 +13,16 @@ from kafkalite.coordinators.groups.decisions.streams.assignor import StreamsAssi
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
 from kafkalite.coordinators.groups.decisions.streams.members import (
     StreamsGroupMetadata,
-    StreamsRecord,
-    StreamsTargetEpoch,
-    StreamsTargetMember,
     TaskSets,
 )
 from kafkalite.coordinators.groups.decisions.streams.topology import ConfiguredSubtopology, Topology, configure
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition, StreamsRuntime
 from kafkalite.coordinators.groups.streams.groups import StreamsGroups
 from kafkalite.coordinators.groups.streams.settings import assignment_interval_s, streams_settings
-from kafkalite.coordinators.groups.target_work import TargetWork
-from kafkalite.errors import ErrorCode
+from kafkalite.coordinators.groups.target_work import TargetWork, result_of
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
-
-#: Targets in one append.
-_CHUNK = 50
 
 
 class StreamsTargets(TargetWork[StreamsGroup, StreamsRuntime]):
@@ -49,9 +42,6 @@ class StreamsTargets(TargetWork[StreamsGroup, StreamsRuntime]):
 
     def _pause_s(self, group: StreamsGroup) -> float:
         return assignment_interval_s(self._services, group.group_id)
-
-    def _fail(self, entry: GroupEntry, error: ErrorCode) -> None:
-        self.groups.fail(entry, error)
 
     async def _round(
         self, partition: GroupPartition, entry: GroupEntry, group: StreamsGroup, is_current: Callable[[], bool]
@@ -97,40 +87,4 @@ class StreamsTargets(TargetWork[StreamsGroup, StreamsRuntime]):
             for member in group.members.values()
         ]
         steps = assign(members, subtopologies, streams_settings(self._services, group.group_id).standby_replicas)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                targets: Mapping[str, TaskSets] = end.value
-                return targets
-            await asyncio.sleep(0)
-
-    async def _store(
-        self,
-        partition: GroupPartition,
-        entry: GroupEntry,
-        group: StreamsGroup,
-        targets: Mapping[str, TaskSets],
-        epoch: int,
-        is_current: Callable[[], bool],
-    ) -> None:
-        """Write the targets that have changed, then that they are complete. In between, the old epoch holds."""
-        changed = [name for name, target in targets.items() if group.targets.get(name) != target]
-        for start in range(0, len(changed), _CHUNK):
-            # Who has left meanwhile has no target any more.
-            records: list[StreamsRecord] = [
-                StreamsTargetMember(name, targets[name])
-                for name in changed[start : start + _CHUNK]
-                if name in group.members
-            ]
-            if records:
-                self.groups.write(partition, entry, group, records)
-            await asyncio.sleep(0)
-            if not is_current():
-                return
-        self.groups.write(partition, entry, group, [StreamsTargetEpoch(epoch, self._services.clock.wall_ms())])
-        _log.info("group.assigned", group=group.group_id, epoch=epoch, members=len(targets), changed=len(changed))
-        for _ in self.groups.settle(partition, entry, group):
-            await asyncio.sleep(0)
-            if not is_current():
-                return
+        return await result_of(steps)

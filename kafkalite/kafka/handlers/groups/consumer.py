@@ -136,12 +136,12 @@ def _heartbeat(request: Request, message: wire.ConsumerGroupHeartbeatRequest, me
         message.instance_id,
         message.rack_id,
         message.rebalance_timeout_ms,
+        request.client_id,
+        f"/{request.client_host}",
         None if message.subscribed_topic_names is None else tuple(sorted(set(message.subscribed_topic_names))),
         message.subscribed_topic_regex,
         message.server_assignor,
         owned,
-        request.client_id,
-        f"/{request.client_host}",
     )
 
 

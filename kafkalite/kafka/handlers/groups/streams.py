@@ -161,6 +161,8 @@ def _heartbeat(request: Request, message: wire.StreamsGroupHeartbeatRequest) -> 
         message.instance_id,
         message.rack_id,
         message.rebalance_timeout_ms,
+        request.client_id,
+        f"/{request.client_host}",
         None if message.topology is None else topology_of(message.topology),
         owned,
         message.process_id,
@@ -169,8 +171,6 @@ def _heartbeat(request: Request, message: wire.StreamsGroupHeartbeatRequest) -> 
         _offsets(message.task_offsets),
         _offsets(message.task_end_offsets),
         message.shutdown_application,
-        request.client_id,
-        f"/{request.client_host}",
     )
 
 

@@ -9,15 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from kafkalite.coordinators.groups.decisions.assigned_heartbeats import check_room
 from kafkalite.coordinators.groups.decisions.classic.events import JoinRequest
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
-from kafkalite.coordinators.groups.decisions.consumer.heartbeats import (
-    ConsumerOutcome,
-    GroupSettings,
-    advance,
-    check_room,
-    find,
-)
+from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerOutcome, GroupSettings, advance, find
 from kafkalite.coordinators.groups.decisions.members import (
     JOIN_EPOCH,
     Assignment,
@@ -47,14 +42,13 @@ def join(
     MEMBER_ID_REQUIRED: it has to come back with `request.new_member_id` (KIP-394).
     """
     member_id = request.member_id or request.new_member_id
-    check_room(group, member_id, request.instance_id, settings)
+    check_room(group, member_id, request.instance_id, settings.max_size)
     subscription = _subscription(group, request)
     if not request.member_id and request.requires_known_member_id:
         raise api_error(ErrorCode.MEMBER_ID_REQUIRED)
     is_unknown = not request.member_id or (request.instance_id is None and member_id not in group.members)
-    known, records, is_new = find(
-        group, member_id, JOIN_EPOCH if is_unknown else -1, request.instance_id, None, is_classic=True
-    )
+    found = find(group, member_id, JOIN_EPOCH if is_unknown else -1, request.instance_id, None, is_classic=True)
+    known = found.member
     updated = replace(
         known,
         instance_id=request.instance_id if request.instance_id is not None else known.instance_id,
@@ -70,11 +64,11 @@ def join(
     owned = _owned(subscription, topic_id_of)
     outcome = advance(
         group,
-        ConsumerOutcome(updated, records),
+        ConsumerOutcome(updated, [*found.records]),
         known,
         owned,
         is_joining=True,
-        is_new=is_new,
+        is_new=found.is_new,
         session_timeout_ms=request.session_timeout_ms,
         now=now,
     )

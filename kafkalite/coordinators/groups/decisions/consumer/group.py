@@ -29,6 +29,7 @@ from kafkalite.coordinators.groups.decisions.members import (
     ResolvedRegex,
     TargetEpoch,
     TargetMember,
+    members_gone,
 )
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicId
@@ -59,17 +60,13 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
         """Take what a record says. Records of a log that was compacted come without those that they replaced."""
         match record:
             case MemberMetadata(member_id, None):
-                self._remove(member_id)
+                self.forget(member_id)
             case MemberMetadata(member_id, member) if member is not None:
                 self._set_metadata(member_id, member)
             case GroupEpoch(epoch, metadata_hash):
                 self.epoch, self.metadata_hash = epoch or 0, metadata_hash
-            case TargetMember(member_id, None):
-                self.targets.pop(member_id, None)
-            case TargetMember(member_id, target) if target is not None:
-                self.targets[member_id] = target
-            case TargetEpoch(epoch, at_ms):
-                self.target_epoch, self.target_at_ms = epoch or 0, at_ms
+            case TargetMember() | TargetEpoch():
+                self.apply_target(record)
             case CurrentAssignment(member_id, current):
                 self._set_current(member_id, current)
             case RegexTopics(regex, None):
@@ -103,7 +100,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
         known = self.members.get(member_id) or (ConsumerMember(member_id) if current is not None else None)
         if known is None:
             return
-        self._release(known)
+        self.release(known)
         if current is None:
             self.members[member_id] = replace(known, epoch=0, previous_epoch=0, state=MemberState.STABLE, assigned={}, revoking={})  # fmt: skip
             return
@@ -119,7 +116,7 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
             for topic_id, partitions in held.items():
                 self.owners.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member_id))
 
-    def _release(self, member: ConsumerMember) -> None:
+    def release(self, member: ConsumerMember) -> None:
         for held in (member.assigned, member.revoking):
             for topic_id, partitions in held.items():
                 owners = self.owners.get(topic_id, {})
@@ -129,14 +126,10 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
                 if not owners:
                     self.owners.pop(topic_id, None)
 
-    def _remove(self, member_id: str) -> None:
-        member = self.members.pop(member_id, None)
-        self.times.pop(member_id, None)
-        self.targets.pop(member_id, None)
-        if member is not None:
-            self._release(member)
-            self.free_instance(member)
-            self.classic_members -= member.classic is not None
+    def forget(self, member_id: str) -> ConsumerMember | None:
+        member = AssignedGroup.forget(self, member_id)
+        self.classic_members -= member is not None and member.classic is not None
+        return member
 
     # --- what it is ---
 
@@ -151,9 +144,6 @@ class ConsumerGroup(AssignedGroup[ConsumerMember, Assignment]):
         if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
-
-    def target_of(self, member_id: str) -> Assignment:
-        return self.targets.get(member_id, {})
 
     def is_free(self, topic_id: TopicId, partition: int, mine: str) -> bool:
         """Whether nobody but `mine` (a member id) has this partition."""
@@ -189,9 +179,5 @@ def held(target: Assignment, epoch: int) -> Held:
 
 def tombstones(group: ConsumerGroup) -> list[Record]:
     """The records after which the group does not exist any more."""
-    records: list[Record] = [CurrentAssignment(member_id, None) for member_id in group.members]
-    records += [TargetMember(member_id, None) for member_id in {**group.targets, **group.members}]
-    records.append(TargetEpoch(None))
-    records += [MemberMetadata(member_id, None) for member_id in group.members]
-    records += [RegexTopics(regex, None) for regex in group.regexes]
-    return [*records, OldMetadataTombstone(), GroupEpoch(None)]
+    regexes = [RegexTopics(regex, None) for regex in group.regexes]
+    return [*members_gone(group.members, group.targets), *regexes, OldMetadataTombstone(), GroupEpoch(None)]

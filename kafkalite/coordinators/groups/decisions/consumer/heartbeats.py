@@ -7,15 +7,17 @@ account: the coordinator computes it meanwhile, once for all that wait. All othe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 
-from kafkalite.coordinators.groups.decisions.assigned_group import (
-    away,
+from kafkalite.coordinators.groups.decisions.assigned_heartbeats import (
+    FoundMember,
+    Outcome,
     check_epoch,
-    fenced,
-    unknown_instance,
-    unreleased,
+    check_room,
+    take_step,
+    with_said,
 )
+from kafkalite.coordinators.groups.decisions.assigned_heartbeats import find as find_member
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.consumer.reconciling import reconcile
 from kafkalite.coordinators.groups.decisions.members import (
@@ -23,13 +25,12 @@ from kafkalite.coordinators.groups.decisions.members import (
     LEAVE_FOR_A_WHILE_EPOCH,
     Assignment,
     ConsumerMember,
-    CurrentAssignment,
+    EpochHeartbeat,
     GroupEpoch,
     MemberMetadata,
-    MemberState,
     Record,
     RegexTopics,
-    TargetMember,
+    removal,
 )
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
@@ -50,20 +51,13 @@ class GroupSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerHeartbeat:
+class ConsumerHeartbeat(EpochHeartbeat):
     """What a ConsumerGroupHeartbeat says. None (`rebalance_timeout_ms` -1): as before. `regex` "": none any more."""
 
-    member_id: str
-    epoch: int
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
     topics: tuple[str, ...] | None = None
     regex: str | None = None
     assignor: str | None = None
     owned: Assignment | None = None
-    client_id: str = ""
-    client_host: str = ""
 
     @property
     def is_full(self) -> bool:
@@ -72,15 +66,7 @@ class ConsumerHeartbeat:
         return self.epoch == JOIN_EPOCH or (said and (self.topics is not None or self.regex is not None))
 
 
-@dataclass(slots=True)
-class ConsumerOutcome:
-    """What is written; `member` is as it is afterwards. `waits`: for the target assignment of the group's new epoch, then
-    `settle` is the next step. `shows_assignment`: the answer has it."""
-
-    member: ConsumerMember
-    records: list[Record] = field(default_factory=list)
-    waits: bool = False
-    shows_assignment: bool = False
+ConsumerOutcome = Outcome[ConsumerMember, Record]
 
 
 def check(request: ConsumerHeartbeat, *, needs_member_id: bool) -> None:
@@ -116,26 +102,19 @@ def heartbeat(group: ConsumerGroup, request: ConsumerHeartbeat, settings: GroupS
         supported = ", ".join(settings.assignors)
         text = f"ServerAssignor {request.assignor} is not supported. Supported assignors: {supported}."
         raise api_error(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
-    check_room(group, request.member_id, request.instance_id, settings)
-    known, records, is_new = find(group, request.member_id, request.epoch, request.instance_id, request.owned)
-    updated = _updated(known, request)
+    check_room(group, request.member_id, request.instance_id, settings.max_size)
+    found = find(group, request.member_id, request.epoch, request.instance_id, request.owned)
+    updated = _updated(found.member, request)
     return advance(
         group,
-        ConsumerOutcome(updated, records, shows_assignment=request.is_full),
-        known,
+        ConsumerOutcome(updated, [*found.records], shows_assignment=request.is_full),
+        found.member,
         request.owned,
-        is_joining=is_new or request.epoch == JOIN_EPOCH,
-        is_new=is_new,
+        is_joining=found.is_new or request.epoch == JOIN_EPOCH,
+        is_new=found.is_new,
         session_timeout_ms=settings.session_timeout_ms,
         now=now,
     )
-
-
-def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, settings: GroupSettings) -> None:
-    """Raises ApiError GROUP_MAX_SIZE_REACHED."""
-    is_member = member_id in group.members or group.static_member(instance_id) is not None
-    if not is_member and len(group.members) >= settings.max_size:
-        raise api_error(ErrorCode.GROUP_MAX_SIZE_REACHED, f"a group has at most {settings.max_size} members")
 
 
 def advance(
@@ -161,11 +140,7 @@ def advance(
     if bumps or (is_joining and group.needs_assignment):
         outcome.waits = outcome.shows_assignment = True
         return outcome
-    target = group.target_of(updated.member_id)
-    replaced = group.static_member(updated.instance_id)
-    if not target and replaced is not None:
-        target = group.target_of(replaced.member_id)
-    return _reconciled(group, outcome, target, owned, now)
+    return _reconciled(group, outcome, group.target_for(updated), owned, now)
 
 
 def settle(group: ConsumerGroup, member_id: str, owned: Assignment | None, now: int) -> ConsumerOutcome:
@@ -182,32 +157,15 @@ def _reconciled(
     def is_free(topic_id: TopicId, partition: int) -> bool:
         return group.is_free(topic_id, partition, before.member_id)
 
-    after = reconcile(before, group.target_epoch, target, owned, is_free)
-    if after is before:
-        return outcome
-    outcome.member = after
-    outcome.records.append(CurrentAssignment(after.member_id, after))
-    outcome.shows_assignment |= after.assigned != before.assigned
-    times = group.expect(after.member_id)
-    times.revocation = 0
-    if after.classic is None and after.state is MemberState.UNREVOKED_PARTITIONS:
-        times.revocation, times.epoch = now + after.rebalance_timeout_ms, after.epoch
-    return outcome
+    return take_step(group, outcome, reconcile(before, group.target_epoch, target, owned, is_free), now)
 
 
 def _updated(known: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:
     return replace(
-        known,
-        instance_id=known.instance_id if request.instance_id is None else request.instance_id,
-        rack_id=known.rack_id if request.rack_id is None else request.rack_id,
-        rebalance_timeout_ms=known.rebalance_timeout_ms
-        if request.rebalance_timeout_ms == -1
-        else request.rebalance_timeout_ms,
+        with_said(known, request),
         topics=known.topics if request.topics is None else tuple(sorted(set(request.topics))),
         regex=known.regex if request.regex is None else request.regex,
         assignor=known.assignor if request.assignor is None else request.assignor,
-        client_id=request.client_id,
-        client_host=request.client_host,
         classic=None,
     )
 
@@ -223,66 +181,19 @@ def find(
     owned: Assignment | None,
     *,
     is_classic: bool = False,
-) -> tuple[ConsumerMember, list[Record], bool]:
-    """The member of a request, what is written if it replaces a static one, and whether it is new. Raises ApiError."""
-    if instance_id is not None:
-        return _find_static(group, member_id, epoch, instance_id, owned, is_classic=is_classic)
-    known = group.members.get(member_id)
-    if known is None and epoch == JOIN_EPOCH:
-        return ConsumerMember(member_id), [], True
-    known = group.member(member_id)
-    if not is_classic:
-        _check_epoch(known, epoch, owned)
-    return known, [], False
+) -> FoundMember[ConsumerMember]:
+    """The member of a request. Raises ApiError."""
 
+    def check_known(known: ConsumerMember) -> None:
+        check_epoch(
+            known, epoch, "partitions", holds_only_assigned=lambda: owned is not None and _is_part(owned, known)
+        )
 
-def _find_static(
-    group: ConsumerGroup,
-    member_id: str,
-    epoch: int,
-    instance_id: str,
-    owned: Assignment | None,
-    *,
-    is_classic: bool,
-) -> tuple[ConsumerMember, list[Record], bool]:
-    known = group.static_member(instance_id)
-    if known is None:
-        if epoch != JOIN_EPOCH:
-            raise unknown_instance(instance_id)
-        return group.members.get(member_id) or ConsumerMember(member_id), [], member_id not in group.members
-    if known.member_id == member_id:
-        if not is_classic and known.epoch != LEAVE_FOR_A_WHILE_EPOCH:
-            _check_epoch(known, epoch, owned)
-            return known, [], False
-        if epoch != JOIN_EPOCH and not is_classic:
-            raise away(member_id)
-        return replace(known, epoch=0, previous_epoch=0) if not is_classic else known, [], False
-    if epoch != JOIN_EPOCH:
-        raise fenced(known, member_id, instance_id)
-    if not is_classic and known.classic is None and known.epoch != LEAVE_FOR_A_WHILE_EPOCH:
-        raise unreleased(known, instance_id)
-    return _replacement(group, known, member_id)
+    def may_replace(known: ConsumerMember) -> bool:
+        return is_classic or known.classic is not None or known.epoch == LEAVE_FOR_A_WHILE_EPOCH
 
-
-def _replacement(
-    group: ConsumerGroup, known: ConsumerMember, member_id: str
-) -> tuple[ConsumerMember, list[Record], bool]:
-    """A static member is back under another member id, with what it had."""
-    new = replace(known, member_id=member_id, epoch=0, previous_epoch=0, revoking={})
-    records: list[Record] = [
-        *_removal(known),
-        MemberMetadata(member_id, new),
-        TargetMember(member_id, group.target_of(known.member_id)),
-        CurrentAssignment(member_id, new),
-    ]
-    return new, records, False
-
-
-def _check_epoch(member: ConsumerMember, received: int, owned: Assignment | None) -> None:
-    """Raises ApiError FENCED_MEMBER_EPOCH."""
-    check_epoch(
-        member, received, "partitions", holds_only_assigned=lambda: owned is not None and _is_part(owned, member)
-    )
+    new = ConsumerMember(member_id)
+    return find_member(group, new, epoch, instance_id, check_known, may_replace, is_classic=is_classic)
 
 
 def _is_part(owned: Assignment, member: ConsumerMember) -> bool:
@@ -293,27 +204,13 @@ def _is_part(owned: Assignment, member: ConsumerMember) -> bool:
 # --- leaving ---
 
 
-def leave_for_a_while(member: ConsumerMember) -> ConsumerOutcome:
-    """A static member is restarted: it keeps its partitions until its session expires (KIP-345)."""
-    left = replace(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking={})
-    return ConsumerOutcome(left, [CurrentAssignment(left.member_id, left)])
-
-
 def removed(group: ConsumerGroup, members: Sequence[ConsumerMember]) -> list[Record]:
     """The records after which these are no members any more: the others share out what they had."""
     gone = {member.member_id for member in members}
-    records = [record for member in members for record in _removal(member)]
+    records: list[Record] = [record for member in members for record in removal(member.member_id)]
     left = {member.regex for member in group.members.values() if member.member_id not in gone}
     records += [RegexTopics(regex, None) for regex in group.regexes if regex not in left]
     return [*records, GroupEpoch(group.epoch + 1, group.metadata_hash)]
-
-
-def _removal(member: ConsumerMember) -> list[Record]:
-    return [
-        CurrentAssignment(member.member_id, None),
-        TargetMember(member.member_id, None),
-        MemberMetadata(member.member_id, None),
-    ]
 
 
 def _unused(group: ConsumerGroup, updated: ConsumerMember) -> list[Record]:

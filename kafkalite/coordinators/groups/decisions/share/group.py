@@ -14,8 +14,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from enum import Enum
 
-from kafkalite.coordinators.groups.decisions.members import Assignment, GroupEpoch, TargetEpoch, TargetMember
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.coordinators.groups.decisions.assigned_group import TargetedGroup
+from kafkalite.coordinators.groups.decisions.members import (
+    Assignment,
+    CurrentAssignment,
+    GroupEpoch,
+    MemberMetadata,
+    TargetEpoch,
+    TargetMember,
+    members_gone,
+)
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicId
 
@@ -57,22 +65,6 @@ SharedTopics = Mapping[TopicId, SharedTopic]
 
 
 @dataclass(frozen=True, slots=True)
-class ShareMemberMetadata:
-    """All of a member but its assignment; `member` None: it is gone."""
-
-    member_id: str
-    member: ShareMember | None
-
-
-@dataclass(frozen=True, slots=True)
-class ShareAssignment:
-    """What a member has: its epochs and partitions; `member` None: it is gone."""
-
-    member_id: str
-    member: ShareMember | None
-
-
-@dataclass(frozen=True, slots=True)
 class PartitionsWithState:
     """Of which partitions there is a state. `deleting`: topics whose states are being deleted, with their names."""
 
@@ -87,61 +79,45 @@ class NoSharedPartitions:
 
 
 ShareRecord = (
-    ShareMemberMetadata
+    MemberMetadata[ShareMember]
     | GroupEpoch
-    | TargetMember
+    | TargetMember[Assignment]
     | TargetEpoch
-    | ShareAssignment
+    | CurrentAssignment[ShareMember]
     | PartitionsWithState
     | NoSharedPartitions
 )
 
 
 @dataclass(slots=True)
-class ShareGroup:
+class ShareGroup(TargetedGroup[ShareMember, Assignment]):
     """See the module. `deadlines`: until when a heartbeat of a member is expected (ms of the monotonic clock)."""
 
-    group_id: str
-    members: dict[str, ShareMember] = field(default_factory=dict)
-    epoch: int = 0
-    metadata_hash: int = 0
-    target_epoch: int = 0
-    target_at_ms: int = 0
-    targets: dict[str, Assignment] = field(default_factory=dict)
     shared: PartitionsWithState = field(default_factory=PartitionsWithState)
     deadlines: dict[str, int] = field(default_factory=dict)
-    is_dead: bool = False
 
     def apply(self, record: ShareRecord) -> None:
         """Take what a record says."""
         match record:
-            case ShareMemberMetadata(member_id, None):
+            case MemberMetadata(member_id, None):
                 self.members.pop(member_id, None)
                 self.targets.pop(member_id, None)
                 self.deadlines.pop(member_id, None)
-            case ShareMemberMetadata(member_id, member) if member is not None:
+            case MemberMetadata(member_id, member) if member is not None:
                 known = self.members.get(member_id) or ShareMember(member_id)
                 self.members[member_id] = replace(
                     member, epoch=known.epoch, previous_epoch=known.previous_epoch, assigned=known.assigned
                 )
             case GroupEpoch(epoch, metadata_hash):
                 self.epoch, self.metadata_hash = epoch or 0, metadata_hash
-            case TargetMember(member_id, target):
-                self._set_target(member_id, target)
-            case TargetEpoch(epoch, at_ms):
-                self.target_epoch, self.target_at_ms = epoch or 0, at_ms
-            case ShareAssignment(member_id, current):
+            case TargetMember() | TargetEpoch():
+                self.apply_target(record)
+            case CurrentAssignment(member_id, current):
                 self._set_assigned(member_id, current)
             case PartitionsWithState():
                 self.shared = record
             case _:
                 self.shared = PartitionsWithState()
-
-    def _set_target(self, member_id: str, target: Assignment | None) -> None:
-        if target is None:
-            self.targets.pop(member_id, None)
-        else:
-            self.targets[member_id] = target
 
     def _set_assigned(self, member_id: str, current: ShareMember | None) -> None:
         known = self.members.get(member_id)
@@ -157,13 +133,6 @@ class ShareGroup:
         if self.is_dead:
             return ShareGroupState.DEAD
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
-
-    def member(self, member_id: str) -> ShareMember:
-        """Raises ApiError UNKNOWN_MEMBER_ID."""
-        found = self.members.get(member_id)
-        if found is None:
-            raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is not a member of group {self.group_id!r}")
-        return found
 
     def subscribed_topics(self) -> set[str]:
         """The names of all topics that members subscribe to."""
@@ -216,8 +185,4 @@ def without_topics(shared: PartitionsWithState, topic_ids: Iterable[TopicId]) ->
 
 def tombstones(group: ShareGroup) -> list[ShareRecord]:
     """The records after which the group does not exist any more."""
-    records: list[ShareRecord] = [ShareAssignment(member_id, None) for member_id in group.members]
-    records += [TargetMember(member_id, None) for member_id in {**group.targets, **group.members}]
-    records.append(TargetEpoch(None))
-    records += [ShareMemberMetadata(member_id, None) for member_id in group.members]
-    return [*records, NoSharedPartitions(), GroupEpoch(None)]
+    return [*members_gone(group.members, group.targets), NoSharedPartitions(), GroupEpoch(None)]

@@ -11,18 +11,18 @@ from kafkalite.coordinators.groups.decisions.members import (
     LEAVE_EPOCH,
     Assignment,
     GroupEpoch,
+    MemberMetadata,
     TargetEpoch,
     TargetMember,
+    removal,
 )
 from kafkalite.coordinators.groups.decisions.share.assignor import simple
 from kafkalite.coordinators.groups.decisions.share.group import (
     PartitionsWithState,
-    ShareAssignment,
     SharedTopic,
     SharedTopics,
     ShareGroup,
     ShareMember,
-    ShareMemberMetadata,
     ShareRecord,
     joined,
     partitions_of,
@@ -80,7 +80,7 @@ def heartbeat(group: ShareGroup, request: ShareHeartbeat, max_size: int) -> list
     )
     records: list[ShareRecord] = []
     if after != before or known is None:
-        records.append(ShareMemberMetadata(after.member_id, after))
+        records.append(MemberMetadata(after.member_id, after))
     if known is None or after.topics != before.topics:
         records.append(GroupEpoch(group.epoch + 1, group.metadata_hash))
     return records
@@ -95,13 +95,7 @@ def _check_epoch(member: ShareMember, received: int) -> None:
 
 def removed(group: ShareGroup, members: Sequence[ShareMember]) -> list[ShareRecord]:
     """The records after which these are no members any more."""
-    records: list[ShareRecord] = []
-    for member in members:
-        records += [
-            ShareAssignment(member.member_id, None),
-            TargetMember(member.member_id, None),
-            ShareMemberMetadata(member.member_id, None),
-        ]
+    records = [record for member in members for record in removal(member.member_id)]
     return [*records, GroupEpoch(group.epoch + 1, group.metadata_hash)]
 
 

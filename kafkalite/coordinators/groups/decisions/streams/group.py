@@ -8,16 +8,18 @@ from enum import Enum
 from typing import ClassVar
 
 from kafkalite.coordinators.groups.decisions.assigned_group import AssignedGroup
+from kafkalite.coordinators.groups.decisions.members import (
+    CurrentAssignment,
+    MemberMetadata,
+    TargetEpoch,
+    TargetMember,
+    members_gone,
+)
 from kafkalite.coordinators.groups.decisions.streams.members import (
     NOTHING,
-    StreamsCurrentAssignment,
     StreamsGroupMetadata,
     StreamsMember,
-    StreamsMemberMetadata,
-    StreamsMemberState,
     StreamsRecord,
-    StreamsTargetEpoch,
-    StreamsTargetMember,
     StreamsTopologyRecord,
     Task,
     TaskSets,
@@ -45,6 +47,7 @@ class StreamsGroup(AssignedGroup[StreamsMember, TaskSets]):
     """See the module. The configured topology and offsets of tasks are not stored."""
 
     HELD: ClassVar = "tasks"
+    NOTHING: ClassVar = NOTHING
 
     validated_epoch: int = -1
     settings: tuple[tuple[str, str], ...] = ()
@@ -67,22 +70,18 @@ class StreamsGroup(AssignedGroup[StreamsMember, TaskSets]):
     def apply(self, record: StreamsRecord) -> None:
         """Take what a record says. Records of a log that was compacted come without those that they replaced."""
         match record:
-            case StreamsMemberMetadata(member_id, None):
-                self._remove(member_id)
-            case StreamsMemberMetadata(member_id, member) if member is not None:
+            case MemberMetadata(member_id, None):
+                self.forget(member_id)
+            case MemberMetadata(member_id, member) if member is not None:
                 self._set_metadata(member_id, member)
             case StreamsGroupMetadata(epoch, metadata_hash, validated_epoch, settings):
                 self.epoch, self.metadata_hash = epoch or 0, metadata_hash
                 self.validated_epoch, self.settings = validated_epoch, settings
             case StreamsTopologyRecord(topology):
                 self.topology, self.configured = topology, None
-            case StreamsTargetMember(member_id, None):
-                self.targets.pop(member_id, None)
-            case StreamsTargetMember(member_id, target) if target is not None:
-                self.targets[member_id] = target
-            case StreamsTargetEpoch(epoch, at_ms):
-                self.target_epoch, self.target_at_ms = epoch or 0, at_ms
-            case StreamsCurrentAssignment(member_id, current):
+            case TargetMember() | TargetEpoch():
+                self.apply_target(record)
+            case CurrentAssignment(member_id, current):
                 self._set_current(member_id, current)
             case _:
                 pass
@@ -100,31 +99,27 @@ class StreamsGroup(AssignedGroup[StreamsMember, TaskSets]):
         if known is None:
             return
         before = known.assigned.active, known.assigned.standby | known.assigned.warmup
-        self._release(known)
+        self.release(known)
         after = self.members[member_id] = _with_tasks_of(known, current or StreamsMember(member_id))
         for task in after.assigned.all | after.revoking.all:
             self.holders.setdefault(task, set()).add(member_id)
         if known.endpoint and before != (after.assigned.active, after.assigned.standby | after.assigned.warmup):
             self.endpoint_epoch += 1
 
-    def _release(self, member: StreamsMember) -> None:
+    def release(self, member: StreamsMember) -> None:
         for task in member.assigned.all | member.revoking.all:
             holders = self.holders.get(task, set())
             holders.discard(member.member_id)
             if not holders:
                 self.holders.pop(task, None)
 
-    def _remove(self, member_id: str) -> None:
-        member = self.members.pop(member_id, None)
-        self.times.pop(member_id, None)
-        self.targets.pop(member_id, None)
+    def forget(self, member_id: str) -> StreamsMember | None:
+        member = AssignedGroup.forget(self, member_id)
         self.task_offsets.pop(member_id, None)
-        if member is not None:
-            self._release(member)
-            self.free_instance(member)
-            self.endpoint_epoch += member.endpoint is not None
+        self.endpoint_epoch += member is not None and member.endpoint is not None
         if not self.members:
             self.shutdown_by, self.delayed_until = None, 0
+        return member
 
     # --- what it is ---
 
@@ -150,9 +145,6 @@ class StreamsGroup(AssignedGroup[StreamsMember, TaskSets]):
     @property
     def next_epoch(self) -> int:
         return max(self.epoch, FIRST_MEMBER_EPOCH) + 1
-
-    def target_of(self, member_id: str) -> TaskSets:
-        return self.targets.get(member_id, NOTHING)
 
     def is_free(self, task: Task, mine: StreamsMember) -> tuple[bool, bool]:
         """Whether no member but `mine` processes the task, or has to stop that; whether none of its process has it at all."""
@@ -190,14 +182,6 @@ def _with_tasks_of(member: StreamsMember, other: StreamsMember) -> StreamsMember
     )
 
 
-def is_unrevoked(member: StreamsMember) -> bool:
-    return member.state is StreamsMemberState.UNREVOKED_TASKS
-
-
 def tombstones(group: StreamsGroup) -> list[StreamsRecord]:
     """The records after which the group does not exist any more."""
-    records: list[StreamsRecord] = [StreamsCurrentAssignment(member_id, None) for member_id in group.members]
-    records += [StreamsTargetMember(member_id, None) for member_id in {**group.targets, **group.members}]
-    records.append(StreamsTargetEpoch(None))
-    records += [StreamsMemberMetadata(member_id, None) for member_id in group.members]
-    return [*records, StreamsTopologyRecord(None), StreamsGroupMetadata(None)]
+    return [*members_gone(group.members, group.targets), StreamsTopologyRecord(None), StreamsGroupMetadata(None)]

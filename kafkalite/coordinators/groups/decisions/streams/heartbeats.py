@@ -7,25 +7,29 @@ group is delayed so that more members can join. All other heartbeats are answere
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 
-from kafkalite.coordinators.groups.decisions.assigned_group import (
-    away,
+from kafkalite.coordinators.groups.decisions.assigned_heartbeats import (
+    FoundMember,
+    Outcome,
     check_epoch,
-    fenced,
-    unknown_instance,
-    unreleased,
+    check_room,
+    take_step,
+    with_said,
 )
-from kafkalite.coordinators.groups.decisions.members import JOIN_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
-from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup, is_unrevoked
+from kafkalite.coordinators.groups.decisions.assigned_heartbeats import find as find_member
+from kafkalite.coordinators.groups.decisions.members import (
+    JOIN_EPOCH,
+    LEAVE_FOR_A_WHILE_EPOCH,
+    EpochHeartbeat,
+    MemberMetadata,
+    removal,
+)
+from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
 from kafkalite.coordinators.groups.decisions.streams.members import (
-    NOTHING,
-    StreamsCurrentAssignment,
     StreamsGroupMetadata,
     StreamsMember,
-    StreamsMemberMetadata,
     StreamsRecord,
-    StreamsTargetMember,
     StreamsTopologyRecord,
     Task,
     TaskSets,
@@ -57,14 +61,9 @@ class StreamsSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsHeartbeat:
+class StreamsHeartbeat(EpochHeartbeat):
     """What a StreamsGroupHeartbeat says. None (`rebalance_timeout_ms` -1): as before."""
 
-    member_id: str
-    epoch: int
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
     topology: Topology | None = None
     owned: TaskSets | None = None
     process_id: str | None = None
@@ -73,19 +72,12 @@ class StreamsHeartbeat:
     offsets: Mapping[Task, int] | None = None
     end_offsets: Mapping[Task, int] | None = None
     is_shutdown: bool = False
-    client_id: str = ""
-    client_host: str = ""
 
 
 @dataclass(slots=True)
-class StreamsOutcome:
-    """What is written; `member` is as it is afterwards. `waits`: for the target assignment of the group's new epoch, then
-    `settle` is the next step. `shows_assignment`: the answer has it. `configured`: the group's from now on."""
+class StreamsOutcome(Outcome[StreamsMember, StreamsRecord]):
+    """`configured`: the group's from now on."""
 
-    member: StreamsMember
-    records: list[StreamsRecord] = field(default_factory=list)
-    waits: bool = False
-    shows_assignment: bool = False
     configured: Configured | None = None
 
 
@@ -124,10 +116,10 @@ def heartbeat(
     now: int,
 ) -> StreamsOutcome:
     """A member joins, or says that it is there. Raises ApiError."""
-    is_member = request.member_id in group.members or group.static_member(request.instance_id) is not None
-    if not is_member and len(group.members) >= settings.max_size:
-        raise api_error(ErrorCode.GROUP_MAX_SIZE_REACHED, f"a group has at most {settings.max_size} members")
-    known, records, is_new = find(group, request)
+    check_room(group, request.member_id, request.instance_id, settings.max_size)
+    found = find(group, request)
+    known, is_new = found.member, found.is_new
+    records: list[StreamsRecord] = [*found.records]
     topology, is_changed = _topology(group, request)
     configured, metadata_hash = group.configured, group.metadata_hash
     if is_changed or configured is None:
@@ -136,7 +128,7 @@ def heartbeat(
     _check_tasks(configured, request.owned)
     updated = _updated(known, request)
     if is_new or updated != known:
-        records.append(StreamsMemberMetadata(updated.member_id, updated))
+        records.append(MemberMetadata(updated.member_id, updated))
     if is_changed:
         records.append(StreamsTopologyRecord(topology))
     validated = topology.epoch if configured.is_ready else -1
@@ -157,11 +149,7 @@ def heartbeat(
     if (bumps or group.needs_assignment) and is_joining and not group.delayed_until:
         outcome.waits = outcome.shows_assignment = True
         return outcome
-    target = group.target_of(updated.member_id)
-    replaced = group.static_member(updated.instance_id)
-    if not target and replaced is not None:
-        target = group.target_of(replaced.member_id)
-    outcome = _reconciled(group, outcome, target, request.owned, now)
+    outcome = _reconciled(group, outcome, group.target_for(updated), request.owned, now)
     # An answer may have been lost: then the member has other tasks than it should, or an older epoch.
     is_behind = request.epoch != outcome.member.epoch
     outcome.shows_assignment |= is_behind or request.owned not in (None, outcome.member.assigned)
@@ -227,114 +215,50 @@ def _reconciled(
     def is_free(task: Task) -> tuple[bool, bool]:
         return group.is_free(task, before)
 
-    after = reconcile(before, group.reached_epoch, target, owned, is_free)
-    if after is before:
-        return outcome
-    outcome.member = after
-    outcome.records.append(StreamsCurrentAssignment(after.member_id, after))
-    outcome.shows_assignment |= after.assigned != before.assigned
-    times = group.expect(after.member_id)
-    times.revocation = 0
-    if is_unrevoked(after):
-        times.revocation, times.epoch = now + after.rebalance_timeout_ms, after.epoch
-    return outcome
+    return take_step(group, outcome, reconcile(before, group.reached_epoch, target, owned, is_free), now)
 
 
 def _updated(known: StreamsMember, request: StreamsHeartbeat) -> StreamsMember:
     return replace(
-        known,
-        instance_id=known.instance_id if request.instance_id is None else request.instance_id,
-        rack_id=known.rack_id if request.rack_id is None else request.rack_id,
-        rebalance_timeout_ms=known.rebalance_timeout_ms
-        if request.rebalance_timeout_ms == -1
-        else request.rebalance_timeout_ms,
+        with_said(known, request),
         topology_epoch=known.topology_epoch if request.topology is None else request.topology.epoch,
         process_id=known.process_id if request.process_id is None else request.process_id,
         endpoint=known.endpoint if request.endpoint is None else request.endpoint,
         tags=known.tags if request.tags is None else request.tags,
-        client_id=request.client_id,
-        client_host=request.client_host,
     )
 
 
 # --- who it is ---
 
 
-def find(group: StreamsGroup, request: StreamsHeartbeat) -> tuple[StreamsMember, list[StreamsRecord], bool]:
-    """The member of a request, what is written if it replaces a static one, and whether it is new. Raises ApiError."""
-    if request.instance_id is not None:
-        return _find_static(group, request, request.instance_id)
-    known = group.members.get(request.member_id)
-    if known is None and request.epoch == JOIN_EPOCH:
-        return StreamsMember(request.member_id), [], True
-    known = group.member(request.member_id)
-    _check_epoch(known, request.epoch, request.owned)
-    return known, [], False
+def find(group: StreamsGroup, request: StreamsHeartbeat) -> FoundMember[StreamsMember]:
+    """The member of a request. Raises ApiError."""
+    owned = request.owned
 
+    def check_known(known: StreamsMember) -> None:
+        check_epoch(
+            known,
+            request.epoch,
+            "tasks",
+            holds_only_assigned=lambda: owned is not None and owned.is_part_of(known.assigned),
+        )
 
-def _find_static(
-    group: StreamsGroup, request: StreamsHeartbeat, instance_id: str
-) -> tuple[StreamsMember, list[StreamsRecord], bool]:
-    known = group.static_member(instance_id)
-    if known is None:
-        if request.epoch != JOIN_EPOCH:
-            raise unknown_instance(instance_id)
-        found = group.members.get(request.member_id)
-        return found or StreamsMember(request.member_id), [], found is None
-    if known.member_id == request.member_id:
-        if known.epoch != LEAVE_FOR_A_WHILE_EPOCH:
-            _check_epoch(known, request.epoch, request.owned)
-            return known, [], False
-        if request.epoch != JOIN_EPOCH:
-            raise away(request.member_id)
-        return replace(known, epoch=0, previous_epoch=0), [], False
-    if request.epoch != JOIN_EPOCH:
-        raise fenced(known, request.member_id, instance_id)
-    if known.epoch != LEAVE_FOR_A_WHILE_EPOCH:
-        raise unreleased(known, instance_id)
-    new = replace(known, member_id=request.member_id, epoch=0, previous_epoch=0, revoking=NOTHING)
-    records: list[StreamsRecord] = [
-        *_removal(known),
-        StreamsMemberMetadata(new.member_id, new),
-        StreamsTargetMember(new.member_id, group.target_of(known.member_id)),
-        StreamsCurrentAssignment(new.member_id, new),
-    ]
-    return new, records, False
+    def may_replace(known: StreamsMember) -> bool:
+        return known.epoch == LEAVE_FOR_A_WHILE_EPOCH
 
-
-def _check_epoch(member: StreamsMember, received: int, owned: TaskSets | None) -> None:
-    """Raises ApiError FENCED_MEMBER_EPOCH."""
-    check_epoch(
-        member,
-        received,
-        "tasks",
-        holds_only_assigned=lambda: owned is not None and owned.is_part_of(member.assigned),
-    )
+    new = StreamsMember(request.member_id)
+    return find_member(group, new, request.epoch, request.instance_id, check_known, may_replace)
 
 
 # --- leaving ---
 
 
-def leave_for_a_while(member: StreamsMember) -> list[StreamsRecord]:
-    """A static member is restarted: it keeps its tasks until its session expires (KIP-345)."""
-    left = replace(member, epoch=LEAVE_FOR_A_WHILE_EPOCH, revoking=NOTHING)
-    return [StreamsCurrentAssignment(left.member_id, left)]
-
-
 def removed(group: StreamsGroup, members: Sequence[StreamsMember]) -> list[StreamsRecord]:
     """The records after which these are no members any more: the others share out what they had."""
-    records = [record for member in members for record in _removal(member)]
+    records = [record for member in members for record in removal(member.member_id)]
     return [
         *records,
         StreamsGroupMetadata(group.next_epoch, group.metadata_hash, group.validated_epoch, group.settings),
-    ]
-
-
-def _removal(member: StreamsMember) -> list[StreamsRecord]:
-    return [
-        StreamsCurrentAssignment(member.member_id, None),
-        StreamsTargetMember(member.member_id, None),
-        StreamsMemberMetadata(member.member_id, None),
     ]
 
 

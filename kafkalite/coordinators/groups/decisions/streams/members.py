@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from enum import IntEnum
+from typing import ClassVar
 
+from kafkalite.coordinators.groups.decisions.members import (
+    CurrentAssignment,
+    EpochMember,
+    MemberMetadata,
+    TargetEpoch,
+    TargetMember,
+)
 from kafkalite.coordinators.groups.decisions.streams.topology import Topology
 from kafkalite.lazy_dataclass import dataclass
 
@@ -65,31 +73,23 @@ NOTHING = TaskSets()
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsMember:
+class StreamsMember(EpochMember):
     """One member. `since`: the member epoch in which it got each active task that it has or has to give up.
 
     `endpoint`: host and port of its interactive queries. `tags` are sorted.
     """
 
-    member_id: str
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    rebalance_timeout_ms: int = -1
+    STABLE: ClassVar = StreamsMemberState.STABLE
+    UNREVOKED: ClassVar = StreamsMemberState.UNREVOKED_TASKS
+
+    state: StreamsMemberState = StreamsMemberState.STABLE
+    assigned: TaskSets = NOTHING
+    revoking: TaskSets = NOTHING
     topology_epoch: int = 0
     process_id: str = ""
     endpoint: tuple[str, int] | None = None
     tags: tuple[tuple[str, str], ...] = ()
-    epoch: int = 0
-    previous_epoch: int = 0
-    state: StreamsMemberState = StreamsMemberState.STABLE
-    assigned: TaskSets = NOTHING
-    revoking: TaskSets = NOTHING
     since: Mapping[Task, int] = field(default_factory=dict)
-
-    def is_reconciled_to(self, target_epoch: int) -> bool:
-        return self.state is StreamsMemberState.STABLE and self.epoch == target_epoch
 
 
 def by_subtopology(tasks: Iterable[Task]) -> dict[str, list[int]]:
@@ -100,15 +100,7 @@ def by_subtopology(tasks: Iterable[Task]) -> dict[str, list[int]]:
     return found
 
 
-# --- records: what is written to __consumer_offsets, and what changes a group ---
-
-
-@dataclass(frozen=True, slots=True)
-class StreamsMemberMetadata:
-    """All of a member but its tasks; `member` None: it is gone."""
-
-    member_id: str
-    member: StreamsMember | None
+# --- records, beside those that streams groups have in common with consumer groups ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,35 +124,11 @@ class StreamsTopologyRecord:
     topology: Topology | None
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsTargetMember:
-    """A member's target; None: it is gone."""
-
-    member_id: str
-    target: TaskSets | None
-
-
-@dataclass(frozen=True, slots=True)
-class StreamsTargetEpoch:
-    """The target assignment of this epoch is complete; None: the group is gone."""
-
-    epoch: int | None
-    at_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class StreamsCurrentAssignment:
-    """What a member has, its epoch and state; `member` None: nothing."""
-
-    member_id: str
-    member: StreamsMember | None
-
-
 StreamsRecord = (
-    StreamsMemberMetadata
+    MemberMetadata[StreamsMember]
     | StreamsGroupMetadata
     | StreamsTopologyRecord
-    | StreamsTargetMember
-    | StreamsTargetEpoch
-    | StreamsCurrentAssignment
+    | TargetMember[TaskSets]
+    | TargetEpoch
+    | CurrentAssignment[StreamsMember]
 )
