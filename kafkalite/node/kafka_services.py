@@ -40,6 +40,7 @@ from kafkalite.extension.messages.topics import (
 from kafkalite.features import Finalized, finalized
 from kafkalite.log.record_checks import RecordRules
 from kafkalite.model import (
+    INTERNAL_TOPICS,
     NO_LEADER_EPOCH,
     NO_OFFSET,
     BrokerId,
@@ -227,6 +228,8 @@ class NodePartitions:
     def delete_records(self, partition: TopicPartition, before: Offset) -> Awaitable[Offset]:
         led = self._led(partition)
         assert led.leader is not None
+        if partition.topic in INTERNAL_TOPICS:
+            raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, "records of internal topics are not deleted by offset")
         if "delete" not in led.config.cleanup_policy:
             raise api_error(ErrorCode.POLICY_VIOLATION, "records of a compacted topic are not deleted by offset")
         target = led.leader.high_watermark if before == -1 else before
