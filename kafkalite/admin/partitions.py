@@ -280,6 +280,8 @@ class PartitionAdmin:
     async def _states(self, zk: Coordinator, partitions: Sequence[TopicPartition]) -> list[LeaderAndIsr | None]:
         states: list[LeaderAndIsr | None] = []
         for each in await zk.get_many([paths.partition_state(partition) for partition in partitions]):
+            if not len(states) % topic_znodes.STATES_AT_ONCE:
+                await asyncio.sleep(0)
             try:
                 states.append(None if each is None else topic_znodes.decode_partition_state(each[0], each[1].version))
             except ZnodeError:

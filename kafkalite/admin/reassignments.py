@@ -201,8 +201,13 @@ class ReassignmentAdmin:
 async def readable_topics(zk: Coordinator, names: Sequence[str]) -> dict[str, topic_znodes.TopicZnode]:
     """The topics that are there and can be read."""
     topics: dict[str, topic_znodes.TopicZnode] = {}
+    parsed = 0
     for name, each in zip(names, await zk.get_many([paths.topic(name) for name in names]), strict=True):
         if each is not None:
+            parsed += len(each[0])
+            if parsed > topic_znodes.BYTES_AT_ONCE:  # the loop has other things to do as well
+                parsed = 0
+                await asyncio.sleep(0)
             try:
                 topics[name] = topic_znodes.decode_topic(each[0], paths.topic(name))
             except ZnodeError as error:

@@ -264,11 +264,16 @@ class Channels:
             doubtful = tuple(TopicPartition(*each) for each in unsure)
             self._post(ReplicasDoubtful(broker.broker_id, broker.broker_epoch, doubtful))
         if isinstance(command, StopReplicaRequest):
-            deleted = [stop for stop in command.partitions if stop.delete_files]
-            is_gone = (ErrorCode.NONE, ErrorCode.INCONSISTENT_TOPIC_ID)
-            gone = [stop for stop in deleted if refused.get((stop.topic, stop.partition), ErrorCode.NONE) in is_gone]
-            stopped = tuple(TopicPartition(stop.topic, stop.partition) for stop in gone)
-            failed = tuple(TopicPartition(stop.topic, stop.partition) for stop in deleted if stop not in gone)
-            ids = tuple(stop.topic_id for stop in gone)
-            if deleted:
-                self._post(ReplicasStopped(broker.broker_id, broker.broker_epoch, stopped, failed, ids))
+            stopped, failed, ids = [], [], []
+            for stop in command.partitions:
+                if not stop.delete_files:
+                    continue
+                partition = TopicPartition(stop.topic, stop.partition)
+                if refused.get(partition, ErrorCode.NONE) in (ErrorCode.NONE, ErrorCode.INCONSISTENT_TOPIC_ID):
+                    stopped.append(partition)
+                    ids.append(stop.topic_id)
+                else:
+                    failed.append(partition)
+            if stopped or failed:
+                outcome = (tuple(stopped), tuple(failed), tuple(ids))
+                self._post(ReplicasStopped(broker.broker_id, broker.broker_epoch, *outcome))

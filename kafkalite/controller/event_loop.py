@@ -71,6 +71,7 @@ from kafkalite.controller.sources import ADMIN, NewsSource
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import ControllerMovedError, Storage
 from kafkalite.coordination.coordinator import SessionExpiredError
+from kafkalite.coordination.topic_znodes import STATES_AT_ONCE
 from kafkalite.env.seams import Clock
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId
@@ -395,7 +396,9 @@ class ControllerEventLoop:
         self._stats.unclean_elections += effect.unclean
         self._stats.leader_elections += len(written)
         cause = _CAUSES[type(effect.purpose)]
-        for partition, state in written.items():
+        for number, (partition, state) in enumerate(written.items(), 1):
+            if not number % STATES_AT_ONCE:
+                await asyncio.sleep(0)
             detail = f"leader {state.leader}, epoch {state.leader_epoch}, ISR {list(state.isr)}; {cause}"
             self._history.record(str(partition), "controller.elected", detail)
         for partition in conflicts:

@@ -99,9 +99,14 @@ class Storage(DeletionStorage):
         topics = {name: known[name] for name in names if not again and name in known}
         malformed: dict[str, str] = {}
         self._bare.clear()
+        parsed = 0
         for name, each in zip(unread, found, strict=True):
             if each is None:
                 continue
+            parsed += len(each[0])
+            if parsed > topic_znodes.BYTES_AT_ONCE:
+                parsed = 0
+                await asyncio.sleep(0)
             try:
                 topics[name] = _topic(topic_znodes.decode_topic(each[0], paths.topic(name)), each[1].version)
             except ZnodeError as error:
@@ -138,6 +143,8 @@ class Storage(DeletionStorage):
         malformed: dict[TopicPartition, str] = {}
         modified = {partition: each[1].mzxid for partition, each in zip(made, found, strict=True) if each is not None}
         for partition, path, each in zip(made, where, found, strict=True):
+            if not len(states) % topic_znodes.STATES_AT_ONCE:
+                await asyncio.sleep(0)
             try:
                 states[partition] = (
                     None if each is None else topic_znodes.decode_partition_state(each[0], each[1].version, path)
@@ -187,6 +194,7 @@ class Storage(DeletionStorage):
         conflicts: list[TopicPartition] = []
         by_partition = dict(groups)
         for partitions, result in zip(members, results, strict=True):
+            await asyncio.sleep(0)
             if isinstance(result, CoordinatorError):
                 self._raise_if_moved(result)
                 conflicts += partitions
@@ -209,6 +217,8 @@ class Storage(DeletionStorage):
         self._bare.difference_update({partition.topic for partition in new})
         groups: list[tuple[TopicPartition, list[Op]]] = []
         for partition, state in writes.items():
+            if not len(groups) % topic_znodes.STATES_AT_ONCE:
+                await asyncio.sleep(0)
             path, data = paths.partition_state(partition), topic_znodes.encode_partition_state(state)
             ops: list[Op] = []
             if state.partition_epoch == NOT_CREATED:

@@ -22,6 +22,10 @@ from kafkalite.model import (
     TopicId,
 )
 
+#: Partition states, and bytes of topics' znodes, that are read or written as JSON in one turn of the loop.
+STATES_AT_ONCE = 100
+BYTES_AT_ONCE = 16 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentProgress:

@@ -36,8 +36,8 @@ from kafkalite.features import Finalized
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.record_checks import RecordRules
 from kafkalite.model import BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
-from kafkalite.replica.client_fetch import ClientFetch, FetchEntry, FetchTerms
-from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
+from kafkalite.replica.client_fetch import AT_ONCE, ClientFetch, FetchDone, FetchEntry, FetchTerms, Pacing
+from kafkalite.replica.purgatory import ProduceDone, ResponseLimit
 from kafkalite.replica.requests import (
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -140,7 +140,9 @@ class Partitions(Protocol):
         """
         ...
 
-    def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit) -> None:
+    def fetch(
+        self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit, pacing: Pacing = AT_ONCE
+    ) -> None:
         """Long poll; records up to the high watermark (isolation 1: the last stable offset). `done` is called once."""
         ...
 

@@ -32,7 +32,7 @@ OTHER = "other"
 
 
 class Overrun(NamedTuple):
-    """The longest turn of late."""
+    """The longest turn of the last minutes."""
 
     at_ms: int
     seconds: float

@@ -49,6 +49,42 @@ class Turns:
         self.call(owner, begin)
         await turn
 
+    def run(
+        self,
+        owner: Owner,
+        steps: Generator[None, None, _T],
+        then: Callable[[_T], None],
+        spent: Callable[[float], None] | None = None,
+    ) -> None:
+        """Run a generator: its first step now, the others in slices, and then `then` with what it returns.
+
+        `spent` gets the seconds of each slice after the first step. What the steps raise reaches the caller in the first step, and the
+        loop's handler of exceptions in others.
+        """
+
+        def slice_() -> bool:
+            began = now = self.monotonic()
+            try:
+                while now - began < SLICE_S:
+                    try:
+                        next(steps)
+                    except StopIteration as stop:
+                        then(stop.value)
+                        return True
+                    now = self.monotonic()
+            finally:
+                if spent is not None:
+                    spent(self.monotonic() - began)
+            self.call(owner, slice_)
+            return True
+
+        try:
+            next(steps)
+        except StopIteration as stop:
+            then(stop.value)
+            return
+        self.call(owner, slice_)
+
     def _next(self) -> None:
         self._is_due = False
         while self._waiting and not self._waiting.pop()():

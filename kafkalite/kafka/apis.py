@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.errors import ErrorCode
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Returns the answer, or a coroutine that will, or None if it answers through `request.respond` itself.
 Handler = Callable[["Request", Any], "Any | Coroutine[Any, Any, Any] | None"]
+#: Makes the response in steps, and sends it through `request.respond`, at the end or later.
+ManyHandler = Callable[["Request", Any], Generator[None, None, None]]
 
 #: API -> (lowest, highest) version advertised. What is known below or above is refused politely.
 OFFERED = {
@@ -62,6 +65,8 @@ class OfferedApi:
     flexible_requests: range
     flexible_responses: range
     handler: Handler
+    #: For a request with too many elements for one turn of the loop; None: it is cut (`pieces`), or refused.
+    many: ManyHandler | None = None
 
     @property
     def response_name(self) -> str:
@@ -81,8 +86,10 @@ def refusal(api: OfferedApi, message: Any, version: int, code: ErrorCode, text: 
     return refuse(api.name, message, version, code, text)
 
 
-def make_apis(handlers: Mapping[str, Handler]) -> dict[int, OfferedApi]:
-    """The table of APIs by key for those that have a handler."""
+def make_apis(
+    handlers: Mapping[str, Handler], many: Mapping[str, ManyHandler] = MappingProxyType({})
+) -> dict[int, OfferedApi]:
+    """The table of APIs by key for those that have a handler. `many`: see `OfferedApi.many`."""
     table: dict[int, OfferedApi] = {}
     for name, handler in handlers.items():
         request = schemas()[name + "Request"]
@@ -97,5 +104,6 @@ def make_apis(handlers: Mapping[str, Handler]) -> dict[int, OfferedApi]:
             # KIP-511: a client that does not know the broker yet must be able to read this one's header.
             flexible_responses=range(0) if name == "ApiVersions" else schemas()[name + "Response"].flexible,
             handler=handler,
+            many=many.get(name),
         )
     return table

@@ -95,7 +95,7 @@ class KafkaSide:
             **TelemetryHandlers(services, self.client_metrics).table(),
             **TransactionHandlers(services, self.groups, self.transactions, self.markers, self.shares).table(),
         }
-        self.apis: dict[int, OfferedApi] = make_apis(handlers)
+        self.apis: dict[int, OfferedApi] = make_apis(handlers, {"Fetch": self.fetching.fetch_many})
         self.listener = KafkaListener(services, self.apis)
         self.listener.on_closed.append(self.share_fetching.connection_closed)
 

@@ -22,7 +22,7 @@ from kafkalite.env.loop_times import COUNTED_S
 from kafkalite.env.streams import close_when_written
 from kafkalite.env.turns import SLICE_S
 from kafkalite.kafka.outbox import Outbox
-from kafkalite.kafka.pieces import CUTS, MOST_UNCUT
+from kafkalite.kafka.pieces import MOST_UNCUT
 from kafkalite.kafka.receive_buffer import ReceiveBuffer
 from kafkalite.kafka.request import Request
 from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
@@ -244,12 +244,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if version in api.flexible_requests:
             position = skip_tags(view, position)
         # Bytes behind the message are let pass, as by Kafka: librdkafka's Metadata v12 for all topics has three.
-        is_cut = api.name in CUTS
+        # Records are used where they were received: such a request is not kept.
+        has_records = api.name == "Produce"
         body = view[position:]
         try:
-            message, _ = api.decoder(version)(body, ELEMENTS_AT_ONCE if is_cut else MOST_UNCUT)
+            message, _ = api.decoder(version)(body, MOST_UNCUT if has_records else ELEMENTS_AT_ONCE)
         except TooManyAtOnce:
-            if not is_cut:
+            if has_records:
                 raise
             self._dispatch_large(bytes(body), api, version, correlation_id, client_id)
             return

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection
+from typing import cast
 
 from kafkalite.model import Buffer
 from kafkalite.protocol import topic_ids
 from kafkalite.protocol.compiling.source import CHUNK_BYTES
-from kafkalite.replica.client_fetch import READ_COMMITTED, FetchEntry
+from kafkalite.replica.client_fetch import LIGHT_STEP, READ_COMMITTED, STEP, FetchEntry, Steps
 
 _FLEXIBLE_FROM = 12
 _BY_ID_FROM = 13
@@ -27,19 +28,16 @@ _TOP = struct.Struct(">ihi")
 #: The same of a partition without records, which nearly all partitions of a large fetch are: in one step.
 _EMPTY = struct.Struct(">ihqqqBiBB")
 _EMPTY_WITH_REPLICA = struct.Struct(">ihqqqiii")
+#: Partitions in one step.
+_AT_ONCE = 4 * STEP
 
 
-def encode_fetched(
-    version: int, throttle_ms: int, session_id: int, entries: Collection[FetchEntry], isolation: int
-) -> list[Buffer]:
-    """The body of the answer, in pieces: large record sets are not copied."""
-    topics = _by_topic(entries, by_id=version >= _BY_ID_FROM)
-    w = bytearray()
+def encoding_fetched(version: int, entries: Collection[FetchEntry], isolation: int) -> Steps[list[Buffer]]:
+    """The body of the answer, in pieces: large record sets are not copied. `begin_fetched` completes it."""
+    topics = yield from _by_topic(entries, by_id=version >= _BY_ID_FROM)
+    w = bytearray(_TOP.size if version >= _WITH_SESSION_FROM else _INT32.size)
     pieces: list[Buffer] = []
-    if version >= _WITH_SESSION_FROM:
-        w += _TOP.pack(throttle_ms, 0, session_id)
-    else:
-        w += _INT32.pack(throttle_ms)
+    done = 0
     is_flexible = version >= _FLEXIBLE_FROM
     _put_count(w, len(topics), is_flexible=is_flexible)
     for topic in topics:
@@ -55,6 +53,9 @@ def encode_fetched(
         _put_count(w, len(topic), is_flexible=is_flexible)
         for entry in topic:
             w = _put_partition(w, pieces, entry, version, isolation)
+            done += 1
+            if not done % _AT_ONCE:
+                yield
         if is_flexible:
             w.append(0)
     if is_flexible:
@@ -63,11 +64,22 @@ def encode_fetched(
     return pieces
 
 
-def _by_topic(entries: Collection[FetchEntry], *, by_id: bool) -> list[list[FetchEntry]]:
+def begin_fetched(pieces: list[Buffer], version: int, throttle_ms: int, session_id: int) -> None:
+    """What is known only when the answer is sent."""
+    first = cast(bytearray, pieces[0])
+    if version >= _WITH_SESSION_FROM:
+        _TOP.pack_into(first, 0, throttle_ms, 0, session_id)
+    else:
+        _INT32.pack_into(first, 0, throttle_ms)
+
+
+def _by_topic(entries: Collection[FetchEntry], *, by_id: bool) -> Steps[list[list[FetchEntry]]]:
     """Neighbours of one topic together, in the order of the entries."""
     topics: list[list[FetchEntry]] = []
     last: str | None = None
-    for entry in entries:
+    for number, entry in enumerate(entries, 1):
+        if not number % LIGHT_STEP:
+            yield
         name = entry.topic_id if by_id else entry.key.topic
         if name != last:
             topics.append([])

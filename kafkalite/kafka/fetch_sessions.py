@@ -10,7 +10,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable
 
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.replica.client_fetch import ClientFetch
+from kafkalite.replica.client_fetch import AT_ONCE, ClientFetch, Steps
 from kafkalite.security.principal import Principal
 
 #: Time in ms for which a session may be unused, and after which a larger one may take its place (Kafka's value).
@@ -21,6 +21,10 @@ NO_SESSION = 0
 #: The epochs of requests that list all partitions: the second one wants no session.
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 _HIGHEST = 2**31 - 1
+
+
+def _no_steps() -> Steps[None]:
+    yield from ()
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +47,11 @@ class ClientSession:
     #: Counts requests: an answer to an older one than the last is none any more.
     requests: int = 0
 
+    def advance(self) -> None:
+        """A request has come for it."""
+        self.requests += 1
+        self.epoch = 1 if self.epoch == _HIGHEST else self.epoch + 1
+
 
 class FetchSessions:
     """One per node.
@@ -50,12 +59,20 @@ class FetchSessions:
     Args:
         slots: how many there may be (max.incremental.fetch.session.cache.slots).
         draw: a random integer from the first to the second argument.
+        release: runs steps that free memory.
     """
 
-    def __init__(self, slots: int, now_ms: Callable[[], int], draw: Callable[[int, int], int]) -> None:
+    def __init__(
+        self,
+        slots: int,
+        now_ms: Callable[[], int],
+        draw: Callable[[int, int], int],
+        release: Callable[[Steps[None]], None] = AT_ONCE.run,
+    ) -> None:
         self._slots = slots
         self._now_ms = now_ms
         self._draw = draw
+        self._release = release
         #: The one that has not been used for the longest time is first.
         self._sessions: dict[int, ClientSession] = {}
         #: (partitions, id) of those that are no longer new, sorted.
@@ -91,25 +108,24 @@ class FetchSessions:
         return session
 
     def used(self, session: ClientSession) -> bool:
-        """A request has come for it, and may have changed its partitions. False: they are too many, and it is over."""
-        if session.epoch == _HIGHEST:
-            session.epoch = 0
-        session.epoch += 1
-        del self._sessions[session.session_id]
+        """A request may have changed its partitions. False: they are too many, or it is over."""
+        if self._sessions.pop(session.session_id, None) is None:
+            return False
         self._sessions[session.session_id] = session
         self._note(session, self._now_ms())
-        if self.partitions > MAX_PARTITIONS:
-            self.close(session)
-            return False
-        return True
+        return self.partitions <= MAX_PARTITIONS
+
+    def closing(self, session: ClientSession) -> Steps[None]:
+        """It is over with this call; the steps free its memory."""
+        if self._sessions.pop(session.session_id, None) is None:
+            return _no_steps()
+        self._forget_size(session)
+        self.partitions -= session.size
+        return session.fetch.ending()
 
     def close(self, session: ClientSession) -> None:
         """It is over."""
-        if self._sessions.pop(session.session_id, None) is None:
-            return
-        self._forget_size(session)
-        self.partitions -= session.size
-        session.fetch.end()
+        self._release(self.closing(session))
 
     def _note(self, session: ClientSession, now_ms: int) -> None:
         size = len(session.fetch.entries)

@@ -15,7 +15,16 @@ from kafkalite.env.heap import uncollected
 from kafkalite.env.turns import Slices, Turns
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import refusal
-from kafkalite.kafka.pieces import MAX_NEW_PARTITIONS, Joined, pieces_of, released, repeated, wanted_partitions
+from kafkalite.kafka.pieces import (
+    CUTS,
+    MAX_NEW_PARTITIONS,
+    MOST_UNCUT,
+    Joined,
+    pieces_of,
+    released,
+    repeated,
+    wanted_partitions,
+)
 from kafkalite.protocol.codec import decoding
 from kafkalite.protocol.errors import WireError
 
@@ -24,14 +33,19 @@ if TYPE_CHECKING:
 
 
 class Server(Protocol):
-    """What the listener lends. `large`: turns of such requests."""
+    """What the listener lends. `large`, `listings`: turns of such requests, and of those that only list what they are about."""
 
     turns: Turns
     large: FairLane
+    listings: FairLane
     services: Services
 
     def start_part(self, part: Request, message: Any) -> Any:
         """A piece: its answer, or a coroutine that returns it."""
+        ...
+
+    def handle(self, request: Request, message: Any) -> None:
+        """Start it as a whole."""
         ...
 
     async def finish_part(self, part: Request, message: Any, work: CoroutineType[Any, Any, Any]) -> Any:
@@ -43,28 +57,62 @@ async def serve(listener: Server, request: Request, body: bytes) -> None:
     """Answer it. `body`: the message's bytes."""
     connection, api = request.connection, request.api
     assert api is not None
-    owner = request.connection.owner
-    slices = Slices(listener.turns, owner)
+    slices = Slices(listener.turns, connection.owner)
+    is_served = False
+    if request.throttle is not None and (wait_ms := request.throttle.started()):
+        connection.mute(wait_ms)
     try:
-        async with listener.large.turn(owner), uncollected():
-            message = await slices.run(decoding(api.name + "Request", request.version, memoryview(body)))
-            answer = await _answer(listener, request, message, slices)
-            await slices.run(released(message))
-            if connection.is_closed:
-                return
-            if request.throttle is not None:
-                slices.end()
-                request.throttle.work_s += slices.spent
-                request.throttle.settle(answer)
-            await slices.run(request.responding(answer))
-            await slices.run(released(answer))
+        if api.name not in CUTS:
+            is_served = await _serve_whole(listener, request, body, slices)
+        elif api.many is not None and request.version in api.served_versions:
+            async with listener.listings.turn(connection.owner), uncollected():
+                message = await slices.run(decoding(api.name + "Request", request.version, memoryview(body)))
+                await slices.run(api.many(request, message))
+                is_served = True
+                _count(request, slices)
+                await slices.run(released(message))
+        else:
+            async with listener.large.turn(connection.owner), uncollected():
+                message = await slices.run(decoding(api.name + "Request", request.version, memoryview(body)))
+                answer = await _answer(listener, request, message, slices)
+                await slices.run(released(message))
+                if connection.is_closed:
+                    return
+                _count(request, slices)
+                if request.throttle is not None:
+                    request.throttle.settle(answer)
+                await slices.run(request.responding(answer))
+                await slices.run(released(answer))
     except WireError as error:
         connection.refuse("request.malformed", str(error))
     finally:
-        if not request.is_answered:  # refused, or a bug, or the node stops: the client must not wait for ever
+        if (
+            not request.is_answered and not is_served
+        ):  # refused, or a bug, or the node stops: the client must not wait for ever
             connection.abort()
         connection.let_go(len(body))
         connection.release_requests()
+
+
+def _count(request: Request, slices: Slices) -> None:
+    """What it has cost so far."""
+    slices.end()
+    if request.throttle is not None:
+        request.throttle.work_s += slices.spent
+
+
+async def _serve_whole(listener: Server, request: Request, body: bytes, slices: Slices) -> bool:
+    """Its elements depend on each other: only decoding is done in slices. Whether it was handed to its handler. Raises WireError."""
+    assert request.api is not None
+    message = await slices.run(decoding(request.api.name + "Request", request.version, memoryview(body), MOST_UNCUT))
+    _count(request, slices)
+    if request.throttle is not None:
+        request.throttle.settle(None)  # what follows is counted by `handle`
+    await slices.next()
+    if request.connection.is_closed:
+        return False
+    listener.handle(request, message)
+    return True
 
 
 async def _answer(listener: Server, request: Request, message: Any, slices: Slices) -> Any:

@@ -90,6 +90,8 @@ class KafkaListener:
         #: Requests and responses that take more than one turn of the loop, and how many of the requests are under way.
         self.turns = Turns(services.clock.monotonic)
         self.large = FairLane(services.run_blocking, services.clock, at_once=_LARGE_REQUESTS)
+        #: The same for those that wait for nobody but the loop: fetches must not wait behind requests that create topics.
+        self.listings = FairLane(services.run_blocking, services.clock, at_once=_LARGE_REQUESTS)
         #: Called with each connection that has ended.
         self.on_closed: list[Callable[[KafkaConnection], None]] = []
         self._bound: list[Listener] = []

@@ -41,11 +41,18 @@ def _one(source: str, target: str, inner: str = "", inner_target: str = "") -> t
 
 
 CUTS = {
+    # Its pieces have one answer: OfferedApi.many.
+    "Fetch": Cut(
+        (*_one("topics", "responses", "partitions"), *_one("forgotten_topics_data", "responses", "partitions"))
+    ),
     "ListOffsets": Cut(_one("topics", "topics", "partitions"), is_unique=True),
     "Metadata": Cut(_one("topics", "topics"), key=""),
     "OffsetFetch": Cut((*_one("topics", "topics"), *_one("groups", "groups")), key="name"),
     "FindCoordinator": Cut(_one("coordinator_keys", "coordinators"), key=""),
     "DescribeGroups": Cut(_one("groups", "groups"), key=""),
+    "ConsumerGroupDescribe": Cut(_one("group_ids", "groups"), key=""),
+    "ShareGroupDescribe": Cut(_one("group_ids", "groups"), key=""),
+    "StreamsGroupDescribe": Cut(_one("group_ids", "groups"), key=""),
     "CreateTopics": Cut(_one("topics", "topics"), is_unique=True),
     "DeleteTopics": Cut((*_one("topics", "responses"), *_one("topic_names", "responses")), key=""),
     "DeleteRecords": Cut(_one("topics", "topics", "partitions"), is_unique=True),

@@ -52,10 +52,10 @@ from kafkalite.model import (
 )
 from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.node.settings import CurrentSettings
-from kafkalite.replica.client_fetch import ClientFetch, FetchEntry, FetchTerms
+from kafkalite.replica.client_fetch import AT_ONCE, ClientFetch, FetchDone, FetchEntry, FetchTerms, Pacing
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
-from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
+from kafkalite.replica.purgatory import ProduceDone, ResponseLimit
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.replica.requests import ListOffsetsRequest, ListOffsetsResponse, MetadataResponse
 from kafkalite.rpc.local_broker import LocalBroker
@@ -162,8 +162,10 @@ class NodePartitions:
             transaction_version=transaction_version,
         )
 
-    def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit) -> None:
-        self._replicas.consuming.fetch(fetch, terms, done, room)
+    def fetch(
+        self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit, pacing: Pacing = AT_ONCE
+    ) -> None:
+        self._replicas.consuming.fetch(fetch, terms, done, room, pacing)
 
     def read_entry(self, entry: FetchEntry, max_bytes: int, *, is_first: bool) -> None:
         self._replicas.consuming.read(entry, max_bytes, is_first=is_first)

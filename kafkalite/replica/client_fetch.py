@@ -8,8 +8,8 @@ their partitions as long as the session lasts; those of a single fetch only whil
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from kafkalite.env.fair_queue import Owner
 from kafkalite.errors import ErrorCode
@@ -32,6 +32,49 @@ if TYPE_CHECKING:
     from kafkalite.replica.partition import Partition
 
 READ_COMMITTED = 1
+#: Entries that are read, or encoded, in one step; light steps only mark them, or take them apart.
+STEP, LIGHT_STEP = 50, 1_000
+
+_T = TypeVar("_T")
+#: Work on many entries, in steps.
+Steps = Generator[None, None, _T]
+
+
+class FetchAnswer(NamedTuple):
+    """An answer that is encoded. From then on, its entries are a session's if `opens_session`."""
+
+    send: Callable[[], None]
+    opens_session: bool = False
+
+
+#: Encodes what a fetch has read (ClientFetch.due); None: it is not sent.
+FetchDone = Callable[[], Steps[FetchAnswer | None]]
+
+
+class Pacing(Protocol):
+    """Turns of the loop for a fetch of many partitions, and the memory that it holds between them."""
+
+    def run(self, steps: Steps[None]) -> None:
+        """The first step now, the others each when there is a turn."""
+        ...
+
+    def hold(self, size_bytes: int) -> None:
+        """So many more bytes of records are in memory; negative: fewer."""
+        ...
+
+
+class AtOnce:
+    """All steps in one turn."""
+
+    def run(self, steps: Steps[None]) -> None:
+        for _ in steps:
+            pass
+
+    def hold(self, size_bytes: int) -> None:
+        return
+
+
+AT_ONCE = AtOnce()
 
 
 class FetchTerms(NamedTuple):
@@ -122,10 +165,9 @@ class FetchEntry:
         """About this many more bytes of its partition can be read."""
         fetch = self.fetch
         fetch.ready[self] = None
-        if fetch.is_waiting:
-            fetch.readable_bytes += size_bytes
-            if fetch.readable_bytes >= fetch.awaited_bytes:
-                fetch.schedule()
+        fetch.readable_bytes += size_bytes
+        if fetch.is_waiting and fetch.readable_bytes >= fetch.awaited_bytes:
+            fetch.schedule()
 
     def on_news(self) -> None:
         """Its log starts elsewhere: that is news, but no long poll ends for it."""
@@ -150,8 +192,8 @@ class ClientFetch(Waiting):
     """One consumer's entries, and its long poll if it waits."""
 
     __slots__ = (
-        "_complete", "_wheel", "awaited_bytes", "entries", "has_missed", "is_scheduled", "is_session", "is_waiting", "isolation",
-        "rack", "readable_bytes", "reads_followers", "ready",
+        "_complete", "_wheel", "awaited_bytes", "entries", "has_changed", "has_missed", "is_scheduled", "is_session", "is_waiting",
+        "isolation", "rack", "readable_bytes", "reads", "reads_followers", "ready",
     )  # fmt: skip
 
     def __init__(self, isolation: int = 0) -> None:
@@ -169,10 +211,14 @@ class ClientFetch(Waiting):
         self.is_session = False
         #: Something was not in the page cache when it was read last.
         self.has_missed = False
+        #: Which reading of its entries is under way, or was the last.
+        self.reads = 0
         self.is_waiting = False
         self.is_scheduled = False
         self.awaited_bytes = 0
+        #: What has come since the reading began: bytes, and whether a partition has another role.
         self.readable_bytes = 0
+        self.has_changed = False
         self._wheel: DeadlineWheel | None = None
         self._complete: Callable[[], None] | None = None
 
@@ -213,9 +259,19 @@ class ClientFetch(Waiting):
             return self.entries.values()
         return [entry for entry in self.ready if entry.is_news]
 
-    def commit(self) -> None:
-        """The answer was sent. A partition with records is read last the next time."""
-        for entry in self.due():
+    def begin_reading(self) -> int:
+        """Its entries are read from now on; which reading that is."""
+        self.reads += 1
+        self.readable_bytes, self.has_changed = 0, False
+        return self.reads
+
+    def interrupt(self) -> None:
+        """Nobody waits for the reading that is under way, if one is: it ends with its next step."""
+        self.reads += 1
+
+    def committing(self, reading: int) -> Steps[None]:
+        """The answer is on its way. A partition with records is read last the next time."""
+        for number, entry in enumerate(self.due(), 1):
             entry.sent_high_watermark = NO_OFFSET if entry.error else entry.high_watermark
             entry.sent_log_start = entry.log_start_offset
             entry.is_news = False
@@ -224,39 +280,79 @@ class ClientFetch(Waiting):
                 self.ready[entry] = None
             if entry.records_size:
                 entry.drop_records()
+            if not number % LIGHT_STEP:
+                yield
+                if self.reads != reading:
+                    return
 
-    def begin_session(self) -> None:
-        """All was sent; from now on only what is new. All are read once more, for what came meanwhile."""
-        self.commit()
-        self.is_session = True
-        self.ready = dict.fromkeys(self.entries.values())
+    def beginning_session(self, reading: int) -> Steps[None]:
+        """All is on its way; from now on only what is new. All are read once more, for what came meanwhile."""
+        yield from self.committing(reading)
+        if self.reads == reading:
+            self.is_session = True
+            self.ready = dict.fromkeys(self.entries.values())
+
+    def watching(self, partition_of: Callable[[TopicPartition], Partition | None], reading: int) -> Steps[None]:
+        """All entries watch their partitions."""
+        for number, entry in enumerate(self.entries.values(), 1):
+            entry.watch(partition_of(entry.key))
+            if not number % LIGHT_STEP:
+                yield
+                if self.reads != reading:
+                    return
+
+    def unwatching(self) -> Steps[None]:
+        """No entry watches its partition any more."""
+        return _unwatching(self.entries.values())
 
     def unwatch(self) -> None:
-        """No entry watches its partition any more."""
-        for entry in self.entries.values():
-            entry.watch(None)
+        """The same at once."""
+        AT_ONCE.run(self.unwatching())
 
-    def end(self) -> None:
-        """The session is over, or the fetch. Entries and fetch know each other: without this, their memory waits for the
-        collector of cycles."""
-        self.unwatch()
+    def ending(self) -> Steps[None]:
+        """The session is over with this call, or the fetch, and the steps free its memory. Entries and fetch know each other: without this,
+        their memory waits for the collector of cycles."""
+        entries = self.entries
+        self.interrupt()
         self.is_session = False
         self.entries = {}
         self.ready = {}
+        return _freeing(entries)
+
+    def end(self) -> None:
+        """The same at once."""
+        AT_ONCE.run(self.ending())
 
     # --- the long poll ---------------------------------------------------------------------------
 
-    def wait(self, wheel: DeadlineWheel, wait_ms: int, awaited_bytes: int, complete: Callable[[], None]) -> None:
-        """Call `complete` once: when about `awaited_bytes` more can be read, at a change, or after `wait_ms`."""
+    def wait(
+        self,
+        wheel: DeadlineWheel,
+        wait_ms: int,
+        awaited_bytes: int,
+        complete: Callable[[], None],
+        *,
+        since_reading: bool = False,
+    ) -> None:
+        """Call `complete` once: when about `awaited_bytes` more can be read, at a change, or after `wait_ms`.
+
+        `since_reading`: what has come since `begin_reading` counts, too. (Of what came before its partition was read, that is too much: the
+        answer may then be smaller than was asked for.)
+        """
         assert not self.is_waiting
         self.drop_records()
         self.is_waiting = True
-        self.awaited_bytes, self.readable_bytes = awaited_bytes, 0
+        self.awaited_bytes = awaited_bytes
+        if not since_reading:
+            self.readable_bytes, self.has_changed = 0, False
         self._wheel, self._complete = wheel, complete
         wheel.add(self, wait_ms)
+        if self.has_changed or self.readable_bytes >= awaited_bytes:
+            self.schedule()
 
     def schedule(self) -> None:
         """Answer after what is under way now, once however many partitions ask for it."""
+        self.has_changed = True
         if self.is_waiting and not self.is_scheduled:
             self.is_scheduled = True
             asyncio.get_running_loop().call_soon(self.expire)
@@ -271,3 +367,18 @@ class ClientFetch(Waiting):
         self._wheel.discard(self)
         complete, self._complete = self._complete, None
         complete()
+
+
+def _unwatching(entries: Iterable[FetchEntry]) -> Steps[None]:
+    for number, entry in enumerate(entries, 1):
+        entry.watch(None)
+        if not number % LIGHT_STEP:
+            yield
+
+
+def _freeing(entries: dict[tuple[str, int], FetchEntry]) -> Steps[None]:
+    yield from _unwatching(entries.values())
+    while len(entries) > LIGHT_STEP:
+        for _ in range(LIGHT_STEP):
+            entries.popitem()
+        yield

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from kafkalite.env.fair_queue import Owner
 from kafkalite.env.residency import NotResident, ResidentOnly
@@ -25,14 +24,24 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.partition_values import AbortedTransaction, ListedOffset
-from kafkalite.replica.client_fetch import READ_COMMITTED, ClientFetch, FetchEntry, FetchTerms
+from kafkalite.replica.client_fetch import (
+    AT_ONCE,
+    READ_COMMITTED,
+    STEP,
+    ClientFetch,
+    FetchDone,
+    FetchEntry,
+    FetchTerms,
+    Pacing,
+    Steps,
+)
 from kafkalite.replica.damage import give_up_damaged
 from kafkalite.replica.decisions.nearby import preferred_replica
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import MAX_WAITING, missing
-from kafkalite.replica.purgatory import FetchDone, ResponseLimit
+from kafkalite.replica.purgatory import ResponseLimit
 from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
 
 #: How long a fetch waits for records that have to come from the disk (milliseconds), whatever its own patience is: a poll that does not
@@ -42,6 +51,29 @@ COLD_WAIT_MS = 5_000
 _MOST_LOADS = 8
 #: A partition, bytes and records of it in a response.
 _Sent = tuple[Partition, int, int]
+
+
+class _Call:
+    """One call of `fetch`, with its arguments."""
+
+    __slots__ = ("_held", "done", "fetch", "pacing", "room", "terms")
+
+    def __init__(
+        self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit | None, pacing: Pacing
+    ) -> None:
+        self.fetch = fetch
+        self.terms = terms
+        self.done = done
+        self.room = room
+        self.pacing = pacing
+        #: Bytes of records that it has between two steps.
+        self._held = 0
+
+    def hold(self, size_bytes: int) -> None:
+        """So many bytes of records are in memory now."""
+        if size_bytes != self._held:
+            self.pacing.hold(size_bytes - self._held)
+            self._held = size_bytes
 
 
 class ConsumerFetchHandler:
@@ -68,54 +100,82 @@ class ConsumerFetchHandler:
         self._fetch_max_bytes = fetch_max_bytes
         self._selects_by_rack = selects_by_rack
 
-    def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit | None = None) -> None:
+    def fetch(
+        self,
+        fetch: ClientFetch,
+        terms: FetchTerms,
+        done: FetchDone,
+        room: ResponseLimit | None = None,
+        pacing: Pacing = AT_ONCE,
+    ) -> None:
         """Call `done` once: at once if there are min_bytes, or an error; else when they come, or max_wait.
 
-        `room`: how many bytes the answer may have when it is read (0: none; else at least one batch is in it).
+        `room`: how many bytes the answer may have when it is read (0: none; else at least one batch is in it). `pacing`: of the steps of
+        a fetch of many partitions. If the fetch is interrupted between them, `done` is called with what was read until then.
         """
         self._hosted.counters.fetch_requests += len(fetch.ready)
+        pacing.run(self._attempt(_Call(fetch, terms, done, room, pacing), has_waited=False))
+
+    def _attempt(self, call: _Call, *, has_waited: bool) -> Steps[None]:
+        """Read, and then answer or wait."""
+        try:
+            yield from self._attempt_reading(call, call.fetch.begin_reading(), has_waited=has_waited)
+        finally:
+            call.hold(0)
+
+    def _attempt_reading(self, call: _Call, reading: int, *, has_waited: bool) -> Steps[None]:
+        fetch, terms, room = call.fetch, call.terms, call.room
+        fetch.has_missed = False
+        if has_waited and not fetch.is_session:
+            yield from fetch.unwatching()
         sent: list[_Sent] = []
-
-        def answer(size_bytes: int, *, is_error: bool) -> None:
-            counters = self._hosted.counters
-            counters.bytes_out += size_bytes
-            for partition, some_bytes, records in sent:
-                partition.fetched_bytes += some_bytes
-                partition.fetched_records += records
-            counters.failed_fetch_requests += is_error
-            is_sent = done()
+        size_bytes, is_error = yield from self._read(call, sent, reading)
+        # Who asks for more than there is room for would wait in vain for the rest.
+        needed = terms.min_bytes if room is None else min(terms.min_bytes, max(1, room() // 2))
+        wait_ms = 0 if has_waited else terms.max_wait_ms
+        is_loading = self._load(fetch, terms.reader)
+        if is_loading and not size_bytes:
+            # There are records, but the disk has to give them first: an empty answer would say that there are none.
+            wait_ms, needed = max(wait_ms, COLD_WAIT_MS), max(needed, 1)
+        if size_bytes < needed and not is_error and wait_ms > 0 and fetch.entries and self._may_wait():
             if not fetch.is_session:
-                fetch.end()
-            elif is_sent:
-                fetch.commit()
-            else:
-                fetch.drop_records()
+                yield from fetch.watching(self._hosted.get, reading)
+            if fetch.reads == reading and self._may_wait():
 
-        def attempt(*, has_waited: bool = False) -> None:
-            sent.clear()
-            fetch.has_missed = False
-            if has_waited and not fetch.is_session:
-                fetch.unwatch()
-            size_bytes, is_error = self._read(fetch, terms, room, sent)
-            # Who asks for more than there is room for would wait in vain for the rest.
-            needed = terms.min_bytes if room is None else min(terms.min_bytes, max(1, room() // 2))
-            wait_ms = 0 if has_waited else terms.max_wait_ms
-            is_loading = self._load(fetch, terms.reader)
-            if is_loading and not size_bytes:
-                # There are records, but the disk has to give them first: an empty answer would say that there are none.
-                wait_ms, needed = max(wait_ms, COLD_WAIT_MS), max(needed, 1)
-            wheel = self._hosted.wheel
-            may_wait = len(wheel) < MAX_WAITING and not wheel.is_closed
-            if size_bytes >= needed or is_error or wait_ms <= 0 or not fetch.entries or not may_wait:
-                answer(size_bytes, is_error=is_error)
+                def attempt_again() -> None:
+                    call.pacing.run(self._attempt(call, has_waited=True))
+
+                fetch.wait(self._hosted.wheel, wait_ms, needed - size_bytes, attempt_again, since_reading=True)
                 return
-            sent.clear()
-            if not fetch.is_session:
-                for entry in fetch.entries.values():
-                    entry.watch(self._hosted.get(entry.key))
-            fetch.wait(wheel, wait_ms, needed - size_bytes, partial(attempt, has_waited=True))
+        yield from self._answer(call, sent, reading, is_error=is_error)
 
-        attempt()
+    def _may_wait(self) -> bool:
+        wheel = self._hosted.wheel
+        return len(wheel) < MAX_WAITING and not wheel.is_closed
+
+    def _answer(self, call: _Call, sent: list[_Sent], reading: int, *, is_error: bool) -> Steps[None]:
+        fetch, counters = call.fetch, self._hosted.counters
+        for partition, size_bytes, records in sent:
+            counters.bytes_out += size_bytes
+            partition.fetched_bytes += size_bytes
+            partition.fetched_records += records
+        counters.failed_fetch_requests += is_error
+        answer = yield from call.done()
+        if answer is None:
+            if not fetch.is_session:
+                yield from fetch.ending()
+            elif fetch.reads == reading:
+                fetch.drop_records()
+        elif fetch.is_session or answer.opens_session:
+            # Before it is sent: the next request of the session must find it as this answer leaves it.
+            if fetch.is_session:
+                yield from fetch.committing(reading)
+            else:
+                yield from fetch.beginning_session(reading)
+            answer.send()
+        else:
+            answer.send()
+            yield from fetch.ending()
 
     # --- for share groups, which read only when they can also give the records to a member ---
 
@@ -162,12 +222,11 @@ class ConsumerFetchHandler:
             self._cold.then(reader, entry.directory, missing, entry.on_loaded)
         return loading > 0
 
-    def _read(
-        self, fetch: ClientFetch, terms: FetchTerms, room: ResponseLimit | None, sent: list[_Sent]
-    ) -> tuple[int, bool]:
+    def _read(self, call: _Call, sent: list[_Sent], reading: int) -> Steps[tuple[int, bool]]:
         """Read what is marked, as far as it fits: bytes of records, and whether anything was refused or has to be read
         elsewhere, which the consumer should hear at once. Whose records they are: `sent`."""
-        left = min(terms.max_bytes, self._fetch_max_bytes)
+        fetch, room = call.fetch, call.room
+        left = min(call.terms.max_bytes, self._fetch_max_bytes)
         is_full = False
         if room is not None:
             size = room()
@@ -176,11 +235,21 @@ class ConsumerFetchHandler:
         is_error = False
         is_session = fetch.is_session
         ready = fetch.ready
-        for entry in list(ready):
-            if is_session:
-                if left <= 0 and (total or is_full):
-                    entry.is_news = False  # not read, so not sent: it stays marked
-                    continue
+        marked = list(ready)
+        # What becomes readable between two steps must be noticed.
+        must_watch = is_session or len(marked) > STEP
+        for number, entry in enumerate(marked):
+            if number and not number % STEP:
+                call.hold(total)
+                yield
+                if fetch.reads != reading:
+                    break
+                if room is not None:
+                    left = min(left, room())
+            if is_session and left <= 0 and (total or is_full):
+                entry.is_news = False  # not read, so not sent: it stays marked
+                continue
+            if must_watch:
                 entry.watch(self._hosted.get(entry.key))
             try:
                 if entry.refusal:
@@ -194,7 +263,9 @@ class ConsumerFetchHandler:
             total += entry.records_size
             left -= entry.records_size
             if not entry.has_more and (not is_session or not entry.is_news):
-                del ready[entry]
+                ready.pop(entry, None)
+        if len(marked) > STEP:
+            call.hold(total)
         return total, is_error
 
     def _read_one(self, entry: FetchEntry, left: int, isolation: int, sent: list[_Sent], *, is_first: bool) -> None:

@@ -71,6 +71,7 @@ class HostedPartitions:
         self._clock = clock
         self._supervisor = supervisor
         self._events = events
+        self.monotonic = clock.monotonic
         self.usable = session.usable
         self.trust_ms = trust_ms
         #: For lines that come for every partition, or with every request.

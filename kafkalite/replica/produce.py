@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 
@@ -21,6 +22,8 @@ MAX_WAITING = 100_000
 #: Partitions appended to in one turn of the loop. The first append to each may open and make files: a request for a
 #: thousand of them would keep the node from its heartbeats.
 PIECE = 64
+#: After this time a piece is over as well (seconds). What is left of its records is copied, so that is not for a large request's every batch.
+PIECE_S = 0.01
 
 
 @dataclass(slots=True, eq=False)
@@ -114,19 +117,27 @@ class ProduceHandler:
 
     def _continue(self) -> None:
         """The next piece of the large request that others wait behind, and those others if it was the last."""
+        until = self._hosted.monotonic() + PIECE_S
         while self._backlog and self._execute(self._backlog[0], PIECE):
             self._backlog.popleft()
+            if self._hosted.monotonic() >= until:
+                break
         if self._backlog:
             self._schedule_next()
 
     def _execute(self, request: _PendingProduce, at_most: int) -> bool:
-        """Append to at most this number of further partitions; True if none is left."""
+        """Append to at most this number of further partitions, and to fewer if that takes long; True if none is left."""
         delayed, partitions, acks = request.delayed, request.partitions, request.acks
         results = delayed.results
+        hosted = self._hosted
         refusal = self._refusal(acks)
         has_lease = self._hosted.usable()
         first, end = request.position, min(request.position + at_most, len(partitions))
+        until = hosted.monotonic() + PIECE_S if end - first > 1 and at_most == PIECE else math.inf
         for index in range(first, end):
+            if until < math.inf and index > first and hosted.monotonic() >= until:
+                end = index
+                break
             topic_partition, records = partitions[index]
             if refusal is not ErrorCode.NONE:
                 results[index] = refused(topic_partition, refusal)
@@ -138,7 +149,6 @@ class ProduceHandler:
         request.position = end
         if end < len(partitions):
             return False
-        hosted = self._hosted
         hosted.counters.produce_requests += len(partitions)
         hosted.counters.failed_produce_requests += sum(each is not None and each.error != 0 for each in results)
         delayed.pending -= 1

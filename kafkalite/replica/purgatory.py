@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 #: Takes the results of a produce request: at once, or when what it waits for has come.
 ProduceDone = Callable[[tuple[ProducedPartition, ...]], None]
-#: Sends what a fetch has read (ClientFetch.due); False: it was not sent.
-FetchDone = Callable[[], bool]
 #: How many bytes of records a response may have, asked when they are read; 0: none, otherwise at least one batch.
 ResponseLimit = Callable[[], int]
 

@@ -22,7 +22,7 @@ class Scope(Enum):
     WHOLE = "refused as a whole"
     EACH = "refused one by one"
     HIDE = "left out"
-    OTHERS = "refused for other users' things; one's own need no right"
+    OTHERS = "refused for other users' things; a user needs no right to its own"
 
 
 @dataclass(frozen=True, slots=True)

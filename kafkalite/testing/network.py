@@ -1,4 +1,4 @@
-"""Hosts of one's own for the processes of a test: network namespaces, joined by a switch in this process that can lose, delay and
+"""A host for each process of a test: network namespaces, joined by a switch in this process that can lose, delay and
 refuse what one host sends to another, each direction alone. Needs root and iproute2 (`available` checks).
 
 The kernel need not know netem or a packet filter: every frame passes through Python, up to some ten thousand a second.

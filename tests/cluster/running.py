@@ -61,7 +61,7 @@ def kafkalite(*arguments: str, bootstrap: list[str] | None = None, stdin: bytes 
         input=stdin,
         capture_output=True,
         env=environ,
-        timeout=PATIENCE_S,
+        timeout=4 * PATIENCE_S,
         check=False,
     )
     return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -39,6 +39,9 @@ def plan(seed: int, flush_before_ack: bool, *faults: Fault) -> Plan:
         transactions=0,
         keyed="",
         members=0,
+        shares=0,
+        dead_letters=False,
+        streams=0,
         trims=False,
         patience_ms=600_000,
         faults=faults,
@@ -155,6 +158,9 @@ BUGS: dict[str, Plan] = {
     ),
     # Members of a group come and go.
     "owners": dataclasses.replace(plan(1, False), members=3, orders=False),
+    "tasks": dataclasses.replace(plan(1, False), streams=3, orders=False),
+    # A coordinator whose followers do not hear it confirms to leaders that do.
+    "shared": dataclasses.replace(plan(1, False, *each_node(FaultKind.PARTITION, 2.5, 3.0)), shares=2),
     # One dies while two are left, which go on and commit; they die, and it is back before them.
     "ELR-min": plan(
         1,

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
 from kafkalite.partition_values import FetchedPartition
-from kafkalite.replica.client_fetch import FetchEntry
+from kafkalite.replica.client_fetch import FetchAnswer, FetchEntry, Steps
+
+_T = TypeVar("_T")
 
 
 def fetched(entry: FetchEntry) -> tuple[FetchedPartition, bytes]:
@@ -18,3 +23,24 @@ def fetched(entry: FetchEntry) -> tuple[FetchedPartition, bytes]:
         entry.aborted,
     )
     return head, b"".join(map(bytes, entry.records))
+
+
+def answered(then: Callable[[], object]) -> Callable[[], Steps[FetchAnswer | None]]:
+    """A `FetchDone` that calls `then` when there is an answer."""
+
+    def done() -> Steps[FetchAnswer | None]:
+        then()
+        yield from ()
+        return FetchAnswer(lambda: None)
+
+    return done
+
+
+def run_to_end(steps: Generator[None, None, _T]) -> _T:
+    """What the steps return."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            result: _T = stop.value
+            return result

@@ -38,6 +38,12 @@ def _files(*roots: str) -> Iterator[tuple[str, str]]:
             yield name, path.read_text()
 
 
+def test_the_glossary_names_parts_that_exist() -> None:
+    named = re.findall(r"`([a-z_][a-z_/]*(?:\.py)?)`", (ROOT / "docs/glossary.md").read_text())
+    missing = [each for each in named if not (ROOT / "kafkalite" / each).exists()]
+    assert len(named) > 20 and not missing
+
+
 def _without_citations(text: str) -> str:
     return invariants.CITATION.sub("", text)
 

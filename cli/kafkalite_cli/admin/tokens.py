@@ -60,7 +60,7 @@ def _as_json(token: DelegationToken, *, with_hmac: bool) -> dict[str, object]:
 
 
 @tokens.command("create")
-@click.option("--owner", metavar="User:NAME", callback=_principals, help="Whose token. [default: one's own]")
+@click.option("--owner", metavar="User:NAME", callback=_principals, help="Whose token. [default: your own]")
 @click.option(
     "--renewer", "renewers", metavar="User:NAME", multiple=True, callback=_principals, help="Who may renew it."
 )

@@ -50,12 +50,17 @@ class ShareSummary(NamedTuple):
 
 @dataclass(slots=True)
 class ShareEntry:
-    """One key. `snapshot_at`: the offset of its last snapshot; `updates` since then; `written_to`: the end of its last record."""
+    """One key. `snapshot_at`: the offset of its last snapshot; `updates` since then; `written_to`: the end of its last record.
+
+    `may_go_back`: a new leader has read the state and not written yet. If its log ends below the start offset (an unclean
+    election), the group begins again at that end.
+    """
 
     state: StoredState
     snapshot_at: Offset
     updates: int = 0
     written_to: Offset = Offset(0)
+    may_go_back: bool = False
 
 
 @dataclass(slots=True)
@@ -137,6 +142,7 @@ class ShareCoordinator:
             await self._appends.wait(partition.index, partition.written, entry.written_to)
         else:
             await self._store_change(partition, key, entry, change, state)
+            partition.entries.get(key, entry).may_go_back = True
         return ShareState(state.state_epoch, state.leader_epoch, state.start_offset, state.batches)
 
     async def write(
@@ -148,6 +154,9 @@ class ShareCoordinator:
         state = rules.check_write(None if entry is None else entry.state, state_epoch, leader_epoch)
         assert entry is not None
         change = rules.change_of(state, leader_epoch, start_offset, batches)
+        if (leader_epoch, state_epoch) == (state.leader_epoch, state.state_epoch) and not entry.may_go_back:
+            change = rules.unless_late(state, change)
+        entry.may_go_back = False
         after = rules.applied(state, change)
         if state_epoch > state.state_epoch:
             # Only a snapshot has the state epoch.

@@ -7,11 +7,12 @@ succeeded can write no more as soon as the next one has read.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 
 from kafkalite.coordinators.shares.batches import combined
-from kafkalite.coordinators.shares.persistence import StateBatch
+from kafkalite.coordinators.shares.persistence import DeliveryState, StateBatch
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET, Offset
@@ -97,6 +98,41 @@ def applied(state: StoredState, change: Change) -> StoredState:
         start_offset=start,
         batches=combined(state.batches, change.batches, start),
     )
+
+
+def unless_late(state: StoredState, change: Change) -> Change:
+    """What still holds of a leader's change, since it may be older than what the same leader has stored meanwhile.
+
+    A leader gives up on a write and sends the next one, and the network delivers the first one last: the epochs are the same.
+    The start offset never goes back, and what is done, or is to be a dead letter, is never available again.
+    """
+    start = change.start_offset if change.start_offset == NO_OFFSET else max(change.start_offset, state.start_offset)
+    batches: list[StateBatch] = []
+    for batch in change.batches:
+        batches += [batch] if batch.state is not DeliveryState.AVAILABLE else _still_open(state.batches, batch)
+    return replace(change, start_offset=Offset(start), batches=tuple(batches))
+
+
+def _still_open(known: Sequence[StateBatch], batch: StateBatch) -> list[StateBatch]:
+    """`batch` without the offsets that have a state from which nothing is available again."""
+    found: list[StateBatch] = []
+    first = batch.first
+    for position in range(bisect_left(known, batch.first, key=_last_offset), len(known)):
+        each = known[position]
+        if each.first > batch.last:
+            break
+        if each.state is DeliveryState.AVAILABLE:
+            continue
+        if each.first > first:
+            found.append(batch._replace(first=first, last=Offset(each.first - 1)))
+        first = Offset(each.last + 1)
+    if first <= batch.last:
+        found.append(batch._replace(first=first))
+    return found
+
+
+def _last_offset(batch: StateBatch) -> Offset:
+    return batch.last
 
 
 def snapshot(state: StoredState, now_ms: int) -> StoredState:

@@ -30,6 +30,8 @@ _VERSION_OF_TV2 = 2
 #: Markers that are not answered for this long are sent again, to the leader at that time.
 _TIMEOUT_S = 10.0
 _APPEND_TIMEOUT_MS = 5_000
+#: Markers that are appended in one turn of the loop: the first batch of a partition makes its files.
+_AT_ONCE = 8
 
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -62,29 +64,38 @@ class LocalMarkers:
             coordinator_epoch=marker.coordinator_epoch,
             timestamp_ms=self._services.clock.wall_ms(),
         )
+        appends: list[asyncio.Future[tuple[ProducedPartition, ...]]] = []
+        for first in range(0, len(marker.partitions), _AT_ONCE):
+            if first:
+                await asyncio.sleep(0)  # a transaction of thousands of partitions must not hold everybody up
+            appends.append(self._append(marker, marker.partitions[first : first + _AT_ONCE], batch))
+        errors: Errors = {}
+        for outcome in appends:
+            for result in await outcome:
+                partition = TopicPartition(result.topic, result.partition)
+                errors[partition] = ErrorCode(result.error)
+                if not result.error and result.topic == GROUP_TOPIC:
+                    self._groups.offsets.end_transaction(
+                        result.partition, marker.producer_id, is_committed=marker.is_commit
+                    )
+        return errors
+
+    def _append(
+        self, marker: Marker, partitions: Sequence[TopicPartition], batch: bytes
+    ) -> asyncio.Future[tuple[ProducedPartition, ...]]:
         outcome: asyncio.Future[tuple[ProducedPartition, ...]] = asyncio.get_running_loop().create_future()
 
         def done(results: tuple[ProducedPartition, ...]) -> None:
             if not outcome.done():
                 outcome.set_result(results)
 
-        if not marker.partitions:
-            return {}
         self._services.partitions.append_internal(
             _APPEND_TIMEOUT_MS,
-            [(partition, bytearray(batch)) for partition in marker.partitions],
+            [(partition, bytearray(batch)) for partition in partitions],
             done,
             transaction_version=marker.transaction_version,
         )
-        errors: Errors = {}
-        for result in await outcome:
-            partition = TopicPartition(result.topic, result.partition)
-            errors[partition] = ErrorCode(result.error)
-            if not result.error and result.topic == GROUP_TOPIC:
-                self._groups.offsets.end_transaction(
-                    result.partition, marker.producer_id, is_committed=marker.is_commit
-                )
-        return errors
+        return outcome
 
 
 class MarkerChannels:

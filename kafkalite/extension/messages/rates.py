@@ -21,7 +21,7 @@ class DescribeTrafficRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class TopicTraffic:
-    """Per second and sample, the oldest first. Empty: nothing was written or read of late."""
+    """Per second and sample, the oldest first. Empty: nothing was written or read recently."""
 
     topic: str
     bytes_in: tuple[int, ...] = ()

@@ -2,38 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from kafkalite.coordinators.services import Services
+from kafkalite.env.loop_times import COUNTED_S
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.fetch_answer import encode_fetched
+from kafkalite.kafka.fetch_answer import begin_fetched, encoding_fetched
 from kafkalite.kafka.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, ClientSession, FetchSessions
+from kafkalite.kafka.pieces import pieces_of
 from kafkalite.kafka.request import Request
-from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, Buffer, TopicId, TopicPartition
 from kafkalite.protocol import topic_ids, wire
-from kafkalite.replica.client_fetch import ClientFetch, FetchEntry, FetchTerms
+from kafkalite.replica.client_fetch import LIGHT_STEP, STEP, ClientFetch, FetchAnswer, FetchTerms, Steps
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.quotas import Kind
 
+_T = TypeVar("_T")
 _BY_ID_FROM = 13
 #: Older clients know nothing of reading from followers (KIP-392).
 _FOLLOWERS_FROM = 11
 
 
-class _Fetch(NamedTuple):
-    """A request that is read when there is memory, and answered when something is new."""
+class _Fetch:
+    """A request that is read when there is memory, and answered when something is new.
 
-    request: Request
-    terms: FetchTerms
-    fetch: ClientFetch
-    #: It belongs to this session; None: to none yet.
-    session: ClientSession | None
-    #: Which request of the session it is.
-    number: int
-    #: The client asks for a session.
-    opens_session: bool
+    Args:
+        session: it belongs to this session; None: to none yet.
+        opens_session: the client asks for a session.
+    """
+
+    __slots__ = ("fetch", "number", "opens_session", "request", "session", "terms")
+
+    def __init__(
+        self,
+        request: Request,
+        terms: FetchTerms,
+        fetch: ClientFetch,
+        session: ClientSession | None,
+        *,
+        opens_session: bool,
+    ) -> None:
+        self.request = request
+        self.terms = terms
+        self.fetch = fetch
+        self.session = session
+        #: Which request of the session it is.
+        self.number = session.requests if session is not None else 0
+        self.opens_session = opens_session
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the session has had another request since, or is over."""
+        session = self.session
+        return session is not None and session.requests != self.number
+
+    # --- turns of the loop, and what is held between them ---
+
+    def run(self, steps: Steps[None]) -> None:
+        self.run_then(steps, _nothing)
+
+    def run_then(self, steps: Steps[_T], then: Callable[[_T], None]) -> None:
+        """`then` gets what the steps return."""
+        connection = self.request.connection
+        connection.listener.turns.run(connection.owner, steps, then, self._spent)
+
+    def _spent(self, seconds: float) -> None:
+        request = self.request
+        if request.throttle is not None:
+            request.throttle.work_s += seconds
+        if seconds > COUNTED_S:
+            request.connection.listener.loop_times.held("Fetch", seconds, request.client_id, str(request.principal))
+        if request.connection.is_closed and not self.is_outdated:
+            self.fetch.interrupt()
+
+    def hold(self, size_bytes: int) -> None:
+        self.request.connection.hold(size_bytes)
+
+
+def _nothing(result: None) -> None:
+    return
 
 
 class FetchHandlers:
@@ -42,21 +92,50 @@ class FetchHandlers:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._access = services.rights.access
+        #: Of sessions that have made room for others: the steps that free their memory.
+        self._ended: list[Steps[None]] = []
         self.sessions = FetchSessions(
             services.config.max_incremental_fetch_session_cache_slots,
             lambda: int(services.clock.monotonic() * 1000),
             services.random.randint,
+            self._ended.append,
         )
 
     def table(self) -> dict[str, Handler]:
         return {"Fetch": self.fetch}
 
     def fetch(self, request: Request, message: wire.FetchRequest) -> wire.FetchResponse | None:
+        waiting = self._begin(request, message)
+        if not isinstance(waiting, _Fetch):
+            return waiting
+        self._list(waiting, request, message)
+        self._listed(waiting)
+        return None
+
+    def fetch_many(self, request: Request, message: wire.FetchRequest) -> Steps[None]:
+        """The same for a request that lists too many partitions for one turn of the loop, in steps. It answers by itself."""
+        waiting = self._begin(request, message)
+        if not isinstance(waiting, _Fetch):
+            request.respond(waiting)
+            return
+        guard = request.connection.listener.guard
+        for piece in pieces_of("Fetch", message):
+            part = request.part()
+            refused = guard.check(part, piece) if guard is not None else None
+            if refused is not None:
+                request.respond(refused)
+                return
+            self._list(waiting, part, piece)
+            yield
+        self._listed(waiting)
+
+    def _begin(self, request: Request, message: wire.FetchRequest) -> _Fetch | wire.FetchResponse:
+        """Whether it may go on, in which session. From here on another request of the session makes it an outdated one."""
         owner = (request.principal, request.client_host)
         session = self.sessions.get(message.session_id, owner) if message.session_id else None
         if message.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session is not None:  # a request that lists everything ends the session that it names
-                self.sessions.close(session)
+                self._close(session, request)
             session = None
             fetch = ClientFetch(message.isolation_level)
         elif session is None:
@@ -67,30 +146,49 @@ class FetchHandlers:
             return wire.FetchResponse(error_code=int(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR))
         else:
             fetch = session.fetch
+            session.advance()
+            fetch.interrupt()
+            if fetch.isolation != message.isolation_level:
+                fetch.isolation = message.isolation_level
+                fetch.ready |= dict.fromkeys(fetch.entries.values())
         fetch.rack, fetch.reads_followers = message.rack_id, request.version >= _FOLLOWERS_FROM
-        self._list(fetch, request, message)
-        if session is not None:
-            if not self._goes_on(session, request, message):
-                return wire.FetchResponse(error_code=int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
-            if not fetch.entries:  # the client has removed them all
-                self.sessions.close(session)
-                return wire.FetchResponse()
-        self._await_memory(
-            _Fetch(
-                request,
-                FetchTerms(
-                    max(0, message.max_wait_ms),
-                    message.min_bytes,
-                    self._most_bytes(request, message),
-                    request.connection.owner,
-                ),
-                fetch,
-                session,
-                session.requests if session is not None else 0,
-                message.session_epoch == INITIAL_EPOCH and request.version >= 7,
-            )
+        return _Fetch(
+            request,
+            FetchTerms(
+                max(0, message.max_wait_ms),
+                message.min_bytes,
+                self._most_bytes(request, message),
+                request.connection.owner,
+            ),
+            fetch,
+            session,
+            opens_session=message.session_epoch == INITIAL_EPOCH and request.version >= 7,
         )
-        return None
+
+    def _close(self, session: ClientSession, request: Request) -> None:
+        connection = request.connection
+        connection.listener.turns.run(connection.owner, self.sessions.closing(session), _nothing)
+
+    def _listed(self, waiting: _Fetch) -> None:
+        """All that the request lists is known now."""
+        request, fetch, session = waiting.request, waiting.fetch, waiting.session
+        if session is None:
+            self._await_memory(waiting)
+            return
+        if waiting.is_outdated:
+            self._refuse_outdated(waiting)
+            return
+        if not self.sessions.used(session):
+            self._close(session, request)
+            request.respond(wire.FetchResponse(error_code=int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)))
+            return
+        if not fetch.entries:  # the client has removed them all
+            self._close(session, request)
+            request.respond(wire.FetchResponse())
+            return
+        if fetch.is_waiting:  # the client does not wait for that answer any more
+            fetch.expire()
+        waiting.run_then(self._look_again(session, request), lambda _: self._await_memory(waiting))
 
     def _most_bytes(self, request: Request, message: wire.FetchRequest) -> int:
         most = request.throttle.most_at_once(Kind.FETCH) if request.throttle is not None else None
@@ -99,8 +197,9 @@ class FetchHandlers:
 
     # --- what is listed ---
 
-    def _list(self, fetch: ClientFetch, request: Request, message: wire.FetchRequest) -> None:
+    def _list(self, waiting: _Fetch, request: Request, message: wire.FetchRequest) -> None:
         """Who names a partition twice gets it once, as from Kafka: a small request could ask for gigabytes."""
+        fetch = waiting.fetch
         denied = request.denied.topics
         for topic in message.topics:
             topic_id, name = self._named(topic.topic, topic.topic_id, request.version)
@@ -120,6 +219,12 @@ class FetchHandlers:
                 if refusal is not entry.refusal:
                     entry.refusal = refusal
                     entry.key = TopicPartition(name or "", partition.partition)
+        if waiting.session is None:
+            return
+        for forgotten in message.forgotten_topics_data:
+            known = forgotten.topic if request.version < _BY_ID_FROM else topic_ids.from_wire(forgotten.topic_id)
+            for number in forgotten.partitions:
+                fetch.forget(known, number)
 
     def _named(self, name: str, wire_id: bytes, version: int) -> tuple[TopicId, str | None]:
         """The id by which a topic is asked for, if it is, and its name; None: nobody knows the id."""
@@ -128,54 +233,39 @@ class FetchHandlers:
         topic_id = topic_ids.from_wire(wire_id)
         return topic_id, self._services.topic_name(topic_id)
 
-    def _goes_on(self, session: ClientSession, request: Request, message: wire.FetchRequest) -> bool:
-        """The next request of a session: what it removes, and whether the rest may still be read. False: it is over."""
-        fetch = session.fetch
-        if fetch.isolation != message.isolation_level:
-            fetch.isolation = message.isolation_level
-            fetch.ready |= dict.fromkeys(fetch.entries.values())
-        for topic in message.forgotten_topics_data:
-            name = topic.topic if request.version < _BY_ID_FROM else topic_ids.from_wire(topic.topic_id)
-            for number in topic.partitions:
-                fetch.forget(name, number)
-        if not self.sessions.used(session):
-            return False
-        session.requests += 1
-        if fetch.is_waiting:  # the client does not wait for that answer any more
-            fetch.expire()
-        self._look_again(session, request)
-        return True
-
-    def _look_again(self, session: ClientSession, request: Request) -> None:
+    def _look_again(self, session: ClientSession, request: Request) -> Steps[None]:
         """ACLs have changed since its partitions were listed, or an id that nobody knew may be known now."""
         authorizer = self._access.authorizer
         changes = authorizer.changes if authorizer is not None else 0
-        if changes != session.rights_version:
-            session.rights_version = changes
-            allowed: dict[str, bool] = {}
-            for entry in session.fetch.entries.values():
-                name = entry.key.topic
-                if entry.refusal is ErrorCode.UNKNOWN_TOPIC_ID:
-                    continue
-                if name not in allowed:
-                    allowed[name] = self._access.may(request, Operation.READ, ResourceType.TOPIC, name)
-                refusal = ErrorCode.NONE if allowed[name] else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                if refusal is not entry.refusal:
-                    entry.refusal = refusal
-                    session.fetch.ready[entry] = None
-        for entry in list(session.fetch.ready) if session.uses_ids else ():
-            if entry.refusal is ErrorCode.UNKNOWN_TOPIC_ID:
-                self._resolve(entry.topic_id, session, request)
+        fetch = session.fetch
+        allowed: dict[str, bool] = {}
 
-    def _resolve(self, topic_id: TopicId, session: ClientSession, request: Request) -> None:
-        name = self._services.topic_name(topic_id)
-        if name is None:
+        def refusal_of(name: str) -> ErrorCode:
+            if name not in allowed:
+                allowed[name] = self._access.may(request, Operation.READ, ResourceType.TOPIC, name)
+            return ErrorCode.NONE if allowed[name] else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+        if changes != session.rights_version:
+            for number, entry in enumerate(list(fetch.entries.values()), 1):
+                if entry.refusal is not ErrorCode.UNKNOWN_TOPIC_ID:
+                    refusal = refusal_of(entry.key.topic)
+                    if refusal is not entry.refusal:
+                        entry.refusal = refusal
+                        fetch.ready[entry] = None
+                if not number % STEP:
+                    yield
+            session.rights_version = changes
+        if not session.uses_ids:
             return
-        is_allowed = self._access.may(request, Operation.READ, ResourceType.TOPIC, name)
-        for entry in session.fetch.entries.values():
-            if entry.topic_id == topic_id and entry.refusal is ErrorCode.UNKNOWN_TOPIC_ID:
-                entry.key = TopicPartition(name, entry.key.partition)
-                entry.refusal = ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        # Those are marked as long as nobody knows their ids.
+        for number, entry in enumerate(list(fetch.ready), 1):
+            if entry.refusal is ErrorCode.UNKNOWN_TOPIC_ID:
+                name = self._services.topic_name(entry.topic_id)
+                if name is not None:
+                    entry.key = TopicPartition(name, entry.key.partition)
+                    entry.refusal = refusal_of(name)
+            if not number % LIGHT_STEP:
+                yield
 
     # --- reading and answering ---
 
@@ -188,46 +278,59 @@ class FetchHandlers:
             connection.postpone(lambda: self._await_memory(waiting))
         elif connection.is_closed:
             return
-        elif self._is_outdated(waiting):
+        elif waiting.is_outdated:
             self._refuse_outdated(waiting)
         else:
             self._services.partitions.fetch(
-                waiting.fetch, waiting.terms, lambda: self._done(waiting), connection.listener.answers.share
+                waiting.fetch,
+                waiting.terms,
+                lambda: self._answering(waiting),
+                connection.listener.answers.share,
+                waiting,
             )
-
-    def _is_outdated(self, waiting: _Fetch) -> bool:
-        """Whether the session has had another request since, or is over."""
-        session = waiting.session
-        return session is not None and session.requests != waiting.number
 
     def _refuse_outdated(self, waiting: _Fetch) -> None:
         waiting.request.respond(wire.FetchResponse(error_code=int(ErrorCode.INVALID_FETCH_SESSION_EPOCH)))
 
-    def _done(self, waiting: _Fetch) -> bool:
-        """Answer; whether what was read is in the answer."""
+    def _answering(self, waiting: _Fetch) -> Steps[FetchAnswer | None]:
+        """Encode what was read; None: it is not in an answer."""
         request, fetch, session = waiting.request, waiting.fetch, waiting.session
         if request.connection.is_closed:
-            return False
-        if self._is_outdated(waiting):
+            return None
+        if waiting.is_outdated:
             self._refuse_outdated(waiting)
-            return False
+            return None
         due = fetch.due()
-        if request.throttle is not None and self._is_withheld(request, sum(entry.records_size for entry in due)):
+        is_withheld = request.throttle is not None and self._is_withheld(
+            request, sum(entry.records_size for entry in due)
+        )
+        if is_withheld:
             if session is not None:
-                self._respond(request, session.session_id, fetch, ())
-                return False
+                pieces = yield from encoding_fetched(request.version, (), fetch.isolation)
+                self._send(waiting, pieces, session.session_id)
+                return None
             for entry in due:
                 entry.drop_records()
-            self._respond(request, NO_SESSION, fetch, due)
-            return True
+        pieces = yield from encoding_fetched(request.version, due, fetch.isolation)
+        if request.connection.is_closed:
+            return None
         if session is not None:
-            self._respond(request, session.session_id, fetch, due)
-            return True
-        opened = self._open(request, fetch) if waiting.opens_session else None
-        self._respond(request, opened.session_id if opened is not None else NO_SESSION, fetch, due)
-        if opened is not None:
-            fetch.begin_session()
-        return True
+            return FetchAnswer(partial(self._send, waiting, pieces, session.session_id))
+        opened = self._open(request, fetch) if waiting.opens_session and not is_withheld else None
+        while self._ended:
+            yield from self._ended.pop()
+        session_id = opened.session_id if opened is not None else NO_SESSION
+        return FetchAnswer(partial(self._send, waiting, pieces, session_id), opened is not None)
+
+    def _send(self, waiting: _Fetch, pieces: list[Buffer], session_id: int) -> None:
+        request = waiting.request
+        if request.connection.is_closed:
+            return
+        if waiting.is_outdated:
+            self._refuse_outdated(waiting)
+            return
+        begin_fetched(pieces, request.version, request.settled_throttle_ms(), session_id)
+        request.respond_pieces(pieces)
 
     def _is_withheld(self, request: Request, size: int) -> bool:
         """Nothing now, the same again after the wait (KIP-219): so nothing was used up either. One batch that is more than
@@ -249,7 +352,3 @@ class FetchHandlers:
             uses_ids=request.version >= _BY_ID_FROM,
             rights_version=authorizer.changes if authorizer is not None else 0,
         )
-
-    def _respond(self, request: Request, session_id: int, fetch: ClientFetch, due: Collection[FetchEntry]) -> None:
-        throttle_ms = request.settled_throttle_ms()
-        request.respond_pieces(encode_fetched(request.version, throttle_ms, session_id, due, fetch.isolation))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from kafkalite.coordinators.services import Services
@@ -52,11 +53,12 @@ class SaslHandlers:
     ) -> wire.DescribeUserScramCredentialsResponse:
         response = wire.DescribeUserScramCredentialsResponse
         result = response.DescribeUserScramCredentialsResult
-        names = [user.name for user in message.users or ()]
+        named = Counter(user.name for user in message.users or ())
+        names = list(named)
         found = await self._services.scram_users(names or None)  # none named: all, as in Kafka
         results = []
-        for name in dict.fromkeys(names or sorted(found)):
-            if names.count(name) > 1:
+        for name in names or sorted(found):
+            if named[name] > 1:
                 text = "the user is named more than once"
                 results.append(result(name, int(ErrorCode.DUPLICATE_RESOURCE), text, ()))
             elif name not in found:

@@ -31,8 +31,8 @@ from kafkalite.partition_values import (
 )
 from kafkalite.record.batch import BatchHeader, assign_in_place, split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
-from kafkalite.replica.client_fetch import ClientFetch, FetchEntry, FetchTerms
-from kafkalite.replica.purgatory import DeadlineWheel, FetchDone, ProduceDone, ResponseLimit
+from kafkalite.replica.client_fetch import AT_ONCE, ClientFetch, FetchDone, FetchEntry, FetchTerms, Pacing, Steps
+from kafkalite.replica.purgatory import DeadlineWheel, ProduceDone, ResponseLimit
 from kafkalite.replica.requests import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -200,15 +200,26 @@ class MemoryPartitions:
             fetch.schedule()
         return ProducedPartition(key.topic, key.partition, 0, Offset(base), -1, Offset(log.log_start_offset))
 
-    def fetch(self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit) -> None:
-        def answer() -> None:
-            is_sent = done()
+    def fetch(
+        self, fetch: ClientFetch, terms: FetchTerms, done: FetchDone, room: ResponseLimit, pacing: Pacing = AT_ONCE
+    ) -> None:
+        reading = fetch.begin_reading()
+
+        def answering() -> Steps[None]:
+            found = yield from done()
+            if found is None:
+                fetch.drop_records()
+            elif fetch.is_session:
+                yield from fetch.committing(reading)
+            elif found.opens_session:
+                yield from fetch.beginning_session(reading)
+            if found is not None:
+                found.send()
             if not fetch.is_session:
                 fetch.end()
-            elif is_sent:
-                fetch.commit()
-            else:
-                fetch.drop_records()
+
+        def answer() -> None:
+            pacing.run(answering())
 
         if self._read(fetch, terms, room) or terms.max_wait_ms <= 0 or not fetch.entries:
             answer()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalite.record.reader import read_records
+from kafkalite.record.reader import Record, read_records
 from kafkalite.testing.simulation.checkers.cluster import ReplicaView
 from kafkalite.testing.simulation.checkers.indexes import check_aborted, check_indexes
-from kafkalite.testing.simulation.plan import KEYED, LEDGER, TRIMMED
+from kafkalite.testing.simulation.plan import KEYED, LEDGER, LETTERS, TRIMMED
 from kafkalite.testing.simulation.topics import compacted
 from kafkalite.testing.simulation.workloads.clients import record_name
 from kafkalite.testing.simulation.workloads.operator import CHURN
@@ -108,8 +108,10 @@ class FinalChecks:
                 continue
             if view.log_end_offset > 0:
                 self._simulation.replicas.compare(view, self._simulation.begin(view), view.log_end_offset)
-            if view.is_leader and view.partition[0] not in (LEDGER, TRIMMED):
-                finals[view.partition] = self._records(view)
+            if view.is_leader and view.partition[0] not in (LEDGER, TRIMMED, LETTERS):
+                finals[view.partition] = [
+                    (record.offset, record_name(record.value or b"")) for record in self._records(view)
+                ]
         self._simulation.history.final(finals)
         for node in self._simulation.nodes.values():
             for replica in node.node.replicas.hosted.all():
@@ -132,11 +134,14 @@ class FinalChecks:
                     ):
                         check_indexes(disk, f"{directory}/{replica}", f"{directory}/{replica} on {name}")
 
-    def _records(self, view: ReplicaView) -> list[tuple[int, str]]:
+    def logs(self) -> dict[tuple[str, int], list[Record]]:
+        """Partition -> the records that its leader has."""
+        return {view.partition: self._records(view) for view in self._simulation.views() if view.is_leader}
+
+    def _records(self, view: ReplicaView) -> list[Record]:
         disk = self._simulation.world.host(self._simulation.plan.node_names[view.broker - 1]).disk
-        found = []
+        found: list[Record] = []
         for name in disk.peek_names(view.path):
             if name.endswith(".log"):
-                for record in read_records(disk.peek(f"{view.path}/{name}")):
-                    found.append((record.offset, record_name(record.value or b"")))
+                found.extend(read_records(disk.peek(f"{view.path}/{name}")))
         return found

@@ -51,6 +51,8 @@ KEYED, LEDGER = "keyed", "ledger"
 LONE = "lone"
 #: A topic whose records are deleted (DeleteRecords); it is compacted if there is also the topic KEYED.
 TRIMMED = "trimmed"
+#: The dead letter topic of the share group.
+LETTERS = "dlq.letters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,11 @@ class Plan:
     trims: bool = False
     #: Members of a consumer group (group_workload).
     members: int = 0
+    #: Members of a share group (workloads.shares), and whether it has a dead letter topic.
+    shares: int = 0
+    dead_letters: bool = False
+    #: Members of a streams group (workloads.streams).
+    streams: int = 0
     #: Nodes and consumers have racks: consumers read from followers (KIP-392).
     racks: bool = False
     #: Whether the operator cordons and drains nodes (and the balancer moves replicas on its own).
@@ -120,7 +127,12 @@ class Plan:
     @property
     def all_topics(self) -> dict[str, int]:
         """Every topic that is there from the beginning, and its partitions."""
-        return {**self.topics, **self.own_topics, **({TRIMMED: 1} if self.trims else {})}
+        return {
+            **self.topics,
+            **self.own_topics,
+            **({TRIMMED: 1} if self.trims else {}),
+            **({LETTERS: 2} if self.dead_letters else {}),
+        }
 
     @property
     def node_names(self) -> list[str]:
@@ -148,6 +160,9 @@ class Plan:
                 + ("; nodes are cordoned and drained" if self.drains else "")
                 + (f"; {self.transactions} with transactions" if self.transactions else "")
                 + (f"; {self.members} members of a group" if self.members else "")
+                + (f"; {self.shares} of a share group" if self.shares else "")
+                + (" with dead letters" if self.dead_letters else "")
+                + (f"; {self.streams} of a streams group" if self.streams else "")
                 + (f"; {KEYED} has {self.keyed}" if self.keyed else "")
                 + (f"; records of {TRIMMED} are deleted" if self.trims else "")
                 + (f"; given up after {self.patience_ms} ms" if self.patience_ms < 600_000 else "")
@@ -230,6 +245,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
     if is_drained:
         orders = True
         settings.update(_balancer_settings(drains))
+    shares, dead_letters, streams = _draw_groups(seed)
     away_s = [fault.at_s + fault.for_s for fault in extra if fault.kind is FaultKind.ZK_AWAY]
     if away_s:
         fault_time_s, batches_per_s = max(away_s) + 5.0, 2.0
@@ -262,7 +278,17 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
         members=random.Random(f"{seed}/members").choice((0, 0, 2, 3)),
         racks=random.Random(f"{seed}/racks").random() < 0.4,
         drains=is_drained,
+        shares=shares,
+        dead_letters=dead_letters,
+        streams=streams,
     )
+
+
+def _draw_groups(seed: int) -> tuple[int, bool, int]:
+    """Members of a share group, whether it has dead letters, and members of a streams group."""
+    source = random.Random(f"{seed}/queue")
+    shares = source.choice((0, 0, 2, 3))
+    return shares, bool(shares) and source.random() < 0.5, source.choice((0, 0, 2, 3))
 
 
 def _more_settings(more: random.Random, *, transactions: bool) -> dict[str, int | str]:

@@ -17,7 +17,9 @@ from kafkalite.controller.decisions import commands, eligible, partition_changes
 from kafkalite.controller.event_loop import ControllerEventLoop
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
+from kafkalite.coordinators.committed import CommittedAppends
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
+from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
 from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.errors import ErrorCode
 from kafkalite.log import checkpoints, loader, partition_log, producer_state, retention
@@ -302,6 +304,20 @@ def given_before_given_up(patch: Patch) -> None:
     patch(ConsumerGroup, "is_free", lambda self, topic_id, partition, mine: True)
 
 
+def unreplicated_share_states(patch: Patch) -> None:
+    """A share coordinator answers when a state is appended, before it is replicated (KIP-932)."""
+
+    async def planted(self: CommittedAppends, index: int, written: Any, records: Any, apply: Any) -> None:
+        self.append(index, written, records, apply)
+
+    patch(CommittedAppends, "store", planted)
+
+
+def tasks_given_before_given_up(patch: Patch) -> None:
+    """A member of a streams group gets active tasks that their owner has not given up yet (KIP-1071)."""
+    patch(StreamsGroup, "is_free", lambda self, task, mine: (True, True))
+
+
 #: Errors that drawn seeds find with `--plant`, but no directed plan of the tests brings out in a few runs.
 RARE = frozenset({"unregistered"})
 
@@ -328,4 +344,6 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "notice": notices_to_nobody,
     "unverified": unverified_transactions,
     "owners": given_before_given_up,
+    "shared": unreplicated_share_states,
+    "tasks": tasks_given_before_given_up,
 }

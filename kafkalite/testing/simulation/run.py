@@ -53,6 +53,11 @@ from kafkalite.testing.simulation.workloads.groups import SETTINGS as GROUP_SETT
 from kafkalite.testing.simulation.workloads.groups import GroupMembers
 from kafkalite.testing.simulation.workloads.kafka import KAFKA_PORT
 from kafkalite.testing.simulation.workloads.operator import REPLICAS, THROTTLE, OperatorWorkload, OrdersChecker
+from kafkalite.testing.simulation.workloads.shares import SETTINGS as SHARE_SETTINGS
+from kafkalite.testing.simulation.workloads.shares import ShareMembers
+from kafkalite.testing.simulation.workloads.shares import znodes as share_znodes
+from kafkalite.testing.simulation.workloads.streams import SETTINGS as STREAMS_SETTINGS
+from kafkalite.testing.simulation.workloads.streams import StreamsJoins
 from kafkalite.testing.simulation.workloads.transactions import TransactionalClients
 from kafkalite.testing.simulation.workloads.trimming import Trimming
 
@@ -112,7 +117,9 @@ class Simulation:
         self.operator: OperatorWorkload | None = None
         self._producers: list[ProducerWorkload] = []
         self.transactions = TransactionalClients(self)
-        self.members = GroupMembers(self)
+        self.members = GroupMembers(self, plan.members)
+        self.streams = GroupMembers(self, plan.streams, "streams", StreamsJoins())
+        self.shares = ShareMembers(self)
         self._trimming = Trimming(plan)
         self.copies = Copies(
             lambda: ((name, self.world.host(name).disk) for name in self.nodes),
@@ -150,6 +157,8 @@ class Simulation:
                 "auto.create.topics.enable": False,
                 **(sim_security.settings(self.plan.reauth_ms) if self.plan.reauth_ms is not None else {}),
                 **(GROUP_SETTINGS if self.plan.members else {}),
+                **(SHARE_SETTINGS if self.plan.shares else {}),
+                **(STREAMS_SETTINGS if self.plan.streams else {}),
                 **self.plan.settings,
                 **self._rack_of(number),
             }
@@ -205,6 +214,7 @@ class Simulation:
     def _logged(self, seconds: float, process: str, level: str, event: dict[str, Any]) -> None:
         if self._watch is not None:
             self._watch(render(seconds, process, level, event))
+        self.shares.logged(event)
         error = event.get("exc_info")
         host = process.partition("#")[0]
         if event.get("event") in _COMPLAINTS and host in self.nodes and not self.world.host(host).disk.was_faulty:
@@ -333,8 +343,10 @@ class Simulation:
 
     async def main(self) -> None:
         """The whole run. Raises Violation."""
-        if self.plan.reauth_ms is not None:
-            self.world.zookeeper.poke(*sim_security.znodes())
+        znodes = sim_security.znodes() if self.plan.reauth_ms is not None else []
+        if self.plan.shares:
+            znodes += share_znodes(self.plan)
+        self.world.zookeeper.poke(*{each.path: each for each in znodes}.values())
         for name in self.nodes:
             self.start_node(name)
         await self.until(self.final.not_ready, _START_S, "all nodes start")
@@ -343,6 +355,8 @@ class Simulation:
         self._start_clients()
         self.transactions.start()
         self.members.start()
+        self.streams.start()
+        self.shares.start()
         self._trimming.start(self)
         faults = self.faults.start()
         end = self.world.loop.time() + self.plan.fault_time_s
@@ -354,6 +368,8 @@ class Simulation:
             producer.stopping.set()
         self.transactions.stop()
         self.members.stop()
+        self.streams.stop()
+        self.shares.stop()
         self._trimming.stopping.set()
         if self.operator is not None:
             self.operator.stopping.set()
@@ -363,7 +379,9 @@ class Simulation:
             await self.until(self.final.not_ordered, patience_s, "every order ends when the faults are over")
         await self.until(self._not_delivered, CONVERGE_S, "everything sent is delivered when the faults are over")
         await self.until(self.transactions.not_done, CONVERGE_S, "every transaction ends when the faults are over")
-        await self.until(self.members.not_shared, CONVERGE_S, "a group shares its partitions when the faults are over")
+        for group in (self.members, self.streams):
+            await self.until(group.not_shared, CONVERGE_S, "a group shares its partitions when the faults are over")
+        await self.until(self.shares.not_done, CONVERGE_S, "a share group acknowledges all when the faults are over")
         await self.until(self.final.not_converged, CONVERGE_S, "the cluster converges when the faults are over")
         await self.until(self.final.not_retained, _RETENTION_S, "retention removes what is due")
         await self.transactions.check()
@@ -459,6 +477,8 @@ class Simulation:
                 "orders": self.operator.orders if self.operator is not None else 0,
                 **self.transactions.stats(),
                 **self.members.stats(),
+                **self.streams.stats(),
+                **self.shares.stats(),
                 **({"deletions": self._trimming.answers} if self.plan.trims else {}),
                 "lives": sum(node.lives for node in self.nodes.values()),
                 "state_changes": self.zk.changes,

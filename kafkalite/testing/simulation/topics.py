@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.testing.simulation.plan import KEYED, LONE, TRIMMED, Plan
+from kafkalite.testing.simulation.plan import KEYED, LETTERS, LONE, TRIMMED, Plan
 
 
 def compacted(plan: Plan) -> tuple[str, ...]:
@@ -28,6 +28,8 @@ def settings_of(plan: Plan, topic: str) -> dict[str, str]:
 def _own_settings(plan: Plan, topic: str) -> dict[str, str]:
     if topic == LONE:
         return {"min.insync.replicas": "1"}
+    if topic == LETTERS:
+        return {"errors.deadletterqueue.group.enable": "true"}
     if topic not in compacted(plan):
         return {}
     settings = {

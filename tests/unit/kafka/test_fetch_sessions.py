@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka.fetch_answer import encode_fetched
+from kafkalite.kafka.fetch_answer import begin_fetched, encoding_fetched
 from kafkalite.kafka.fetch_sessions import EVICTION_MS, FetchSessions
 from kafkalite.model import Offset, ProducerId, TopicId, TopicPartition
 from kafkalite.partition_values import AbortedTransaction
@@ -17,6 +17,7 @@ from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import encode
 from kafkalite.replica.client_fetch import READ_COMMITTED, ClientFetch
 from kafkalite.security.principal import ANONYMOUS, Principal
+from tests.support.fetching import run_to_end
 
 from .conftest import Broker, batch, produce
 
@@ -144,6 +145,63 @@ async def test_a_node_without_room_serves_without_sessions(make_broker: Any) -> 
         assert (answer.session_id, told(answer)) == (0, {0: (0, 0, False)})
 
 
+@pytest.mark.parametrize("version", [4, 12, 13])
+async def test_a_fetch_of_any_number_of_partitions_is_served(broker: Broker, version: int) -> None:
+    count = 12_000
+    await broker.create("t", 3)
+    await (await broker.client()).ask(produce("t", (1, batch(b"a"))), 9)
+    topic: Any = topic_ids.to_wire(broker.services.metadata(["t"]).topics[0].topic_id) if version >= 13 else "t"
+    consumer, other = Consumer(await broker.client(), version), await broker.client()
+    everything = {(topic, number): 0 for number in range(count)}
+    answer = await consumer.fetch(everything)
+    expected = {number: (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), -1, False) for number in range(3, count)}
+    assert told(answer) == {0: (0, 0, False), 1: (0, 1, True), 2: (0, 0, False)} | expected
+    assert (await other.ask(wire.ApiVersionsRequest("x", "1"), 3)).error_code == 0
+    if version < 7:
+        return
+    # The session has them all; what it removes, and more than one turn of the loop bears of that, too.
+    assert len(broker.side.fetching.sessions) == 1
+    forgotten = wire.FetchRequest.ForgottenTopic(
+        "" if version >= 13 else "t", topic if version >= 13 else bytes(16), list(range(3, count))
+    )
+    assert told(await consumer.fetch({(topic, 1): 1}, forgotten_topics_data=[forgotten])) == {}
+    assert broker.side.fetching.sessions.partitions == 3
+    await consumer.fetch({(topic, 0): 0}, session_epoch=-1)
+    assert broker.side.fetching.sessions.partitions == 0
+
+
+async def test_a_large_request_of_a_session_that_goes_on_elsewhere_is_outdated(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.create("t", 2)
+    consumer = Consumer(await broker.client())
+    await consumer.fetch({("t", 0): 0})
+    listener = broker.side.listener
+    [slow] = listener.connections
+    parked: list[tuple[Any, Any]] = []
+    call = listener.turns.call
+    session = next(iter(broker.side.fetching.sessions._sessions.values()))
+
+    def call_or_park(owner: Any, begin: Any) -> None:
+        if owner == slow.owner and session.requests:
+            parked.append((owner, begin))
+        else:
+            call(owner, begin)
+
+    monkeypatch.setattr(listener.turns, "call", call_or_park)
+    monkeypatch.setattr("kafkalite.env.turns.SLICE_S", 0.0)  # one step per turn
+    asked = asyncio.ensure_future(consumer.client.ask(consumer.request({("t", n): 0 for n in range(5_000)}), 12))
+    while not parked:
+        await asyncio.sleep(0.001)
+    again = Consumer(await broker.client())
+    again.session_id, again.epoch = consumer.session_id, consumer.epoch + 1
+    assert (await again.fetch({})).error_code == 0
+    monkeypatch.undo()
+    for each in parked:
+        call(*each)
+    assert (await asked).error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
 # --- the cache ---
 
 
@@ -218,5 +276,6 @@ def test_answers_are_encoded_as_by_the_generic_codec(version: int, isolation: in
             )
         topics.append(response.FetchableTopicResponse(name, topic_ids.to_wire(topic_id), partitions))
     expected = encode(response(7, 0, 99, topics), version)
-    pieces = encode_fetched(version, 7, 99, fetch.due(), isolation)
+    pieces = run_to_end(encoding_fetched(version, fetch.due(), isolation))
+    begin_fetched(pieces, version, 7, 99)
     assert b"".join(map(bytes, pieces)) == expected

@@ -79,6 +79,18 @@ async def test_an_api_that_cannot_be_cut_takes_only_what_one_turn_bears(broker: 
     assert await client.is_closed()
 
 
+async def test_one_that_cannot_be_cut_is_answered_in_its_turn(broker: Broker) -> None:
+    await broker.create("t", 3)
+    client = await broker.client()
+    request = wire.OffsetCommitRequest
+    parts = [request.OffsetCommitRequestPartition(number, 1) for number in range(MANY)]
+    client.send(request("g", topics=[request.OffsetCommitRequestTopic("t", partitions=parts)]), 8)
+    client.send(wire.ApiVersionsRequest("x", "1"), 3)
+    _, answer = await client.receive()
+    assert [part.partition_index for part in answer.topics[0].partitions] == list(range(MANY))
+    assert (await client.receive())[1].error_code == 0
+
+
 async def test_a_client_that_goes_away_leaves_nothing_behind(broker: Broker) -> None:
     client = await broker.client()
     topic = wire.MetadataRequest.MetadataRequestTopic

@@ -89,6 +89,33 @@ async def test_a_leader_that_is_succeeded_is_fenced(broker: Broker) -> None:
     await shares.write(_KEY, 4, 6, Offset(8), [])
 
 
+async def test_a_write_that_arrives_after_later_ones_undoes_nothing(broker: Broker) -> None:
+    """A leader gives up on a write, its connection ends, and the network delivers the request seconds later."""
+    shares = broker.side.share_persister
+    await shares.initialize(_KEY, 4, Offset(0))
+    await shares.read(_KEY, 5)
+    late = (Offset(1), [batch(5, 8, DeliveryState.AVAILABLE), batch(12, 12, DeliveryState.AVAILABLE)])
+    await shares.write(_KEY, 4, 5, *late)
+    await shares.write(
+        _KEY, 4, 5, Offset(4), [batch(5, 5), batch(6, 6, DeliveryState.ARCHIVED), batch(7, 7, DeliveryState.ARCHIVING)]
+    )
+    expected = await shares.read(_KEY, 5)
+    await shares.write(_KEY, 4, 5, *late)
+    assert await shares.read(_KEY, 5) == expected
+    reload(broker)
+    assert await shares.read(_KEY, 6) == expected._replace(leader_epoch=6)
+
+
+async def test_a_new_leader_may_go_back_to_the_end_of_its_log(broker: Broker) -> None:
+    """Only with its first write: after an unclean election the log may end below the start offset."""
+    shares = broker.side.share_persister
+    await shares.initialize(_KEY, 4, Offset(9))
+    await shares.read(_KEY, 5)
+    await shares.write(_KEY, 4, 5, Offset(6), [])
+    await shares.write(_KEY, 4, 5, Offset(5), [])
+    assert (await shares.read(_KEY, 5)).start_offset == 6
+
+
 async def test_a_state_begins_again_under_a_new_state_epoch(broker: Broker) -> None:
     shares = broker.side.share_persister
     await shares.initialize(_KEY, 4, _NONE)

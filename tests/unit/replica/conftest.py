@@ -53,7 +53,7 @@ from kafkalite.rpc.messages.control import (
 )
 from kafkalite.rpc.server import RpcServer
 from kafkalite.testing.simulated.zookeeper import SimZooKeeper
-from tests.support.fetching import fetched
+from tests.support.fetching import answered, fetched
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 TOPIC_ID = TopicId("t0t0t0t0t0t0t0t0t0t0t0")
@@ -190,10 +190,7 @@ class TestNode:
         fetch.reads_followers = reads_followers
         entry = fetch.list(tp, Offset(offset), 1 << 20, LeaderEpoch(leader_epoch))
 
-        def done() -> bool:
-            answer.set_result(fetched(entry))
-            return True
-
+        done = answered(lambda: answer.set_result(fetched(entry)))
         self.manager.consuming.fetch(fetch, FetchTerms(max_wait_ms, 1, 1 << 20), done)
         return await answer
 

@@ -11,6 +11,7 @@ from kafkalite.log.cold_reads import ATTEMPTS
 from kafkalite.log.partition_log import PartitionLog, ReadInfo
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
+from tests.support.fetching import answered
 
 TPS = [TopicPartition("t", 0)]
 
@@ -55,10 +56,7 @@ async def test_a_consumer_gets_records_from_the_disk_also_if_it_would_not_wait(
     fetch = ClientFetch()
     entry = fetch.list(TPS[0], Offset(0), 1 << 20)
 
-    def done() -> bool:
-        answers.append(entry.records_size)
-        return True
-
+    done = answered(lambda: answers.append(entry.records_size))
     node.manager.consuming.fetch(fetch, terms, done)
     assert not answers, "an empty answer would say that there is nothing"
     await until(lambda: answers)
@@ -75,10 +73,7 @@ async def test_where_pages_go_as_they_come_the_read_waits_in_the_end(
     fetch = ClientFetch()
     entry = fetch.list(TPS[0], Offset(0), 1 << 20)
 
-    def done() -> bool:
-        answers.append(entry.records_size)
-        return True
-
+    done = answered(lambda: answers.append(entry.records_size))
     node.manager.consuming.fetch(fetch, FetchTerms(0, 1, 1 << 20), done)
     await until(lambda: answers)
     assert answers[0] > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
@@ -33,6 +34,7 @@ class Asked:
 @pytest.fixture
 async def asked(make_cluster, monkeypatch) -> Asked:
     monkeypatch.setattr(producing, "PIECE", 3)
+    monkeypatch.setattr(producing, "PIECE_S", math.inf)
     cluster = await make_cluster(1)
     cluster.create_topic("t", {tp.partition: (1,) for tp in PARTITIONS})
     await cluster.command_all(*[cluster.decide(tp, leader=1, isr=(1,), epoch=0) for tp in PARTITIONS])
@@ -50,6 +52,17 @@ async def test_a_piece_at_a_time_and_one_answer(asked: Asked, until, acks: int) 
     assert asked.ends() == [1] * 7
     [(_, results)] = asked.answers
     assert [(each.partition, each.error, each.base_offset) for each in results] == [(n, 0, 0) for n in range(7)]
+
+
+async def test_a_piece_is_also_over_when_it_takes_long(asked: Asked, until, monkeypatch) -> None:
+    monkeypatch.setattr(producing, "PIECE_S", 0)
+    asked.produce("large", PARTITIONS)
+    assert asked.ends() == [1, 0, 0, 0, 0, 0, 0]
+    asked.produce("second", PARTITIONS[:1])
+    await asyncio.sleep(0)
+    assert asked.ends() == [1, 1, 0, 0, 0, 0, 0]
+    await until(lambda: len(asked.answers) == 2)
+    assert asked.ends() == [2, 1, 1, 1, 1, 1, 1]
 
 
 async def test_what_comes_later_is_appended_later(asked: Asked, until) -> None:

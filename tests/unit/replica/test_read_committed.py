@@ -9,7 +9,7 @@ from kafkalite.partition_values import FetchedPartition
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
 from kafkalite.record.compression import Codec
 from kafkalite.replica.client_fetch import READ_COMMITTED, ClientFetch, FetchTerms
-from tests.support.fetching import fetched
+from tests.support.fetching import answered, fetched
 
 TP = TopicPartition("t", 0)
 
@@ -35,10 +35,7 @@ async def test_a_fetch_lists_the_aborted_transactions_of_what_it_returns(make_cl
         fetch = ClientFetch(READ_COMMITTED)
         entry = fetch.list(TP, Offset(offset), max_bytes)
 
-        def done() -> bool:
-            answer.set_result(fetched(entry)[0])
-            return True
-
+        done = answered(lambda: answer.set_result(fetched(entry)[0]))
         node.manager.consuming.fetch(fetch, FetchTerms(0, 1, 1 << 20), done)
         part = await answer
         assert part.last_stable_offset == 13

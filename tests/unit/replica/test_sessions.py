@@ -9,6 +9,7 @@ from kafkalite.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPar
 from kafkalite.replica.client_fetch import ClientFetch, FetchTerms
 from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest
 from kafkalite.rpc.messages.replication import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchWake
+from tests.support.fetching import answered
 
 TPS = [TopicPartition("t", p) for p in range(5)]
 
@@ -194,10 +195,7 @@ async def test_consumers_are_fenced_by_the_leader_epoch_they_know(node):
         fetch = ClientFetch()
         entry = fetch.list(TPS[0], Offset(0), 1 << 20, LeaderEpoch(epoch))
 
-        def done() -> bool:
-            answers.append(entry.error)
-            return True
-
+        done = answered(lambda: answers.append(entry.error))
         node.manager.consuming.fetch(fetch, FetchTerms(0, 1, 1 << 20), done)
         listed = await node.manager.consuming.list_offsets(
             ListOffsetsRequest((ListOffsetsPartition("t", 0, -1, LeaderEpoch(epoch)),))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,9 @@ from kafkalite.testing.simulation.workloads.clients import client_of
 
 if TYPE_CHECKING:
     from kafkalite.testing.simulation.run import Simulation
+
+#: Makes a member of these topics, under this name.
+Joins = Callable[[AsyncClient, Sequence[str], str], ConsumerMembership]
 
 GROUP = "members"
 SESSION_MS = 6_000
@@ -92,11 +96,17 @@ class GroupHistory:
         self.committed[partition] = max(offset, self.committed.get(partition, 0))
 
 
-class MemberWorkload:
-    """One member after the other, under one name."""
+def consumer(client: AsyncClient, topics: Sequence[str], name: str) -> ConsumerMembership:
+    """A member of the group of consumers."""
+    return ConsumerMembership(client, Groups(client), GROUP, topics)
 
-    def __init__(self, name: str, plan: Plan, history: GroupHistory) -> None:
+
+class MemberWorkload:
+    """One member after the other, under one name. `membership` makes one."""
+
+    def __init__(self, name: str, plan: Plan, history: GroupHistory, membership: Joins) -> None:
         self.name = name
+        self._membership = membership
         self._plan = plan
         self._history = history
         self._lives = 0
@@ -108,8 +118,8 @@ class MemberWorkload:
         while True:
             self._lives += 1
             async with client_of(self._plan, env, f"{self.name}-{self._lives}") as client:
-                member = ConsumerMembership(client, Groups(client), GROUP, sorted(self._plan.topics))
                 name = f"{self.name}-{self._lives}"
+                member = self._membership(client, sorted(self._plan.topics), name)
                 with contextlib.suppress(ApiError, RpcError):  # then as a program that ends with an error
                     await self._live(name, member, client, env)
                 self._history.stop(name)
@@ -152,17 +162,19 @@ class MemberWorkload:
 
 
 class GroupMembers:
-    """All members of a simulation; none where the plan has none."""
+    """All members of one group of a simulation: `count` of them, which are called `name` and a number."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Simulation, count: int, name: str = "member", membership: Joins = consumer) -> None:
         self._simulation = simulation
         self._plan = simulation.plan
+        self._count, self._name = count, name
+        self._membership = membership
         self.history = GroupHistory()
         self._members: list[MemberWorkload] = []
 
     def start(self) -> None:
-        for number in range(1, self._plan.members + 1):
-            workload = MemberWorkload(f"member{number}", self._plan, self.history)
+        for number in range(1, self._count + 1):
+            workload = MemberWorkload(f"{self._name}{number}", self._plan, self.history, self._membership)
             self._members.append(workload)
             self._simulation.world.start(workload.name, workload.run, self._simulation.client_ended)
 
@@ -172,7 +184,9 @@ class GroupMembers:
             each.is_calm = True
 
     def stats(self) -> dict[str, int]:
-        return {"group_commits": self.history.commits, "takes": self.history.takes} if self._plan.members else {}
+        if not self._count:
+            return {}
+        return {f"{self._name}_commits": self.history.commits, f"{self._name}_takes": self.history.takes}
 
     def not_shared(self) -> str | None:
         """Which partitions nobody has, or which member waits."""
