@@ -34,9 +34,6 @@ BANNED = {
     r"\bstrangers?\b": "unauthenticated peer",
     r"\bmade again, empty\b": "recreated empty",
     r"\bmilliards?\b": "billions",
-    r"\bby itself\b": "automatically; without an operator",
-    r"\bof late\b": "recently; in the last minutes",
-    r"\bone's own\b": "your own; its own",
 }
 _RULES = [(re.compile(pattern), instead) for pattern, instead in BANNED.items()]
 ROOTS = ("README.md", "CONTRIBUTING.md", "docs", "kafkalite", "cli", "spark")

@@ -7,6 +7,8 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 from kafkalite.client.admin.configs import ConfigResource, describe_configs
 from kafkalite.client.admin.groups import Groups
 from kafkalite.client.admin.quotas import describe_quotas
@@ -14,10 +16,12 @@ from kafkalite.client.admin.users import describe_users
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.http.console import operators
 from kafkalite.model import TopicPartition
 from kafkalite.security.quotas import Entity
 from kafkalite.testing.cluster import Cluster, cluster
 from tests.support.browser import CHROMIUM, DRIVER, Browser
+from tests.unit.kafka.test_hanging_transactions import a_hanging_transaction
 
 ROOT = Path(__file__).parents[3]
 EVIL = '<img src=x onerror="document.body.dataset.hacked=1">'
@@ -55,6 +59,16 @@ if CHROMIUM is not None and DRIVER is not None:  # takes part where there is a b
             await asyncio.to_thread(_decommission, tmp_path / "decommission", url)
             (orders,) = (await client.metadata(["orders"])).topics
             assert all(3 not in each.replicas for each in orders.partitions)
+
+    async def test_a_hanging_transaction_is_ended_and_disks_are_shown(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(operators, "_HANGING_MS", 0)
+        async with a_hanging_transaction(tmp_path / "cluster", **{"http.port": 0}) as story:
+            url = f"http://{story.cluster.nodes[1].endpoints['http']}/"
+            await asyncio.to_thread(_disks_and_transactions, tmp_path / "profile", url)
+            found = await story.cli("transactions", "find-hanging", "--max-transaction-timeout", "0")
+            assert (found.code, found.out) == (0, "no transaction hangs\n")
 
 
 async def _fill(client: AsyncClient) -> None:
@@ -219,6 +233,19 @@ def _decommission(profile: Path, url: str) -> None:
         browser.click("#brokers tbody tr:nth-child(3) button")
         browser.click("#ask-do")
         browser.wait(f"{row}.innerText.includes('cordon')")
+        _end(browser)
+
+
+def _disks_and_transactions(profile: Path, url: str) -> None:
+    with _open(profile, url) as browser:
+        browser.wait("document.querySelectorAll('#disks tbody tr').length === 3")
+        assert browser.run("return document.getElementById('disks').innerText").count("online") == 3
+        browser.click("#nav button[data-page=transactions]")
+        browser.wait("document.getElementById('hanging').innerText.includes('CompleteAbort')")
+        assert browser.run("return document.querySelectorAll('#open tbody tr').length") == 2
+        browser.click("#hanging tbody td:last-child button")
+        browser.click("#ask-do")
+        browser.wait("document.getElementById('hanging').innerText.includes('none hangs')")
         _end(browser)
 
 

@@ -125,7 +125,7 @@ class Story:
 
 
 @asynccontextmanager
-async def _story(directory: Path, **settings: Any) -> AsyncIterator[Story]:
+async def a_hanging_transaction(directory: Path, **settings: Any) -> AsyncIterator[Story]:
     async with LoopbackCluster(directory, nodes=3, settings=_SETTINGS | settings) as cluster:
         client = await _client(cluster, 1)
         await _create(client, "t")
@@ -142,7 +142,7 @@ async def _story(directory: Path, **settings: Any) -> AsyncIterator[Story]:
 
 
 async def test_a_hanging_transaction_is_found_and_ended(tmp_path: Path) -> None:
-    async with _story(tmp_path) as story:
+    async with a_hanging_transaction(tmp_path) as story:
         listed = (await story.cli("transactions", "list", "--json")).json["transactions"]
         assert [(each["transactional_id"], each["state"]) for each in listed] == [
             ("x", "CompleteAbort"),
@@ -197,7 +197,7 @@ async def test_a_late_transaction_is_reported_by_health_and_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(open_transactions, "LATE_AFTER_MS", -(10**9))
-    async with _story(tmp_path) as story:
+    async with a_hanging_transaction(tmp_path) as story:
         health = await story.cli("health", "--json")
         [problem] = [each for each in health.json["problems"] if each["what"] == "transaction.late"]
         assert health.code == 1 and problem["subject"] == "t-0"
@@ -218,7 +218,7 @@ async def test_a_late_transaction_is_reported_by_health_and_why(
 
 
 async def test_nothing_is_said_to_hang_while_a_coordinator_is_missing(tmp_path: Path) -> None:
-    async with _story(tmp_path) as story:
+    async with a_hanging_transaction(tmp_path) as story:
         coordinators = [node.kafka.transactions.log for node in story.cluster.nodes.values()]
         for log in coordinators:
             log._ready.clear()  # none has loaded yet
@@ -231,7 +231,7 @@ async def test_nothing_is_said_to_hang_while_a_coordinator_is_missing(tmp_path: 
 
 
 async def test_the_age_is_kept_over_a_change_of_leaders_and_forgotten_with_the_transaction(tmp_path: Path) -> None:
-    async with _story(tmp_path) as story:
+    async with a_hanging_transaction(tmp_path) as story:
         follower, hosted = next(
             (node.replicas, partition)
             for node in story.cluster.nodes.values()
