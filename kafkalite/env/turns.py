@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TypeVar
 
 from kafkalite.env.fair_queue import FairQueue, Owner
@@ -62,28 +63,34 @@ class Turns:
         loop's handler of exceptions in others.
         """
 
-        def slice_() -> bool:
-            began = now = self.monotonic()
-            try:
-                while now - began < SLICE_S:
-                    try:
-                        next(steps)
-                    except StopIteration as stop:
-                        then(stop.value)
-                        return True
-                    now = self.monotonic()
-            finally:
-                if spent is not None:
-                    spent(self.monotonic() - began)
-            self.call(owner, slice_)
-            return True
-
         try:
             next(steps)
         except StopIteration as stop:
             then(stop.value)
             return
-        self.call(owner, slice_)
+        self.call(owner, partial(self._slice, owner, steps, then, spent))
+
+    def _slice(
+        self,
+        owner: Owner,
+        steps: Generator[None, None, _T],
+        then: Callable[[_T], None],
+        spent: Callable[[float], None] | None,
+    ) -> bool:
+        began = now = self.monotonic()
+        try:
+            while now - began < SLICE_S:
+                try:
+                    next(steps)
+                except StopIteration as stop:
+                    then(stop.value)
+                    return True
+                now = self.monotonic()
+        finally:
+            if spent is not None:
+                spent(self.monotonic() - began)
+        self.call(owner, partial(self._slice, owner, steps, then, spent))
+        return True
 
     def _next(self) -> None:
         self._is_due = False

@@ -98,6 +98,7 @@ class KafkaSide:
         self.apis: dict[int, OfferedApi] = make_apis(handlers, {"Fetch": self.fetching.fetch_many})
         self.listener = KafkaListener(services, self.apis)
         self.listener.on_closed.append(self.share_fetching.connection_closed)
+        self.listener.on_closed.append(self.fetching.connection_closed)
 
     async def start(self, host: str, port: int, name: str = "PLAINTEXT") -> Endpoint:
         """Bind the listener of this name, serve, and coordinate what this node leads. Raises OSError."""

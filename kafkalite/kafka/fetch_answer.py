@@ -101,16 +101,23 @@ def _put_count(w: bytearray, count: int, *, is_flexible: bool) -> None:
 
 def _put_partition(w: bytearray, pieces: list[Buffer], entry: FetchEntry, version: int, isolation: int) -> bytearray:
     """Add one partition to `w`; large records end it, and begin another one."""
+    if entry.wire:
+        w += entry.wire
+        return w
     is_flexible = version >= _FLEXIBLE_FROM
     has_aborted = isolation == READ_COMMITTED and not entry.error
     number = entry.key.partition
     marks = (number, entry.error, entry.high_watermark, entry.last_stable_offset, entry.log_start_offset)
     if not entry.records_size:
+        packed = b""
         if is_flexible:
-            w += _EMPTY.pack(*marks, has_aborted, entry.preferred, 1, 0)
-            return w
-        if version >= _WITH_REPLICA_FROM:
-            w += _EMPTY_WITH_REPLICA.pack(*marks, 0 if has_aborted else -1, entry.preferred, 0)
+            packed = _EMPTY.pack(*marks, has_aborted, entry.preferred, 1, 0)
+        elif version >= _WITH_REPLICA_FROM:
+            packed = _EMPTY_WITH_REPLICA.pack(*marks, 0 if has_aborted else -1, entry.preferred, 0)
+        if packed:
+            if entry.fetch.lists_all:
+                entry.wire = packed
+            w += packed
             return w
     w += _HEAD.pack(*marks) if version >= _WITH_LOG_START_FROM else _OLD_HEAD.pack(*marks[:4])
     if not has_aborted:

@@ -92,8 +92,8 @@ class FetchEntry:
 
     __slots__ = (
         "aborted", "cold_reads", "directory", "error", "fetch", "fetch_offset", "has_more", "high_watermark", "is_loading", "is_news", "key",
-        "last_stable_offset", "leader_epoch", "log_start_offset", "max_bytes", "missing", "partition", "preferred", "records",
-        "records_size", "refusal", "sent_high_watermark", "sent_log_start", "topic_id",
+        "last_stable_offset", "leader_epoch", "listed", "log_start_offset", "max_bytes", "missing", "partition", "preferred", "records",
+        "records_size", "refusal", "sent_high_watermark", "sent_log_start", "topic_id", "wire",
     )  # fmt: skip
 
     def __init__(
@@ -138,6 +138,10 @@ class FetchEntry:
         self.cold_reads = 0
         #: The replica to read from instead; then there are no records.
         self.preferred = NO_LEADER
+        #: The answer as it was encoded, in a fetch that `lists_all`; b"": it was read again since, or has records.
+        self.wire = b""
+        #: The last request that has listed it.
+        self.listed = -1
 
     def refuse(self, error: int) -> None:
         """The answer is this error."""
@@ -145,6 +149,7 @@ class FetchEntry:
         self.high_watermark = self.last_stable_offset = self.log_start_offset = NO_OFFSET
         self.has_more = self.is_news = True
         self.preferred = NO_LEADER
+        self.wire = b""
         if self.records_size:
             self.drop_records()
 
@@ -193,7 +198,7 @@ class ClientFetch(Waiting):
 
     __slots__ = (
         "_complete", "_wheel", "awaited_bytes", "entries", "has_changed", "has_missed", "is_scheduled", "is_session", "is_waiting",
-        "isolation", "rack", "readable_bytes", "reads", "reads_followers", "ready",
+        "isolation", "listed", "lists_all", "rack", "readable_bytes", "reads", "reads_followers", "ready", "request",
     )  # fmt: skip
 
     def __init__(self, isolation: int = 0) -> None:
@@ -209,6 +214,11 @@ class ClientFetch(Waiting):
         self.ready: dict[FetchEntry, None] = {}
         #: Answers contain only what is new, and the entries go on to watch.
         self.is_session = False
+        #: Its client knows no sessions, and lists all partitions in each request: the answers contain all, too. Only what has changed is
+        #: read. `request` counts such requests, `listed` the partitions of the last one.
+        self.lists_all = False
+        self.request = 0
+        self.listed = 0
         #: Something was not in the page cache when it was read last.
         self.has_missed = False
         #: Which reading of its entries is under way, or was the last.
@@ -235,10 +245,20 @@ class ClientFetch(Waiting):
         entry = self.entries.get(name)
         if entry is None:
             entry = self.entries[name] = FetchEntry(self, key, fetch_offset, max_bytes, leader_epoch, topic_id)
+            self.ready[entry] = None
         else:
+            if not self.lists_all or entry.fetch_offset != fetch_offset or entry.leader_epoch != leader_epoch:
+                self.ready[entry] = None
             entry.fetch_offset, entry.max_bytes, entry.leader_epoch = fetch_offset, max_bytes, leader_epoch
-        self.ready[entry] = None
+        if entry.listed != self.request:
+            entry.listed = self.request
+            self.listed += 1
         return entry
+
+    def begin_listing(self) -> None:
+        """The next request lists all partitions that it wants."""
+        self.request += 1
+        self.listed = 0
 
     def forget(self, topic: str, number: int) -> None:
         """The consumer removes a partition, by its topic's name or id."""
@@ -246,6 +266,14 @@ class ClientFetch(Waiting):
         if entry is not None:
             entry.watch(None)
             self.ready.pop(entry, None)
+
+    def forgetting_unlisted(self) -> Steps[None]:
+        """What the last request has not listed is not asked for any more."""
+        for number, (name, entry) in enumerate(list(self.entries.items()), 1):
+            if entry.listed != self.request:
+                self.forget(*name)
+            if not number % LIGHT_STEP:
+                yield
 
     def drop_records(self) -> None:
         """What was read is not sent: it holds no bytes until it is read again."""
@@ -255,8 +283,11 @@ class ClientFetch(Waiting):
 
     def due(self) -> Collection[FetchEntry]:
         """The entries of the next answer: all of them, or a session's news."""
-        if not self.is_session:
+        if not self.is_session or self.lists_all:
             return self.entries.values()
+        return self._news()
+
+    def _news(self) -> Collection[FetchEntry]:
         return [entry for entry in self.ready if entry.is_news]
 
     def begin_reading(self) -> int:
@@ -271,12 +302,12 @@ class ClientFetch(Waiting):
 
     def committing(self, reading: int) -> Steps[None]:
         """The answer is on its way. A partition with records is read last the next time."""
-        for number, entry in enumerate(self.due(), 1):
+        for number, entry in enumerate(self._news() if self.is_session else self.entries.values(), 1):
             entry.sent_high_watermark = NO_OFFSET if entry.error else entry.high_watermark
             entry.sent_log_start = entry.log_start_offset
             entry.is_news = False
             self.ready.pop(entry, None)
-            if entry.has_more:
+            if entry.has_more or (self.lists_all and entry.preferred != NO_LEADER):
                 self.ready[entry] = None
             if entry.records_size:
                 entry.drop_records()

@@ -138,7 +138,7 @@ class ConsumerFetchHandler:
             # There are records, but the disk has to give them first: an empty answer would say that there are none.
             wait_ms, needed = max(wait_ms, COLD_WAIT_MS), max(needed, 1)
         if size_bytes < needed and not is_error and wait_ms > 0 and fetch.entries and self._may_wait():
-            if not fetch.is_session:
+            if not fetch.is_session and (has_waited or len(fetch.entries) <= STEP):  # otherwise they do so already
                 yield from fetch.watching(self._hosted.get, reading)
             if fetch.reads == reading and self._may_wait():
 
@@ -283,6 +283,7 @@ class ConsumerFetchHandler:
             entry.drop_records()
         entry.error = 0
         entry.missing = None
+        entry.wire = b""
         entry.directory = log.directory
         entry.preferred = self._preferred(partition, entry)
         try:

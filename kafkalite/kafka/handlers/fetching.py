@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.coordinators.services import Services
 from kafkalite.env.loop_times import COUNTED_S
@@ -20,10 +20,17 @@ from kafkalite.replica.client_fetch import LIGHT_STEP, STEP, ClientFetch, FetchA
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.quotas import Kind
 
+if TYPE_CHECKING:
+    from kafkalite.kafka.connection import KafkaConnection
+
 _T = TypeVar("_T")
 _BY_ID_FROM = 13
 #: Older clients know nothing of reading from followers (KIP-392).
 _FOLLOWERS_FROM = 11
+_SESSIONS_FROM = 7
+#: The fetch of a client without sessions is kept for its next request from this number of partitions on; partitions of all that are kept.
+KEPT_FROM = 50
+MAX_KEPT = 100_000
 
 
 class _Fetch:
@@ -94,6 +101,9 @@ class FetchHandlers:
         self._access = services.rights.access
         #: Of sessions that have made room for others: the steps that free their memory.
         self._ended: list[Steps[None]] = []
+        #: Connections of clients without sessions that list many partitions: their last fetch, as long as none is under way.
+        self._kept: dict[KafkaConnection, tuple[int, ClientFetch]] = {}
+        self._kept_partitions = 0
         self.sessions = FetchSessions(
             services.config.max_incremental_fetch_session_cache_slots,
             lambda: int(services.clock.monotonic() * 1000),
@@ -137,7 +147,7 @@ class FetchHandlers:
             if session is not None:  # a request that lists everything ends the session that it names
                 self._close(session, request)
             session = None
-            fetch = ClientFetch(message.isolation_level)
+            fetch = self._kept_or_new(request, message)
         elif session is None:
             return wire.FetchResponse(error_code=int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
         elif session.epoch != message.session_epoch:
@@ -162,7 +172,7 @@ class FetchHandlers:
             ),
             fetch,
             session,
-            opens_session=message.session_epoch == INITIAL_EPOCH and request.version >= 7,
+            opens_session=message.session_epoch == INITIAL_EPOCH and request.version >= _SESSIONS_FROM,
         )
 
     def _close(self, session: ClientSession, request: Request) -> None:
@@ -173,7 +183,10 @@ class FetchHandlers:
         """All that the request lists is known now."""
         request, fetch, session = waiting.request, waiting.fetch, waiting.session
         if session is None:
-            self._await_memory(waiting)
+            if fetch.is_session and fetch.listed != len(fetch.entries):
+                waiting.run_then(fetch.forgetting_unlisted(), lambda _: self._await_memory(waiting))
+            else:
+                self._await_memory(waiting)
             return
         if waiting.is_outdated:
             self._refuse_outdated(waiting)
@@ -219,6 +232,7 @@ class FetchHandlers:
                 if refusal is not entry.refusal:
                     entry.refusal = refusal
                     entry.key = TopicPartition(name or "", partition.partition)
+                    fetch.ready[entry] = None
         if waiting.session is None:
             return
         for forgotten in message.forgotten_topics_data:
@@ -296,10 +310,14 @@ class FetchHandlers:
         """Encode what was read; None: it is not in an answer."""
         request, fetch, session = waiting.request, waiting.fetch, waiting.session
         if request.connection.is_closed:
+            if session is None:
+                yield from fetch.ending()
             return None
         if waiting.is_outdated:
             self._refuse_outdated(waiting)
             return None
+        if session is None and not waiting.opens_session and len(fetch.entries) >= KEPT_FROM:
+            fetch.lists_all = True
         due = fetch.due()
         is_withheld = request.throttle is not None and self._is_withheld(
             request, sum(entry.records_size for entry in due)
@@ -313,7 +331,11 @@ class FetchHandlers:
                 entry.drop_records()
         pieces = yield from encoding_fetched(request.version, due, fetch.isolation)
         if request.connection.is_closed:
+            if session is None:
+                yield from fetch.ending()
             return None
+        if session is None and fetch.lists_all:
+            return FetchAnswer(partial(self._send_and_keep, waiting, pieces), opens_session=True)
         if session is not None:
             return FetchAnswer(partial(self._send, waiting, pieces, session.session_id))
         opened = self._open(request, fetch) if waiting.opens_session and not is_withheld else None
@@ -321,6 +343,37 @@ class FetchHandlers:
             yield from self._ended.pop()
         session_id = opened.session_id if opened is not None else NO_SESSION
         return FetchAnswer(partial(self._send, waiting, pieces, session_id), opened is not None)
+
+    def _send_and_keep(self, waiting: _Fetch, pieces: list[Buffer]) -> None:
+        connection, fetch = waiting.request.connection, waiting.fetch
+        self._send(waiting, pieces, NO_SESSION)
+        size = len(fetch.entries)
+        if connection.is_closed or connection in self._kept or self._kept_partitions + size > MAX_KEPT:
+            waiting.run(fetch.ending())
+        else:
+            self._kept[connection] = (waiting.request.version, fetch)
+            self._kept_partitions += size
+
+    def _kept_or_new(self, request: Request, message: wire.FetchRequest) -> ClientFetch:
+        """The last fetch of the connection, of which only what has changed needs to be read; or a new one."""
+        version, fetch = self._kept.pop(request.connection, (0, None))
+        if fetch is None:
+            return ClientFetch(message.isolation_level)
+        self._kept_partitions -= len(fetch.entries)
+        is_same = (version, fetch.isolation, fetch.rack) == (request.version, message.isolation_level, message.rack_id)
+        wants_session = message.session_epoch == INITIAL_EPOCH and request.version >= _SESSIONS_FROM
+        if is_same and not wants_session:
+            fetch.begin_listing()
+            return fetch
+        request.connection.listener.turns.run(request.connection.owner, fetch.ending(), _nothing)
+        return ClientFetch(message.isolation_level)
+
+    def connection_closed(self, connection: KafkaConnection) -> None:
+        """Nobody will use what is kept for it."""
+        _, fetch = self._kept.pop(connection, (0, None))
+        if fetch is not None:
+            self._kept_partitions -= len(fetch.entries)
+            connection.listener.turns.run(connection.owner, fetch.ending(), _nothing)
 
     def _send(self, waiting: _Fetch, pieces: list[Buffer], session_id: int) -> None:
         request = waiting.request

@@ -253,6 +253,7 @@ class MemoryPartitions:
 
     def _read_one(self, entry: FetchEntry, isolation: int, max_bytes: int) -> None:
         log = self.logs.get(entry.key)
+        entry.wire = b""
         if log is None or entry.refusal:
             entry.refuse(int(entry.refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             return
