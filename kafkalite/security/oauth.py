@@ -33,8 +33,6 @@ _RETRY_S = 5.0
 #: The first message: no channel binding, perhaps a name, then pairs; the last byte ends them.
 _FIRST = re.compile(rb"n,(?:a=([^,]*))?,\x01((?:[A-Za-z]+=[^\x01]*\x01)+)\x01")
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/=-]+)", re.IGNORECASE)
-#: The client's answer to an error: it has understood.
-_ACKNOWLEDGED = b"\x01"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ CONNECTION_RATE = "connection_creation_rate"
 #: Limits that may be fractions.
 _FRACTIONS = frozenset({str(Kind.REQUEST), str(Kind.MUTATION)})
 _MAX_RATE = 2**31 - 1
+_MAX_BYTES = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,8 +70,9 @@ def parse_limit(key: str, text: str) -> float:
         raise ValueError(f"{key}: {text!r} is not positive")
     if key not in _FRACTIONS and value != int(value):
         raise ValueError(f"{key}: {text!r} is not a whole number")
-    if key == CONNECTION_RATE and value > _MAX_RATE:
-        raise ValueError(f"{key}: {text!r} is more than {_MAX_RATE}")
+    most = _MAX_RATE if key == CONNECTION_RATE else _MAX_BYTES
+    if key not in _FRACTIONS and value > most:
+        raise ValueError(f"{key}: {text!r} is more than {most}")
     return value
 
 
