@@ -42,6 +42,7 @@ _HAS = {
     and (shutil.which("mvn") is not None or "KAFKALITE_KAFKA_CLASSPATH" in os.environ),
     "test_backup.py": _IS_WHOLE_MATRIX,
     "test_apache_kafka.py": _HAS_JAVA,
+    "test_admin_answers.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_streams.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_streams_groups.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_connect.py": _HAS_JAVA and shutil.which("javac") is not None,
