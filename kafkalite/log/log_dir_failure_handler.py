@@ -11,7 +11,7 @@ from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.dir_failures import DirFailures
-from kafkalite.log.failures import FaultScope, fault_scope, probe
+from kafkalite.log.failures import FaultScope, fault_scope, is_shortage, probe
 from kafkalite.log.log_dir import LogDir, partition_of
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
@@ -91,7 +91,10 @@ class LogDirFailureHandler:
             try:
                 await self._failures.reopen_failed(log_dir)
             except OSError as error:
-                reason = f"a failed log cannot be recorded as missing: {error}"
+                # Without descriptors nothing is said of the disk, and the logs stay where they are: the mark is written before
+                # one of them is given up.
+                if not is_shortage(error):
+                    reason = f"a failed log cannot be recorded as missing: {error}"
         if not log_dir.online:
             return
         if reason:

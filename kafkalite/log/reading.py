@@ -17,7 +17,7 @@ from kafkalite.record.reader import scan
 
 
 class ReadInfo(NamedTuple):
-    """Whole batches from the one that holds `offset` on. `first_entry_incomplete` is never set: batches are not cut.
+    """Whole batches from the one that holds `offset` on.
 
     `next_offset`: behind the last of them; an upper bound of that where they were not checked.
     """
@@ -26,7 +26,6 @@ class ReadInfo(NamedTuple):
     records: list[bytes | memoryview]
     size_bytes: int
     next_offset: int
-    first_entry_incomplete: bool = False
 
 
 #: Up to this size, a check costs no more than finding out whether the bytes were checked before.

@@ -56,7 +56,8 @@ class FollowerFetch:
             return self._append(partition, answer, records, go_on)
         except StorageError as error:
             self._hosted.fail_storage(partition, error)
-            return None
+            # In service still, since only descriptors or memory were missing: nobody would send a command.
+            return ErrorCode.KAFKA_STORAGE_ERROR if partition.storage_error is None else None
         except ApiError as error:
             suppressed = self._hosted.repeats.admit(("append_refused", partition.topic_partition))
             if suppressed is not None:

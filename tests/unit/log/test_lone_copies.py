@@ -273,6 +273,34 @@ async def test_housekeeping_that_finds_no_descriptor_leaves_the_log_in_service(h
     assert log.recovery_point > 0
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+async def test_a_disk_stays_in_service_while_nothing_can_be_written_for_want_of_descriptors(
+    host: Host, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark that a log is missing could not be written: the whole disk went offline, and came back by a restart only."""
+    manager = await host.manager()
+    log = filled(manager)
+    before = values(log)
+    manager.pool.dirs["/d1"].confirm_complete()
+
+    def refuse(*arguments: object, **others: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    host.disk.refuse = lambda kind, path: number
+    with monkeypatch.context() as patched:
+        patched.setattr(host.disk, "write_file_atomic", refuse)
+        manager.failures.log_failed(an_error(log, number))
+        await host.verdict()
+        kept = manager.pool.failed(T0)
+        assert host.dead == [] and kept is not None and kept.is_shortage
+    host.disk.refuse = lambda kind, path: 0
+    host.clock.now_ms += 60_000
+    manager.opening.reopen_failed()
+    await host.verdict()
+    again = manager.get(T0)
+    assert again is not None and values(again) == before
+
+
 async def test_a_truncation_that_was_cut_short_is_not_taken_for_nobodys(host: Host) -> None:
     """In memory the log's end was the old one, and some segments were gone."""
     manager = await host.manager()

@@ -99,6 +99,32 @@ async def test_a_node_without_descriptors_refuses_the_operation_and_keeps_its_re
     assert found.error == ErrorCode.NONE and found.high_watermark == 2 and node.manager.describing.problems() == ()
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+async def test_a_follower_goes_on_when_there_are_descriptors_again(make_cluster, monkeypatch, until, number):
+    """Found by simulation: its log stayed in service, but it waited for a command that nobody sends."""
+    cluster = await make_cluster(2)
+    cluster.create_topic("t", {0: (1, 2)})
+    decided = cluster.decide(T0, leader=1, isr=(1, 2), epoch=0)
+    follower, leader = cluster.node(2), cluster.node(1)
+    await cluster.command(2, decided)
+    await cluster.command(1, decided)
+    assert (await leader.produce(T0, b"a", acks=-1)).error == ErrorCode.NONE
+    log, refused = follower.partition(T0).log, []
+    method = refusing(log, "append_as_follower", number)[1]
+
+    def counted(self, *arguments, **others):
+        if self is log:
+            refused.append(self)
+        return method(self, *arguments, **others)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(log), "append_as_follower", counted)
+        assert (await leader.produce(T0, b"b", acks=1)).error == ErrorCode.NONE
+        await until(lambda: refused)
+    await until(lambda: log.log_end_offset == 2)
+    assert follower.storage_errors == [] and follower.partition(T0).storage_error is None
+
+
 # --- the last copy -----------------------------------------------------------------------------------------
 
 
