@@ -108,12 +108,12 @@ final class GroupAnswers {
         remove("g-none", new RemoveMembersFromConsumerGroupOptions(List.of(new MemberToRemove("one"))));
         remove("g-static", new RemoveMembersFromConsumerGroupOptions(List.of(new MemberToRemove("other"))));
         remove("g-static", new RemoveMembersFromConsumerGroupOptions(List.of(new MemberToRemove("one"))));
-        remove("g-consumer", new RemoveMembersFromConsumerGroupOptions());
         remove("g-classic", new RemoveMembersFromConsumerGroupOptions());
         Shown.step("deleteConsumerGroups with members", () -> Shown.each(admin.deleteConsumerGroups(List.of("g-consumer", "g-share")).deletedGroups()));
         Shown.step("deleteShareGroups with members", () -> Shown.each(admin.deleteShareGroups(List.of("g-consumer", "g-share")).deletedGroups()));
         Shown.step("alterShareGroupOffsets with members", () -> Shown.get(admin.alterShareGroupOffsets("g-share", Map.of(PARTITION, 1L)).partitionResult(PARTITION)));
         Shown.step("deleteShareGroupOffsets with members", () -> Shown.get(admin.deleteShareGroupOffsets("g-share", Set.of("records")).topicResult("records")));
+        remove("g-consumer", new RemoveMembersFromConsumerGroupOptions());
         for (AutoCloseable each : List.of(classic, modern, fixed, share)) {
             each.close();
         }
