@@ -197,6 +197,10 @@ _SEEN_TO_RUN = (
 #: Services of Apache Kafka that run as clients, and the results.
 _SERVICES = (
     (
+        "The Java client's Admin 4.4.0, every method",
+        "About 430 calls in one fixed order, right ones and wrong ones, on Apache Kafka 4.4.0 and on kafkalite (tests/interop/test_admin_answers.py). Results and classes of exceptions are the same, but for: methods of KRaft (unregisterController, describeMetadataQuorum, addRaftVoter), loggers of brokers (no resource here), names and synonyms of settings, `retention.bytes` below -1 (refused; Kafka takes it for no limit), names of broker settings that do not exist (refused; Kafka stores them), wrong values of client metrics and of brokers (INVALID_CONFIG or INVALID_REQUEST), both SCRAM mechanisms of a user in one request (accepted), offsets of a share group that does not exist (an error) or below zero (refused), AlterReplicaLogDirs of a topic that does not exist (REPLICA_NOT_AVAILABLE). The texts of errors are ours.",
+    ),
+    (
         "Kafka Streams",
         "`exactly_once_v2` with a repartition topic, changelogs (compacted; compacted and deleted), standby replicas, static and dynamic members. Every count is there once, in order, for a read_committed reader, while the changelog's leader, the group's coordinator and each instance are killed with -9, an instance is stopped until its transaction is aborted, and both instances restart without their state, from changelogs that the cleaner has compacted. Repartition topics are purged (DeleteRecords).",
     ),
