@@ -259,7 +259,7 @@ async def test_answers_that_nobody_reads_share_a_bound(make_broker: Any, monkeyp
     peers = [await _reads_nothing(broker, asked) for _ in range(40)]
     while memory.bytes < limit or not memory._waiting:
         await client.ask(wire.ApiVersionsRequest(), 0)  # the others are served
-    assert memory.bytes < limit + 2**20
+    assert memory.bytes <= limit + len(peers) * 500_200  # each connection may exceed it by one batch
     # One who reads waits for those who do not, and for no longer than their grace.
     asked_later = client.send(everything, 11)
     for _ in range(50):
