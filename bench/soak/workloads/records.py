@@ -182,6 +182,8 @@ class Keyed(Workload):
                 for future in admin.incremental_alter_configs([resource]).values():
                     future.result(30)
                 self.counts["settings changed"] += 1
+            except TimeoutError:
+                self.counts["setting not answered"] += 1
             except KafkaException as error:
                 self.counts[f"setting refused: {error.args[0].name()}"] += 1
 

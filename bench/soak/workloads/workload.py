@@ -6,6 +6,7 @@ import contextlib
 import random
 import threading
 import time
+import traceback
 from collections import defaultdict
 from typing import Any, ClassVar
 
@@ -61,8 +62,18 @@ class Workload:
     def _guarded(self) -> None:
         try:
             self.run()
-        except (KafkaException, OSError, RuntimeError, ValueError, LookupError, TypeError, AssertionError) as error:
+        except (
+            KafkaException,
+            OSError,
+            RuntimeError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AssertionError,
+            BufferError,
+        ) as error:
             self.findings.append(f"{type(self).__name__} FAILED: {error!r}")
+            traceback.print_exc()  # now, not in the end: after this nothing is acknowledged any more
 
     def producer(self, **more: Any) -> Producer:
         return Producer(
