@@ -3,7 +3,7 @@
     python -m bench.beside_kafka [--kafka 4.4.0] [--tree CHECKOUT ...] [--rounds 3] [--rows REGEX] [--json FILE]
 
 Three nodes of each system (of each --tree, too; this checkout if none is given) run all the time; in each round every row is measured on
-each of them in turn. The table shows medians. All clients are librdkafka and franz-go, and raw sockets for the requests that no client
+each of them in turn. The table shows medians, once for the screen and once in Markdown. All clients are librdkafka and franz-go, and raw sockets for the requests that no client
 sends. About 10 minutes with three rounds on an idle machine with two cores. Needs Java, Maven, pip (confluent-kafka) and Go.
 """
 
@@ -239,6 +239,19 @@ def table(found: dict[str, dict[str, list[Row]]], names: list[str]) -> Table:
     return shown
 
 
+def markdown(found: dict[str, dict[str, list[Row]]], names: list[str]) -> str:
+    """The same for docs/performance.md: a line per row, its figures with their names in the first column."""
+    lines = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    for row, by_name in found.items():
+        middle = {name: medians(rounds) for name, rounds in by_name.items() if rounds}
+        columns = list(next(iter(middle.values()), {}))
+        cells = (
+            "; ".join(f"{middle[name][column]:,.1f}" for column in columns) if name in middle else "" for name in names
+        )
+        lines.append(f"| {row}: {'; '.join(columns)} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def run(systems: list[System], wanted: re.Pattern[str], rounds: int) -> dict[str, dict[str, list[Row]]]:
     found: dict[str, dict[str, list[Row]]] = {}
     for number in range(rounds):
@@ -279,6 +292,7 @@ def main(version: str, trees: tuple[Path, ...], rounds: int, rows: str, json_fil
         names = [system.name for system in systems]
     load.close()
     console.print(table(found, names))
+    print(markdown(found, names))
     if json_file is not None:
         json_file.write_text(json.dumps(found, indent=1) + "\n")
 

@@ -20,7 +20,7 @@ from kafkalite.errors import KafkaliteError, api_error, error_code
 from kafkalite.extension.messages.watching import BrokerStatus, StatusRequest, StatusResponse
 from kafkalite.model import BrokerId
 from kafkalite_cli.admin.move_progress import duration
-from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
+from kafkalite_cli.output import Output, client_options, connect, number_of, run_async, size_text
 from kafkalite_cli.parameters import Real, Whole
 
 STATES = ("all", "troubled", "offline", "moving", "internal")
@@ -121,8 +121,9 @@ def _headline(answer: StatusResponse) -> str:
     alive = sum(not broker.error for broker in answer.brokers)
     return (
         f"cluster {answer.cluster_id}, {office} (epoch {answer.controller_epoch}), {alive} of {len(answer.brokers)} "
-        f"brokers answer, {answer.topics_total:,} topics, {answer.partitions_total:,} partitions, "
-        f"{answer.partitions_offline:,} offline, {answer.partitions_troubled:,} not all in sync, {answer.moves_total:,} moves"
+        f"brokers answer, {number_of(answer.topics_total, 'topic')}, {number_of(answer.partitions_total, 'partition')}, "
+        f"{answer.partitions_offline:,} offline, {answer.partitions_troubled:,} not all in sync, "
+        f"{number_of(answer.moves_total, 'move')}"
     )
 
 

@@ -89,10 +89,10 @@ class PartitionAdmin:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.topic!r}")
         have = len(topic.partitions)
         if wanted.count < have or (wanted.count == have and wanted.assignment):
-            reason = f"topic {wanted.topic!r} has {have} partitions already; {wanted.count} is not more"
+            reason = f"topic {wanted.topic!r} has {_partitions(have)} already; {wanted.count} is not more"
             raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
         if wanted.count == have:
-            raise api_error(ErrorCode.INVALID_PARTITIONS, f"topic {wanted.topic!r} has {have} partitions already")
+            raise api_error(ErrorCode.INVALID_PARTITIONS, f"topic {wanted.topic!r} has {_partitions(have)} already")
         check_partition_count(wanted.count, self._config())
         if await self._children(zk, paths.partitions_remove(wanted.topic)):
             reason = f"partitions of {wanted.topic!r} are being removed; their numbers are not free yet"
@@ -346,6 +346,10 @@ class PartitionAdmin:
         """Look again and again; the caller has a deadline."""
         while not await self._orders.repeating(holds):  # noqa: ASYNC110 - several znodes, seen by whatever session there is
             await asyncio.sleep(POLL_S)
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"
 
 
 def _refuse_internal(topic: str) -> None:

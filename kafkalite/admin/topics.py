@@ -97,7 +97,9 @@ class Existing:
 
 
 def check_name(name: str) -> None:
-    """Kafka's rules for topic names. Raises ApiError INVALID_TOPIC_EXCEPTION."""
+    """Kafka's rules for topic names. Raises ApiError INVALID_TOPIC_EXCEPTION, INVALID_REQUEST."""
+    if name == "__cluster_metadata":  # KRaft's log: tools that find such a topic take the cluster for one of KRaft
+        raise api_error(ErrorCode.INVALID_REQUEST, f"{name!r} is the name of an internal topic of Apache Kafka")
     reason = None
     if not name:
         reason = "a topic name must not be empty"

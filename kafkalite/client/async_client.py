@@ -113,13 +113,13 @@ class AsyncClient(ClusterRequests):
         self, topics: Sequence[NewTopic], *, timeout_s: float = 30.0, validate_only: bool = False
     ) -> tuple[TopicResult, ...]:
         """Create topics; one result each. After a try whose outcome was lost, "exists already" is success."""
-        return await self.run(self.routing.create_topics(topics, timeout_s, validate_only))
+        return await self.run(self.routing.create_topics(topics, timeout_s, validate_only=validate_only))
 
     async def delete_topics(
         self, topics: Sequence[str], *, timeout_s: float = 30.0, vanished: bool = False
     ) -> tuple[TopicResult, ...]:
         """Delete topics; one result each. `vanished`: also replicas that brokers keep of topics that have vanished."""
-        return await self.run(self.routing.delete_topics(topics, timeout_s, vanished))
+        return await self.run(self.routing.delete_topics(topics, timeout_s, vanished=vanished))
 
     async def describe_topics(self, topics: Iterable[str] | None = None, *, timeout_s: float = 30.0) -> Metadata:
         """As `metadata`, and with what Kafka returns elsewhere: eligible leader replicas, and those that are being added.

@@ -132,7 +132,7 @@ class BlockingClient:
 
     def create_topics(self, topics: Sequence[NewTopic], *, timeout_ms: int | None = None) -> tuple[TopicResult, ...]:
         """Create topics; one result each. After a try whose outcome was lost, "exists already" is success."""
-        return self.run(self.routing.create_topics(topics, self._request_s(timeout_ms), False))
+        return self.run(self.routing.create_topics(topics, self._request_s(timeout_ms), validate_only=False))
 
     def call_any(self, request: Request, *, timeout_ms: int | None = None) -> Any:
         """Ask nodes until one answers; for requests that do no harm twice. Raises ApiError, RpcError, BootstrapFailed."""

@@ -56,7 +56,7 @@ class Flows(Router):
         return messages.completed(found, more)
 
     def create_topics(
-        self, topics: Sequence[NewTopic], timeout_s: float, validate_only: bool
+        self, topics: Sequence[NewTopic], timeout_s: float, *, validate_only: bool
     ) -> Flow[tuple[TopicResult, ...]]:
         """One result each. After a try whose outcome was lost, "exists already" is success."""
         request: Request
@@ -64,16 +64,18 @@ class Flows(Router):
         if any(topic.placement != "shifted" for topic in topics):
             request = CreateTopicsRequest(tuple(topics), timeout_ms, validate_only)
         else:
-            request = messages.create_topics_request(topics, timeout_ms, validate_only)
+            request = messages.create_topics_request(topics, timeout_ms, validate_only=validate_only)
         results, again = yield from self._topics_request(request, messages.created, timeout_s)
         return _forgive(results, ErrorCode.TOPIC_ALREADY_EXISTS) if again else results
 
-    def delete_topics(self, topics: Sequence[str], timeout_s: float, vanished: bool) -> Flow[tuple[TopicResult, ...]]:
+    def delete_topics(
+        self, topics: Sequence[str], timeout_s: float, *, vanished: bool
+    ) -> Flow[tuple[TopicResult, ...]]:
         """One result each. `vanished`: also replicas that brokers keep of topics that have vanished (kafkalite's own)."""
         request: Request
         timeout_ms = int(timeout_s * 1000)
         if vanished:
-            request = DeleteTopicsRequest(tuple(topics), timeout_ms, True)
+            request = DeleteTopicsRequest(tuple(topics), timeout_ms, vanished=True)
         else:
             request = messages.delete_topics_request(topics, timeout_ms)
         results, again = yield from self._topics_request(request, messages.deleted, timeout_s)

@@ -230,7 +230,7 @@ def produced(response: Any) -> Iterator[ProducedPartition]:
 # --- topics --------------------------------------------------------------------------------------
 
 
-def create_topics_request(topics: Sequence[NewTopic], timeout_ms: int, validate_only: bool) -> Any:
+def create_topics_request(topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool) -> Any:
     request = wire.CreateTopicsRequest
     return request(
         [

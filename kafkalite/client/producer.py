@@ -151,7 +151,7 @@ class Producer:
                 sticky = True
                 partition = self._sticky.partition(topic, self._client.view.available(topic)) if count > 1 else 0
         elif not 0 <= partition < count:
-            text = f"{topic}-{partition}: the topic has {count} partitions"
+            text = f"{topic}-{partition}: the topic has {count} partition{'' if count == 1 else 's'}"
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         now_ms = self._client.clock.wall_ms() if timestamp_ms is None else timestamp_ms
         future: asyncio.Future[RecordMetadata] = self._loop.create_future()

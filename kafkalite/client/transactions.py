@@ -72,21 +72,22 @@ class TransactionalClient(BlockingClient):
         timeout_ms: int | None = None,
     ) -> EndTxnGroupResponse:
         """Commit exactly `members`, all or none; see EndTxnGroupRequest. Raises ApiError, RpcError."""
-        return self._end(decided, members, True, wait_ms, timeout_ms)
+        return self._end(decided, members, wait_ms, timeout_ms, is_commit=True)
 
     def abort_group(
         self, decided: GroupVersion, members: Iterable[TransactionMember], *, timeout_ms: int | None = None
     ) -> None:
         """Abort those of `members` that are open still. Raises ApiError, RpcError."""
-        self._end(decided, members, False, 0, timeout_ms)
+        self._end(decided, members, 0, timeout_ms, is_commit=False)
 
     def _end(
         self,
         decided: GroupVersion,
         members: Iterable[TransactionMember],
-        is_commit: bool,
         wait_ms: int,
         timeout_ms: int | None,
+        *,
+        is_commit: bool,
     ) -> EndTxnGroupResponse:
         request = EndTxnGroupRequest(decided.group, decided.owner, decided.version, tuple(members), is_commit, wait_ms)
         return self._ask_group(decided.group, request, EndTxnGroupResponse, timeout_ms)

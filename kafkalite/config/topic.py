@@ -79,8 +79,11 @@ class TopicConfig:
     )
     min_insync_replicas: int = setting(1, "minimum number of in-sync replicas for acks=all", low=1)
     preallocate: bool = setting(
-        False, "files of segments are not given their room beforehand: only false", is_only=False
+        False,
+        "whether a new segment gets the room of segment.bytes on the disk at once (fallocate; at most half of the free room)",
     )
+    remote_log_copy_disable: bool = setting(False, "has an effect only with tiered storage, which does not exist")
+    remote_log_delete_on_disable: bool = setting(False, "has an effect only with tiered storage, which does not exist")
     remote_storage_enable: bool = setting(False, "there is no tiered storage: only false", is_only=False)
     retention_bytes: int = setting(-1, "size of a partition above which old segments are deleted; -1: no limit", low=-1)
     retention_ms: int = setting(604_800_000, "age above which segments are deleted; -1: no limit", low=-1)

@@ -79,7 +79,6 @@ _ERRORS: dict[int, type[CoordinatorError]] = {
 
 _INT = struct.Struct("!i")
 _TWO_INTS = struct.Struct("!ii")
-_THREE_INTS = struct.Struct("!iii")
 _LENGTH_AND_FLAG = struct.Struct("!?")
 _REPLY_HEADER = struct.Struct("!iqi")
 _MULTI_HEADER = struct.Struct("!i?i")

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.model import ProducerId
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -22,7 +21,7 @@ _RETRY_S = 1.0
 
 
 class ProducerIds:
-    """Hands out producer ids, and blocks of them. `run` is the task that keeps blocks ready.
+    """Hands out blocks of producer ids. `run` is the task that keeps blocks ready.
 
     Args:
         reserve: reserves the next block durably; returns (first id, how many). A block that was reserved and
@@ -31,20 +30,8 @@ class ProducerIds:
 
     def __init__(self, reserve: Callable[[], Awaitable[tuple[int, int]]]) -> None:
         self._reserve = reserve
-        self._next = 0
-        self._end = 0
-        self._lock = asyncio.Lock()
         self._spare: deque[tuple[int, int]] = deque()
         self._taken = asyncio.Event()
-
-    async def allocate(self) -> ProducerId:
-        """A producer id that nobody has. Raises CoordinatorError."""
-        async with self._lock:
-            if self._next >= self._end:
-                first, count = await self.block()
-                self._next, self._end = first, first + count
-            self._next += 1
-            return ProducerId(self._next - 1)
 
     async def block(self) -> tuple[int, int]:
         """(first id, count) of a new block. Raises CoordinatorError."""

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from itertools import count
 from typing import cast
 
-from kafkalite.env import residency
+from kafkalite.env import allocation, residency
 from kafkalite.env.disk_threads import DiskThreads
 from kafkalite.model import Buffer
 from kafkalite.telemetry.logs import get_logger
@@ -123,6 +123,10 @@ class RealFile:
             offset += written
             view = view[written:]
         self._size = max(self._size, offset)
+
+    def reserve(self, size: int) -> bool:
+        self._assert_open()
+        return allocation.reserve(self._descriptor, size)
 
     def truncate(self, size: int) -> None:
         self._assert_open()

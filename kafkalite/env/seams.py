@@ -107,6 +107,13 @@ class File(Protocol):
         """Overwrite in place (index repair, tests)."""
         ...
 
+    def reserve(self, size: int) -> bool:
+        """Give the file room on the disk for `size` bytes in all; its size stays as it is. `truncate` gives back what lies behind the end.
+
+        False: the file system cannot do that, or has too little room; nothing has changed. Raises no OSError.
+        """
+        ...
+
     def truncate(self, size: int) -> None: ...
 
     async def sync(self) -> None:

@@ -7,6 +7,7 @@ of 1 MiB costs more than all the rest of the receiving. This one keeps the chunk
 from __future__ import annotations
 
 import asyncio
+import select
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
@@ -191,3 +192,17 @@ def close_when_written(transport: asyncio.WriteTransport) -> None:
     transport.close()
     if transport.get_write_buffer_size():
         asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
+
+
+def hung_up(transports: Iterable[asyncio.Transport]) -> list[asyncio.Transport]:
+    """Those of sockets whose peers have closed them, also while their reading is paused. Transports without a socket are never."""
+    waiting = select.poll()
+    by_number: dict[int, asyncio.Transport] = {}
+    for each in transports:
+        socket = each.get_extra_info("socket")
+        if socket is not None and not each.is_closing() and (number := socket.fileno()) >= 0:
+            by_number[number] = each
+            waiting.register(number, select.POLLRDHUP)
+    if not by_number:
+        return []
+    return [by_number[number] for number, _ in waiting.poll(0)]

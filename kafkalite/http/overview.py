@@ -53,7 +53,6 @@ class OverviewSource(Protocol):
 
     metadata: MetadataCache
     session: SessionKeeper
-    reassignment_admin: ReassignmentAdmin
     local: LocalBroker
 
 
@@ -66,8 +65,14 @@ class Overview:
     """
 
     def __init__(
-        self, host: OverviewSource, clock: Clock, peers: Peers, closed: Callable[[], Mapping[BrokerId, str]]
+        self,
+        host: OverviewSource,
+        clock: Clock,
+        peers: Peers,
+        closed: Callable[[], Mapping[BrokerId, str]],
+        reassignments: ReassignmentAdmin,
     ) -> None:
+        self._reassignments = reassignments
         self._closed = closed
         self._host = host
         self._clock = clock
@@ -231,7 +236,7 @@ class Overview:
     # --- moves -----------------------------------------------------------------------------------------------
 
     async def _gather_moves(self) -> None:
-        listed = await self._host.reassignment_admin.list(ListReassignmentsRequest())
+        listed = await self._reassignments.list(ListReassignmentsRequest())
         moves = sorted(listed.reassignments, key=lambda move: (not (move.step or move.dropping), move.topic, move.partition))  # fmt: skip
         self._moves_total = len(moves)
         shown = moves[:MAX_MOVES]

@@ -25,6 +25,7 @@ from kafkalite.kafka.outbox import Outbox
 from kafkalite.kafka.pieces import MOST_UNCUT
 from kafkalite.kafka.receive_buffer import ReceiveBuffer
 from kafkalite.kafka.request import Request
+from kafkalite.kafka.throttle_accounting import Arrears
 from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
 from kafkalite.protocol.errors import TooManyAtOnce, WireError
 from kafkalite.protocol.request_header import HEAD_BYTES, parse_header, skip_tags
@@ -86,6 +87,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_yielding = False
         self._is_retiring = False
         self._unmute_at = 0.0
+        self._arrears = Arrears(listener.quotas)
 
     # --- the transport's calls ---
 
@@ -176,6 +178,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 size = _LENGTH(view, start)[0]
                 if not self._is_acceptable(view, start, stop, size):
                     return stop
+                if self.listener.quotas.is_active and self._is_in_arrears(view[start + 4 : stop]):
+                    break
                 end = start + 4 + size
                 if end > stop:
                     break
@@ -203,6 +207,23 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.refuse("frame.length", f"{size} bytes in a request that carries no records")
             return False
         return True
+
+    def _is_in_arrears(self, frame: memoryview) -> bool:
+        """Whether this request, whose beginning has arrived, has to wait; then the connection is muted."""
+        if self.is_unauthenticated or self._transport is None:
+            return False
+        try:
+            api_key, version, _, client_id, _ = parse_header(frame)
+        except (WireError, struct.error, UnicodeDecodeError):
+            return False  # its header is not complete, or it is refused as a whole
+        api = self.listener.apis.get(api_key)
+        if api is None:
+            return False
+        now_ms = int(self.listener.now() * 1000)
+        wait_ms = self._arrears.wait_ms(api.name, version, self.principal.name, client_id, now_ms)
+        if wait_ms:
+            self.mute(wait_ms)
+        return wait_ms > 0
 
     def _yield(self) -> None:
         """Its requests have taken a slice of the loop's time: the next ones are started in its turn."""
@@ -380,6 +401,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._is_muted = True
             asyncio.get_running_loop().call_later(throttle_ms / 1000, self._unmute)
         self._pause_reading()
+        # If others wait for memory, it does not keep what it has sent ahead (FrameMemory.evict).
+        self.frame_began = self.listener.now()
 
     def _unmute(self) -> None:
         now = self.listener.now()
@@ -390,6 +413,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         self._is_muted = False
         self.last_active = now
+        self.frame_began = 0.0
         self._resume()
 
     def hold_requests(self) -> None:
@@ -439,6 +463,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def is_unauthenticated(self) -> bool:
         """Whether the peer has to log in and has not."""
         return self.authenticator is not None and self.authenticator.must_log_in
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether a quota keeps it waiting."""
+        return self._is_muted
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """None before it is connected, and after the end."""
+        return self._transport
 
     @property
     def is_busy(self) -> bool:

@@ -18,6 +18,7 @@ from kafkalite.coordinators.services import Services
 from kafkalite.env import heap
 from kafkalite.env.fair_lane import FairLane
 from kafkalite.env.seams import Listener
+from kafkalite.env.streams import hung_up
 from kafkalite.env.supervisor import Policy
 from kafkalite.env.turns import Slices, Turns
 from kafkalite.errors import ApiError, AuthenticationFailed, ErrorCode
@@ -68,7 +69,7 @@ class KafkaListener:
         self.max_in_flight = config.max_inflight_requests_per_connection
         self.shared_bytes = SHARED_BYTES
         self.shared_view = memoryview(bytearray(SHARED_BYTES))
-        self._quotas = services.rights.quotas
+        self.quotas = services.rights.quotas
         access = services.rights.access
         #: None: everybody may do everything.
         self.guard = Guard(services, access) if access.authorizer is not None else None
@@ -189,6 +190,13 @@ class KafkaListener:
         for call in self.on_closed:
             call(connection)
 
+    def _end_the_gone(self) -> None:
+        """Nobody reads from a muted connection, so nobody sees its end: clients that come and go would use all connections up."""
+        muted = {id(each.transport): each for each in self.connections if each.is_muted}
+        transports = [each.transport for each in muted.values() if each.transport is not None]
+        for gone in hung_up(transports):
+            muted[id(gone)].abort()
+
     async def _sweep(self) -> None:
         """Close what is idle for too long, and what sends a request too slowly."""
         idle_s = self.services.config.connections_max_idle_ms / 1000
@@ -202,9 +210,12 @@ class KafkaListener:
                 connection.refuse(
                     "answer.unread", "the client did not read a response while others waited for memory", at_once=True
                 )
+            self._end_the_gone()
             for connection in list(self.connections):
                 if connection.is_closed:
                     continue  # it ends when its peer has read everything, or soon (streams.close_when_written)
+                if connection.is_muted:
+                    continue  # its client sends nothing for now, or is not read
                 if connection.frame_began and now - connection.frame_began > FRAME_DEADLINE_S:
                     connection.refuse("frame.slow", f"a request was not complete after {FRAME_DEADLINE_S:.0f} s")
                 elif connection.authenticator is not None and connection.authenticator.is_late(now):
@@ -293,9 +304,9 @@ class KafkaListener:
     def _meter(self, request: Request) -> None:
         """Count what it costs, while a quota is set."""
         assert request.api is not None
-        if self._quotas.is_active and request.api.name not in EXEMPT and not request.connection.is_unauthenticated:
+        if self.quotas.is_active and request.api.name not in EXEMPT and not request.connection.is_unauthenticated:
             request.throttle = ThrottleAccounting(
-                self._quotas, self.services.clock, request.principal, request.client_id
+                self.quotas, self.services.clock, request.principal, request.client_id
             )
 
     def _start(self, api: OfferedApi, request: Request, message: Any) -> Any:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.request import Request
+from kafkalite.kafka.throttle_accounting import STRICT_SINCE
 
-#: The first versions whose clients know THROTTLING_QUOTA_EXCEEDED.
-STRICT_SINCE = {"CreateTopics": 6, "DeleteTopics": 5, "CreatePartitions": 3}
 EXCEEDED = ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded."
 
 

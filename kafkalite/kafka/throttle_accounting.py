@@ -1,6 +1,6 @@
 """What a request costs its client under the quotas, and how long the client has to wait for it.
 
-Made only while a quota is set. Bytes produced and fetched are counted by their handlers; the event loop's time by the
+Used only while a quota is set. Bytes produced and fetched are counted by their handlers; the event loop's time by the
 listener. The wait is in the response, and the connection is muted after it (KIP-219).
 """
 
@@ -25,6 +25,44 @@ EXEMPT = frozenset(
         "ReadShareGroupStateSummary",
     }
 )
+
+#: The first versions of changes of the cluster whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599).
+STRICT_SINCE = {"CreateTopics": 6, "DeleteTopics": 5, "CreatePartitions": 3}
+#: What a request may bring its client beyond, except for time.
+_USES = {"Produce": Kind.PRODUCE, "Fetch": Kind.FETCH, "ShareFetch": Kind.FETCH}
+
+
+class Arrears:
+    """What has been used under a connection's limits before the connection came: it waits for that once, per client id.
+
+    Otherwise a client would evade its quota with a connection for each request.
+    """
+
+    __slots__ = ("_quotas", "_settled")
+
+    def __init__(self, quotas: Quotas) -> None:
+        self._quotas = quotas
+        #: The client id of the last request of each kind.
+        self._settled: dict[Kind, str] = {}
+
+    def wait_ms(self, api: str, version: int, user: str, client_id: str, now_ms: int) -> int:
+        """How long the connection has to wait before this request; 0 when it has waited."""
+        if api in EXEMPT:
+            return 0
+        kinds = [Kind.REQUEST] if self._quotas.limits_requests else []
+        if (use := _USES.get(api)) is not None:
+            kinds.append(use)
+        elif (strict := STRICT_SINCE.get(api)) is not None:
+            if version < strict:
+                kinds.append(Kind.MUTATION)
+            elif not self._quotas.owed_ms(Kind.MUTATION, user, client_id, now_ms):
+                self._settled[Kind.MUTATION] = client_id  # what is owed from here on, this connection has used, too
+        wait_ms = 0
+        for kind in kinds:
+            if self._settled.get(kind) != client_id:
+                self._settled[kind] = client_id
+                wait_ms = max(wait_ms, self._quotas.owed_ms(kind, user, client_id, now_ms))
+        return wait_ms
 
 
 class ThrottleAccounting:

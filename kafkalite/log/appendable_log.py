@@ -183,6 +183,8 @@ class AppendableLog(ReadableLog):
                 newest = local.write(batches, bases, buffers, first, first + count, append_time, interval)
                 max_timestamp = max(max_timestamp, newest)
                 total += segment.size - before
+                if config.preallocate and not before:
+                    segment.reserve(config.segment_bytes)
                 self.log_end_offset = Offset(local.next_offset)
                 is_begun = True
                 first += count
@@ -211,6 +213,8 @@ class AppendableLog(ReadableLog):
         """Close the active segment and begin the next. Raises OSError."""
         if self._flusher.needs_checkpoint and self.events is not None:
             self.events.recovery_point_lowered(self)
+        if self.config.preallocate:
+            self._local.segments[-1].release()
         if self._local.end_segment():
             self._snapshots.take(self._producers, self.log_end_offset)
         return self._local.begin_segment(base_offset)

@@ -11,7 +11,7 @@ from kafkalite.model import TopicPartition
 
 
 class LogHost(Protocol):
-    """All methods return at once and do not raise."""
+    """All methods return at once and do not raise. A subclass need not hear of everything: an event does nothing by default."""
 
     def high_watermark(self, topic_partition: TopicPartition) -> int:
         """Retention and compaction never go beyond it."""
@@ -21,12 +21,16 @@ class LogHost(Protocol):
 
     def log_failed(self, topic_partition: TopicPartition, error: StorageError) -> None:
         """A log went offline, alone."""
+        return
 
     def dir_failed(self, error: StorageError) -> None:
         """The error's directory went offline with all its logs; called once (KIP-18)."""
+        return
 
     def examined(self, directory: str) -> None:
         """It is known whether the log or the disk has failed: lost replicas may be recreated (`DirFailures.restart_refusal`)."""
+        return
 
     def exchanged(self, old: PartitionLog, new: PartitionLog) -> None:
         """A log has moved to another disk: `new` has taken the place of `old`."""
+        return

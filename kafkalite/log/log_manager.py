@@ -223,8 +223,8 @@ class LogManager:
             await worker
 
 
-class NoHost:
-    """For logs that no node uses: nobody hears anything, and the high watermarks are those of the checkpoint files."""
+class NoHost(LogHost):
+    """For logs that no node uses: nothing is reported to anybody, and the high watermarks are those of the checkpoint files."""
 
     def __init__(self, offsets: OffsetCheckpoints) -> None:
         self._offsets = offsets
@@ -236,15 +236,3 @@ class NoHost:
     def is_elsewhere(self, stray: Stray) -> bool:
         """See LogHost."""
         return False
-
-    def log_failed(self, topic_partition: TopicPartition, error: StorageError) -> None:
-        """See LogHost."""
-
-    def dir_failed(self, error: StorageError) -> None:
-        """See LogHost."""
-
-    def examined(self, directory: str) -> None:
-        """See LogHost."""
-
-    def exchanged(self, old: PartitionLog, new: PartitionLog) -> None:
-        """See LogHost."""

@@ -33,13 +33,6 @@ class OffsetCheckpoints:
         saved = self._pool.dirs[log.directory].high_watermarks.get(topic_partition, 0)
         return Offset(min(max(saved, log.log_start_offset), log.log_end_offset))
 
-    def lost_committed(self, topic_partition: TopicPartition) -> bool:
-        """Whether recovery cut the log below the high watermark it once knew: the replica must not count as in sync."""
-        log = self._pool.logs.get(topic_partition)
-        if log is None:
-            return False
-        return self._pool.dirs[log.directory].high_watermarks.get(topic_partition, 0) > log.log_end_offset
-
     def save_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Save them, each in the directory of its log. Not synced: an old high watermark is safe, only late."""
         for tp, offset in high_watermarks.items():

@@ -187,6 +187,8 @@ class PartitionLog(AppendableLog):
                 self._epochs.save()
             if self.log_end_offset > self.log_start_offset or len(self._producers):
                 self._snapshots.take(self._producers, self.log_end_offset)
+            if self.config.preallocate:
+                self._local.segments[-1].release()
             for segment in self._local.segments:
                 if segment.save_indexes():
                     self._local.dir_dirty = True

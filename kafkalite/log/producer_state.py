@@ -6,7 +6,6 @@ Pure: no I/O, no clock. An append is prepared (validated against copies), and ap
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -437,8 +436,3 @@ def _check_sequence(entry: ProducerEntry, header: BatchHeader) -> None:
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"producer {header.producer_id}: sequence {header.base_sequence} after {last}",
         )
-
-
-def producer_ids(headers: Iterable[BatchHeader]) -> bool:
-    """Whether any of the batches has a producer id."""
-    return any(header.producer_id >= 0 for header in headers)

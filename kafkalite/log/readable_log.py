@@ -80,7 +80,7 @@ class ReadableLog(LogState):
         return ReadInfo(offset, [data], len(data), end)
 
     async def offset_for_timestamp(
-        self, timestamp_ms: int, cold: ColdReads, owner: Owner
+        self, timestamp_ms: int, cold: ColdReads, owner: Owner, *, with_markers: bool = False
     ) -> tuple[int, Offset, LeaderEpoch] | None:
         """(timestamp, offset, leader epoch) of the first record whose timestamp is >= `timestamp_ms`; None if none.
 
@@ -90,7 +90,9 @@ class ReadableLog(LogState):
         behind, changes = -1, 0
         while changes < _LOOKUP_ATTEMPTS:
             with self._local.io("look-up by timestamp"):
-                candidate = candidate_for_timestamp(self._local.segments, timestamp_ms, self.log_start_offset, behind)
+                candidate = candidate_for_timestamp(
+                    self._local.segments, timestamp_ms, self.log_start_offset, behind, with_markers=with_markers
+                )
                 if candidate is None:
                     return None
                 look = partial(first_record, self.disk, candidate, timestamp_ms, self.log_start_offset)
@@ -105,11 +107,16 @@ class ReadableLog(LogState):
         raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE, "the log was changed during the look-up")
 
     async def max_timestamp_offset(self, cold: ColdReads, owner: Owner) -> tuple[int, Offset, LeaderEpoch] | None:
-        """(timestamp, offset, leader epoch) of the first record with the largest timestamp; None if there is none."""
+        """(timestamp, offset, leader epoch) of the first record with the largest timestamp; None if there is none.
+
+        The end of a transaction counts, as in Kafka: in a topic with transactions it is often the newest of all.
+        """
         await self.load_timestamps(cold, owner)
         with self._local.io("look-up by timestamp"):
             largest = max((segment.largest_timestamp()[0] for segment in self._local.segments), default=-1)
-        return await self.offset_for_timestamp(largest, cold, owner) if largest >= 0 else None
+        if largest < 0:
+            return None
+        return await self.offset_for_timestamp(largest, cold, owner, with_markers=True)
 
     @property
     def needs_timestamps(self) -> bool:

@@ -17,7 +17,7 @@ from kafkalite.record.reader import scan
 
 
 class ReadInfo(NamedTuple):
-    """Whole batches from the one that holds `offset` on. `first_entry_incomplete` is never set: batches are not cut.
+    """Whole batches from the one that holds `offset` on.
 
     `next_offset`: behind the last of them; an upper bound of that where they were not checked.
     """
@@ -26,7 +26,6 @@ class ReadInfo(NamedTuple):
     records: list[bytes | memoryview]
     size_bytes: int
     next_offset: int
-    first_entry_incomplete: bool = False
 
 
 #: Up to this size, a check costs no more than finding out whether the bytes were checked before.
@@ -188,9 +187,11 @@ class Candidate(NamedTuple):
 
 
 def candidate_for_timestamp(
-    segments: list[Segment], timestamp_ms: int, log_start_offset: int, behind: int = -1
+    segments: list[Segment], timestamp_ms: int, log_start_offset: int, behind: int = -1, *, with_markers: bool = False
 ) -> Candidate | None:
     """The first batch behind offset `behind` that, by its header, has a record whose timestamp is >= `timestamp_ms`.
+
+    `with_markers`: the end of a transaction counts as a record.
 
     Raises ApiError CORRUPT_MESSAGE, OSError.
     """
@@ -199,7 +200,9 @@ def candidate_for_timestamp(
         if not segment.size or segment.next_offset <= lowest or segment.largest_timestamp()[0] < timestamp_ms:
             continue
         for position, header in segment.headers(segment.position_for_timestamp(timestamp_ms)):
-            if header.max_timestamp >= timestamp_ms and header.last_offset >= lowest and not header.is_control:
+            if header.is_control and not with_markers:
+                continue
+            if header.max_timestamp >= timestamp_ms and header.last_offset >= lowest:
                 return Candidate(segment.log_path, position, header)
     return None
 

@@ -174,6 +174,14 @@ class Segment:
         self._log().append(buffers)
         self.exists = True
 
+    def reserve(self, size: int) -> None:
+        """Give the file room on the disk for `size` bytes, if the disk can do that (`preallocate`)."""
+        self._log().reserve(size)
+
+    def release(self) -> None:
+        """Give back the room behind the end of the file. Raises OSError."""
+        self.cut()
+
     def cut(self) -> None:
         """Cut the file to `size`: after an append that failed half way. Raises OSError."""
         if self.exists:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from kafkalite.controller.client import ControllerClient
 from kafkalite.controller.controller import Controller
 from kafkalite.env.seams import Network
 from kafkalite.env.supervisor import Supervisor
@@ -16,7 +17,11 @@ from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChanged
 
 
 class ControllerRpc:
-    """One connection, or none if the controller is in this process."""
+    """One connection, or none if the controller is in this process.
+
+    Attributes:
+        client: what is asked over it.
+    """
 
     def __init__(
         self,
@@ -35,6 +40,7 @@ class ControllerRpc:
         self._controller = controller
         self._max_frame_bytes = max_frame_bytes
         self._connection: RpcConnection | None = None
+        self.client = ControllerClient(self.call, local.identity)
 
     async def call(self, request: Message, timeout_s: float) -> Message:
         """Raises KafkaliteError or OSError when there is no controller, or when it does not answer."""

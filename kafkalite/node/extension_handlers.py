@@ -5,11 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from kafkalite.admin.configs import ConfigAdmin
-from kafkalite.admin.log_dirs import LogDirAdmin
-from kafkalite.admin.partitions import PartitionAdmin
-from kafkalite.admin.reassignments import ReassignmentAdmin
-from kafkalite.admin.topic_requests import TopicRequests
 from kafkalite.controller.controller import Controller
 from kafkalite.coordination.broker_states import ACTIVE
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
@@ -50,6 +45,7 @@ from kafkalite.http.overview import Overview
 from kafkalite.http.sampling import Sampler
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import TopicPartition
+from kafkalite.node.administration import Administration
 from kafkalite.node.health import NodeHealth
 from kafkalite.node.settings import CurrentSettings
 from kafkalite.replica.metadata_cache import MetadataCache
@@ -64,13 +60,9 @@ MAX_SUBJECTS = 100
 class ExtensionHost(Protocol):
     """What the handlers need of the node."""
 
+    admin: Administration
     replicas: ReplicaManager
     metadata: MetadataCache
-    orders: TopicRequests
-    disks: LogDirAdmin
-    partition_admin: PartitionAdmin
-    reassignment_admin: ReassignmentAdmin
-    config_admin: ConfigAdmin
     controller: Controller
     overview: Overview
     sampler: Sampler
@@ -90,18 +82,18 @@ class NodeExtension:
     def handlers(self) -> Mapping[type[Message], ExtensionHandler]:
         host = self._host
         return {
-            CreateTopicsRequest: host.orders.create_topics,
-            DeleteTopicsRequest: host.orders.delete_topics,
-            RemovePartitionsRequest: host.partition_admin.remove,
-            AlterReassignmentsRequest: host.reassignment_admin.alter,
-            ListReassignmentsRequest: host.reassignment_admin.list,
+            CreateTopicsRequest: host.admin.topics.create_topics,
+            DeleteTopicsRequest: host.admin.topics.delete_topics,
+            RemovePartitionsRequest: host.admin.partitions.remove,
+            AlterReassignmentsRequest: host.admin.reassignments.alter,
+            ListReassignmentsRequest: host.admin.reassignments.list,
             DescribeBalanceRequest: host.controller.describe_balance,
             DescribeReplicasRequest: self._describe_replicas,
-            DescribeBrokerSettingsRequest: host.config_admin.describe_broker,
-            DescribeDisksRequest: host.disks.describe,
-            DiskOnlineRequest: host.disks.online,
-            StrayOrderRequest: host.disks.stray_order,
-            MoveReplicasRequest: host.disks.move,
+            DescribeBrokerSettingsRequest: host.admin.configs.describe_broker,
+            DescribeDisksRequest: host.admin.log_dirs.describe,
+            DiskOnlineRequest: host.admin.log_dirs.online,
+            StrayOrderRequest: host.admin.log_dirs.stray_order,
+            MoveReplicasRequest: host.admin.log_dirs.move,
             OpenTransactionsRequest: self._open_transactions,
             DescribeClusterRequest: self._describe_cluster,
             HealthRequest: self._health,

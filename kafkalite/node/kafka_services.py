@@ -40,6 +40,7 @@ from kafkalite.extension.messages.topics import (
 from kafkalite.features import Finalized, finalized
 from kafkalite.log.record_checks import RecordRules
 from kafkalite.model import (
+    INTERNAL_TOPICS,
     NO_LEADER_EPOCH,
     NO_OFFSET,
     BrokerId,
@@ -63,18 +64,14 @@ from kafkalite.rpc.messages.base import Message
 
 if TYPE_CHECKING:
     from kafkalite.admin.acls import AclManager
-    from kafkalite.admin.brokers import BrokerAdmin
-    from kafkalite.admin.log_dirs import LogDirAdmin
-    from kafkalite.admin.partitions import PartitionAdmin
-    from kafkalite.admin.reassignments import ReassignmentAdmin
     from kafkalite.admin.tokens import TokenAdmin
-    from kafkalite.admin.topic_requests import TopicRequests
     from kafkalite.coordination.session import SessionKeeper
     from kafkalite.coordinators.producer_ids import ProducerIds
     from kafkalite.env import Env
     from kafkalite.env.loop_times import LoopTimes
     from kafkalite.env.supervisor import Supervisor
     from kafkalite.log.log_manager import LogManager
+    from kafkalite.node.administration import Administration
     from kafkalite.node.zookeeper_health import ZooKeeperHealth
     from kafkalite.security.listener import ListenerSecurity
     from kafkalite.security.node_security import NodeSecurity
@@ -87,6 +84,7 @@ _METADATA_POLL_S = 0.5
 class KafkaHost(Protocol):
     """The parts of the node that the Kafka listener's requests reach."""
 
+    admin: Administration
     local: LocalBroker
     settings: CurrentSettings
     env: Env
@@ -99,11 +97,6 @@ class KafkaHost(Protocol):
     metadata: MetadataCache
     logs: LogManager
     replicas: ReplicaManager
-    disks: LogDirAdmin
-    orders: TopicRequests
-    partition_admin: PartitionAdmin
-    broker_admin: BrokerAdmin
-    reassignment_admin: ReassignmentAdmin
     producer_ids: ProducerIds
     extension: Mapping[type[Message], Callable[[Any], Awaitable[Message]]]
     loop_times: LoopTimes
@@ -235,6 +228,8 @@ class NodePartitions:
     def delete_records(self, partition: TopicPartition, before: Offset) -> Awaitable[Offset]:
         led = self._led(partition)
         assert led.leader is not None
+        if partition.topic in INTERNAL_TOPICS:
+            raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, "records of internal topics are not deleted by offset")
         if "delete" not in led.config.cleanup_policy:
             raise api_error(ErrorCode.POLICY_VIOLATION, "records of a compacted topic are not deleted by offset")
         target = led.leader.high_watermark if before == -1 else before
@@ -352,29 +347,29 @@ class NodeServices:
         await write_entity(await self._node.zookeeper.ordering(), entity_type, name, overrides, replace=True)
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        return await self._node.orders.create_topics(request)
+        return await self._node.admin.topics.create_topics(request)
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        return await self._node.orders.delete_topics(request)
+        return await self._node.admin.topics.delete_topics(request)
 
     async def create_partitions(
         self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, *, validate_only: bool
     ) -> TopicResult:
         wanted = NewPartitions(topic, count, tuple(tuple(each) for each in assignments or ()))
-        answer = await self._node.partition_admin.add(AddPartitionsRequest((wanted,), validate_only=validate_only))
+        answer = await self._node.admin.partitions.add(AddPartitionsRequest((wanted,), validate_only=validate_only))
         return answer.topics[0]
 
     async def alter_reassignments(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse:
         """See ReassignmentAdmin.alter."""
-        return await self._node.reassignment_admin.alter(request)
+        return await self._node.admin.reassignments.alter(request)
 
     async def list_reassignments(self, request: ListReassignmentsRequest) -> ListReassignmentsResponse:
         """See ReassignmentAdmin.list: the whole plan; entries with a step or dropping replicas are the current batch."""
-        return await self._node.reassignment_admin.list(request)
+        return await self._node.admin.reassignments.list(request)
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         """See PartitionAdmin.elect."""
-        return await self._node.partition_admin.elect(request)
+        return await self._node.admin.partitions.elect(request)
 
     @property
     def config(self) -> BrokerConfig:
@@ -391,7 +386,7 @@ class NodeServices:
         await write_config(await self._node.zookeeper.ordering(), BROKERS, _entity(broker_id), overrides, replace=True)
 
     async def check_broker_state(self, broker_id: BrokerId, state: str) -> None:
-        await self._node.broker_admin.check_state(broker_id, state)
+        await self._node.admin.brokers.check_state(broker_id, state)
 
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         if self._node.metadata.topic(topic) is None:
@@ -442,7 +437,7 @@ class NodeServices:
         moves: dict[str, list[TopicPartition]] = {}
         for partition, path in assignments.items():
             moves.setdefault(path, []).append(partition)
-        return await self._node.disks.alter_replica_log_dirs(moves)
+        return await self._node.admin.log_dirs.alter_replica_log_dirs(moves)
 
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:
         first, count = await self._node.producer_ids.block()

@@ -73,7 +73,7 @@ class ClusterMembership:
         self._supervisor = supervisor
         self._session = session
         self._zookeeper = zookeeper
-        self._sessions = sessions
+        self.sessions = sessions
         self._followed = followed
         self._logs = logs
         self._replicas = replicas
@@ -116,13 +116,13 @@ class ClusterMembership:
                 self._local.broker_id,
                 self._description(missing),
                 session_timeout_ms=self._settings.now.zookeeper_session_timeout_ms,
-                dead_sessions=self._sessions.ids(),
+                dead_sessions=self.sessions.ids(),
             )
             self._local.broker_epoch = epoch
             if self._introduced is not None or not self._logs.pool.unclean_start:
                 await self._replicas.session_roles.on_session(coordinator)  # docs/adr/0008
             self._introduced = coordinator
-            self._sessions.add(coordinator.session_id)
+            self.sessions.add(coordinator.session_id)
             _log.info("node.registered", broker_epoch=epoch, session=f"{coordinator.session_id:x}")
             self._supervisor.spawn("registration.guard", self._guard_registration(coordinator))
             for each in self._followed:

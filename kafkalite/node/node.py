@@ -9,30 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalite.admin.acls import AclManager
-from kafkalite.admin.brokers import BrokerAdmin
-from kafkalite.admin.configs import ConfigAdmin
-from kafkalite.admin.disk_balancing import DiskBalancing
 from kafkalite.admin.disk_healing import ReplicaSelfHealing
-from kafkalite.admin.log_dirs import LogDirAdmin
-from kafkalite.admin.partitions import PartitionAdmin
-from kafkalite.admin.reassignments import ReassignmentAdmin
 from kafkalite.admin.tokens import TokenAdmin
-from kafkalite.admin.topic_requests import TopicRequests
-from kafkalite.admin.topics import TopicAdmin
 from kafkalite.config import (
     BrokerConfig,
     http_names,
     inter_broker_listener,
     is_secured,
-    kafka_listeners,
 )
-from kafkalite.controller.client import ControllerClient
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.controller_failure_detector import ControllerFailureDetector
 from kafkalite.coordination import registration
@@ -43,7 +32,7 @@ from kafkalite.env import Env
 from kafkalite.env.loop_times import LoopTimes
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import CannotListen, KafkaliteError
+from kafkalite.errors import KafkaliteError
 from kafkalite.http.authentication import HttpAuthenticator
 from kafkalite.http.console.pages import POSTS, ConsolePages
 from kafkalite.http.overview import Overview
@@ -54,12 +43,13 @@ from kafkalite.http.server import HttpServer
 from kafkalite.http.status import StatusPages
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.kafka.forwarded import Forwarded
-from kafkalite.listeners import kafka_endpoints
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import (
     BrokerId,
     Endpoint,
 )
+from kafkalite.node.administration import Administration
+from kafkalite.node.binding import bind
 from kafkalite.node.controller_rpc import ControllerRpc
 from kafkalite.node.earlier_sessions import EarlierSessions
 from kafkalite.node.extension_handlers import NodeExtension
@@ -111,7 +101,7 @@ class Node:
         self._fatal: BaseException | None = None
         self.started_ms = env.clock.wall_ms()
         self._build_state(config)
-        self._build_admin()
+        self._build_observation()
         self._build_listeners()
 
     # --- what others read of it --------------------------------------------------
@@ -180,9 +170,9 @@ class Node:
         )
         self.settings = CurrentSettings(config, env.clock, self.rights)
         self.settings.events = self
-        self.configs = self.settings.configs
+        followed = (self.settings.configs, self.rights, self.tokens)
         self.metadata = MetadataCache()
-        self._healing = ReplicaSelfHealing(self.session, self.local.broker_id, env.clock.monotonic)
+        healing = ReplicaSelfHealing(self.session, self.local.broker_id, env.clock.monotonic)
         self.logs = LogManager(
             config,
             env.disk,
@@ -212,18 +202,16 @@ class Node:
             self.controller,
             max_frame_bytes=config.rpc_max_frame_bytes,
         )
-        self._controller_client = ControllerClient(self._controller_rpc.call, self.local.identity)
         self.replicas = ReplicaManager(
-            config=config,
+            settings=self.settings,
             env=peer_env,
             supervisor=self.supervisor,
             logs=self.logs,
             session=self.session,
-            topic_configs=self.settings.topic_config,
             local=self.local,
             metadata=self.metadata,
-            notify_isr=self._controller_client.notify_isr,
-            healing=self._healing,
+            controller=self._controller_rpc.client,
+            healing=healing,
         )
         self._membership = ClusterMembership(
             local=self.local,
@@ -233,13 +221,12 @@ class Node:
             session=self.session,
             zookeeper=self.zookeeper,
             sessions=sessions,
-            followed=(self.configs, self.rights, self.tokens),
+            followed=followed,
             logs=self.logs,
             replicas=self.replicas,
             controller=self.controller,
             endpoints=self.endpoints,
         )
-        self._earlier_sessions = sessions
         self.health = NodeHealth(
             config,
             self.started_ms,
@@ -249,34 +236,20 @@ class Node:
             controller=self.controller,
             logs=self.logs,
             loop_times=self.loop_times,
-            malformed=(self.configs, self.rights, self.tokens),
+            malformed=followed,
             unusable=self.settings.unusable,
         )
         self._history_file = HistoryFile(
             {"replica": self.replicas.hosted.history, "controller": self.controller.history}, self.logs.pool, env.disk
         )
+        self.admin = Administration(env, self.settings, self.zookeeper, self.logs, self.replicas, healing)
 
-    def _build_admin(self) -> None:
-        """What administrators may ask of any node."""
+    def _build_observation(self) -> None:
+        """What a node shows of itself and of the others."""
         env = self.env
-        self.disks = LogDirAdmin(
-            self.logs,
-            env.disk,
-            self._healing,
-            self.replicas,
-            local=self.local,
-            topic_configs=self.configs.topics,
-        )
-        self._disk_balancing = DiskBalancing(self.settings.current, self.logs, env.disk, self.replicas.hosted.history)
-        orders = TopicAdmin(self.zookeeper.ordering, self.settings.current, env.random, self.configs.topic)
-        self.orders = TopicRequests(orders, self.metadata)
-        self.partition_admin = PartitionAdmin(orders, self.settings.current, env.random)
-        self.reassignment_admin = ReassignmentAdmin(orders)
-        self.broker_admin = BrokerAdmin(orders)
-        self.config_admin = ConfigAdmin(self.zookeeper.ordering)
         self.producer_ids = ProducerIds(self._membership.reserve_producer_ids)
         self.peers = Peers(self.peer_env.network, self.supervisor, self.metadata, partial(self.local.hello, "status"))
-        self.overview = Overview(self, env.clock, self.peers, self.settings.broker_states)
+        self.overview = Overview(self, env.clock, self.peers, self.settings.broker_states, self.admin.reassignments)
         self.sampler = Sampler(self)
         self.console = ConsolePages(self)
 
@@ -362,21 +335,19 @@ class Node:
             key = await in_session(lambda session: registration.decoy_key(session, self.env.entropy))
             security.use_decoy_key(key)
         await self._membership.load()
-        await self.logs.opening.start(self.local.cluster_id, self.local.broker_id, self.configs.topics())
-        self._earlier_sessions.load()
+        await self.logs.opening.start(self.local.cluster_id, self.local.broker_id, self.settings.configs.topics())
+        self._membership.sessions.load()
         if self.security is not None and self.security.remote_keys is not None:
             self.supervisor.spawn("oauth.keys", self.security.remote_keys.run(self._dial_issuer), Policy.ISOLATED)
         self.supervisor.spawn("history.file", self._history_file.run(), Policy.ISOLATED)
         self.replicas.hosted.history.record(str(self.local.broker_id), "node.started")
         self.replicas.start()
-        await self._bind()
+        await bind(self.config, self.rpc, self.kafka, self.http, self.endpoints)
+        self.schemas.start()
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
-        self.supervisor.spawn("disks.requests", self._healing.run_requests(self.replicas))
-        self.supervisor.spawn("disks.balance", self._disk_balancing.run())
-        self.supervisor.spawn("disks.care", self._healing.run(self.replicas, self.logs))
-        self.supervisor.spawn("disks.returns", self._healing.run_returns(self.logs, self.disks.take_back))
+        self.admin.start(self.supervisor)
         self.supervisor.spawn("partitions.draining", self.draining.run())
-        self.supervisor.spawn("controller.link", self._controller_client.run())
+        self.supervisor.spawn("controller.link", self._controller_rpc.client.run())
         self.supervisor.spawn("controller.watch", self._controller_detector().run())
         self.session.on_lost(self.replicas.session_roles.on_session_lost)
         self.session.on_session(self._membership.introduce)
@@ -388,32 +359,6 @@ class Node:
             self.supervisor.spawn("tokens.run", self.tokens.run())
         if self._znode_acls is not None:
             self.supervisor.spawn("zookeeper.acls", self._znode_acls.run())
-
-    async def _bind(self) -> None:
-        """Raises CannotListen."""
-
-        async def http(host: str, port: int) -> Endpoint:
-            return Endpoint(*await self.http.start(host, port))
-
-        host = self.config.host
-        await self._listen("rpc", "rpc.port", self.rpc.start, host, self.config.rpc_port)
-        listeners = kafka_listeners(self.config)
-        key = "listeners" if self.config.listeners else "kafka.port"
-        for name, each in zip(kafka_endpoints(listeners), listeners, strict=True):
-            await self._listen(name, key, partial(self.kafka.start, name=each.name), each.host, each.port)
-        self.schemas.start()
-        if self.config.http_port >= 0:
-            await self._listen("http", "http.port", http, host, self.config.http_port)
-
-    async def _listen(
-        self, name: str, key: str, start: Callable[[str, int], Awaitable[Endpoint]], host: str, port: int
-    ) -> None:
-        """Raises CannotListen."""
-        try:
-            self.endpoints[name] = await start(host, port)
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-            raise CannotListen(f"cannot listen on {host}:{port} ({key}): {reason}") from None
 
     def _controller_detector(self) -> ControllerFailureDetector:
         return ControllerFailureDetector(
@@ -436,7 +381,7 @@ class Node:
 
         if controlled and has_others() and self.config.controlled_shutdown_enable and self.session.usable():
             patience = self.config.controlled_shutdown_max_wait_ms / 1000
-            moved = await self._controller_client.controlled_shutdown(patience, has_others)
+            moved = await self._controller_rpc.client.controlled_shutdown(patience, has_others)
             _log.info("node.leaders_moved", complete=moved)
         await self._step("kafka", self.kafka.close())
         await self._step("replicas", self.replicas.stop())
@@ -473,8 +418,6 @@ class Node:
         """A connection to the server that has the keys of tokens. Raises OSError."""
         assert self.security is not None
         return await self.env.network.dial(host, port, self.security.issuer_tls() if is_secure else None)
-
-    # --- earlier sessions --------------------------------------------------------------
 
     # --- settings that have changed (SettingsEvents) --------------------------------
 

@@ -10,6 +10,8 @@ from kafkalite.protocol.varints import read_varint
 _HEAD = struct.Struct(">hhih").unpack_from
 #: API, version, correlation id, and the length of the client id.
 HEAD_BYTES = 10
+#: Kafka knows none; without a bound 16 MB of them hold the loop for seconds.
+MAX_TAGS = 100
 
 
 def parse_header(view: memoryview) -> tuple[int, int, int, str, int]:
@@ -29,6 +31,8 @@ def parse_header(view: memoryview) -> tuple[int, int, int, str, int]:
 def skip_tags(view: memoryview, position: int) -> int:
     """Past the tagged fields of a request header; we know none. Raises WireError."""
     count, position = read_varint(view, position)
+    if count > MAX_TAGS:
+        raise WireError(f"{count} tagged fields in the header")
     for _ in range(count):
         _, position = read_varint(view, position)
         size, position = read_varint(view, position)

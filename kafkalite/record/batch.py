@@ -38,8 +38,6 @@ CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
-#: The first 27 bytes: enough to walk from batch to batch.
-WALK = struct.Struct(">qiibIhi")
 _CRC = struct.Struct(">I")
 _OFFSET = struct.Struct(">q")
 _INT = struct.Struct(">i")

@@ -53,7 +53,7 @@ _MOST_LOADS = 8
 _Sent = tuple[Partition, int, int]
 
 
-class _Call:
+class _FetchCall:
     """One call of `fetch`, with its arguments."""
 
     __slots__ = ("_held", "done", "fetch", "pacing", "room", "terms")
@@ -114,16 +114,16 @@ class ConsumerFetchHandler:
         a fetch of many partitions. If the fetch is interrupted between them, `done` is called with what was read until then.
         """
         self._hosted.counters.fetch_requests += len(fetch.ready)
-        pacing.run(self._attempt(_Call(fetch, terms, done, room, pacing), has_waited=False))
+        pacing.run(self._attempt(_FetchCall(fetch, terms, done, room, pacing), has_waited=False))
 
-    def _attempt(self, call: _Call, *, has_waited: bool) -> Steps[None]:
+    def _attempt(self, call: _FetchCall, *, has_waited: bool) -> Steps[None]:
         """Read, and then answer or wait."""
         try:
             yield from self._attempt_reading(call, call.fetch.begin_reading(), has_waited=has_waited)
         finally:
             call.hold(0)
 
-    def _attempt_reading(self, call: _Call, reading: int, *, has_waited: bool) -> Steps[None]:
+    def _attempt_reading(self, call: _FetchCall, reading: int, *, has_waited: bool) -> Steps[None]:
         fetch, terms, room = call.fetch, call.terms, call.room
         fetch.has_missed = False
         if has_waited and not fetch.is_session:
@@ -153,7 +153,7 @@ class ConsumerFetchHandler:
         wheel = self._hosted.wheel
         return len(wheel) < MAX_WAITING and not wheel.is_closed
 
-    def _answer(self, call: _Call, sent: list[_Sent], reading: int, *, is_error: bool) -> Steps[None]:
+    def _answer(self, call: _FetchCall, sent: list[_Sent], reading: int, *, is_error: bool) -> Steps[None]:
         fetch, counters = call.fetch, self._hosted.counters
         for partition, size_bytes, records in sent:
             counters.bytes_out += size_bytes
@@ -222,7 +222,7 @@ class ConsumerFetchHandler:
             self._cold.then(reader, entry.directory, missing, entry.on_loaded)
         return loading > 0
 
-    def _read(self, call: _Call, sent: list[_Sent], reading: int) -> Steps[tuple[int, bool]]:
+    def _read(self, call: _FetchCall, sent: list[_Sent], reading: int) -> Steps[tuple[int, bool]]:
         """Read what is marked, as far as it fits: bytes of records, and whether anything was refused or has to be read
         elsewhere, which the consumer should hear at once. Whose records they are: `sent`."""
         fetch, room = call.fetch, call.room

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
@@ -30,7 +29,7 @@ from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import ProduceHandler
 from kafkalite.replica.replica_fetch import ReplicaFetchHandler
-from kafkalite.replica.roles import Roles
+from kafkalite.replica.roles import ReplicaSettings, Roles
 from kafkalite.replica.session_roles import SessionRoles
 from kafkalite.replica.stray_logs import StrayLogs
 from kafkalite.rpc.local_broker import LocalBroker
@@ -52,6 +51,13 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 
+class ControllerLink(Protocol):
+    """The way to the controller (`controller.client`)."""
+
+    def notify_isr(self, changes: Sequence[IsrChange]) -> None:
+        """Pass these changes on, batched; returns at once."""
+
+
 class ReplicaManager:
     """Made and started once. The listeners, the controller's commands and the session call the part that they need.
 
@@ -59,30 +65,30 @@ class ReplicaManager:
 
     Args:
         healing: hears of replicas that are offline, and may recreate them.
-        notify_isr: called with ISR changes that this leader has made; passes them on to the controller, batched.
+        controller: gets the ISR changes that this node's leaders have made.
     """
 
     def __init__(
         self,
         *,
-        config: BrokerConfig,
+        settings: ReplicaSettings,
         env: Env,
         supervisor: Supervisor,
         logs: LogManager,
         session: SessionKeeper,
-        topic_configs: Callable[[str], TopicConfig],
         local: LocalBroker,
         metadata: MetadataCache,
-        notify_isr: Callable[[list[IsrChange]], None],
+        controller: ControllerLink,
         healing: Healing,
     ) -> None:
-        self._config = config
+        self._config = config = settings.now
+        self._settings = settings
         self._supervisor = supervisor
         self._logs = logs
         self.cold = logs.cold
         self._session = session
+        self.local = local
         self._identity = identity = local.identity
-        self._topic_configs = topic_configs
         self.metadata = metadata
         self._tasks: list[asyncio.Task[None]] = []
         self._saved_marks: dict[TopicPartition, Offset] = {}
@@ -115,14 +121,14 @@ class ReplicaManager:
             session,
             env.random,
             lag_time_max_ms=config.replica_lag_time_max_ms,
-            notify=notify_isr,
+            notify=controller.notify_isr,
         )
         self.restarting = OfflineReplicas(logs, identity, healing)
         self.roles = Roles(
             hosted=self.hosted,
             logs=logs,
             fetchers=self.fetchers,
-            topic_configs=topic_configs,
+            settings=settings,
             identity=identity,
             restarting=self.restarting,
             doubtful=self._doubts,
@@ -216,7 +222,7 @@ class ReplicaManager:
 
     def topic_config_changed(self, topic: str) -> None:
         """The topic's configuration is another one now."""
-        config = self._topic_configs(topic)
+        config = self._settings.topic_config(topic)
         for partition in self.hosted.of_topic(topic):
             is_newly_flushed = config.log_flush_before_ack and not partition.config.log_flush_before_ack
             partition.config = config

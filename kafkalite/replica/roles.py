@@ -6,9 +6,9 @@ Each transition is done in one go, and never fails those of other partitions (in
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from kafkalite.config import TopicConfig
+from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.model import (
     NO_LEADER,
@@ -38,6 +38,16 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 
 
+class ReplicaSettings(Protocol):
+    """What holds for the node and for its topics (`node.settings`)."""
+
+    @property
+    def now(self) -> BrokerConfig: ...
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """The topic's configuration as it is now."""
+
+
 class Roles:
     """Transitions of partitions. Fences: the partition's leader epoch (invariant F3), the topic's id (invariant F18)."""
 
@@ -47,7 +57,7 @@ class Roles:
         hosted: HostedPartitions,
         logs: LogManager,
         fetchers: Fetchers,
-        topic_configs: Callable[[str], TopicConfig],
+        settings: ReplicaSettings,
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
         restarting: OfflineReplicas,
         doubtful: DoubtfulReplicas,
@@ -58,7 +68,7 @@ class Roles:
         self._hosted = hosted
         self._logs = logs
         self._fetchers = fetchers
-        self._topic_configs = topic_configs
+        self._settings = settings
         self._identity = identity
         self._isr_keeper = isr_keeper
         #: High watermarks of replicas that were stopped without being deleted.
@@ -121,7 +131,7 @@ class Roles:
 
     def _start_replica(self, key: TopicPartition, state: PartitionState) -> Partition:
         """Host the partition: its log as it is on disk, or a new one. Raises StorageError."""
-        config = self._topic_configs(key.topic)
+        config = self._settings.topic_config(key.topic)
         log = self._logs.get(key)
         if log is not None and strays.is_other(log.topic_id, state.topic_id):
             # Left over from a topic of the same name. If that was deleted while this node was away, the controller sends an order.
@@ -158,7 +168,7 @@ class Roles:
 
     def _host_offline(self, key: TopicPartition, state: PartitionState, error: StorageError) -> Partition:
         """A replica of ours whose log cannot be reached: answers KAFKA_STORAGE_ERROR until it is recreated."""
-        log = self._logs.unusable(key, state.topic_id, self._topic_configs(key.topic))
+        log = self._logs.unusable(key, state.topic_id, self._settings.topic_config(key.topic))
         partition = Partition(key, state.topic_id, log, log.config, Offset(0))
         self._hosted.add(partition)
         self._hosted.fail_storage(partition, error, is_certain=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from kafkalite.lazy_dataclass import dataclass
@@ -145,7 +146,9 @@ class SubjectRegistry:
         new = await self.parsed(schema)
         earlier = [(each.version, await self.parsed(each.schema)) for each in compared]
         try:
-            found: list[str] = await self._off_loop(lambda: differences(level, new, earlier))
+            found: list[str] = []
+            for each in earlier:  # a turn of the thread for each, so that others come between them
+                found += await self._off_loop(partial(differences, level, new, [each]))
         except (InvalidSchema, RecursionError) as error:
             raise errors.invalid_schema(f"it cannot be compared: {error}") from None
         return found

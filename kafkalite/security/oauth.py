@@ -24,6 +24,8 @@ _log = get_logger(__name__)
 
 _ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"]
 _MAX_TOKEN_BYTES = 16 * 1024
+#: A token that is valid for longer is renewed after this time (ten years).
+_MAX_LIFETIME_S = 315_360_000.0
 _MAX_KEYS_BYTES = 1024 * 1024
 #: Deadline of one fetch of keys, and pause after a failed one, in seconds.
 _FETCH_S = 10.0
@@ -31,8 +33,6 @@ _RETRY_S = 5.0
 #: The first message: no channel binding, perhaps a name, then pairs; the last byte ends them.
 _FIRST = re.compile(rb"n,(?:a=([^,]*))?,\x01((?:[A-Za-z]+=[^\x01]*\x01)+)\x01")
 _BEARER = re.compile(r"Bearer +([A-Za-z0-9._~+/=-]+)", re.IGNORECASE)
-#: The client's answer to an error: it has understood.
-_ACKNOWLEDGED = b"\x01"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class TokenChecker:
             if rules.issuer:
                 wanted["iss"] = {"essential": True, "value": rules.issuer}
             jwt.JWTClaimsRegistry(now=lambda: int(now), leeway=rules.skew_s, **wanted).validate(claims)
-        except (errors.JoseError, ValueError, KeyError, TypeError) as error:
+        except (errors.JoseError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise AuthenticationFailed(f"the token is not valid: {type(error).__name__}: {error}") from None
         audience = claims.get("aud", ())
         named = {audience} if isinstance(audience, str) else set(map(str, audience))
@@ -111,7 +111,8 @@ class TokenChecker:
         user, expires = claims.get(rules.name_claim), claims.get("exp")
         if not isinstance(user, str) or not user.strip() or not isinstance(expires, int | float):
             raise AuthenticationFailed(f"the token has no {rules.name_claim} or no exp")
-        return Bearer(user.strip(), max(0.0, float(expires) - now))
+        # An issuer may write a number that no float and no field of 64 bits can hold.
+        return Bearer(user.strip(), max(0.0, min(expires, now + _MAX_LIFETIME_S) - now))
 
 
 class OAuthServer:

@@ -40,6 +40,7 @@ CONNECTION_RATE = "connection_creation_rate"
 #: Limits that may be fractions.
 _FRACTIONS = frozenset({str(Kind.REQUEST), str(Kind.MUTATION)})
 _MAX_RATE = 2**31 - 1
+_MAX_BYTES = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,8 +70,9 @@ def parse_limit(key: str, text: str) -> float:
         raise ValueError(f"{key}: {text!r} is not positive")
     if key not in _FRACTIONS and value != int(value):
         raise ValueError(f"{key}: {text!r} is not a whole number")
-    if key == CONNECTION_RATE and value > _MAX_RATE:
-        raise ValueError(f"{key}: {text!r} is more than {_MAX_RATE}")
+    most = _MAX_RATE if key == CONNECTION_RATE else _MAX_BYTES
+    if key not in _FRACTIONS and value > most:
+        raise ValueError(f"{key}: {text!r} is more than {most}")
     return value
 
 
@@ -82,9 +84,11 @@ def limit_text(key: str, value: float) -> str:
 class Rate:
     """What was counted lately, per second."""
 
-    __slots__ = ("_samples", "_window_ms", "_windows", "used_ms")
+    __slots__ = ("_samples", "_window_ms", "_windows", "owed_until_ms", "used_ms")
 
     def __init__(self, windows: int, window_ms: int) -> None:
+        #: When all that was counted is paid for by waiting; longer than what the windows remember.
+        self.owed_until_ms = 0
         self._windows = windows
         self._window_ms = window_ms
         #: [when it began, what was counted], oldest first; at most `windows` of them.
@@ -191,6 +195,8 @@ class Quotas:
             else:
                 known[entity] = value
         self._choices.clear()
+        for each in self._rates.values():
+            each.owed_until_ms = 0  # computed from limits that may have changed
         self.is_active = any(self._limits.values())
         self.limits_requests = bool(self._limits[Kind.REQUEST])
         if not self.is_active:
@@ -246,7 +252,25 @@ class Quotas:
         if kind is Kind.REQUEST:
             # Kafka: a client that took too much time waits one window at most.
             wait_ms = min(wait_ms, self._window_ms)
+        rate.owed_until_ms = max(rate.owed_until_ms, now_ms + wait_ms)
         return wait_ms
+
+    def owed_ms(self, kind: Kind, user: str, client_id: str, now_ms: int) -> int:
+        """How long a new connection has to wait for what others have used under the same limit.
+
+        Kafka's wait ends with the connection, so that a client which reconnects waits for nothing.
+        """
+        choice = self._choose(kind, user, client_id)
+        if choice is None:
+            return 0
+        if kind is Kind.MUTATION:
+            bucket = self._buckets.get(choice.shared)
+            if bucket is None:
+                return 0
+            bucket.fill(choice.limit, now_ms)
+            return bucket.wait_ms(choice.limit)
+        rate = self._rates.get((kind, *choice.shared))
+        return 0 if rate is None else min(MAX_THROTTLE_MS, max(0, rate.owed_until_ms - now_ms))
 
     def take_back(self, kind: Kind, user: str, client_id: str, amount: float, now_ms: int) -> None:
         """What was counted was not given after all."""

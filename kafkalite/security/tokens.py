@@ -19,8 +19,8 @@ from kafkalite.security.principal import Principal
 if TYPE_CHECKING:  # a node without tokens does not load it
     from kafkalite.security.scram import Delegated, ScramCredential
 
-#: The HMAC's hash, and its length in bytes.
-_HASH, HMAC_BYTES = "sha512", 64
+#: The HMAC's hash.
+_HASH = "sha512"
 #: A shorter secret could be guessed by somebody who has one token.
 MIN_SECRET_BYTES = 16
 

@@ -21,7 +21,8 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from pyspark_kafkalite.offsets import OffsetRange
 
-_EXTRA = "#kafkalite"
+#: The key that no topic can have.
+EXTRA = "#kafkalite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,13 @@ class StreamOffset:
             extra["begins"] = _nested(self.begins)
         if self.query:
             extra["query"] = self.query
-        return {**_nested(self.offsets), _EXTRA: extra}
+        return {**_nested(self.offsets), EXTRA: extra}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:
-        extra = value.get(_EXTRA, {})
+        extra = value.get(EXTRA, {})
         return cls(
-            offsets=_flat({topic: numbers for topic, numbers in value.items() if topic != _EXTRA}),
+            offsets=_flat({topic: numbers for topic, numbers in value.items() if topic != EXTRA}),
             ids=dict(extra.get("ids", {})),
             initial=bool(extra.get("initial", False)),
             begins=_flat(extra.get("begins", {})),

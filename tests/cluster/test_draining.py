@@ -61,7 +61,7 @@ async def test_drained_by_consumption(tmp_path: Path) -> None:
     async with LoopbackCluster(tmp_path, nodes=3, settings=settings) as cluster:
         first = cluster.nodes[1]
         groups_topic = internal_topic(GROUP_TOPIC, first.config, 3)
-        await first.orders.create_topics(CreateTopicsRequest((groups_topic, NewTopic("t", 3, 2)), 20_000))
+        await first.admin.topics.create_topics(CreateTopicsRequest((groups_topic, NewTopic("t", 3, 2)), 20_000))
         async with AsyncClient.connect([str(first.endpoints["kafka"])]) as client:
             async with Producer(client) as producer:
                 for number in range(30):

@@ -28,6 +28,8 @@ READY_S = 180.0
 _PORT = re.compile(r"(?:(?<=:)|(?<=[Pp]ort[ =]))(?:9[012]9\d|218\d)\b")
 _BACKGROUND = re.compile(r"(?<=\s)&[ \t]*(?=#|$)", re.MULTILINE)
 _NODES = 9
+#: Pages run in threads, and pytest changes a variable for each test: a copy that is made meanwhile can fail.
+_ENVIRONMENT = dict(os.environ)
 #: Directories of the pages that lie below the session's own.
 _ROOTS = re.compile(r"(?<![\w./])/(?=(?:mnt|etc/kafkalite|var/lib/kafkalite|disk)[\w/]*)")
 
@@ -83,10 +85,10 @@ class Session:
         )
         shim.chmod(0o755)
         packages = os.pathsep.join(str(ROOT / each) for each in (".", "cli", "spark"))
-        path = os.pathsep.join((str(shim.parent), str(Path(sys.executable).parent), os.environ["PATH"]))
+        path = os.pathsep.join((str(shim.parent), str(Path(sys.executable).parent), _ENVIRONMENT["PATH"]))
         bootstrap = f"localhost:{self._base}"
         self._environment = {
-            **os.environ,
+            **_ENVIRONMENT,
             "PYTHONPATH": packages,
             "PATH": path,
             "KAFKALITE_BOOTSTRAP": bootstrap,

@@ -41,7 +41,9 @@ _HAS = {
     and shutil.which("java") is not None
     and (shutil.which("mvn") is not None or "KAFKALITE_KAFKA_CLASSPATH" in os.environ),
     "test_backup.py": _IS_WHOLE_MATRIX,
+    "test_tokens.py": _IS_WHOLE_MATRIX,
     "test_apache_kafka.py": _HAS_JAVA,
+    "test_admin_answers.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_streams.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_streams_groups.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_connect.py": _HAS_JAVA and shutil.which("javac") is not None,

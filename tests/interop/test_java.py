@@ -214,7 +214,7 @@ async def test_a_reassignment_under_way_is_listed_and_cancelled(
     size = ("--topic", "t", "--num-records", "8000", "--record-size", "1000", "--throughput", "-1")
     await tool("ProducerPerformance", *size, "--producer-props", f"bootstrap.servers={cluster.bootstrap}")
     slowly = WantedReassignment("t", 0, (BrokerId(3), BrokerId(2)), throttle=50_000)
-    ordered = await cluster.nodes[1].reassignment_admin.alter(AlterReassignmentsRequest((slowly,)))
+    ordered = await cluster.nodes[1].admin.reassignments.alter(AlterReassignmentsRequest((slowly,)))
     assert ordered.partitions[0].error == 0
 
     client = FrameClient()

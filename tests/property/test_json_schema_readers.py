@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.schemas.formats import parse
+from kafkalite.schemas.formats.json_schemas import parse as parse_json
+from kafkalite.schemas.formats.json_values import Steps, Values
 
 NAMES = st.sampled_from(["a", "b", "c"])
 SCALARS = st.one_of(
@@ -38,6 +40,18 @@ def _keywords(below: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
             "anyOf": st.lists(below, min_size=1, max_size=2),
             "allOf": st.lists(below, min_size=1, max_size=2),
             "not": below,
+            "oneOf": st.lists(below, min_size=1, max_size=2),
+            "const": SCALARS,
+            "if": below,
+            "then": below,
+            "else": below,
+            "contains": below,
+            "uniqueItems": st.booleans(),
+            "pattern": st.sampled_from(["^x", "y", "^$"]),
+            "patternProperties": st.dictionaries(st.sampled_from(["^a", "b|c"]), below, max_size=1),
+            "propertyNames": below,
+            "prefixItems": st.lists(below, min_size=1, max_size=2),
+            "dependencies": st.dictionaries(NAMES, st.lists(NAMES, max_size=1), max_size=1),
         },
     )
 
@@ -53,6 +67,15 @@ def test_a_compatible_reader_accepts_every_document(writer: Any, reader: Any, do
         for document in documents:
             if jsonschema.Draft7Validator(writer).is_valid(document):
                 assert jsonschema.Draft7Validator(reader).is_valid(document)
+
+
+@settings(max_examples=200)
+@given(SCHEMAS, st.sampled_from([6, 7, 201909, 202012]), st.lists(DOCUMENTS, min_size=1, max_size=8))
+def test_a_document_is_valid_exactly_if_the_package_says_so(schema: Any, draft: int, documents: list[Any]) -> None:
+    cls = getattr(jsonschema, f"Draft{draft}Validator")
+    values = Values(parse_json(json.dumps(schema), []), cls, Steps())
+    for document in documents:
+        assert values.accept(document, schema) == cls(schema).is_valid(document)
 
 
 @settings(max_examples=100)

@@ -368,3 +368,27 @@ def test_both_do_the_same(case: Case, sides: list[Side]) -> None:
         assert same, f"kafka: {how} {what}\nkafkalite: {our_how} {ours}"
     else:
         assert not same, f"no difference any more: {case.differs}"
+
+
+def test_a_checkpoint_goes_to_kafkalite_and_back(sides: list[Side]) -> None:
+    """Each of the three queries reads what came since the one before, and nothing else."""
+    from pyspark_kafkalite.checkpoint import to_kafka
+
+    theirs, ours = sides
+    checkpoint = theirs.scratch / "there-and-back"
+    create(theirs.client, "moving", 2)
+    found: list[int] = []
+
+    def take(frame: Any, number: int) -> None:
+        found.extend(row[0] for row in frame.selectExpr("offset + 1000 * partition").collect())
+
+    for count, side in enumerate((theirs, ours, theirs)):
+        for partition in range(2):
+            put(theirs.client, "moving", partition, 10)
+        if count == 2:
+            assert to_kafka(checkpoint) == 1
+        reader = side.spark.readStream.format(side.name).option("kafka.bootstrap.servers", side.bootstrap)
+        frame = reader.option("subscribe", "moving").option("startingOffsets", "earliest").load()
+        writer = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint))
+        assert writer.trigger(availableNow=True).start().awaitTermination(120)
+        assert sorted(found) == [n + 1000 * p for p in range(2) for n in range(10 * (count + 1))]

@@ -54,6 +54,10 @@ class MemoryFile:
     def write_at(self, offset: int, data: Buffer) -> None:
         self._inode.data[offset : offset + len(data)] = data
 
+    def reserve(self, size: int) -> bool:
+        self._disk.calls.append(("reserve", self.path, size))
+        return True
+
     def truncate(self, size: int) -> None:
         assert not self.closed
         if size < len(self._inode.data):

@@ -8,7 +8,6 @@ import select
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import ClassVar
 
 from bench.soak.checks import copied
@@ -26,7 +25,7 @@ class PipelineWorkload(Workload):
         self._source = source
 
     def run(self) -> None:
-        command = [*DIE_WITH_PARENT, sys.executable, str(Path(__file__).parent / "pipeline.py"), self.bootstrap]
+        command = [*DIE_WITH_PARENT, sys.executable, "-m", "bench.soak.workloads.pipeline", self.bootstrap]
         while not self.stopping.is_set():
             with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
                 assert child.stdout is not None

@@ -25,6 +25,7 @@ from kafkalite_cli.output import (
     confirm,
     connect,
     group_options,
+    number_of,
     run_async,
     run_watch,
     size_text,
@@ -167,7 +168,7 @@ def run(
             _show_plan(answer, out)
             if dry_run or not answer.moves:
                 return
-            confirm(f"Move {len(answer.moves)} partitions?", yes=yes)
+            confirm(f"Move {number_of(len(answer.moves), 'partition')}?", yes=yes)
             limits = (0, max_partitions or answer.max_moves, 0)
             wanted = tuple(_wanted(each, throttle or answer.throttle) for each in answer.moves)
             order = AlterReassignmentsRequest(

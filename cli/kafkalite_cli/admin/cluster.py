@@ -12,7 +12,7 @@ from kafkalite.model import BrokerId
 from kafkalite.telemetry.advice import advice, severity
 from kafkalite_cli.admin.refusals import refuse_forbidden
 from kafkalite_cli.admin.zookeeper.note import note_zookeeper
-from kafkalite_cli.output import Output, client_options, connect, run_async
+from kafkalite_cli.output import Output, client_options, connect, number_of, run_async
 
 _UNREACHABLE = "broker.unreachable"
 
@@ -78,7 +78,7 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
         refuse_forbidden(answers.values())
         assigned = Counter(broker for topic in topics for entry in topic.partitions for broker in entry.replicas)
         problems = [
-            _unreachable(broker, f"not alive; it should have {assigned[broker]} replicas", 0)
+            _unreachable(broker, f"not alive; it should have {number_of(assigned[broker], 'replica')}", 0)
             for broker in sorted(assigned.keys() - answers.keys())
         ]
         for node, answer in answers.items():

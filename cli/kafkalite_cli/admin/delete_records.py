@@ -11,7 +11,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, api_error, error_code
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, BrokerId, TopicPartition
 from kafkalite.protocol import wire
-from kafkalite_cli.output import Output, client_options, confirm, connect, run_async
+from kafkalite_cli.output import Output, client_options, confirm, connect, number_of, run_async
 from kafkalite_cli.parameters import Whole
 from kafkalite_cli.records.positions import parse_start, resolve
 
@@ -81,7 +81,7 @@ def delete_records(
                     out, {key: (int(begins[key].offset), target[key], count[key]) for key in keys}, {}, is_done=False
                 )
                 return 0
-            confirm(f"Delete {total:,} records of {topic}?", yes=yes)
+            confirm(f"Delete {number_of(total, 'record')} of {topic}?", yes=yes)
             errors = await _delete(client, wanted, leaders, timeout_s)
             _report(
                 out, {key: (int(begins[key].offset), target[key], count[key]) for key in keys}, errors, is_done=True

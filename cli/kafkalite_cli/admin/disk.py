@@ -24,7 +24,7 @@ from kafkalite.extension.messages.disks import (
 from kafkalite.model import BrokerId
 from kafkalite_cli.admin.refusals import refuse_forbidden
 from kafkalite_cli.admin.strays import strays
-from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
+from kafkalite_cli.output import Output, client_options, connect, number_of, run_async, size_text
 from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition
 
 #: How often `disk move --watch` asks.
@@ -88,7 +88,7 @@ def list_disks(broker: int | None, bootstrap: str, timeout_s: float, as_json: bo
 
 def _row(node: BrokerId, each: DiskDescription, now_ms: int) -> tuple[object, ...]:
     since = f"{max(0, now_ms - each.since_ms) // 1000} s" if each.since_ms else ""
-    lost = f"; {each.offline_replicas} replicas offline" if each.offline_replicas else ""
+    lost = f"; {number_of(each.offline_replicas, 'replica')} offline" if each.offline_replicas else ""
     free, total = (size_text(n) if n >= 0 else "" for n in (each.free_bytes, each.total_bytes))
     size = size_text(each.size_bytes)
     aside = f"{each.strays} set aside hold {size_text(each.stray_bytes)}" if each.strays else ""
@@ -118,7 +118,9 @@ def bring_online(directory: str, broker: int, bootstrap: str, timeout_s: float, 
             code = error_code(answer.error)
             raise api_error(code, answer.message or code.name)
         reported = {"broker_id": broker, "directory": directory, "online": True, "logs": answer.logs}
-        Output(as_json).value(reported, f"broker {broker}: {directory} is online, with {answer.logs} partitions in it")
+        Output(as_json).value(
+            reported, f"broker {broker}: {directory} is online, with {number_of(answer.logs, 'partition')} in it"
+        )
 
     run_async(work())
 

@@ -12,7 +12,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.offset_reset import EARLIEST, OFFSET, SHIFT, TIME, Reset, ends_of, new_offsets
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
-from kafkalite_cli.output import Output, client_options, confirm, connect, group_options, run_async
+from kafkalite_cli.output import Output, client_options, confirm, connect, group_options, number_of, run_async
 from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition
 from kafkalite_cli.visible import visible
 
@@ -239,7 +239,9 @@ async def _chosen(
         if topic not in counts or not is_whole(number):
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {text!r}")
         if int(number) >= counts[topic]:
-            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{text}: the topic has {counts[topic]} partitions")
+            raise api_error(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{text}: the topic has {number_of(counts[topic], 'partition')}"
+            )
         keys.append(TopicPartition(topic, int(number)))
     return keys
 

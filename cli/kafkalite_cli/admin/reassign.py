@@ -23,7 +23,16 @@ from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite_cli.admin.move_progress import show, watch
 from kafkalite_cli.admin.plan_files import plan_document, read_plan, save_plan
-from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, run_watch, size_text
+from kafkalite_cli.output import (
+    Output,
+    client_options,
+    connect,
+    group_options,
+    number_of,
+    run_async,
+    run_watch,
+    size_text,
+)
 from kafkalite_cli.parameters import MAX_LONG, Whole, parse_brokers, parse_partition
 
 #: For who interrupts --watch.
@@ -164,7 +173,9 @@ def _show_plan(
     out.table("", ("broker", "replicas now", "then", "preferred leader now", "then "), loads)
     total = size_text(sum(copied.values()))
     where = f"; written to {path}" if path is not None else "; give -o FILE to keep the plan"
-    click.echo(f"\n{len(made.targets)} partitions change, {moved} replicas ({total}) are copied{where}")
+    changes = "1 partition changes" if len(made.targets) == 1 else f"{len(made.targets)} partitions change"
+    copies = f"{number_of(moved, 'replica')} ({total}) {'is' if moved == 1 else 'are'} copied"
+    click.echo(f"\n{changes}, {copies}{where}")
 
 
 def _ids(brokers: Sequence[int]) -> str:
@@ -229,7 +240,7 @@ def execute(
                 return
             out.value(
                 {"ordered": len(targets)},
-                f"reassignment of {len(targets)} partitions submitted; see `kafkalite admin reassign status --watch`",
+                f"reassignment of {number_of(len(targets), 'partition')} submitted; see `kafkalite admin reassign status --watch`",
             )
 
     run_watch(work(), HOW_TO_RETURN)
@@ -356,6 +367,6 @@ def cancel(partitions: tuple[str, ...], bootstrap: str, timeout_s: float, as_jso
                 _refuse_any(answer)
             refuse(answer.error, answer.message)
             count = sum(not each.error for each in answer.partitions)
-            Output(as_json).value({"cancelled": count}, f"rolling back {count} partitions")
+            Output(as_json).value({"cancelled": count}, f"rolling back {number_of(count, 'partition')}")
 
     run_async(work())

@@ -78,7 +78,9 @@ async def settings_in_force(
 ) -> dict[str, Setting]:
     """All that holds for a topic, or for a broker that is alive. Of the cluster: what is set. Raises ApiError, RpcError."""
     request = wire.DescribeConfigsRequest
-    message = request([request.DescribeConfigsResource(resource.resource_type, resource.name, None)], True)
+    message = request(
+        [request.DescribeConfigsResource(resource.resource_type, resource.name, None)], include_synonyms=True
+    )
     if resource.broker_id is not None:
         await client.metadata((), timeout_s=timeout_s)
         if resource.broker_id not in client.view.brokers:
@@ -103,7 +105,9 @@ async def settings_in_force(
 async def describe_configs(client: AsyncClient, resource: ConfigResource, *, timeout_s: float = 30.0) -> Settings:
     """Settings as ZooKeeper has them. A broker need not be alive (that takes kafkalite's extension API)."""
     request = wire.DescribeConfigsRequest
-    message = request([request.DescribeConfigsResource(resource.resource_type, resource.name, None)], True)
+    message = request(
+        [request.DescribeConfigsResource(resource.resource_type, resource.name, None)], include_synonyms=True
+    )
     if resource.broker_id is not None:
         await client.metadata((), timeout_s=timeout_s)
         if resource.broker_id not in client.view.brokers:
@@ -139,7 +143,7 @@ async def alter_configs(
     configs += [request.AlterableConfig(key, _DELETE, None) for key in deletions]
     wanted = request.AlterConfigsResource(resource.resource_type, resource.name, configs)
     answer = await client.call_controller(
-        request([wanted], False), lambda each: [r.error_code for r in each.responses], timeout_s=timeout_s
+        request([wanted], validate_only=False), lambda each: [r.error_code for r in each.responses], timeout_s=timeout_s
     )
     [result] = answer.responses
     refuse(result.error_code, result.error_message)

@@ -46,7 +46,9 @@ async def add_partitions(
     """Add partitions until there are `count`; `assignment` has the replicas of each new one, or is empty."""
     request = wire.CreatePartitionsRequest
     assignments = [request.CreatePartitionsAssignment(list(each)) for each in assignment] or None
-    message = request([request.CreatePartitionsTopic(topic, count, assignments)], int(timeout_s * 1000), False)
+    message = request(
+        [request.CreatePartitionsTopic(topic, count, assignments)], int(timeout_s * 1000), validate_only=False
+    )
     flow = client.routing.to_controller(
         message, timeout_s + _MARGIN_S, lambda each: [r.error_code for r in each.results]
     )

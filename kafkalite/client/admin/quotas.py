@@ -14,7 +14,7 @@ _USER, _CLIENT_ID, _IP = "user", "client-id", "ip"
 
 async def describe_quotas(client: AsyncClient, *, timeout_s: float = 30.0) -> list[tuple[Entity, dict[str, float]]]:
     """Everything that is set: (whose, limit by key)."""
-    answer = await client.call_any(wire.DescribeClientQuotasRequest([], False), timeout_s=timeout_s)
+    answer = await client.call_any(wire.DescribeClientQuotasRequest([], strict=False), timeout_s=timeout_s)
     refuse(answer.error_code, answer.error_message)
     found = []
     for entry in answer.entries or ():
@@ -36,7 +36,7 @@ async def alter_quotas(
     ]
     ops = [request.OpData(key, value or 0.0, value is None) for key, value in changes.items()]
     answer = await client.call_controller(
-        request([request.EntryData(parts, ops)], False),
+        request([request.EntryData(parts, ops)], validate_only=False),
         lambda each: [entry.error_code for entry in each.entries],
         timeout_s=timeout_s,
     )

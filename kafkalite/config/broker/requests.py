@@ -49,7 +49,7 @@ class RequestSettings:
     max_connection_creation_rate_per_ip: int = setting(
         1_000,
         "new connections per second from one address, per listener, on average; those of 10 seconds may come at once; others are"
-        " refused (a client that reconnects for each request evades its quotas); 0: no limit",
+        " refused; 0: no limit",
         low=0,
     )
     quota_window_num: int = setting(

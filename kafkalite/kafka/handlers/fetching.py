@@ -89,6 +89,18 @@ class _Fetch:
         self.request.connection.hold(size_bytes)
 
 
+class _Kept:
+    """The last fetch of a connection. `is_free`: it is not under way now."""
+
+    __slots__ = ("fetch", "is_free", "size", "version")
+
+    def __init__(self, version: int, fetch: ClientFetch) -> None:
+        self.version = version
+        self.fetch = fetch
+        self.is_free = True
+        self.size = len(fetch.entries)
+
+
 def _nothing(result: None) -> None:
     return
 
@@ -101,8 +113,8 @@ class FetchHandlers:
         self._access = services.rights.access
         #: Of sessions that have made room for others: the steps that free their memory.
         self._ended: list[Steps[None]] = []
-        #: Connections of clients without sessions that list many partitions: their last fetch, as long as none is under way.
-        self._kept: dict[KafkaConnection, tuple[int, ClientFetch]] = {}
+        #: By connections of clients without sessions that list many partitions.
+        self._kept: dict[KafkaConnection, _Kept] = {}
         self._kept_partitions = 0
         self.sessions = FetchSessions(
             services.config.max_incremental_fetch_session_cache_slots,
@@ -347,33 +359,37 @@ class FetchHandlers:
     def _send_and_keep(self, waiting: _Fetch, pieces: list[Buffer]) -> None:
         connection, fetch = waiting.request.connection, waiting.fetch
         self._send(waiting, pieces, NO_SESSION)
-        size = len(fetch.entries)
-        if connection.is_closed or connection in self._kept or self._kept_partitions + size > MAX_KEPT:
+        kept, size = self._kept.get(connection), len(fetch.entries)
+        if kept is not None and kept.fetch is fetch:
+            kept.is_free = True
+            self._kept_partitions += size - kept.size
+            kept.size = size
+        elif kept is not None or connection.is_closed or self._kept_partitions + size > MAX_KEPT:
             waiting.run(fetch.ending())
         else:
-            self._kept[connection] = (waiting.request.version, fetch)
+            self._kept[connection] = _Kept(waiting.request.version, fetch)
             self._kept_partitions += size
 
     def _kept_or_new(self, request: Request, message: wire.FetchRequest) -> ClientFetch:
         """The last fetch of the connection, of which only what has changed needs to be read; or a new one."""
-        version, fetch = self._kept.pop(request.connection, (0, None))
-        if fetch is None:
-            return ClientFetch(message.isolation_level)
-        self._kept_partitions -= len(fetch.entries)
-        is_same = (version, fetch.isolation, fetch.rack) == (request.version, message.isolation_level, message.rack_id)
-        wants_session = message.session_epoch == INITIAL_EPOCH and request.version >= _SESSIONS_FROM
-        if is_same and not wants_session:
-            fetch.begin_listing()
-            return fetch
-        request.connection.listener.turns.run(request.connection.owner, fetch.ending(), _nothing)
+        kept = self._kept.get(request.connection)
+        if kept is not None and kept.is_free:
+            fetch = kept.fetch
+            wanted = (request.version, message.isolation_level, message.rack_id)
+            wants_session = message.session_epoch == INITIAL_EPOCH and request.version >= _SESSIONS_FROM
+            if (kept.version, fetch.isolation, fetch.rack) == wanted and not wants_session:
+                kept.is_free = False
+                fetch.begin_listing()
+                return fetch
+            self.connection_closed(request.connection)
         return ClientFetch(message.isolation_level)
 
     def connection_closed(self, connection: KafkaConnection) -> None:
         """Nobody will use what is kept for it."""
-        _, fetch = self._kept.pop(connection, (0, None))
-        if fetch is not None:
-            self._kept_partitions -= len(fetch.entries)
-            connection.listener.turns.run(connection.owner, fetch.ending(), _nothing)
+        kept = self._kept.pop(connection, None)
+        if kept is not None:
+            self._kept_partitions -= kept.size
+            connection.listener.turns.run(connection.owner, kept.fetch.ending(), _nothing)
 
     def _send(self, waiting: _Fetch, pieces: list[Buffer], session_id: int) -> None:
         request = waiting.request

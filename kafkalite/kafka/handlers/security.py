@@ -211,6 +211,9 @@ def _quota_filter(message: wire.DescribeClientQuotasRequest) -> Callable[[Entity
             case _:
                 raise api_error(ErrorCode.INVALID_REQUEST, f"{kind}: match type {component.match_type}")
 
+    if _IP in wanted and len(wanted) > 1:
+        raise api_error(ErrorCode.INVALID_REQUEST, "an address has no quota together with a user or client id")
+
     def is_wanted(entity: Entity) -> bool:
         parts = _parts(entity)
         if message.strict and parts.keys() != wanted.keys():

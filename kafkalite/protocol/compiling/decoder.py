@@ -110,6 +110,9 @@ class DecoderSource(FunctionSource):
         self.emit(depth, "if buf[pos] == 0: pos += 1")
         self.emit(depth, "else:")
         self.emit(depth + 1, f"{n}, pos = read_varint(buf, pos)")
+        if self.counts:
+            self.emit(depth + 1, f"room -= {n}")
+            self.emit(depth + 1, "if room < 0: raise TooManyAtOnce('the request has too many tagged fields')")
         self.emit(depth + 1, f"for _ in range({n}):")
         self.pace(depth + 2)
         self.emit(depth + 2, f"{key}, pos = read_varint(buf, pos)")

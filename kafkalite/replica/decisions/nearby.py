@@ -7,8 +7,7 @@ from collections.abc import Callable
 from kafkalite.model import BrokerId, Offset
 from kafkalite.replica.decisions.leader import PartitionLeader
 
-#: Values of replica.selector.class, as in Kafka; empty: the leader.
-LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+#: A value of replica.selector.class, as in Kafka; any other: the leader serves.
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 

@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jsonschema
-import referencing
-import referencing.exceptions
-import referencing.jsonschema
 
+from kafkalite.schemas.formats.json_values import Steps, Unclear, Values, check
 from kafkalite.schemas.schema import Import, InvalidSchema, ParsedSchema, check_depth
 
 _TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
@@ -48,15 +46,17 @@ class JsonSchema:
         for _ in range(len(self.imports) + 100):
             if not isinstance(value, dict) or "$ref" not in value:
                 return value
-            target = self._target(value["$ref"])
+            target, _ = self.target(value["$ref"])
             others = {key: each for key, each in value.items() if key not in ("$ref", "description", "title")}
             value = {"allOf": [target, others]} if others else target
             if others:
                 return value
         raise InvalidSchema("a $ref refers to itself")
 
-    def _target(self, reference: str) -> Any:
-        document, _, fragment = reference.partition("#")
+    def target(self, reference: str, document: str = "") -> tuple[Any, str]:
+        """What a `$ref` in one of the documents means ("": this one, otherwise an import), and in which document it is. Raises InvalidSchema."""
+        named, _, fragment = reference.partition("#")
+        document = named or document
         root = self.imports.get(document) if document else self.value
         if document and isinstance(self.value, dict) and self.value.get("$id") == document:
             root = self.value
@@ -66,28 +66,14 @@ class JsonSchema:
             found = _anchor(root, fragment)
             if found is None:
                 raise InvalidSchema(f"$ref {reference!r} leads nowhere")
-            return found
+            return found, document
         for part in fragment.split("/")[1:]:
             key = part.replace("~1", "/").replace("~0", "~")
             try:
                 root = root[int(key)] if isinstance(root, list) else root[key]
             except (KeyError, IndexError, ValueError, TypeError):
                 raise InvalidSchema(f"$ref {reference!r} leads nowhere") from None
-        return root
-
-    def accepts(self, value: Any, schema: Any) -> bool:
-        """Whether a document is valid under a part of this schema."""
-        resources = {
-            name: referencing.Resource.from_contents(each, default_specification=referencing.jsonschema.DRAFT7)
-            for name, each in (*self.imports.items(), ("", self.value))
-            if isinstance(each, dict)
-        }
-        registry = referencing.Registry().with_resources(resources.items())
-        validator = _validator_class(self.value)(schema, registry=registry)
-        try:
-            return bool(validator.is_valid(value))
-        except referencing.exceptions.Unresolvable:
-            return False
+        return root, document
 
 
 def parse(text: str, imports: Sequence[Import]) -> JsonSchema:
@@ -101,7 +87,7 @@ def parse(text: str, imports: Sequence[Import]) -> JsonSchema:
     check_depth(value)
     cls = _validator_class(value)
     try:
-        cls.check_schema(value)
+        check(cls, value)
     except jsonschema.SchemaError as error:
         raise InvalidSchema(f"not a JSON Schema: {error.json_path}: {error.message}") from None
     canonical = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
@@ -156,6 +142,7 @@ class _JsonComparison:
         #: Pairs under comparison: recursive schemas meet themselves again.
         self._open: set[tuple[str, str]] = set()
         self._left = _MAX_COMPARISONS
+        self._values = Values(reader, _validator_class(reader.value), Steps())
 
     def differences(self, writer: Any, reader: Any, path: str) -> list[str]:
         self._left -= 1
@@ -181,7 +168,7 @@ class _JsonComparison:
             return []
         values = _finite(writer)
         if values is not None:
-            refused = [each for each in values if not self._reader.accepts(each, reader)]
+            refused = [each for each in values if not self._accepts(each, reader)]
             return [f"{path}: the value {json.dumps(each)[:60]} is no longer accepted" for each in refused]
         writer = self._merged(writer)
         if not isinstance(writer, dict):
@@ -203,6 +190,13 @@ class _JsonComparison:
                 if all(tried):
                     found.append(f"{path}/{word}: no alternative accepts all that was accepted")
         return found + self._keywords(writer, reader, path)
+
+    def _accepts(self, value: Any, reader: Any) -> bool:
+        """Whether the reader is sure to accept it. Raises InvalidSchema: too many steps."""
+        try:
+            return self._values.accept(value, reader)
+        except Unclear:
+            return False
 
     def _merged(self, writer: dict[str, Any]) -> Any:
         """Without allOf: what all of its parts ask for, as far as they can be put into one schema. Raises InvalidSchema."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable
@@ -127,9 +126,3 @@ def _files(table: Table, snapshots: Iterable[Any]) -> set[str]:
                 entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
                 paths |= {entry.data_file.file_path for entry in entries}
     return paths
-
-
-def age_s(table: Table) -> float | None:
-    """Seconds since the last commit; None: there is none."""
-    snapshot = table.current_snapshot()
-    return None if snapshot is None else time.time() - snapshot.timestamp_ms / 1000

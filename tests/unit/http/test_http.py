@@ -156,11 +156,11 @@ async def test_users_of_scram_log_in_too_and_not_after_they_are_gone(tmp_path: P
         made = make_credential("SCRAM-SHA-512", "wonder", b"saltsalt").text()
         zookeeper = await node.zookeeper.ordering()
         await alter_user(zookeeper, "ann", {"SCRAM-SHA-512": made})
-        await until(lambda: bool(node.configs.user("ann")))
+        await until(lambda: bool(node.settings.configs.user("ann")))
         for _ in range(3):
             assert (await ask(running, "/metrics", login("ann", "wonder")))[0] == 200
         await alter_user(zookeeper, "ann", {"SCRAM-SHA-512": None})
-        await until(lambda: not node.configs.user("ann"))
+        await until(lambda: not node.settings.configs.user("ann"))
         assert (await ask(running, "/metrics", login("ann", "wonder")))[0] == 401
 
 

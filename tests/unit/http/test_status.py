@@ -122,10 +122,9 @@ async def test_ten_thousand_partitions_are_told_a_page_at_a_time() -> None:
         host = SimpleNamespace(
             metadata=metadata,
             session=node.session,
-            reassignment_admin=node.reassignment_admin,
             local=node.local,
         )
-        overview = Overview(host, node.env.clock, node.peers, dict)
+        overview = Overview(host, node.env.clock, node.peers, dict, node.admin.reassignments)
 
         first = await overview.answer(StatusRequest(limit=10_000))
         assert (len(first.partitions), first.partitions_matched, first.partitions_total) == (200, 10_000, 10_000)

@@ -117,6 +117,41 @@ async def test_spaces_and_repetitions_in_a_list_mean_nothing(broker: Broker) -> 
     assert (ratio.value, ratio.config_type) == ("0.5", 6)
 
 
+async def test_settings_have_kafkas_types(broker: Broker) -> None:
+    """As Apache Kafka 4.4 answers the Java client's Admin."""
+    await broker.create("t")
+    client = await broker.client()
+    names = (
+        "min.insync.replicas",
+        "segment.bytes",
+        "retention.ms",
+        "cleanup.policy",
+        "leader.replication.throttled.replicas",
+    )
+    entries = (await described(client, *names)).configs
+    assert {entry.name: entry.config_type for entry in entries} == dict(zip(names, (3, 3, 5, 7, 7), strict=True))
+
+
+async def test_throttled_replicas_can_be_appended_and_taken_away(broker: Broker) -> None:
+    await broker.create("t")
+    client, key = await broker.client(), "leader.replication.throttled.replicas"
+    for change, value in ((2, "0:1"), (2, "1:2"), (3, "0:1")):
+        assert await alter(client, (key, change, value)) == 0
+    assert broker.services.overrides["t"] == {key: "1:2"}
+
+
+async def test_a_malformed_expression_of_a_subscription_is_refused(broker: Broker) -> None:
+    client = await broker.client()
+    assert await alter(client, ("match", 0, "client_id=["), name="watched", kind=16) == ErrorCode.INVALID_CONFIG
+    assert await alter(client, ("match", 0, "client_id=x.*"), name="watched", kind=16) == 0
+
+
+async def test_a_topic_without_a_name_has_no_settings(broker: Broker) -> None:
+    client = await broker.client()
+    assert (await described(client, name="")).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert await alter(client, ("retention.ms", 0, "1"), name="") == ErrorCode.INVALID_REQUEST
+
+
 async def test_dynamic_settings_of_brokers(broker: Broker) -> None:
     client = await broker.client()
     key = "reassignment.parallel.partition.count"

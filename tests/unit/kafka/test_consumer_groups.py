@@ -405,6 +405,17 @@ async def test_a_group_with_members_stays_as_it_is_if_the_policy_says_so(make_br
     assert (await member.beat()).error_code == 0  # an empty group is any protocol's
 
 
+async def test_an_administrator_removes_a_member_of_the_consumer_protocol(broker: Broker) -> None:
+    """removeMembersFromConsumerGroup of the Java client's Admin, as on Apache Kafka 4.4."""
+    client = await started(broker)
+    member = Member(client, "m", "t")
+    await member.beat()
+    leave = wire.LeaveGroupRequest
+    answer = await client.ask(leave("g", members=[leave.MemberIdentity("m"), leave.MemberIdentity("nobody")]), 5)
+    assert [each.error_code for each in answer.members] == [0, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert (await member.beat()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 async def test_an_empty_consumer_group_is_a_classic_one_when_a_classic_member_joins(broker: Broker) -> None:
     client = await started(broker)
     member = Member(client, "m", "t")

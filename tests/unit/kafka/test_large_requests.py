@@ -168,3 +168,16 @@ async def test_pipelined_requests_that_take_long_leave_turns_to_others(
     assert begun < len(served) < 30, "it had its turn before the others' were over"
     for _ in range(30):
         assert (await greedy.receive())[1].topics[0].name == "t"
+
+
+@pytest.mark.parametrize("place", ["header", "body"])
+async def test_floods_of_tagged_fields_are_refused(make_broker: Any, place: str) -> None:
+    """A field that nobody knows has two bytes: 16 MB of them would hold the loop for seconds."""
+    client = await (await make_broker()).client()
+    plain = client.frame(wire.ApiVersionsRequest("a", "1"), 3)[4:]
+    tags = b"\x80\x89\x7a" + b"\x05\x00" * 2_000_000  # as many as the varint says
+    at = 10 + len("test") if place == "header" else len(plain) - 1
+    assert plain[at] == 0
+    whole = plain[:at] + tags + plain[at + 1 :]
+    client.writer.write(len(whole).to_bytes(4) + whole)
+    assert await client.is_closed()

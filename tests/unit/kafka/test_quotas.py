@@ -311,3 +311,49 @@ def test_services_in_memory_are_those_of_a_node() -> None:
     fatal: list[BaseException] = []
     services = MemoryServices(BrokerConfig(), Handwound(), RealNetwork(fatal.append), Supervisor(fatal.append))  # type: ignore[arg-type]
     assert KafkaSide(services).listener.guard is None
+
+
+async def muted(broker: Broker, number: int) -> list[Any]:
+    """The connections that a quota keeps waiting, as soon as there are so many of them."""
+    async with asyncio.timeout(60):
+        while True:
+            found = [each for each in broker.side.listener.connections if each.is_muted]
+            if len(found) == number:
+                return found
+            await asyncio.sleep(0.01)
+
+
+async def test_a_new_connection_waits_for_what_others_have_used(make_broker: Any) -> None:
+    """A client that reconnects for each request is not served faster than one that stays."""
+    broker, client, _ = await limited(make_broker, producer_byte_rate=10.0)
+    await client.ask(produce("t", (0, batch(b"x" * 150))), 9)
+    [first] = await muted(broker, 1)
+    again = await broker.client()
+    # What costs no bytes is served: the client finds the leader.
+    assert (await again.ask(wire.ApiVersionsRequest("a", "1"), 3)).error_code == 0
+    again.send(produce("t", (0, batch(b"y" * 150))), 9)
+    [waiting] = [each for each in await muted(broker, 2) if each is not first]
+    assert not waiting._waiting  # it was not begun
+    waiting._unmute_at = 0.0
+    waiting._unmute()
+    _, answer = await again.receive()
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    assert answer.throttle_time_ms > 20_000  # for both
+
+
+async def test_a_muted_connection_ends_when_its_client_is_gone(make_broker: Any) -> None:
+    """Nobody reads from it, so nobody would see that; clients that come and go would use all connections up."""
+    broker, client, _ = await limited(make_broker, producer_byte_rate=10.0)
+    await client.ask(produce("t", (0, batch(b"x" * 1500))), 9)
+    await muted(broker, 1)
+    client.close()
+    await muted(broker, 0)
+
+
+async def test_more_bytes_than_the_memory_do_not_wait_with_muted_connections(make_broker: Any) -> None:
+    broker, client, other = await limited(make_broker, producer_byte_rate=10.0)
+    await client.ask(produce("t", (0, batch(b"x" * 1500))), 9)
+    await muted(broker, 1)
+    other.send(produce("t", (0, batch(b"y" * 1_500_000))), 9)
+    _, holding = await muted(broker, 2)
+    assert holding.frame_began, "it is closed if others starve (FrameMemory.evict)"

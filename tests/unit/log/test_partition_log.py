@@ -317,6 +317,18 @@ async def test_timestamps_are_found(disk: MemoryDisk) -> None:
         assert await twin.max_timestamp_offset(cold_reads(twin), (0, 0)) == (460, 37, 2)
 
 
+async def test_the_end_of_a_transaction_can_be_the_newest_of_all(disk: MemoryDisk) -> None:
+    """As in Kafka (ListOffsets with timestamp -3); a look-up of a time finds records only."""
+    log = make_log(disk)
+    log.append_as_leader(
+        batch(["a"], timestamp_ms=10, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True), 2
+    )
+    marker = end_transaction_marker(7, 0, commit=True, coordinator_epoch=0, timestamp_ms=50)
+    log.append_as_leader(marker, 2, origin="coordinator")
+    assert await log.max_timestamp_offset(cold_reads(log), (0, 0)) == (50, 1, 2)
+    assert await find_timestamp(log, 20) is None
+
+
 async def test_a_look_up_begins_again_if_the_log_changes_under_it(
     disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,7 +126,7 @@ async def test_settings_written_by_hand_that_cannot_be_used_are_named_by_health(
             """What health says once the node has taken note."""
             zk = await node.session.wait()
             await write_config(zk, entity_type, name, settings, replace=True)  # as a hand does: nothing is checked
-            while node.configs.topic(name) != settings and node.configs.broker(None) != settings:
+            while node.settings.configs.topic(name) != settings and node.settings.configs.broker(None) != settings:
                 await asyncio.sleep(0.01)
             return [f"{each.subject}: {each.detail}" for each in node.health.problems()]
 

@@ -137,7 +137,7 @@ async def test_what_is_kept_changes_no_answer(tmp_path: Path, version: int, seed
             fresh.writer.close()
             before = next(iter(fetching._kept.values()), None)
             assert await world.fetch(steady) == expected
-            reused += before is not None and any(fetch is before[1] for _, fetch in fetching._kept.values())
+            reused += before is not None and any(kept is before for kept in fetching._kept.values())
         assert reused >= 20
         steady.writer.close()
         while fetching._kept:
@@ -180,4 +180,29 @@ async def test_a_long_poll_of_a_kept_fetch_ends_with_the_first_record(tmp_path: 
             assert [each for each, part in found.items() if part.records] == [number]
             world.offsets[number] += 1
         steady.writer.close()
+        admin.writer.close()
+
+
+async def test_a_connection_that_ends_during_a_long_poll_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with LoopbackCluster(tmp_path) as cluster:
+        admin, steady = await Client.open(cluster.bootstrap), await Client.open(cluster.bootstrap)
+        world = World(cluster, admin, 11, 1)
+        await world.create()
+        node = cluster.nodes[1]
+        for _ in range(2):
+            await world.fetch(steady)
+        request = wire.FetchRequest
+        parts = [request.FetchPartition(each, fetch_offset=0, partition_max_bytes=2**20) for each in world.offsets]
+        topics = [request.FetchTopic("t", partitions=parts)]
+        polling = request(max_wait_ms=600_000, min_bytes=1, max_bytes=2**26, session_epoch=-1, topics=topics)
+        waiting = asyncio.ensure_future(steady.ask(polling, 11))
+        while not len(node.replicas.hosted.wheel):
+            await asyncio.sleep(0.01)
+        assert any(partition.fetch_waiters for partition in node.replicas.hosted.of_topic("t"))
+        steady.writer.close()
+        with pytest.raises(asyncio.IncompleteReadError):
+            await waiting
+        while any(partition.fetch_waiters for partition in node.replicas.hosted.of_topic("t")):
+            await asyncio.sleep(0.01)
+        assert (node.kafka.fetching._kept, node.kafka.fetching._kept_partitions) == ({}, 0)
         admin.writer.close()

@@ -29,8 +29,9 @@ async def test_blocks_are_reserved_before_they_are_needed_and_each_id_is_given_o
     while blocks.reserved < SPARE_BLOCKS:
         await asyncio.sleep(0)
     blocks.is_away = True
-    taken = [await ids.allocate() for _ in range(15)]
-    assert len(set(taken)) == 15
+    spare = [await ids.block() for _ in range(SPARE_BLOCKS)]
+    taken = [number for first, count in spare for number in range(first, first + count)]
+    assert len(set(taken)) == len(taken)
     blocks.is_away = False
     blocks.changed.clear()
     await blocks.changed.wait()

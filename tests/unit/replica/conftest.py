@@ -2,14 +2,14 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafkalite.config import BrokerConfig, broker_config
+from kafkalite.config import BrokerConfig, TopicConfig, broker_config
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.coordination.session import SessionKeeper
@@ -109,6 +109,18 @@ class TestNode:
     def broker_epoch(self, epoch: BrokerEpoch) -> None:
         self.local.broker_epoch = epoch
 
+    @property
+    def now(self) -> BrokerConfig:
+        """As settings: what holds for the node."""
+        return self.config
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        return replace(self.config.topic, **self.topic_overrides)
+
+    def notify_isr(self, changes: Sequence[IsrChange]) -> None:
+        """As the way to the controller."""
+        self.changes.extend(changes)
+
     async def start(self) -> None:
         network = RealNetwork(self.fatal.append)
         self.disk = RealDisk()
@@ -129,15 +141,14 @@ class TestNode:
         await self.logs.opening.start(CLUSTER_ID, self.broker_id, {})
         self.manager = NotingManager(
             self.storage_errors,
-            config=self.config,
+            settings=self,
             env=self.env,
             supervisor=self.supervisor,
             logs=self.logs,
             session=self.session,
-            topic_configs=lambda topic: replace(self.config.topic, **self.topic_overrides),
             local=self.local,
             metadata=self.metadata,
-            notify_isr=self.changes.extend,
+            controller=self,
             healing=NoHealing(),
         )
         await self.manager.session_roles.find_missing_logs(await self.session.wait(), is_start=True)

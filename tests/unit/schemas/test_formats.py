@@ -267,3 +267,45 @@ def test_json_schemas_whose_parts_double_with_each_level_are_refused() -> None:
     old, new = parse("JSON", doubling("integer"), []), parse("JSON", doubling("number"), [])
     with pytest.raises(InvalidSchema, match="too large to be compared"):
         new.cannot_read(old)
+
+
+@pytest.mark.parametrize("word", ["allOf", "anyOf", "oneOf"])
+@pytest.mark.parametrize("values", [{"const": "x"}, {"enum": ["x", "y"]}], ids=["const", "enum"])
+def test_values_under_a_schema_that_doubles_with_each_level_are_not_tried_for_ever(
+    word: str, values: dict[str, Any]
+) -> None:
+    parts: dict[str, Any] = {f"d{n}": {word: [{"$ref": f"#/definitions/d{n + 1}"}] * 2} for n in range(40)}
+    definitions = parts | {"d40": {"type": "integer" if word == "anyOf" else "string"}}
+    new = parse("JSON", json.dumps({"definitions": definitions, "allOf": [{"$ref": "#/definitions/d0"}]}), [])
+    with pytest.raises(InvalidSchema, match="too large to be compared"):
+        new.cannot_read(parse("JSON", json.dumps(values), []))
+
+
+def test_a_pattern_that_backtracks_holds_nothing() -> None:
+    new = parse("JSON", '{"type":"string","pattern":"^(a+)+$"}', [])
+    values = json.dumps({"enum": ["a" * 60, "a" * 60 + "!"]})
+    assert len(new.cannot_read(parse("JSON", values, []))) == 1
+
+
+def test_thousands_of_values_against_thousands() -> None:
+    old, new = ({"enum": [{"a": number + more} for number in range(5_000)]} for more in (0, 1))
+    (found,) = parse("JSON", json.dumps(new), []).cannot_read(parse("JSON", json.dumps(old), []))
+    assert '{"a": 0} is no longer accepted' in found
+
+
+def test_a_draft_that_wants_unique_values_compares_each_once() -> None:
+    values: list[Any] = [{"a": number} for number in range(5_000)]
+    schema: dict[str, Any] = {"$schema": "http://json-schema.org/draft-04/schema#", "enum": values}
+    parse("JSON", json.dumps(schema), [])
+    nested = {"$schema": schema["$schema"], "properties": {"a": {"enum": values}}}
+    parse("JSON", json.dumps(nested), [])
+    values[-1] = {"a": 0.0}
+    with pytest.raises(InvalidSchema, match="not unique"):
+        parse("JSON", json.dumps(nested), [])
+
+
+def test_values_under_references_of_an_import() -> None:
+    other = '{"definitions":{"name":{"type":"string","maxLength":3}},"properties":{"n":{"$ref":"#/definitions/name"}}}'
+    new = parse("JSON", '{"allOf":[{"$ref":"other.json"}]}', [Import("other.json", other)])
+    assert not new.cannot_read(parse("JSON", '{"const":{"n":"abc"}}', []))
+    assert new.cannot_read(parse("JSON", '{"const":{"n":"abcd"}}', []))

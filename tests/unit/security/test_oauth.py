@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from kafkalite.security.oauth import KeyFile, OAuthServer, RemoteKeys, TokenChec
 
 jwk = pytest.importorskip("joserfc.jwk")
 jwt = pytest.importorskip("joserfc.jwt")
+hashes = pytest.importorskip("cryptography.hazmat.primitives.hashes")
+ec = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ec")
+decode_dss_signature = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.utils").decode_dss_signature
 
 NOW = 1_800_000_000
 KEY = jwk.ECKey.generate_key("P-256", {"kid": "one"})
@@ -158,3 +162,40 @@ async def test_keys_are_fetched_again_after_a_failure() -> None:
 def test_the_settings() -> None:
     with pytest.raises(ConfigError, match=r"needs sasl\.oauthbearer\.jwks\.endpoint\.url"):
         broker_config({"listener.security.protocol": "SASL_PLAINTEXT", "sasl.enabled.mechanisms": ["OAUTHBEARER"]})
+
+
+def signed(header: bytes, claims: bytes) -> str:
+    """A token of any bytes, signed by the issuer's own key."""
+
+    def encoded(data: bytes) -> str:
+        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+    text = f"{encoded(header)}.{encoded(claims)}"
+    der = KEY.private_key.sign(text.encode(), ec.ECDSA(hashes.SHA256()))
+    return f"{text}.{encoded(b''.join(number.to_bytes(32) for number in decode_dss_signature(der)))}"
+
+
+HEADER = b'{"alg":"ES256","kid":"one"}'
+NESTED = b"[" * 4000 + b"]" * 4000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(signed(HEADER, b'{"sub":"alice","exp":1800000060,"x":' + NESTED + b"}"), id="nested claims"),
+        pytest.param(signed(NESTED, b"{}"), id="nested header"),
+        pytest.param(signed(b'{"alg":"ES256","kid":' + b"9" * 5000 + b"}", b"{}"), id="a number of 5,000 digits"),
+        pytest.param("." * 15_000, id="dots"),
+        pytest.param("A" * 15_000, id="letters"),
+    ],
+)
+def test_a_token_that_is_a_bomb_is_refused(value: str) -> None:
+    exchange = server(TokenRules())
+    assert exchange.step(first(value)) == b'{"status":"invalid_token"}'
+
+
+@pytest.mark.parametrize("exp", [b"1" + b"0" * 400, b"1e308", b"99999999999999999999"])
+def test_a_token_may_end_in_a_time_that_no_field_holds(exp: bytes) -> None:
+    exchange = server(TokenRules())
+    assert exchange.step(first(signed(HEADER, b'{"sub":"alice","exp":' + exp + b"}"))) == b""
+    assert exchange.lifetime_s is not None and exchange.lifetime_s * 1000 < 2**63

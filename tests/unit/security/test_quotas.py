@@ -222,6 +222,27 @@ def test_connections_of_one_address_come_at_a_rate() -> None:
     assert len(limits._lately) <= 4097
 
 
+def test_what_is_owed_outlasts_the_windows() -> None:
+    quotas = Quotas()
+    quotas.put(Entity("u", None), {PRODUCE: 10.0, Kind.MUTATION: 1.0})
+    wait_ms = quotas.count(PRODUCE, "u", "c", 10_000, 0)
+    assert wait_ms > 900_000
+    assert quotas.owed_ms(PRODUCE, "u", "another client", 100_000) == wait_ms - 100_000
+    assert quotas.owed_ms(PRODUCE, "somebody else", "c", 0) == 0
+    assert quotas.owed_ms(PRODUCE, "u", "c", wait_ms) == 0
+    quotas.put(Entity("u", None), {PRODUCE: 1000.0})  # relieves those who wait
+    assert quotas.owed_ms(PRODUCE, "u", "c", 0) == 0
+
+
+def test_changes_that_are_owed_do_not_count_twice() -> None:
+    quotas = Quotas()
+    quotas.put(Entity("u", None), {Kind.MUTATION: 1.0})
+    assert quotas.owed_ms(Kind.MUTATION, "u", "c", 0) == 0
+    quotas.mutate("u", "c", 21, 0, is_strict=False)
+    assert quotas.owed_ms(Kind.MUTATION, "u", "c", 4_000) == 6_000
+    assert quotas.owed_ms(Kind.MUTATION, "u", "c", 4_000) == 6_000
+
+
 def test_one_more_address_costs_the_same_however_many_there_are() -> None:
     looked_at: list[str] = []
     now = [0.0]

@@ -290,7 +290,8 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
     ) -> None:
         group = entry.consumer
         assert group is not None
-        member = classic_members.find_classic(group, member_id, instance_id)
+        # Of either protocol, as with Apache Kafka 4.4: an administrator may remove any member.
+        member = classic_members.find_any(group, member_id, instance_id)
         self.remove(partition, entry, group, [member], nothing)
 
 

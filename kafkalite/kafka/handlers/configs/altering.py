@@ -94,6 +94,8 @@ class AlterConfigHandlers:
             raise api_error(ErrorCode.INVALID_CONFIG, str(error)) from None
 
     async def _alter_topic(self, resource: _Altered, change: Change, *, validate_only: bool) -> None:
+        if not resource.resource_name:
+            raise api_error(ErrorCode.INVALID_REQUEST, "the topic has no name")
         before = dict(await self._services.topic_overrides(resource.resource_name))
         base = self._services.config.topic
         for entry in resource.configs:

@@ -29,6 +29,11 @@ from kafkalite.model import ListenerAddress
 from kafkalite.protocol import wire
 
 _SOURCE_TOPIC, _SOURCE_DYNAMIC_BROKER, _SOURCE_DYNAMIC_DEFAULT, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 2, 3, 4, 5
+#: Settings of topics whose type is INT in Kafka; all other whole numbers are LONG, or fit into one.
+_INTS = frozenset({
+    "compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "index.interval.bytes", "max.message.bytes",
+    "min.insync.replicas", "segment.bytes", "segment.index.bytes",
+})  # fmt: skip
 _KINDS = {bool: 1, str: 2, int: 5, float: 6, tuple: 7}
 
 
@@ -75,6 +80,8 @@ class DescribeConfigHandlers:
         wanted = set(resource.configuration_keys or ()) or None
         entries = []
         if resource.resource_type == TOPIC:
+            if not resource.resource_name:
+                raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic has no name")
             overrides = await self._services.topic_overrides(resource.resource_name)
             config = self._services.effective_topic_config(resource.resource_name, overrides)
             layers = await self._broker_layers()
@@ -262,6 +269,8 @@ def _entry(
         if is_secret
         else 7
         if key in LISTS
+        else 3
+        if key in _INTS
         else 5
         if isinstance(value, int) and abs(value) >= 2**31
         else _kind(value),
@@ -270,5 +279,5 @@ def _entry(
 
 
 def _kind(value: object) -> int:
-    """Kafka's ConfigDef type: BOOLEAN 1, STRING 2, LONG 5, DOUBLE 6, LIST 7."""
+    """Kafka's ConfigDef type, but for INT 3: BOOLEAN 1, STRING 2, LONG 5, DOUBLE 6, LIST 7."""
     return next(number for kind, number in _KINDS.items() if isinstance(value, kind))

@@ -96,7 +96,8 @@ class EntityConfigs:
             if kind == TOPIC:
                 names = [topic.topic for topic in metadata.topics]
             elif kind in ENTITIES:
-                names = sorted(self._services.settings_of(ENTITIES[kind][0]))
+                settings = self._services.settings_of(ENTITIES[kind][0])
+                names = sorted(name for name in settings if settings[name])
             else:
                 names = [str(broker.broker_id) for broker in metadata.brokers]
             found += [(name, kind) for name in names]

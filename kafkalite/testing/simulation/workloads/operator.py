@@ -41,7 +41,6 @@ _TIMEOUT_S = 5.0
 _PREFERRED = 0
 #: With nodes that are cordoned and drained: among the others.
 _STATES = ("cordoned", "cordoned", "draining", "draining", "")
-_BROKER = 4
 _ORDERS = ("reassign",) * 4 + ("cancel", "elect", "add", "remove", "create", "delete") + ("disk",) * 2
 
 

@@ -107,8 +107,8 @@ def joined(group: ConsumerGroup, member: ConsumerMember, now: int) -> None:
     times.sync = now + member.rebalance_timeout_ms
 
 
-def find_classic(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """Raises ApiError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+def find_any(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    """A member of either protocol. Raises ApiError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if instance_id is None:
         member = group.member(member_id)
     else:
@@ -118,6 +118,12 @@ def find_classic(group: ConsumerGroup, member_id: str, instance_id: str | None) 
         if member_id and known.member_id != member_id:
             raise api_error(ErrorCode.FENCED_INSTANCE_ID)
         member = known
+    return member
+
+
+def find_classic(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    """Raises ApiError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    member = find_any(group, member_id, instance_id)
     if member.classic is None:
         raise api_error(ErrorCode.UNKNOWN_MEMBER_ID, f"{member.member_id!r} speaks the consumer protocol")
     return member
