@@ -7,7 +7,7 @@ without a word. What was confirmed must never be undone, and no record may be pa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.coordination import paths
@@ -55,8 +55,16 @@ _Said = dict["Partition", dict[int, int]]
 class ShareMemberWorkload:
     """One member after the other, under one name."""
 
-    def __init__(self, name: str, plan: Plan, records: RecordHistory, history: ShareHistory) -> None:
+    def __init__(
+        self,
+        name: str,
+        plan: Plan,
+        records: RecordHistory,
+        history: ShareHistory,
+        leader: Callable[[Partition], str | None],
+    ) -> None:
         self.name = name
+        self._leader = leader
         self._plan = plan
         self._records = records
         self._history = history
@@ -78,10 +86,20 @@ class ShareMemberWorkload:
     def topics(self) -> list[str]:
         return sorted(topic for topic in self._plan.topics if topic != LONE)
 
-    def delivered(self, partition: Partition, offset: int, value: bytes, count: int, asked_s: float) -> None:
-        """Raises Violation."""
+    def leads(self, host: str, partition: Partition) -> bool:
+        """Whether the node leads the partition, by what is in ZooKeeper."""
+        return self._leader(partition) == host
+
+    def delivered(
+        self, partition: Partition, offset: int, value: bytes, count: int, asked_s: float, *, is_leader: bool
+    ) -> None:
+        """`is_leader`: of a node that leads the partition now. Raises Violation.
+
+        A leader that was replaced and does not know it delivers from its memory, as Kafka's does: what is accepted elsewhere may
+        come again from there. It can confirm nothing.
+        """
         self._records.consumed(partition, offset, record_name(value))
-        self._history.deliver(partition, offset, count, asked_s)
+        self._history.deliver(partition, offset, count, asked_s if is_leader else 0.0)
 
     def confirmed(self, partition: Partition, said: dict[int, int]) -> None:
         for offset, kind in said.items():
@@ -210,18 +228,20 @@ class _Life:
                     await asyncio.sleep(0.1)
                 elif part.acquired_records:
                     where = self._where(bytes(topic.topic_id), part.partition_index)
-                    got[where] = self._take(where, part, asked_s)
+                    got[where] = self._take(host, where, part, asked_s)
         if got:
             await self._work(host, got)
 
-    def _take(self, where: Partition, part: Any, asked_s: float) -> dict[int, int]:
+    def _take(self, host: str, where: Partition, part: Any, asked_s: float) -> dict[int, int]:
         values = {record.offset: record.value or b"" for record in read_records(bytes(part.records or b""))}
         got: dict[int, int] = {}
+        is_leader = self._workload.leads(host, where)
         for acquired in part.acquired_records:
             for offset in range(acquired.first_offset, acquired.last_offset + 1):
                 got[offset] = _ACCEPT if offset in values else _GAP
                 if offset in values:
-                    self._workload.delivered(where, offset, values[offset], acquired.delivery_count, asked_s)
+                    count = acquired.delivery_count
+                    self._workload.delivered(where, offset, values[offset], count, asked_s, is_leader=is_leader)
         return got
 
     async def _work(self, host: str, got: _Said) -> None:
@@ -325,9 +345,14 @@ class ShareMembers:
 
     def start(self) -> None:
         for number in range(1, self._plan.shares + 1):
-            workload = ShareMemberWorkload(f"sharer{number}", self._plan, self._simulation.history, self.history)
+            records = self._simulation.history
+            workload = ShareMemberWorkload(f"sharer{number}", self._plan, records, self.history, self._leader)
             self._members.append(workload)
             self._simulation.world.start(workload.name, workload.run, self._simulation.client_ended)
+
+    def _leader(self, partition: Partition) -> str | None:
+        state = self._simulation.zk.states.get(partition)
+        return None if state is None or state.leader < 1 else self._plan.node_names[state.leader - 1]
 
     def stop(self) -> None:
         """The faults are over: members stay, and accept all."""
