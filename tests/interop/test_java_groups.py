@@ -81,6 +81,7 @@ async def test_java_members_of_a_share_group_while_a_leader_is_killed(tmp_path: 
     classes = scratch("java-newest", *sources)
     install(classes, ["javac", "-cp", jars, "-d", str(classes), *map(str, sources)])
     settings = {
+        "group.share.min.record.lock.duration.ms": 1_000,  # the client asks for 4 s
         "default.replication.factor": 3,
         "min.insync.replicas": 2,
         "offsets.topic.num.partitions": 3,
