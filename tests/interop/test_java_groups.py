@@ -87,7 +87,6 @@ async def test_java_members_of_a_share_group_while_a_leader_is_killed(tmp_path: 
         "offsets.topic.num.partitions": 3,
         "share.coordinator.state.topic.num.partitions": 3,
         "group.share.heartbeat.interval.ms": 1000,
-        "group.share.min.record.lock.duration.ms": 1000,
         "zookeeper.session.timeout.ms": 3000,
     }
     with ProcessCluster(tmp_path, nodes=3, settings=settings) as cluster:
