@@ -16,6 +16,7 @@ from kafkalite.partition_values import ProducedPartition
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.purgatory import DelayedProduce, ProduceDone, ProduceWaiter
+from kafkalite.replica.skipped_sequences import SkippedSequences
 
 #: Operations that may wait at once; beyond it acks=all is refused before anything is appended.
 MAX_WAITING = 100_000
@@ -48,6 +49,7 @@ class ProduceHandler:
         self._metadata = metadata
         #: Clients' requests that are not carried out to the end; at most as many as connections let be under way.
         self._backlog: deque[_PendingProduce] = deque()
+        self._skipped = SkippedSequences()
         self._is_closed = False
 
     def produce(
@@ -145,7 +147,13 @@ class ProduceHandler:
             try:
                 self._append(request, index, topic_partition, records, has_lease=has_lease)
             except ApiError as error:
-                results[index] = refused(topic_partition, error.code, str(error), error.record_errors)
+                results[index] = self._refused(topic_partition, records, error)
+                continue
+            result = results[index]
+            if result is not None and result.error:
+                self._skipped.refused(topic_partition, records, ErrorCode(result.error))
+            elif self._skipped:
+                self._skipped.appended(topic_partition, records)
         request.position = end
         if end < len(partitions):
             return False
@@ -157,6 +165,13 @@ class ProduceHandler:
         else:
             hosted.wheel.add(delayed, max(request.timeout_ms, 0))
         return True
+
+    def _refused(self, topic_partition: TopicPartition, records: Buffer, error: ApiError) -> ProducedPartition:
+        if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            earlier = self._skipped.error_ahead(topic_partition, records)
+            if earlier is not None:
+                return refused(topic_partition, earlier, f"a batch before this one was refused; {error}")
+        return refused(topic_partition, error.code, str(error), error.record_errors)
 
     def _refusal(self, acks: int) -> ErrorCode:
         if acks not in (-1, 0, 1):

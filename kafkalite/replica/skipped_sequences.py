@@ -1,0 +1,92 @@
+"""Batches of an idempotent producer that come directly behind one that was refused. Pure.
+
+A producer has up to five requests in flight. If the first one is refused for a passing reason (the leader has moved, the ISR is too small)
+and that has passed before the next one arrives, the next one's sequence is ahead of the log's: OUT_OF_ORDER_SEQUENCE_NUMBER. Java's
+producer only sends it again. librdkafka takes a new producer epoch for all of its partitions, and repeats in it what was written but
+not acknowledged: such records are in the log twice (confluentinc/librdkafka#4953). So the batches that were on their way get the error
+of the first one, which every client repeats in order.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from kafkalite.errors import ErrorCode
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import Buffer, TopicPartition
+
+#: Errors after which a producer sends the same batch again, and nothing of it was appended.
+PASSING = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+#: Requests that may be on their way behind the refused one: a producer may have five in flight.
+BEHIND = 4
+#: Producers and partitions that are remembered; then the one that was refused longest ago goes.
+MAX_REMEMBERED = 10_000
+#: Producer id, epoch, base sequence of a batch (format version 2).
+_PRODUCER = struct.Struct(">43xqhi").unpack_from
+_HEAD_BYTES = 57
+
+
+@dataclass(slots=True)
+class _RefusedBatch:
+    """The first one of a producer in a partition that was refused: it comes again before anything else is in order."""
+
+    epoch: int
+    sequence: int
+    error: ErrorCode
+    behind: int
+
+
+class SkippedSequences:
+    """What was refused lately, per partition and producer."""
+
+    def __init__(self) -> None:
+        self._refused: dict[tuple[TopicPartition, int], _RefusedBatch] = {}
+
+    def __len__(self) -> int:
+        return len(self._refused)
+
+    def refused(self, partition: TopicPartition, records: Buffer, error: ErrorCode) -> None:
+        """Nothing of this batch was appended."""
+        if error not in PASSING or len(records) < _HEAD_BYTES:
+            return
+        producer_id, epoch, sequence = _PRODUCER(records)
+        if producer_id < 0:
+            return
+        key = (partition, producer_id)
+        known = self._refused.pop(key, None)
+        if known is not None and known.epoch == epoch and known.sequence < sequence:
+            # It is one of those behind, refused for the same reason: the first one still has to come again.
+            known.behind -= 1
+            if known.behind > 0:
+                self._refused[key] = known
+            return
+        if len(self._refused) >= MAX_REMEMBERED:
+            del self._refused[next(iter(self._refused))]
+        self._refused[key] = _RefusedBatch(epoch, sequence, error, BEHIND)
+
+    def appended(self, partition: TopicPartition, records: Buffer) -> None:
+        """If it is the one that was refused, or a later one, the producer's sequences are in order again."""
+        if len(records) < _HEAD_BYTES:
+            return
+        producer_id, epoch, sequence = _PRODUCER(records)
+        known = self._refused.get((partition, producer_id))
+        if known is not None and (known.epoch != epoch or sequence >= known.sequence):
+            del self._refused[partition, producer_id]
+
+    def error_ahead(self, partition: TopicPartition, records: Buffer) -> ErrorCode | None:
+        """The error of the batch before this one, whose sequence is out of order; None: it is no consequence of such an error."""
+        producer_id, epoch, sequence = _PRODUCER(records)
+        known = self._refused.get((partition, producer_id))
+        if known is None or known.epoch != epoch or sequence <= known.sequence:
+            return None
+        known.behind -= 1
+        if known.behind <= 0:
+            del self._refused[partition, producer_id]
+        return known.error
