@@ -203,7 +203,10 @@ def differing(cluster: NetworkedCluster, topics: tuple[str, ...]) -> list[str]:
 )
 @click.option("--faults", default="", help="Only these, by name, with commas.")
 @click.option(
-    "--directory", type=click.Path(path_type=Path), default=None, help="Default: a temporary one. It is kept."
+    "--directory",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="It is kept. Default: a temporary one, kept if anything is found.",
 )
 def main(
     minutes: float, seed: int | None, rate: float, flush: bool, with_java: bool, faults: str, directory: Path | None
@@ -226,7 +229,13 @@ def main(
     findings: list[str] = []
     with contextlib.ExitStack() as stack:
         if directory is None:
-            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kafkalite-soak-")))
+            directory = made = Path(tempfile.mkdtemp(prefix="kafkalite-soak-"))
+
+            def remove() -> None:
+                if not findings:
+                    shutil.rmtree(made)
+
+            stack.callback(remove)
         directory.mkdir(parents=True, exist_ok=True)
         disks: dict[int, list[LoopDisk]] = defaultdict(list)
         if has_disks:
@@ -259,7 +268,7 @@ def main(
             say(line)
     for finding in findings:
         say(f"FOUND {finding}")
-    say(f"{len(findings)} findings")
+    say(f"{len(findings)} findings" + (f"; logs and data: {directory}" if findings else ""))
     sys.exit(1 if findings else 0)
 
 

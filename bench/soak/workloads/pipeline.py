@@ -25,7 +25,7 @@ class PipelineWorkload(Workload):
         self._source = source
 
     def run(self) -> None:
-        command = [*DIE_WITH_PARENT, sys.executable, "-m", "bench.soak.workloads.pipeline", self.bootstrap]
+        command = [*DIE_WITH_PARENT, sys.executable, "-m", "bench.soak.pipeline", self.bootstrap]
         while not self.stopping.is_set():
             with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
                 assert child.stdout is not None
