@@ -59,7 +59,7 @@ class Pacing(Protocol):
         ...
 
     def hold(self, size_bytes: int) -> None:
-        """So many more bytes of records are in memory; negative: fewer."""
+        """Count records that are in memory from now on; a negative size: that are not any more."""
         ...
 
 

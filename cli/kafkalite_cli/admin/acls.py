@@ -137,7 +137,7 @@ def list_acls(
 
 @dataclass(frozen=True, slots=True)
 class EntryOptions:
-    """Who, what, from where: as the options say it."""
+    """Principals, operations and hosts, as the options name them."""
 
     allowed: Sequence[str]
     denied: Sequence[str]
@@ -210,7 +210,7 @@ class EntryOptions:
 
 
 def entry_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Who may do what, from where, as the parameter `entries`."""
+    """Pass the options for principals, operations and hosts to the command, as its parameter `entries`."""
 
     @functools.wraps(command)
     def bundled(**given: Any) -> None:

@@ -314,7 +314,7 @@ def test_services_in_memory_are_those_of_a_node() -> None:
 
 
 async def muted(broker: Broker, number: int) -> list[Any]:
-    """The connections that a quota keeps waiting, as soon as there are so many of them."""
+    """The connections that a quota keeps waiting, when there are `number` of them."""
     async with asyncio.timeout(60):
         while True:
             found = [each for each in broker.side.listener.connections if each.is_muted]

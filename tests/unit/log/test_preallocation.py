@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from kafkalite.env.real_disk import RealDisk
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import load_log, new_log
@@ -51,8 +49,6 @@ async def test_the_room_is_there_on_a_real_disk_until_a_roll_or_a_clean_stop(tmp
     probe = disk.open(str(tmp_path / "probe"), create=True)
     is_possible = probe.reserve(SEGMENT)
     probe.close()
-    if not is_possible:
-        pytest.skip("this file system cannot give a file room beforehand")
     path = tmp_path / "events-0"
     settings = config(segment_bytes=SEGMENT, preallocate="true")
 
@@ -77,14 +73,14 @@ async def test_the_room_is_there_on_a_real_disk_until_a_roll_or_a_clean_stop(tmp
     first, second = path / f"{0:020d}.log", path / f"{1:020d}.log"
     log = opened(is_new=True)
     append(log, b"one")
-    assert first.stat().st_size < 1000 and taken(first) >= SEGMENT
+    assert first.stat().st_size < 1000 and (taken(first) >= SEGMENT) is is_possible
     log.roll()
     assert taken(first) < SEGMENT
     append(log, b"two")
-    assert taken(second) >= SEGMENT
+    assert (taken(second) >= SEGMENT) is is_possible  # some file systems cannot give room beforehand
 
     log = opened(is_new=False)  # as after a kill -9: the room behind the end is not damage
-    assert (log.log_end_offset, taken(second) >= SEGMENT) == (2, True)
+    assert (log.log_end_offset, taken(second) >= SEGMENT) == (2, is_possible)
     append(log, b"three")
     await log.close_cleanly()
     log.close()

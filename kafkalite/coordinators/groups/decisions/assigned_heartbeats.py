@@ -96,7 +96,7 @@ def find(
     *,
     is_classic: bool = False,
 ) -> FoundMember[M]:
-    """Who sends a heartbeat. Raises ApiError.
+    """The member that sends a heartbeat. Raises ApiError.
 
     Args:
         new: the member as it is if the group does not know it.
