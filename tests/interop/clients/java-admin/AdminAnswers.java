@@ -13,7 +13,7 @@ public final class AdminAnswers {
         String bootstrap = arguments[0];
         Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "request.timeout.ms", "15000", "default.api.timeout.ms", "20000");
         try (Admin admin = Admin.create(settings)) {
-            admin.createTopics(List.of(new NewTopic("records", 1, (short) 3))).all().get(60, TimeUnit.SECONDS);
+            admin.createTopics(List.of(new NewTopic("records", 1, (short) 3).configs(Map.of("retention.ms", "-1")))).all().get(60, TimeUnit.SECONDS);
             TopicAnswers topics = new TopicAnswers(admin);
             ClusterAnswers cluster = new ClusterAnswers(admin);
             GroupAnswers groups = new GroupAnswers(admin, bootstrap);
