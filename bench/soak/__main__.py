@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -83,25 +84,11 @@ class SoakLoad:
         self._log.close()
 
 
-#: Endings of the files that a node keeps open for its logs.
-LOG_FILES = (".log", ".index", ".timeindex", ".txnindex")
-
-
-def descriptors_of(pid: int) -> tuple[int, int]:
-    """(open files of logs, all other descriptors) of a process. Raises OSError."""
-    logs = others = 0
-    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-            is_log = str(descriptor.readlink()).removesuffix(" (deleted)").endswith(LOG_FILES)
-            logs, others = logs + is_log, others + (not is_log)
-    return logs, others
-
-
 class SoakSampler:
     """Resident memory (MB) and descriptors of every node, every few seconds.
 
-    A node keeps the files of its logs open, up to a number that the system's limit gives: there are more the more segments there are.
-    What may not grow is everything else: connections, files that nobody closes.
+    How many files a node has open follows from the replicas that it holds, and those move. So what may not grow are the descriptors that
+    are not the one of a file that is there: connections, a file that is deleted, a file that is open twice.
     """
 
     def __init__(self, cluster: NetworkedCluster) -> None:
@@ -110,7 +97,7 @@ class SoakSampler:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.memory: dict[int, list[float]] = defaultdict(list)
         self.descriptors: dict[int, list[float]] = defaultdict(list)
-        self.log_files: dict[int, int] = defaultdict(int)
+        self.besides_files: dict[int, list[float]] = defaultdict(list)
 
     def __enter__(self) -> SoakSampler:
         self._thread.start()
@@ -125,11 +112,17 @@ class SoakSampler:
             for node, process in list(self._cluster.nodes.items()):
                 with contextlib.suppress(OSError, AssertionError):
                     memory = process.memory_bytes() / (1 << 20)
-                    log_files, others = descriptors_of(process.pid)
+                    targets = [os.readlink(descriptor) for descriptor in Path(f"/proc/{process.pid}/fd").iterdir()]
+                    files = {
+                        target
+                        for target in targets
+                        if target.startswith(f"{self._cluster.directory.resolve()}/")
+                        and not target.endswith(" (deleted)")
+                    }
                     if memory:
                         self.memory[node].append(memory)
-                        self.descriptors[node].append(float(others))
-                        self.log_files[node] = max(self.log_files[node], log_files)
+                        self.descriptors[node].append(float(len(targets)))
+                        self.besides_files[node].append(float(len(targets) - len(files)))
 
     def findings(self) -> list[str]:
         """What grows."""
@@ -138,7 +131,7 @@ class SoakSampler:
             for node in self.memory
             for line in (
                 *steady(f"node {node} memory, MB", self.memory[node], allowance=30),
-                *steady(f"node {node} descriptors", self.descriptors[node], allowance=30),
+                *steady(f"node {node} descriptors besides its files", self.besides_files[node], allowance=60),
             )
         ]
 
@@ -149,8 +142,7 @@ class SoakSampler:
             middle = len(memory) // 2
             yield (
                 f"  node {node}: {memory[middle]:.0f} MB (largest {memory[-1]:.0f}), "
-                f"{self.log_files[node]} files of logs at most, {descriptors[middle]:.0f} other descriptors "
-                f"(largest {descriptors[-1]:.0f}), {len(memory)} samples"
+                f"{descriptors[middle]:.0f} descriptors (largest {descriptors[-1]:.0f}), {len(memory)} samples"
             )
 
 

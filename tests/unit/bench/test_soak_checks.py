@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
-from bench.soak.__main__ import descriptors_of
 from bench.soak.checks import SoakVersion, copied, keyed, numbered, steady, transactions
 
 ACKED = {(0, 0): "w:1:1", (0, 1): "w:1:2", (1, 0): "w:1:3"}
@@ -109,9 +105,3 @@ def test_figures_that_grow() -> None:
     assert steady("memory", [50.0] * 40, allowance=20) == []
     assert steady("memory", [50.0 + 10 * n for n in range(40)], allowance=20) != []
     assert steady("memory", [50.0, 500.0], allowance=20) == []
-
-
-def test_open_files_of_logs_are_counted_apart(tmp_path: Path) -> None:
-    logs, others = descriptors_of(os.getpid())
-    with open(tmp_path / "00000000000000000000.log", "w"), open(tmp_path / "meta", "w"):
-        assert descriptors_of(os.getpid()) == (logs + 1, others + 1)
