@@ -20,11 +20,12 @@ WRITERS = ("pyspark.sql.readwriter", "pyspark.sql.connect.readwriter")
 
 
 def start() -> None:
-    """Called once, by the import system of `site`, before the program."""
+    """Called by `site` before the program, once for each directory that has the line."""
     if os.environ.get("KAFKALITE_SPARK_START", "").lower() in ("off", "false", "0", "no"):
         return
     sys.path[:] = without_copies(sys.path, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    sys.meta_path.insert(0, WriterFinder())
+    if not any(isinstance(finder, WriterFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, WriterFinder())
 
 
 def without_copies(path: "list[str]", installed: str) -> "list[str]":
@@ -52,7 +53,7 @@ class WriterFinder:
         if name not in WRITERS:
             return None
         for finder in sys.meta_path:
-            find = None if finder is self else getattr(finder, "find_spec", None)
+            find = None if isinstance(finder, WriterFinder) else getattr(finder, "find_spec", None)
             spec = find(name, path, target) if find is not None else None
             if spec is not None:
                 if hasattr(spec.loader, "exec_module"):
@@ -73,7 +74,8 @@ class _Loader:
     def exec_module(self, module: "Any") -> None:
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
-        like_kafka(module.DataFrameWriter)
+        if hasattr(getattr(module, "DataFrameWriter", None), "save"):  # a later PySpark may have it elsewhere
+            like_kafka(module.DataFrameWriter)
 
 
 def like_kafka(writer: "Any") -> None:
@@ -104,7 +106,13 @@ def like_kafka(writer: "Any") -> None:
 
 def _in_this_process(writer: "Any", format: "str | None", mode: "str | None") -> "str | None":
     """The mode to write with."""
-    if (format or writer._jwrite.source()).lower() != _NAME:
+    from py4j.protocol import Py4JError
+
+    try:
+        source = format or writer._jwrite.source()
+    except Py4JError:  # not public in Spark: other formats must work without it
+        return mode
+    if source.lower() != _NAME:
         return mode
     spark = writer._spark
     spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
@@ -113,6 +121,7 @@ def _in_this_process(writer: "Any", format: "str | None", mode: "str | None") ->
 
 def _by_connect(writer: "Any", format: "str | None", mode: "str | None") -> "str | None":
     """The server has an active session."""
-    if (format or writer._write.source or "").lower() != _NAME:
+    given = getattr(writer, "_write", None)
+    if (format or getattr(given, "source", None) or "").lower() != _NAME:
         return mode
-    return "append" if mode is None and writer._write.mode is None else mode
+    return "append" if mode is None and given is not None and given.mode is None else mode

@@ -21,7 +21,14 @@ import pytest
         ),
         (  # the process that plans a stream reads no record
             "pyspark_kafkalite.stream_reader",
-            ["asyncio", "crc32c", "difflib", "kafkalite.record", "pyspark_kafkalite.decode", "pyspark_kafkalite.sending"],
+            [
+                "asyncio",
+                "crc32c",
+                "difflib",
+                "kafkalite.record",
+                "pyspark_kafkalite.decode",
+                "pyspark_kafkalite.sending",
+            ],
         ),
         (
             "pyspark_kafkalite.writer",

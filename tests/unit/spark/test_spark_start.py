@@ -32,7 +32,9 @@ save = module.DataFrameWriter.save
 print(save.__wrapped__.__qualname__, type(module.__loader__).__name__, module.__spec__.loader is module.__loader__)
 assert "class DataFrameWriter" in inspect.getsource(module)
 """
-    assert said(START + program) == "DataFrameWriter.save SourceFileLoader True"
+    wanted = "DataFrameWriter.save SourceFileLoader True"
+    assert said(START + program) == wanted
+    assert said(START + "kafkalite_spark_start.start();" + program) == wanted  # two directories with the line
 
 
 def test_it_can_be_switched_off() -> None:
