@@ -26,7 +26,8 @@ from typing import Any
 
 import click
 
-from bench.beside_kafka import Row, console, markdown, table
+from bench.beside_kafka import console, markdown, table
+from bench.beside_kafka_rows import Row
 from bench.idle_partitions import Side
 from bench.kafka_peer import CACHE, ROOT, scratch_python
 from kafkalite.testing.apache_kafka import (

@@ -94,7 +94,11 @@ def mirror_class_path(cache: Path) -> str:
 
 def newest_streams_class_path(cache: Path) -> str:
     """The class path of Kafka Streams and of all tools of STREAMS_VERSION; fetched into `cache` if need be. Raises KafkaJarsMissing."""
-    return _filled(cache / f"kafka-streams-tools-{STREAMS_VERSION}", ("kafka_2.13", "kafka-streams", "kafka-tools"), STREAMS_VERSION)
+    return _filled(
+        cache / f"kafka-streams-tools-{STREAMS_VERSION}",
+        ("kafka_2.13", "kafka-streams", "kafka-tools"),
+        STREAMS_VERSION,
+    )
 
 
 def newest_client_class_path(cache: Path) -> str:
