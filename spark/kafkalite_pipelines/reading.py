@@ -88,7 +88,7 @@ def parse(values: Mapping[str, Any], directory: Path = Path()) -> Pipeline:
     kafka = _kafka(top)
     source = _source(top)
     dead = _dead_letters(top)
-    decode = read_decode(top, dead is not None)
+    decode = read_decode(top, has_dead_letters=dead is not None)
     steps = tuple(step for each in top.sections("steps") if (step := _step(each)) is not None)
     if "sinks" not in top:
         top.problem("sinks", "is missing: at least one [[sinks]] with a format")
@@ -172,7 +172,7 @@ def _source(top: Section) -> Source:
         start=_start(section, topics),
         max_records=section.number("max_records"),
         max_bytes=section.size("max_bytes"),
-        fail_on_data_loss=section.boolean("fail_on_data_loss", True),
+        fail_on_data_loss=section.boolean("fail_on_data_loss", default=True),
     )
     section.done()
     return source
@@ -274,7 +274,7 @@ def _iceberg(section: Section) -> Sink:
         key=_key(section),
         properties=section.texts("properties"),
         maintenance=_maintenance(section),
-        evolve=section.boolean("evolve", True),
+        evolve=section.boolean("evolve", default=True),
     )
 
 
@@ -286,7 +286,7 @@ def _delta(section: Section) -> Sink:
         key=_key(section),
         properties=section.texts("properties"),
         maintenance=_maintenance(section),
-        evolve=section.boolean("evolve", True),
+        evolve=section.boolean("evolve", default=True),
     )
 
 

@@ -117,7 +117,7 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         limited = limit is not None and not isinstance(limit, ReadAllAvailable)
         if limited and self._too_few(begins, ends) and not changed.gone and not position.initial:
             return position.to_json() if start is None else start
-        end = next_end(position, begins, ends, topic_ids(found, ends), partial(self._limits, cluster, limited))
+        end = next_end(position, begins, ends, topic_ids(found, ends), partial(self._limits, cluster, limited=limited))
         if end is position:
             return position.to_json() if start is None else start
         self._last_batch_at = self._clock()
@@ -236,9 +236,10 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _limits(
         self,
         cluster: TopicReader,
-        limited: bool,
         begins: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
+        *,
+        limited: bool,
     ) -> dict[TopicPartition, int]:
         """How far the batch may go: maxOffsetsPerTrigger, then maxBytesPerTrigger."""
         reached = dict(ends)
