@@ -25,6 +25,7 @@ from kafkalite.extension.messages.reassignment import (
 )
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Replicas, TopicPartition
+from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_progress import duration, watch
 from kafkalite_cli.output import (
     Output,
@@ -417,6 +418,6 @@ def _report(
         click.echo(f"kafkalite: {text}", err=True)
     if doubled:
         click.echo(
-            f"kafkalite: {len(doubled)} partitions would have more replicas on one rack: broker {fresh} is on rack {racks.get(fresh)}",
+            f"kafkalite: {number_of(len(doubled), 'partition')} would have more replicas on one rack: broker {fresh} is on rack {racks.get(fresh)}",
             err=True,
         )

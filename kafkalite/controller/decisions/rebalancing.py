@@ -18,6 +18,7 @@ from kafkalite.controller.decisions.events import BalanceDue, BalancerDue, Topic
 from kafkalite.controller.decisions.reassignments import MAX_PER_TOPIC, is_over, wanted_move
 from kafkalite.controller.decisions.state import ControllerState, Topic
 from kafkalite.model import BrokerId, Replicas, TopicPartition
+from kafkalite.wording import number_of
 
 DRAINING = "draining"
 #: The modes of `balancer.mode`.
@@ -137,7 +138,7 @@ def _advise(state: ControllerState, event: BalancerDue) -> Decision:
     if not count or advised:
         return state, []
     more = " or more" if count == MAX_ADVISED else ""
-    return state, [Note("balancer.advice", "balancer", f"{count}{more} moves would make the load even")]
+    return state, [Note("balancer.advice", "balancer", f"{number_of(count, 'move')}{more} would make the load even")]
 
 
 def _changes(state: ControllerState, moves: list[BalanceMove], throttle: int) -> tuple[TopicChange, ...]:
