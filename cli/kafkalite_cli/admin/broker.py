@@ -81,7 +81,11 @@ COLUMNS = ("broker", "state", "rack", "replicas", "preferred", "leads", "size", 
 
 
 def _state_text(each: BrokerBalance) -> str:
-    state = "drained: may be stopped" if each.state == DRAINING and not each.replicas else each.state
+    state = each.state
+    if state == DRAINING and not each.replicas:
+        # The count has what a move takes away no more; an older controller does not say whether there is such a move.
+        left = {0: "drained: may be stopped", -1: "draining"}
+        state = left.get(each.leaving, f"draining: {number_of(each.leaving, 'replica')} being moved away")
     if each.missing_s < 0:
         return state
     gone = "not alive" if not each.missing_s else f"not alive for {duration(each.missing_s)}"

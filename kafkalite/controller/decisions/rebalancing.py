@@ -35,6 +35,17 @@ def under_way(state: ControllerState) -> Iterator[TopicPartition]:
             yield partition
 
 
+def leaving_replicas(state: ControllerState) -> dict[BrokerId, int]:
+    """How many replicas each broker still has of partitions whose move takes them away from it."""
+    leaving: dict[BrokerId, int] = {}
+    for partition in under_way(state):
+        target = state.topics[partition.topic].moves[partition.partition].target
+        for broker in state.replicas(partition) or ():
+            if broker not in target:
+                leaving[broker] = leaving.get(broker, 0) + 1
+    return leaving
+
+
 def missing_brokers(state: ControllerState) -> frozenset[BrokerId]:
     """Brokers that have replicas, and are not registered."""
     here = {broker for broker, _ in state.registered()}
