@@ -88,6 +88,9 @@ class Probe:
         self._seen = 0
         with self._path.open("wb") as out:
             self._process = subprocess.Popen([sys.executable, "-c", PROBE, host, str(port)], stdout=out)
+        # On a busy machine its start takes longer than the first pause.
+        while not self._path.stat().st_size and self._process.poll() is None:
+            time.sleep(0.05)
 
     def take(self) -> str:
         """Since the last call: 99th percentile and slowest, ms."""
