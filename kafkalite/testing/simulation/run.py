@@ -383,6 +383,7 @@ class Simulation:
             await self.until(group.not_shared, CONVERGE_S, "a group shares its partitions when the faults are over")
         await self.until(self.shares.not_done, CONVERGE_S, "a share group acknowledges all when the faults are over")
         await self.until(self.final.not_converged, CONVERGE_S, "the cluster converges when the faults are over")
+        await self.until(self.final.not_returned, CONVERGE_S, "disks that hung return")
         await self.until(self.final.not_retained, _RETENTION_S, "retention removes what is due")
         await self.transactions.check()
         self.final.check()
