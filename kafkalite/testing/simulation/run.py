@@ -197,6 +197,8 @@ class Simulation:
                 # Until now the ISR was the old one: each of its members had to have what is committed (invariant F8).
                 self.replicas.observe(self.views(), self.zk.states)
             self.zk.committed(zxid, host, ops)
+            if self.plan.shares and self.zk.touches_states(ops):
+                self.shares.leaders_changed()
             for op in ops:
                 if found := _TOPIC.fullmatch(getattr(op, "path", "")):
                     wrong = self.orders.topic_written(found[1], self._znode(op.path))
