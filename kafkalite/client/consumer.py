@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.partition_values import AbortedTransaction, FetchedPartition
-from kafkalite.record.batch import split_batches, verify_crc
+from kafkalite.record.batch import BatchHeader, split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
 from kafkalite.rpc.answers import RpcError
 
@@ -311,12 +311,46 @@ class Consumer:
         self._error = error
 
 
+#: What the records of one fetched partition may take in memory before the rest is fetched again: some kB may stand for gigabytes.
+_CONTENT_BYTES = 256 * 2**20
+
+
+def committed_batches(
+    records: memoryview, position: int, aborted: Iterable[AbortedTransaction] = ()
+) -> Iterator[tuple[int, BatchHeader, bool]]:
+    """(where it is, header, whether its records are to be read) of each fetched batch from `position` on.
+
+    `aborted`: transactions to leave out, as a read-committed fetch lists them (KIP-98).
+
+    Raises:
+        ApiError: CORRUPT_MESSAGE.
+    """
+    pending = sorted(aborted, key=lambda entry: entry.first_offset)
+    aborting: set[int] = set()
+    for at, header in split_batches(records):
+        verify_crc(records, at, header)
+        while pending and pending[0].first_offset <= header.last_offset:
+            aborting.add(pending.pop(0).producer_id)
+        if header.next_offset <= position:
+            continue
+        if header.is_control:
+            marker = end_transaction_marker_of(records, at, header)
+            if marker is not None:
+                aborting.discard(header.producer_id)
+        yield at, header, not header.is_control and not (header.is_transactional and header.producer_id in aborting)
+
+
 def committed_records(
-    key: TopicPartition, records: memoryview, position: int, aborted: Iterable[AbortedTransaction] = ()
+    key: TopicPartition,
+    records: memoryview,
+    position: int,
+    aborted: Iterable[AbortedTransaction] = (),
+    *,
+    content_bytes: int = _CONTENT_BYTES,
 ) -> tuple[list[ConsumedRecord], int]:
     """The data records from `position` on in fetched batches, and the position after them.
 
-    `aborted`: transactions to leave out, as a read-committed fetch lists them (KIP-98).
+    `content_bytes`: batches after that many bytes of keys and values are left out.
 
     Raises:
         ApiError: CORRUPT_MESSAGE.
@@ -324,25 +358,18 @@ def committed_records(
     found: list[ConsumedRecord] = []
     topic, partition = key
     start = position
-    pending = sorted(aborted, key=lambda entry: entry.first_offset)
-    aborting: set[int] = set()
-    for at, header in split_batches(records):
-        verify_crc(records, at, header)
-        while pending and pending[0].first_offset <= header.last_offset:
-            aborting.add(pending.pop(0).producer_id)
-        if header.next_offset <= start:
-            continue
+    for at, header, is_data in committed_batches(records, position, aborted):
         position = max(position, header.next_offset)
-        if header.is_control:
-            marker = end_transaction_marker_of(records, at, header)
-            if marker is not None:
-                aborting.discard(header.producer_id)
+        if not is_data:
             continue
-        if header.is_transactional and header.producer_id in aborting:
-            continue
+        begin = len(found)
         found += [
             ConsumedRecord(topic, partition, *record)
             for record in records_of(records, at, header)
             if record.offset >= start
         ]
+        if header.compression:
+            content_bytes -= sum(len(each.key or b"") + len(each.value or b"") for each in found[begin:])
+            if content_bytes <= 0:
+                break
     return found, position

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
 #: A request must be complete within this time, and an idle connection ends after it.
 _DEADLINE_S = 10.0
 _MAX_CONNECTIONS = 100
-_READ_BYTES = 16 * 1024
+_MAX_HEAD_BYTES = 16 * 1024
+#: Parsed at a time: so many bytes of one-byte chunks take 5 ms.
+_READ_BYTES = 4 * 1024
+#: Lines of a request's head: each costs more than its bytes.
+_MAX_HEAD_LINES = 200
 _MAX_PARAMETERS = 20
 #: Of a POST.
 _MAX_BODY_BYTES = 64 * 1024
@@ -129,7 +133,7 @@ class HttpServer:
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: HttpPeer) -> None:
         import h11  # here and below: no start of a node waits for it
 
-        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_READ_BYTES)
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_MAX_HEAD_BYTES)
         try:
             try:
                 while await self._one(connection, reader, writer, peer):
@@ -155,13 +159,24 @@ class HttpServer:
 
         request: h11.Request | None = None
         body = bytearray()
+        head = bytearray()
+        reads = 0
         self._waiting.pop(writer, None)
         self._waiting[writer] = None
         async with asyncio.timeout(_DEADLINE_S):
             while True:
                 event = connection.next_event()
                 if event is h11.NEED_DATA:
-                    connection.receive_data(await reader.read(_READ_BYTES))
+                    data = await reader.read(_READ_BYTES)
+                    reads += 1
+                    if reads > 1 and self._turns is not None:  # however fast they send: one piece per turn of the loop
+                        await self._turns.take((peer.host, peer.port))
+                    if request is None:
+                        head += data
+                    if request is None and _lines(head) > _MAX_HEAD_LINES:
+                        _write(writer, _response(connection, _TOO_MANY_HEADERS, is_whole=True))
+                        return False
+                    connection.receive_data(data)
                 elif isinstance(event, h11.Request):
                     request = event
                     if refusal := _unwanted(event, self._most_bytes(event)):
@@ -230,6 +245,7 @@ class HttpServer:
             return Page(f"{error}\n".encode(), status=400)
 
 
+_TOO_MANY_HEADERS = Page(b"too many headers\n", status=431)
 _TOO_LARGE = Page(b"this page takes no body of that size\n", status=413)
 
 
@@ -244,6 +260,12 @@ def _unwanted(request: h11.Request, most_bytes: int) -> Page | None:
     if length is not None and b"transfer-encoding" in found:
         return Page(b"Content-Length or Transfer-Encoding, not both\n", status=400)
     return _TOO_LARGE if length is not None and int(length) > most_bytes else None
+
+
+def _lines(head: bytearray) -> int:
+    """Of a request's head, up to the empty line."""
+    ends = [end for end in (head.find(b"\n\r\n"), head.find(b"\n\n")) if end >= 0]
+    return head.count(b"\n", 0, min(ends, default=len(head)))
 
 
 def _path(request: h11.Request) -> str:

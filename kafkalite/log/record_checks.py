@@ -21,10 +21,14 @@ from kafkalite.model import Buffer
 from kafkalite.record.batch import COMPRESSION_MASK, CRC_START, HEADER, HEADER_SIZE, MAGIC, BatchHeader
 from kafkalite.record.builder import encode_batch
 from kafkalite.record.compression import Codec, XerialPacker
-from kafkalite.record.inflating import pieces, zstd_module
+from kafkalite.record.inflating import PIECE_CHARGE_BYTES, pieces, zstd_module
 
 #: What a batch that is decompressed on the loop may stand for, in bytes.
 CHEAP_CONTENT_BYTES = 256 * 1024
+#: And all such batches of one request.
+CHEAP_REQUEST_BYTES = 1024 * 1024
+#: What a batch of one small piece counts for at least.
+_LEAST_CHARGE_BYTES = 1024
 _CODECS = {"uncompressed": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 
 
@@ -61,10 +65,19 @@ def rules_of(config: TopicConfig) -> RecordRules:
     )
 
 
-def is_costly(records: Buffer, rules: RecordRules, now_ms: int) -> bool:
+class CheapLooks:
+    """What may be decompressed on the loop for one request: `left`, in bytes. (A request may have thousands of batches.)"""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = CHEAP_REQUEST_BYTES
+
+
+def is_costly(records: Buffer, rules: RecordRules, now_ms: int, looks: CheapLooks) -> bool:
     """Whether `prepare` has to look into the batch, which may take long. A cheap look is taken here, on the loop.
 
-    Keys of few uncompressed records are left to the append.
+    Keys of few uncompressed records are left to the append. `looks`: of the request.
 
     Raises ApiError: what the cheap look has found (as `prepare`).
     """
@@ -85,14 +98,18 @@ def is_costly(records: Buffer, rules: RecordRules, now_ms: int) -> bool:
         return False  # the append refuses it
     if is_suspicious:
         _check(view, header, rules, now_ms)
-    return bool(header.compression) and _is_more_than_cheap(header, view[HEADER_SIZE:])
+    return bool(header.compression) and _is_more_than_cheap(header, view[HEADER_SIZE:], looks)
 
 
-def _is_more_than_cheap(header: BatchHeader, payload: memoryview) -> bool:
-    """Decompress up to CHEAP_CONTENT_BYTES: True if there is more. Raises ApiError."""
+def _is_more_than_cheap(header: BatchHeader, payload: memoryview, looks: CheapLooks) -> bool:
+    """Decompress up to CHEAP_CONTENT_BYTES: True if there is more, or none is left. Raises ApiError."""
+    if looks.left <= 0:
+        return True
     size = 0
     for piece in pieces(header.compression, payload):
-        size += len(piece)
+        charge = max(len(piece), _LEAST_CHARGE_BYTES if not size else PIECE_CHARGE_BYTES)
+        size += charge
+        looks.left -= charge
         if size > CHEAP_CONTENT_BYTES:
             return True
     return False

@@ -1,8 +1,7 @@
 """Decompression in pieces: what a client has compressed is read without ever being in memory as a whole.
 
-A batch of 8 kB may stand for 250 MB. `pieces` gives them out one bounded piece after the other, and stops at a limit.
-Frames of LZ4 whose blocks depend on each other are the exception: they are decompressed at once, up to the limit. (Java's
-client refuses them, librdkafka and Kafka's other clients do not write them.)
+A batch of 8 kB may stand for 250 MB. `pieces` gives them out one bounded piece after the other, and stops at a limit. Each
+piece counts as PIECE_CHARGE_BYTES at least, because a block, a member or a frame costs time even if it is empty.
 """
 
 from __future__ import annotations
@@ -20,10 +19,17 @@ from kafkalite.record.compression import DEFAULT_LIMIT_BYTES, Codec, decompress,
 
 #: Largest piece, except for one block of snappy or LZ4 (which are at most some MB).
 PIECE_BYTES = 256 * 1024
+#: What a piece counts for at least: 1 MB of empty blocks would take minutes.
+PIECE_CHARGE_BYTES = 16 * 1024
+#: What a decompressor gets at a time. It copies what is behind the end of its stream.
+_FEED_BYTES = 64 * 1024
 _GZIP = 31
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_BLOCK_BYTES = {4: 64 * 1024, 5: 256 * 1024, 6: 1024 * 1024, 7: 4 * 1024 * 1024}
 _LITTLE = struct.Struct("<I")
+_LZ4_OFFSET = struct.Struct("<H")
+#: How far back a match of LZ4 reaches.
+_LZ4_WINDOW_BYTES = 65_535
 
 
 def pieces(codec: int, data: Buffer, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Buffer]:
@@ -34,20 +40,23 @@ def pieces(codec: int, data: Buffer, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) 
     """
     match codec:
         case Codec.GZIP:
-            found = _gzip(data)
+            found = _gzip(memoryview(data))
         case Codec.ZSTD:
-            found = _zstd(data)
+            found = _zstd(memoryview(data))
         case Codec.LZ4:
-            found = _lz4(memoryview(data), limit_bytes)
+            found = _lz4(memoryview(data))
         case Codec.SNAPPY:
             found = snappy_blocks(memoryview(data), limit_bytes)
         case _:
             found = iter([decompress(codec, data, limit_bytes=limit_bytes)])
-    left = limit_bytes
+    left, charge = limit_bytes, limit_bytes
     for piece in found:
         left -= len(piece)
+        charge -= max(len(piece), PIECE_CHARGE_BYTES)
         if left < 0:
             raise api_error(ErrorCode.CORRUPT_MESSAGE, f"decompresses to over {limit_bytes} bytes")
+        if charge < -PIECE_CHARGE_BYTES:  # the last piece of an honest stream is small
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, f"decompresses to {limit_bytes - left} bytes in too many pieces")
         yield piece
 
 
@@ -55,40 +64,53 @@ def _corrupt(reason: object) -> Exception:
     return api_error(ErrorCode.CORRUPT_MESSAGE, f"cannot decompress: {reason}")
 
 
-def _gzip(data: Buffer) -> Iterator[Buffer]:
-    rest: Buffer = data
-    while rest:  # members may follow each other
+def _gzip(view: memoryview) -> Iterator[Buffer]:
+    at = 0
+    while at < len(view):  # members may follow each other
         stream = zlib.decompressobj(_GZIP)
+        given: Buffer = b""
+        is_empty = True
         try:
             while not stream.eof:
-                piece = stream.decompress(rest, PIECE_BYTES)
-                rest = stream.unconsumed_tail
+                if not given:
+                    given = view[at : at + _FEED_BYTES]
+                    at += len(given)
+                piece = stream.decompress(given, PIECE_BYTES)
                 if piece:
+                    is_empty = False
                     yield piece
-                elif not rest and not stream.eof:
+                elif not given and not stream.eof:
                     raise _corrupt("it is cut off")
+                given = stream.unconsumed_tail
         except zlib.error as error:
             raise _corrupt(error) from None
-        rest = stream.unused_data
+        if is_empty:
+            yield b""
+        at -= len(stream.unused_data)
 
 
-def _zstd(data: Buffer) -> Iterator[Buffer]:
+def _zstd(view: memoryview) -> Iterator[Buffer]:
     zstd = zstd_module()
-    rest: Buffer = data
-    while rest:  # frames may follow each other
+    at = 0
+    while at < len(view):  # frames may follow each other
         stream = zstd.ZstdDecompressor()
-        given: Buffer = rest
+        is_empty = True
         try:
             while not stream.eof:
+                given = view[at : at + _FEED_BYTES] if stream.needs_input else b""
+                at += len(given)
+                is_at_end = stream.needs_input and not given
                 piece = stream.decompress(given, PIECE_BYTES)
-                given = b""
                 if piece:
+                    is_empty = False
                     yield piece
-                elif stream.needs_input and not stream.eof:
+                elif is_at_end and not stream.eof:
                     raise _corrupt("it is cut off")
         except zstd.ZstdError as error:
             raise _corrupt(error) from None
-        rest = stream.unused_data
+        if is_empty:
+            yield b""
+        at -= len(stream.unused_data)
 
 
 def zstd_module() -> Any:
@@ -100,17 +122,18 @@ def zstd_module() -> Any:
     return zstd
 
 
-def _lz4(view: memoryview, limit_bytes: int) -> Iterator[Buffer]:
+def _lz4(view: memoryview) -> Iterator[Buffer]:
     """One frame (its specification: https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md)."""
     if len(view) < 7 or view[:4] != _LZ4_MAGIC:
         raise _corrupt("no LZ4 frame")
     flags, largest = view[4], _LZ4_BLOCK_BYTES.get(view[5] >> 4 & 7)
-    is_independent = flags & 0x20
-    if not is_independent or largest is None or flags & 0x01:
-        yield decompress(Codec.LZ4, view, limit_bytes=limit_bytes)
-        return
+    if largest is None or flags & 0x01:
+        raise _corrupt("an LZ4 frame with a dictionary, or with blocks of no size that there is")
+    is_linked = not flags & 0x20
     position = 7 + (8 if flags & 0x08 else 0)
     checksum_bytes = 4 if flags & 0x10 else 0
+    room = bytearray(largest + 4 + _LZ4_WINDOW_BYTES if is_linked else largest)
+    window = b""
     while True:
         if position + 4 > len(view):
             raise _corrupt("it is cut off")
@@ -123,12 +146,28 @@ def _lz4(view: memoryview, limit_bytes: int) -> Iterator[Buffer]:
             raise _corrupt("it is cut off")
         block = view[position : position + size]
         position += size + checksum_bytes
-        if is_stored:
-            yield block
-            continue
-        room = bytearray(largest)
-        try:
-            written = int(cramjam.lz4.decompress_block_into(block, room))
-        except cramjam.DecompressionError as error:
-            raise _corrupt(error) from None
-        yield memoryview(room)[:written]
+        piece: Buffer = block if is_stored else _lz4_block(block, window, room)
+        if is_linked:
+            window = (window + bytes(piece[-_LZ4_WINDOW_BYTES:]))[-_LZ4_WINDOW_BYTES:]
+        yield piece
+
+
+def _lz4_block(block: memoryview, window: bytes, room: bytearray) -> bytes:
+    """A block whose matches may reach back into `window`, what came before it. Raises ApiError CORRUPT_MESSAGE."""
+    given, begin = (block, 0) if len(window) < 4 else (_lz4_prefix(window) + bytes(block), len(window) + 4)
+    try:
+        written = int(cramjam.lz4.decompress_block_into(given, room, output_len=len(room)))
+    except cramjam.DecompressionError as error:
+        raise _corrupt(error) from None
+    return bytes(memoryview(room)[begin:written])
+
+
+def _lz4_prefix(window: bytes) -> bytes:
+    """The beginning of a block that decompresses to the window's last four bytes and then the window.
+
+    A block begins with literals, and each run of them is followed by a match of four bytes at least. So the window's end comes first,
+    and the match repeats it.
+    """
+    more = len(window) - 15
+    token = b"\xf0" + b"\xff" * (more // 255) + bytes([more % 255]) if more >= 0 else bytes([len(window) << 4])
+    return token + window[-4:] + window[:-4] + _LZ4_OFFSET.pack(len(window))

@@ -59,8 +59,8 @@ class AssignedRuntime(Generic[T, OutcomeT]):
 class ConsumerRuntime(AssignedRuntime[Assignment, ConsumerOutcome]):
     """Of a consumer group."""
 
-    #: Regular expression -> what its members may see.
-    visible: dict[str, Callable[[str], bool]] = field(default_factory=dict)
+    #: Regular expression -> what its members may see, and the host that sent it.
+    visible: dict[str, tuple[Callable[[str], bool], str]] = field(default_factory=dict)
     #: The names that the expressions were matched with, and when.
     matched_names: tuple[str, ...] | None = None
     matched_ms: int = 0

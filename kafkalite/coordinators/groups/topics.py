@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from kafkalite.coordinators.groups.decisions.assignment import AssignedTopic
 from kafkalite.coordinators.services import Services
 from kafkalite.model import INTERNAL_TOPICS, TopicId
 from kafkalite.partition_values import TopicMetadata
-
-#: Names that are matched between two yields.
-_PIECE = 1_000
 
 
 class GroupTopics:
@@ -78,14 +75,3 @@ def metadata_hash(topics: Mapping[str, AssignedTopic]) -> int:
         for racks in topic.racks:
             digest.update("\0".join(sorted(racks)).encode() + b"\1")
     return int(struct.unpack(">q", digest.digest())[0])
-
-
-def matching(
-    names: Iterable[str], matches: Callable[[str], bool], is_visible: Callable[[str], bool]
-) -> Iterator[str | None]:
-    """The names that match and that the member may see; None now and then, so that others can run."""
-    for count, name in enumerate(names, 1):
-        if matches(name) and is_visible(name):
-            yield name
-        if not count % _PIECE:
-            yield None

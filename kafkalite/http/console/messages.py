@@ -12,11 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import ConsumedRecord, committed_records
+from kafkalite.client.consumer import ConsumedRecord
+from kafkalite.env.fair_lane import FairLane
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console.cluster import TIMEOUT_S, ClusterAccess
 from kafkalite.http.console.rights import UserRights
+from kafkalite.http.console.scanning import ScanBudget, Scanned, scan_batches
 from kafkalite.http.console.values import FULL_BYTES, PREVIEW_BYTES, shown, whole
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
@@ -34,9 +36,10 @@ _READ_BYTES = 8 * 2**20
 _FETCH_BYTES = 2**20
 _READ_S = 5.0
 _READ_COMMITTED = 1
-_Decoded = tuple[list[ConsumedRecord], int]
 #: How far before the end a filter looks, in records of each partition.
 _FILTERED_BACK = 5000
+#: Answers that read at the same time, of a node: each may hold ScanBudget.content_bytes.
+_AT_ONCE = 2
 #: All previews of one answer together, in bytes.
 _ANSWER_BYTES = 400_000
 
@@ -83,6 +86,7 @@ class MessageAnswers:
     def __init__(self, node: ObservedNode, cluster: ClusterAccess) -> None:
         self._node = node
         self._cluster = cluster
+        self._lane = FairLane(node.env.disk.run_blocking, node.env.clock, at_once=_AT_ONCE)
 
     async def messages(self, asked: AuthenticatedRequest, rights: UserRights) -> dict[str, Any]:
         """Records: `topic`, `partition` (-1 all), `from` and `at`, `limit`; `text`, `key` and `header` filter.
@@ -97,26 +101,13 @@ class MessageAnswers:
         wanted = MessageFilter(query.get("text", ""), query.get("key", ""), query.get("header", ""))
         client = await self._cluster.client(asked)
         keys, is_cut = self._partitions(topic, whole(query, "partition", -1, -1, 10**6))
-        back = limit if wanted == MessageFilter() else _FILTERED_BACK
+        back = limit if wanted == MessageFilter() else min(_FILTERED_BACK, ScanBudget().records // max(1, len(keys)))
         readings = await self._readings(client, keys, query, back)
         is_tail = query.get("from", "end") in ("end", "before")
-        found = await self._read(client, readings, wanted, limit, is_tail=is_tail)
-        found.sort(key=lambda record: (record.timestamp, record.partition, record.offset), reverse=is_tail)
-        chosen = found[:limit]
-        if not is_tail:
-            _go_back(readings, found[limit:])
-        most = FULL_BYTES if query.get("full") == "1" and len(chosen) == 1 else PREVIEW_BYTES
-        most = max(50, min(most, _ANSWER_BYTES // max(1, len(chosen)))) if most == PREVIEW_BYTES else most
-        return {
-            "topic": topic,
-            "records": [_row(record, most) for record in chosen],
-            "scanned": sum(reading.scanned for reading in readings),
-            "next": _places((each.key, each.position) for each in readings),
-            "before": _places((each.key, _first_shown(each, found, chosen)) for each in readings) if is_tail else "",
-            "is_end": all(each.position >= each.end for each in readings),
-            "errors": {str(each.key): each.error for each in readings if each.error},
-            "partitions_left_out": is_cut,
-        }
+        # Records are in memory from here on.
+        async with self._lane.turn((str(asked.principal), asked.client_host)):
+            found = await self._read(client, readings, wanted, limit, is_tail=is_tail)
+            return _answer(topic, query, readings, found, limit, is_cut, is_tail=is_tail)
 
     def _partitions(self, topic: str, partition: int) -> tuple[list[TopicPartition], int]:
         """(those to read, how many were too many). Raises ApiError."""
@@ -176,13 +167,14 @@ class MessageAnswers:
         self, client: AsyncClient, readings: list[_Reading], wanted: MessageFilter, limit: int, *, is_tail: bool
     ) -> list[ConsumedRecord]:
         """Records that fit, of all partitions, until there are enough of each, or the bytes or the time are used up."""
-        budget = _READ_BYTES // max(1, len(readings))
+        share = _READ_BYTES // max(1, len(readings))
         deadline = client.now() + _READ_S
         results: list[list[ConsumedRecord]] = [[] for _ in readings]
+        budget, turn = ScanBudget(), asyncio.Lock()
         async with asyncio.TaskGroup() as group:
             for reading, into in zip(readings, results, strict=True):
                 most = 10**9 if is_tail else limit
-                group.create_task(self._read_one(client, reading, wanted, most, budget, deadline, into))
+                group.create_task(self._read_one(client, reading, wanted, most, share, deadline, into, budget, turn))
         return [record for each in results for record in each]
 
     async def _read_one(
@@ -191,40 +183,71 @@ class MessageAnswers:
         reading: _Reading,
         wanted: MessageFilter,
         most: int,
-        budget: int,
+        share: int,
         deadline: float,
         into: list[ConsumedRecord],
+        budget: ScanBudget,
+        turn: asyncio.Lock,
     ) -> None:
-        while reading.position < reading.end and len(into) < most and budget > 0 and client.now() < deadline:
+        """`share`: fetched bytes of this partition. `turn`: one partition at a time uses the answer's `budget`."""
+        while reading.position < reading.end and len(into) < most and share > 0 and client.now() < deadline:
             start = reading.position
             try:
                 fetched, data = await client.fetch_raw(
                     reading.key,
                     start,
-                    min(_FETCH_BYTES, budget),
+                    min(_FETCH_BYTES, share),
                     max_wait_ms=0,
                     isolation=_READ_COMMITTED,
                     timeout_s=max(0.1, deadline - client.now()),
                 )
-                # Off the loop: a batch may be compressed, and a million small records take a while.
-                decode = partial(committed_records, reading.key, data, start, fetched.aborted)
-                records, position = cast(_Decoded, await self._node.env.disk.run_blocking(decode))
+                async with turn:
+                    if budget.is_spent:
+                        return
+                    # Off the loop: a batch may be compressed, and many small records take a while.
+                    look = partial(
+                        scan_batches, reading.key, data, start, reading.end, fetched.aborted, wanted.fits, most - len(into), budget
+                    )  # fmt: skip
+                    scanned = cast(Scanned, await self._node.env.disk.run_blocking(look))
             except (ApiError, RpcError) as error:
                 reading.error = str(error)
                 return
-            budget -= max(len(data), 1)
-            for record in records:
-                if record.offset >= reading.end:
-                    break
-                reading.scanned += 1
-                if wanted.fits(record):
-                    into.append(record)
-                    if len(into) >= most:
-                        reading.position = record.offset + 1
-                        return
-            if position <= start:
+            share -= max(len(data), 1)
+            into += scanned.records
+            reading.scanned += scanned.scanned
+            reading.error = scanned.error or reading.error
+            if scanned.position <= start:
                 return  # nothing more to read now
-            reading.position = position
+            reading.position = scanned.position
+
+
+def _answer(
+    topic: str,
+    query: Mapping[str, str],
+    readings: list[_Reading],
+    found: list[ConsumedRecord],
+    limit: int,
+    left_out: int,
+    *,
+    is_tail: bool,
+) -> dict[str, Any]:
+    """The page's answer. `left_out`: partitions."""
+    found.sort(key=lambda record: (record.timestamp, record.partition, record.offset), reverse=is_tail)
+    chosen = found[:limit]
+    if not is_tail:
+        _go_back(readings, found[limit:])
+    most = FULL_BYTES if query.get("full") == "1" and len(chosen) == 1 else PREVIEW_BYTES
+    most = max(50, min(most, _ANSWER_BYTES // max(1, len(chosen)))) if most == PREVIEW_BYTES else most
+    return {
+        "topic": topic,
+        "records": [_row(record, most) for record in chosen],
+        "scanned": sum(reading.scanned for reading in readings),
+        "next": _places((each.key, each.position) for each in readings),
+        "before": _places((each.key, _first_shown(each, found, chosen)) for each in readings) if is_tail else "",
+        "is_end": all(each.position >= each.end for each in readings),
+        "errors": {str(each.key): each.error for each in readings if each.error},
+        "partitions_left_out": left_out,
+    }
 
 
 def _places(positions: Iterable[tuple[TopicPartition, int]]) -> str:

@@ -16,7 +16,7 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.request import Request
 from kafkalite.kafka.topic_names import name_topics
-from kafkalite.log.record_checks import RecordRules, is_costly, prepare
+from kafkalite.log.record_checks import CheapLooks, RecordRules, is_costly, prepare
 from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Buffer, Offset, TopicPartition
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.protocol import wire
@@ -141,13 +141,14 @@ class DataHandlers:
         costly: dict[TopicPartition, RecordRules] = {}
         wrong: dict[tuple[str, int], ProducedPartition] = {}
         now_ms = 0
+        looks = CheapLooks()
         for key, records in accepted:
             rules = self._partitions.record_rules(key)
             if rules is None:
                 continue
             now_ms = now_ms or self._services.clock.wall_ms()
             try:
-                if is_costly(records, rules, now_ms):
+                if is_costly(records, rules, now_ms, looks):
                     costly[key] = rules
             except ApiError as error:
                 wrong[key] = _refused(key, error)

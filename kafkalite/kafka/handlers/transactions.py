@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.internal_log import partition_of
-from kafkalite.coordinators.patterns import full_match
+from kafkalite.coordinators.patterns import full_match, matching_texts, text_pieces
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares.coordinator import ShareCoordinator, share_key
 from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
@@ -326,7 +327,7 @@ class TransactionHandlers:
             )
         return response(transaction_states=states)
 
-    def list_transactions(
+    async def list_transactions(
         self, request: Request, message: wire.ListTransactionsRequest
     ) -> wire.ListTransactionsResponse:
         response = wire.ListTransactionsResponse
@@ -335,20 +336,38 @@ class TransactionHandlers:
         producers = set(message.producer_id_filters)
         now = self._services.clock.wall_ms()
         is_visible = self._access.visible(request, _LIST_TRANSACTION)
-        pattern = message.transactional_id_pattern
-        is_wanted = full_match(pattern) if pattern else None  # Kafka: the empty pattern is none
+        found = {
+            known.transactional_id: response.TransactionState(
+                known.transactional_id, known.producer_id, known.state.wire_name
+            )
+            for known in self._transactions.transactions()
+            if (not wanted or known.state.wire_name in wanted)
+            and (not producers or known.producer_id in producers)
+            and is_visible(known.transactional_id)
+            and (message.duration_filter < 0 or 0 <= known.started_ms < now - message.duration_filter)
+        }
+        if message.transactional_id_pattern:  # Kafka: the empty pattern is none
+            matching = await _matching(request, message.transactional_id_pattern, found)
+            found = {name: found[name] for name in matching}
         return response(
             unknown_state_filters=[name for name in message.state_filters if name not in names],
-            transaction_states=[
-                response.TransactionState(known.transactional_id, known.producer_id, known.state.wire_name)
-                for known in self._transactions.transactions()
-                if (not wanted or known.state.wire_name in wanted)
-                and (not producers or known.producer_id in producers)
-                and is_visible(known.transactional_id)
-                and (is_wanted is None or is_wanted(known.transactional_id))
-                and (message.duration_filter < 0 or 0 <= known.started_ms < now - message.duration_filter)
-            ],
+            transaction_states=list(found.values()),
         )
+
+
+async def _matching(request: Request, pattern: str, names: Iterable[str]) -> list[str]:
+    """Off the loop: a pattern may take long, and so may a name. Raises ApiError INVALID_REGULAR_EXPRESSION."""
+    matches = full_match(pattern)
+    connection = request.connection
+    found: list[str] = []
+    for piece in text_pieces(names):
+        matching, seconds = await connection.listener.lane.run(
+            connection.owner, partial(matching_texts, matches, piece)
+        )
+        found += matching
+        if request.throttle is not None:
+            request.throttle.work_s += seconds
+    return found
 
 
 def _fenced(code: ErrorCode, *, is_old: bool) -> int:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from kafkalite.coordinators.groups.consumer import assigning
 from kafkalite.coordinators.internal_log import partition_of
+from kafkalite.coordinators.patterns import full_match
 from kafkalite.errors import ErrorCode
 from kafkalite.model import GROUP_TOPIC, TopicPartition
 from kafkalite.protocol import wire
@@ -156,8 +160,7 @@ async def test_a_regular_expression_follows_the_topics(broker: Broker) -> None:
     client = await started(broker)
     member = Member(client, "m", subscribed_topic_regex="[st]{1}")
     member.topics = None
-    await member.beat()
-    assert len(member.partitions) == 4
+    await settled(member, count=4)
     await broker.create("s", 2)
     await broker.create("not-this", 2)
     member.more = {}
@@ -168,6 +171,27 @@ async def test_a_regular_expression_follows_the_topics(broker: Broker) -> None:
     await move(broker, GROUP_TOPIC)
     await coordinator(client, "g")
     await settled(member, count=2)
+
+
+async def test_a_regular_expression_is_matched_off_the_loop(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RE2 needs 2 ms for each name with this one: thousands of topics held the loop for seconds."""
+    costly, seen = "((((.{0,30}){0,30})?)?)*", []
+
+    def watched(pattern: str) -> Callable[[str], bool]:
+        matches = full_match(pattern)
+
+        def match(text: str) -> bool:
+            seen.append(threading.current_thread())
+            return matches(text)
+
+        return match
+
+    monkeypatch.setattr(assigning, "full_match", watched)
+    client = await started(broker)
+    member = Member(client, "m", subscribed_topic_regex=costly)
+    member.topics = None
+    await settled(member, count=4)
+    assert seen and threading.main_thread() not in seen
 
 
 async def test_without_re2_a_regular_expression_is_refused(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

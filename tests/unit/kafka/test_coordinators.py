@@ -484,6 +484,11 @@ async def test_init_producer_id_errors(broker: Broker) -> None:
     listed = await client.ask(wire.ListTransactionsRequest(state_filters=["Empty", "Odd"]), 0)
     assert [entry.transactional_id for entry in listed.transaction_states] == ["x"]
     assert listed.unknown_state_filters == ["Odd"]
+    for pattern, names in (("x|z", ["x"]), ("y", []), ("", ["x"]), (None, ["x"])):
+        listed = await client.ask(wire.ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+        assert [entry.transactional_id for entry in listed.transaction_states] == names
+    listed = await client.ask(wire.ListTransactionsRequest(transactional_id_pattern="("), 2)
+    assert listed.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     missing = await client.ask(wire.DescribeTransactionsRequest(["y"]), 0)
     assert missing.transaction_states[0].error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 
 from kafkalite.coordinators.groups.consumer.groups import ConsumerGroups
@@ -20,8 +21,11 @@ from kafkalite.coordinators.groups.decisions.members import (
 )
 from kafkalite.coordinators.groups.partition import ConsumerRuntime, GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.target_work import TargetWork, result_of
-from kafkalite.coordinators.groups.topics import matching, metadata_hash
-from kafkalite.coordinators.patterns import full_match
+from kafkalite.coordinators.groups.topics import GroupTopics, metadata_hash
+from kafkalite.coordinators.internal_log import InternalLog
+from kafkalite.coordinators.patterns import full_match, matching_texts, text_pieces
+from kafkalite.coordinators.services import Services
+from kafkalite.env.fair_lane import FairLane
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicId
 from kafkalite.telemetry.logs import get_logger
@@ -37,6 +41,11 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
 
     #: Set once both exist.
     groups: ConsumerGroups
+
+    def __init__(self, services: Services, log: InternalLog[GroupPartition], topics: GroupTopics) -> None:
+        super().__init__(services, log, topics)
+        #: One expression at a time, hosts in turn: a few bytes of it may keep a processor busy for seconds.
+        self._lane = FairLane(services.run_blocking, services.clock, at_once=1)
 
     def _of(self, entry: GroupEntry) -> tuple[ConsumerGroup | None, ConsumerRuntime]:
         return entry.consumer, entry.runtime
@@ -108,11 +117,12 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
             runtime.matched_names, runtime.matched_ms = names, self._now()
 
     async def _matching(
-        self, regex: str, names: Sequence[str], is_visible: Callable[[str], bool] | None
+        self, regex: str, names: Sequence[str], reader: tuple[Callable[[str], bool], str] | None
     ) -> tuple[str, ...] | None:
         """None: it cannot be said now (no member has come since this node coordinates the group)."""
-        if is_visible is None:
+        if reader is None:
             return None
+        is_visible, host = reader
         try:
             matches = full_match(regex)
         except ApiError as error:
@@ -120,11 +130,9 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
                 raise
             return ()  # stored by a coordinator that could read it
         found: list[str] = []
-        for name in matching(names, matches, is_visible):
-            if name is None:
-                await asyncio.sleep(0)
-            else:
-                found.append(name)
+        for piece in text_pieces(names):
+            matching, _ = await self._lane.run((host, regex), partial(matching_texts, matches, piece))
+            found += filter(is_visible, matching)
         return tuple(found)
 
 

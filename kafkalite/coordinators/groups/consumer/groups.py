@@ -136,7 +136,7 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
             done(None, HeartbeatAnswer(member.member_id, member.epoch, interval_ms, member, outcome.shows_assignment))
 
         if outcome.member.regex:
-            entry.runtime.visible[outcome.member.regex] = is_visible
+            entry.runtime.visible[outcome.member.regex] = is_visible, request.client_host
         self._proceed(partition, entry, group, outcome, request.owned, answered, applied=before)
 
     def _group_for(
