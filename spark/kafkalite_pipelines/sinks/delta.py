@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite_pipelines.definition import DELETED, DeltaSink, Pipeline, PipelineError
 from kafkalite_pipelines.sinks import partitions, writing
 from kafkalite_pipelines.sinks.schemas import arrow_schema
-from kafkalite_pipelines.sinks.sink import Batch, Recorded, merged_json
+from kafkalite_pipelines.sinks.sink import Batch, Recorded, Staged, merged_json
 from kafkalite_pipelines.sinks.tables import Interval, commit_batch
 
 try:
@@ -75,15 +75,14 @@ class DeltaSinkTable:
                 return Recorded(found["query"], found["batch"], found["offsets"])
         return None
 
-    def stage(self, rows: DataFrame, batch: Batch) -> Any:
+    def stage(self, rows: DataFrame, batch: Batch) -> Staged:
         partitions.check(rows, self.fields)
         derived = [field for field in self.fields if field.transform != "identity"]
         if derived:  # Spark Connect refuses to add no columns
             rows = rows.withColumns({field.name: partitions.derived(rows, field) for field in derived})
-        if self.sink.key:
-            from kafkalite_pipelines.sinks.delta_keyed import stage
+        return self._stage(rows, batch)
 
-            return stage(self, rows, batch)
+    def _stage(self, rows: DataFrame, batch: Batch) -> Staged:
         rows = rows.drop(DELETED)
         table = self.prepared(rows)
         named = [rows[field.name].alias(f"{writing.PARTITION}{n}") for n, field in enumerate(self.fields)]

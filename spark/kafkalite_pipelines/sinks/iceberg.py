@@ -105,10 +105,9 @@ class IcebergTable:
 
     def stage(self, rows: DataFrame, batch: Batch) -> Staged:
         partitions.check(rows, self.fields)
-        if self.sink.key:
-            from kafkalite_pipelines.sinks.iceberg_keyed import stage
+        return self._stage(rows, batch)
 
-            return stage(self, rows, batch)
+    def _stage(self, rows: DataFrame, batch: Batch) -> Staged:
         rows = rows.drop(DELETED)
         table = self.prepared(rows)
         return _IcebergAppend(self, batch, table, self.write(rows, table, batch))
