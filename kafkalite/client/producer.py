@@ -353,13 +353,15 @@ class Producer:
             else:
                 code, offset = error_code(entry.error), int(entry.base_offset)
                 time_ms, text = entry.log_append_time_ms, entry.message
-            self._judge(batch, attempt, code, offset, time_ms, text)
+            self._settle(batch, attempt, code, offset, time_ms, text)
 
     def _refused(self, dispatch: Dispatch, error: ApiError) -> None:
         for batch, attempt in zip(dispatch.batches, dispatch.attempts, strict=True):
-            self._judge(batch, attempt, error.code, -1, -1, str(error))
+            self._settle(batch, attempt, error.code, -1, -1, str(error))
 
-    def _judge(self, batch: ProducerBatch, attempt: int, code: ErrorCode, offset: int, time_ms: int, text: str) -> None:
+    def _settle(
+        self, batch: ProducerBatch, attempt: int, code: ErrorCode, offset: int, time_ms: int, text: str
+    ) -> None:
         now = self._loop.time()
         completion, stale = self._core.on_answer(batch, attempt, code, offset, time_ms, text, now)
         if completion is not None:

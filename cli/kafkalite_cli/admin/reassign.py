@@ -276,7 +276,7 @@ def list_(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
             found = await moves_in_progress(client, timeout_s)
         out = Output(as_json)
         if as_json:
-            plan_ = [_told(each) for each in found]
+            plan_ = [_as_dict(each) for each in found]
             batch = [entry for entry in plan_ if entry["step"] or entry["dropping"]]
             out.value({"reassignments": plan_, "current_batch": batch}, "")
             return
@@ -299,7 +299,7 @@ def list_(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     run_async(work())
 
 
-def _told(each: Reassignment) -> dict[str, Any]:
+def _as_dict(each: Reassignment) -> dict[str, Any]:
     return {
         "topic": each.topic,
         "partition": each.partition,
