@@ -391,7 +391,7 @@ class Producer:
                 for future in batch.tokens:
                     if not future.done():
                         future.set_exception(completion.error)
-                        future.exception()  # who does not look at the future has read the log line
+                        future.exception()  # a caller that does not examine the future has read the log line
                 continue
             offset, append_ms = completion.base_offset, completion.log_append_time_ms
             for index, future in enumerate(batch.tokens):

@@ -112,7 +112,7 @@ class LogDir:
         #: It is offline because it was full, and comes back when there is room.
         self.waits_for_room = False
         self.room = RoomPauses()
-        #: Who waits for the disk; cut short when the directory goes offline.
+        #: Those that wait for the disk; cut short when the directory goes offline.
         self._waiting: dict[asyncio.Timeout, None] = {}
         #: Logs in it that are in service.
         self.log_count = 0

@@ -104,7 +104,7 @@ class SimZooKeeper:
     # --- the knobs -------------------------------------------------------------------------------------------
 
     def disconnect(self, host: str, fate: Fate | None = None) -> int:
-        """Cut the host's connections; its clients reconnect by themselves. Returns how many there were.
+        """Cut the host's connections; its clients reconnect. Returns how many there were.
 
         What is under way to the server is applied (LOSE_REPLY) or not (LOSE_REQUEST); None lets the generator choose.
         """

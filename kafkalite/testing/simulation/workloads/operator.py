@@ -34,7 +34,7 @@ CHURN = "churn"
 REPLICAS = 3
 #: min.insync.replicas of the workload's topics.
 MIN_INSYNC = 2
-#: Bytes per second of the orders that are throttled.
+#: Bytes per second of the requests that are throttled.
 THROTTLE = 20_000
 _TIMEOUT_S = 5.0
 #: ElectionType of ElectLeaders (KIP-460).
@@ -45,7 +45,7 @@ _ORDERS = ("reassign",) * 4 + ("cancel", "elect", "add", "remove", "create", "de
 
 
 class OperatorWorkload:
-    """Gives an order every second or so until it is stopped.
+    """Makes a request every second or so until it is stopped.
 
     `assignments`: for each partition, all replica lists that were ever ordered (whether or not the answer came).
     """
@@ -134,7 +134,7 @@ class OperatorWorkload:
 
 
 class OrdersChecker:
-    """What must be true of orders, by the znodes alone.
+    """What must be true of requests, by the znodes alone.
 
     Args:
         limits: replicas at once, partitions under way, leader movements; 0 none.
