@@ -16,7 +16,6 @@ from kafkalite.model import TopicPartition
 from pyspark_kafkalite import clients
 from pyspark_kafkalite.cluster import TopicReader
 from pyspark_kafkalite.columns import Column
-from pyspark_kafkalite.fetching import RangeReader
 from pyspark_kafkalite.offsets import limit, limit_bytes, names, plan
 from pyspark_kafkalite.options import OptionError, ReadOptions
 from pyspark_kafkalite.reader import RangePartition
@@ -154,6 +153,8 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
         if partition is None or getattr(partition, "range", None) is None:
             return
+        from pyspark_kafkalite.fetching import RangeReader  # the process that plans a stream never needs it
+
         client = self._connect(self._options.client)
         yield from RangeReader(client, self._options.fetch).read(partition.range, self._columns)
         if partition.is_last and self._options.commit_progress and self._options.group_id is None:

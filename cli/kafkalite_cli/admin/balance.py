@@ -11,6 +11,7 @@ from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.balancing import DescribeBalanceResponse, PlannedMove
 from kafkalite.extension.messages.reassignment import WantedReassignment
 from kafkalite.extension.messages.watching import HistoryRequest, HistoryResponse
+from kafkalite.wording import number_of
 from kafkalite_cli.admin.broker import COLUMNS, balance_of, broker_rows
 from kafkalite_cli.admin.move_progress import watch
 from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, request_moves
@@ -21,7 +22,6 @@ from kafkalite_cli.output import (
     confirm,
     connect,
     group_options,
-    number_of,
     run_async,
     run_watch,
     size_text,

@@ -19,6 +19,7 @@ from kafkalite.extension.messages.reassignment import (
 )
 from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
 from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_progress import show, watch
 from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, moves_in_progress, refuse_any, request_moves
 from kafkalite_cli.admin.plan_files import plan_document, read_plan, save_plan
@@ -27,7 +28,6 @@ from kafkalite_cli.output import (
     client_options,
     connect,
     group_options,
-    number_of,
     run_async,
     run_watch,
     size_text,

@@ -73,7 +73,7 @@ def check(file: Path, *, as_json: bool) -> None:
         click.echo(f"{file} is correct")
     else:
         for problem in problems:
-            click.echo(f"{file}: {problem}", err=True)
+            click.echo(f"{file}: {problem.removeprefix(f'{file}: ')}", err=True)
     if problems:
         raise click.exceptions.Exit(2)
 
