@@ -99,7 +99,7 @@ class LogDirAdmin:
         )
 
     async def online(self, request: DiskOnlineRequest) -> DiskOnlineResponse:
-        """Take a directory into service again; its replicas follow by themselves."""
+        """Take a directory into service again; its replicas follow without a request."""
         try:
             found = await self._bring_online(request.path)
         except ApiError as error:

@@ -35,14 +35,14 @@ from kafkalite.wording import number_of
 
 _log = get_logger(__name__)
 
-#: How long an order waits to be taken up by the controller, so that a listing right after it shows it.
+#: How long a request waits to be taken up by the controller, so that a listing right after it shows it.
 TAKE_UP_WAIT_S = 2.0
 POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class _Cluster:
-    """What an order is checked against."""
+    """What a request is checked against."""
 
     topics: Mapping[str, topic_znodes.TopicZnode]
     brokers: frozenset[BrokerId]
@@ -63,7 +63,7 @@ class ReassignmentAdmin:
     # --- ordering --------------------------------------------------------------------------------------------
 
     async def alter(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse:
-        """One result per partition; an error is a result, never raised. NONE: the order stands."""
+        """One result per partition; an error is a result, never raised. NONE: the request stands."""
         try:
             async with patience(request.timeout_ms):
                 results, written = await self._orders.repeating(lambda zk: self._order(zk, request))

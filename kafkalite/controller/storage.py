@@ -321,7 +321,7 @@ class Storage(DeletionStorage):
             await self._remove_if_empty(parent)
 
     async def remove_partition(self, partition: TopicPartition) -> bool:
-        """Remove a partition's znodes and the order for its removal. If it stops half-way, the order still stands."""
+        """Remove a partition's znodes and the request for its removal. If it stops half-way, the request still stands."""
         doomed = [paths.partition_state(partition), paths.partition(partition), paths.partition_remove(partition)]
         for _ in range(REMOVE_ATTEMPTS):
             found = await self.get_many(doomed)

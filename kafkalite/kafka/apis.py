@@ -1,4 +1,4 @@
-"""The APIs that are served: their versions, their handlers, and how each says no as a whole."""
+"""The APIs that are served: their versions, their handlers, and how each refuses a whole request."""
 
 from __future__ import annotations
 

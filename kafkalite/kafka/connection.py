@@ -264,7 +264,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         if version in api.flexible_requests:
             position = skip_tags(view, position)
-        # Bytes behind the message are let pass, as by Kafka: librdkafka's Metadata v12 for all topics has three.
+        # Bytes behind the message are ignored, as by Kafka: librdkafka's Metadata v12 for all topics has three.
         # Records are used where they were received: such a request is not kept.
         has_records = api.name == "Produce"
         body = view[position:]

@@ -171,7 +171,7 @@ class KafkaListener:
                 security.refused(connection.peer, str(error))
                 return False
             return True
-        from kafkalite.kafka.authentication import ConnectionAuthenticator  # only who uses SASL loads it
+        from kafkalite.kafka.authentication import ConnectionAuthenticator  # loaded only where SASL is used
 
         supervisor = self.services.supervisor
         connection.authenticator = ConnectionAuthenticator(

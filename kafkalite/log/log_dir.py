@@ -112,7 +112,7 @@ class LogDir:
         #: What it waits for while it is offline, and when it is checked.
         self.awaited = Awaited.OPERATOR
         self.pauses = ReturnPauses()
-        #: Who waits for the disk; cut short when the directory goes offline.
+        #: Those that wait for the disk; cut short when the directory goes offline.
         self._waiting: dict[asyncio.Timeout, None] = {}
         #: Logs in it that are in service.
         self.log_count = 0

@@ -31,7 +31,7 @@ _SLOW = Link(
 #: One way, between a node and ZooKeeper; well below every session timeout that is drawn.
 _SLOW_ZK_S = (0.05, 0.4)
 
-#: How often an operator repeats an order that is not answered.
+#: How often an operator repeats a request that is not answered.
 _OPERATOR_PATIENCE = 60
 
 #: Takes a fault back.

@@ -37,7 +37,7 @@ class FaultKind(Enum):
     SETTINGS = "settings"  # a setting of a topic is changed, and reset after `for`
     FILE = "file"  # one segment's file answers an error (ENOENT, EIO, no descriptor, no memory) for `for`
     MOVES = "moves"  # every replica of the node is ordered to its other disk at once, and some back after `for`
-    VANISH = "vanish"  # a topic's znodes are gone without an order, and come back as they were after `for`
+    VANISH = "vanish"  # a topic's znodes are gone without a request, and come back as they were after `for`
     ZK_AWAY = "zk_away"  # the whole ZooKeeper service, for long
     LATE = "late"  # what clients send to the node takes seconds, long after they have given up and asked again
     #: Not at a time: some batches of a transactional client arrive after the end of the transaction (transaction_workload).

@@ -378,7 +378,7 @@ class Simulation:
             # Records are half as large as they may be, on average; a throttled order may have to copy all of them to all.
             copied_bytes = self.history.sent * (self.plan.record_bytes // 2 + 100) * REPLICAS
             patience_s = CONVERGE_S + copied_bytes / THROTTLE
-            await self.until(self.final.not_ordered, patience_s, "every order ends when the faults are over")
+            await self.until(self.final.not_ordered, patience_s, "every request ends when the faults are over")
         await self.until(self._not_delivered, CONVERGE_S, "everything sent is delivered when the faults are over")
         await self.until(self.transactions.not_done, CONVERGE_S, "every transaction ends when the faults are over")
         for group in (self.members, self.streams):
