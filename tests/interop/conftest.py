@@ -51,6 +51,7 @@ _HAS = {
     "test_moving.py": _HAS_JAVA,
     "test_rates.py": _HAS_JAVA,
     "test_delegation_tokens.py": _HAS_JAVA and shutil.which("javac") is not None,
+    "test_java_tokens.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_java_groups.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_java_share_admin.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_go.py": _IS_WHOLE_MATRIX and shutil.which("go") is not None,
