@@ -256,7 +256,8 @@ def all_metadata(bench: Bench, connections: int = 2, depth: int = 64) -> str:
 
 def chill(directory: Path) -> None:
     """The page cache drops the old records."""
-    for path in directory.rglob("old-*/*.log"):
+    # A node's directories, or disks within them: to walk through everything would meet directories that are just being removed.
+    for path in [*directory.glob("*/old-*/*.log"), *directory.glob("*/*/old-*/*.log")]:
         descriptor = os.open(path, os.O_RDONLY)
         os.fsync(descriptor)
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -230,7 +230,7 @@ def reassigned(stage: SoakStage) -> str:
     brokers = stage.shuffled()[:3]
     plan = stage.cluster.directory / f"plan-{stage.rng.randrange(10**9)}.json"
     stage.admin("reassign", "plan", "--brokers", ",".join(map(str, brokers)), "-o", str(plan))
-    if not plan.exists():
+    if not plan.exists() or not json.loads(plan.read_text())["partitions"]:
         return "nothing to move"
     limits = ["--max-replicas", "1", "--max-partitions", "4"]
     stage.admin("reassign", "execute", str(plan), *limits)

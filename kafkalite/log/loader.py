@@ -98,7 +98,8 @@ def load_log(
         recovered = []
     end = segments[-1].next_offset
     trusted_to = end if clean or not recovered else recovered[0].base_offset
-    for offset in [offset for offset in snapshots if offset > trusted_to]:
+    # A loss of power may bring back what retention had removed: what is behind such a snapshot is not in the log any more.
+    for offset in [offset for offset in snapshots if not segments[0].base_offset <= offset <= trusted_to]:
         disk.remove(f"{path}/{offset:020d}{SNAPSHOT}")
         snapshots.remove(offset)
     doubtful = [
