@@ -68,7 +68,7 @@ def dial(address: str) -> socket.socket:
 
 
 def together(count: int, work: Callable[[], None]) -> None:
-    """In so many threads."""
+    """In that number of threads."""
     threads = [threading.Thread(target=work) for _ in range(count)]
     for thread in threads:
         thread.start()

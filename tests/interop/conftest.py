@@ -40,6 +40,7 @@ _HAS = {
     "test_java.py": _IS_WHOLE_MATRIX
     and shutil.which("java") is not None
     and (shutil.which("mvn") is not None or "KAFKALITE_KAFKA_CLASSPATH" in os.environ),
+    "test_attacks.py": _IS_WHOLE_MATRIX,
     "test_backup.py": _IS_WHOLE_MATRIX,
     "test_tokens.py": _IS_WHOLE_MATRIX,
     "test_apache_kafka.py": _HAS_JAVA,

@@ -108,14 +108,16 @@ public class IssuedTokens {
         try (KafkaProducer<String, String> producer = producer(config(bootstrap, truststore, issuer + "/changing"))) {
             write(producer);
             System.out.println("as the first user");
-            try {
-                while (true) {
+            // The connection ends; a new one may begin as the other user.
+            while (total(producer, "failed-reauthentication-total") == 0) {
+                try {
                     write(producer);
-                    Thread.sleep(20);
+                } catch (ExecutionException error) {
+                    System.err.println(error);
                 }
-            } catch (ExecutionException error) {
-                System.out.println("as another user " + error.getCause().getClass().getSimpleName());
+                Thread.sleep(20);
             }
+            System.out.println("as another user " + total(producer, "successful-reauthentication-total"));
         }
     }
 }
