@@ -11,6 +11,7 @@ from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError
 from kafkalite.log import checkpoints
 from kafkalite.log.epoch_cache import LeaderEpochCache
+from kafkalite.log.file_names import DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.producer_state import ProducerStates
@@ -23,7 +24,7 @@ from kafkalite.log.recovery import (
     remake_aborted,
     replay,
 )
-from kafkalite.log.segment import DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, Segment
+from kafkalite.log.segment import Segment
 from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 

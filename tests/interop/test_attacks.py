@@ -155,11 +155,8 @@ async def test_producer_ids_and_transactions_of_somebody_else(cluster: SecuredCl
             [request.TopicProduceData(topic, partition_data=[request.PartitionProduceData(0, batch)])],
         )
         key = TopicPartition(topic, 0)
-        [leader] = [
-            each.leader
-            for each in (await by.metadata([topic], timeout_s=30)).topics[0].partitions
-            if each.partition == 0
-        ] or [1]
+        metadata = await by.metadata([topic], timeout_s=30)
+        leader = next(each.leader for each in metadata.topics[0].partitions if each.partition == 0)
         answer = await by.call_leader(leader, message, [key], timeout_s=30)
         return int(answer.responses[0].partition_responses[0].error_code)
 
