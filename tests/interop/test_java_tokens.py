@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ class ManyTokens(Issuer):
 
     def answer(self, path: str) -> bytes:
         now = int(time.time())
-        claims = {"sub": "alice", "iss": "https://issuer", "aud": "kafka", "iat": now, "exp": now + 300}
+        claims: dict[str, Any] = {"sub": "alice", "iss": "https://issuer", "aud": "kafka", "iat": now, "exp": now + 300}
         key = self._key
         match path:
             case "/short":
