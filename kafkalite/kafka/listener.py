@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from types import CoroutineType
+from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.coordination.coordinator import CoordinatorError
@@ -22,7 +22,7 @@ from kafkalite.env.streams import hung_up
 from kafkalite.env.supervisor import Policy
 from kafkalite.env.turns import Slices, Turns
 from kafkalite.errors import ApiError, AuthenticationFailed, ErrorCode
-from kafkalite.kafka import large_requests
+from kafkalite.kafka import large_requests, stepped
 from kafkalite.kafka.answers import AnswerMemory
 from kafkalite.kafka.apis import OfferedApi, refusal
 from kafkalite.kafka.connection import API_VERSIONS, KafkaConnection
@@ -256,6 +256,8 @@ class KafkaListener:
             return
         if type(result) is CoroutineType:
             self.services.supervisor.spawn(f"kafka.{api.name}", self._finish(request, message, result), Policy.ISOLATED)
+        elif type(result) is GeneratorType:
+            stepped.answer(request, message, result)
         else:
             request.respond(result)
 
