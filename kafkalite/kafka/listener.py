@@ -256,8 +256,6 @@ class KafkaListener:
             return
         if type(result) is CoroutineType:
             self.services.supervisor.spawn(f"kafka.{api.name}", self._finish(request, message, result), Policy.ISOLATED)
-        elif type(result) is GeneratorType:
-            stepped.answer(request, message, result)
         else:
             request.respond(result)
 
@@ -322,6 +320,9 @@ class KafkaListener:
                     return None
                 return refused
         result = api.handler(request, message)
+        if type(result) is GeneratorType:
+            stepped.answer(request, message, result)
+            result = None
         if request.throttle is not None and (wait_ms := request.throttle.started()):
             request.connection.mute(wait_ms)
         return result
