@@ -139,7 +139,7 @@ def delta_batches(directory: Path, name: str, columns: Sequence[str]) -> Iterato
 def windows_compared(batches: Iterable[pa.RecordBatch], data: Data) -> dict[str, int]:
     """Windows that are in the table, and of them: twice, different; and those that are missing."""
     rows = [row for batch in batches for row in batch.to_pylist()]
-    wanted = data.windows()
+    wanted = data.windows
     have: dict[tuple[str, str], tuple[int, int, int]] = {}
     twice = 0
     for row in rows:

@@ -8,7 +8,6 @@ A flight is known by its number n, from 0. One in twenty is sent twice. From `ha
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -154,25 +153,31 @@ class Data:
                     builder.append(None, text.encode(), (), time.time_ns() // 1_000_000)
                     client.produce_raw(TopicPartition(topic, partition), builder.build())
 
+    @cached_property
     def windows(self) -> dict[tuple[str, str], tuple[int, int, int]]:
         """(day, origin) -> flights with weather, the sum of their delays, of their temperatures: each flight once."""
         measured: dict[tuple[int, str, str], list[int]] = {}
         for year, rest, origin, temperature in self.weather:
             measured.setdefault((year, rest, origin), []).append(temperature)
-        found: dict[tuple[str, str], np.ndarray] = {}
-        size = len(self.fields)
-        repeated: Counter[int] = Counter()
+        found = [
+            measured.get((year, rest, fields[3]), [])
+            for (year, rest), fields in zip(self.times, self.fields, strict=True)
+        ]
+        counts, temps = np.array([len(each) for each in found]), np.array([sum(each) for each in found])
+        delays = np.array([delay or 0 for delay in self.delays]) * counts
+        keys = [(year, rest[:6], fields[3]) for (year, rest), fields in zip(self.times, self.fields, strict=True)]
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        windows, size = np.array([numbers[key] for key in keys]), len(keys)
+        totals: dict[tuple[str, str], tuple[int, int, int]] = {}
         for repetition in range(self.repetitions):
-            repeated[repetition] = min(size, self.records - repetition * size)
-        for repetition, count in repeated.items():
             begin = repetition * size
-            for i in range(count):
-                (year, rest), origin = self.times[i], self.fields[i][3]
-                delay = (self.delays[i] or 0) if begin + i >= self.half else 0
-                for temperature in measured.get((year, rest, origin), ()):
-                    key = (f"{year + repetition}{rest[:6]}", origin)
-                    total = found.get(key)
-                    if total is None:
-                        found[key] = total = np.zeros(3, np.int64)
-                    total += (1, delay, temperature)
-        return {key: (int(total[0]), int(total[1]), int(total[2])) for key, total in found.items()}
+            here = slice(0, min(size, self.records - begin))
+            late = np.where(np.arange(begin, begin + size) >= self.half, delays, 0)
+            flights, delay, temp = (
+                np.bincount(windows[here], each[here], len(numbers)).astype(np.int64) for each in (counts, late, temps)
+            )
+            for (year, day, origin), number in numbers.items():
+                if flights[number]:
+                    key = (f"{year + repetition}{day}", origin)
+                    totals[key] = (int(flights[number]), int(delay[number]), int(temp[number]))
+        return totals

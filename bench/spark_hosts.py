@@ -25,14 +25,21 @@ _FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
 
 @contextlib.contextmanager
 def spark_hosts(
-    directory: Path, workers: int, paths: str, *, home: Path | None = None, python: Path = Path(sys.executable)
+    directory: Path,
+    workers: int,
+    paths: str,
+    *,
+    home: Path | None = None,
+    python: Path = Path(sys.executable),
+    memory: str = "1g",
 ) -> Iterator[str]:
-    """The master's address, for `SparkSession.builder.master`, while the cluster runs. Workers have one core and 1 GiB.
+    """The master's address, for `SparkSession.builder.master`, while the cluster runs. Workers have one core.
 
     Args:
         paths: the PYTHONPATH of executors.
         home: Spark's installation; None: the one of this environment.
         python: of executors.
+        memory: of each worker, as Spark writes it.
     """
     from pyspark_kafkalite.java import java_home
 
@@ -71,7 +78,7 @@ def spark_hosts(
         address = f"spark://127.0.0.1:{port}"
         logs = []
         for number in range(1, workers + 1):
-            size = ("--cores", "1", "--memory", "1g", "--work-dir", str(directory / f"work-{number}"))
+            size = ("--cores", "1", "--memory", memory, "--work-dir", str(directory / f"work-{number}"))
             worker = "org.apache.spark.deploy.worker.Worker"
             logs.append(start(f"worker-{number}", f"127.0.0.{number}", worker, address, *size))
         for log in logs:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 ROWS = 1_000
@@ -30,8 +31,12 @@ def main(master: str, bootstrap: str, prefix: str, scratch: str) -> None:
         return int(found[0]), int(found[1] or 0)
 
     def writes() -> None:
-        rows = spark.range(0, ROWS, 1, 2).selectExpr("CAST(id AS string) AS key", "CAST(id AS string) AS value")
-        rows.write.format("kafkalite").options(**where, topic=f"{prefix}-in").mode("append").save()
+        rows = spark.range(0, ROWS, 1, 2).selectExpr("id", "CAST(id AS string) AS key", "CAST(id AS string) AS value")
+        halves = [rows.where(f"id {sign} {ROWS // 2}").select("key", "value") for sign in ("<", ">=")]
+        first, second = (half.write.format("kafkalite").options(**where, topic=f"{prefix}-in") for half in halves)
+        first.mode("append").save()
+        with ThreadPoolExecutor(1) as other:  # as Spark's own Kafka sink: from any thread, without a mode
+            other.submit(second.save).result()
 
     def reads() -> None:
         found = numbers(f"{prefix}-in")

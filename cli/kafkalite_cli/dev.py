@@ -36,7 +36,7 @@ from kafkalite_cli.imports import uncollected
 @click.option("--json", "as_json", is_flag=True, help="Print the ready line as JSON.")
 @click.option("--log-level", type=click.Choice(sorted(logs.LEVELS)), default="error", show_default=True)
 def dev(
-    nodes: int, directory: str | None, kafka_port: int, settings: tuple[str, ...], as_json: bool, log_level: str
+    nodes: int, directory: str | None, kafka_port: int, settings: tuple[str, ...], *, as_json: bool, log_level: str
 ) -> None:
     """Run a whole cluster in the foreground until Ctrl-C.
 

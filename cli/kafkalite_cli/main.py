@@ -126,7 +126,7 @@ def run(arguments: list[str]) -> int:
     """Run a command line; returns the exit code."""
     wants_json = "--json" in arguments
     if any(not _is_text(each) for each in arguments):
-        _tell("an argument is not UTF-8", "", wants_json)
+        _tell("an argument is not UTF-8", "", wants_json=wants_json)
         return 2
     try:
         outcome = cli.main(arguments, prog_name="kafkalite", standalone_mode=False)
@@ -141,22 +141,22 @@ def run(arguments: list[str]) -> int:
             said = f"{error.option_name} goes after the command: kafkalite COMMAND … {error.option_name}"
         elif context is not None and (hint := _option_hint(error.option_name, context)):
             said = f"No such option {error.option_name!r}. Use {hint}."
-        _tell(said, "", wants_json, path=context.command_path if context else "kafkalite")
+        _tell(said, "", wants_json=wants_json, path=context.command_path if context else "kafkalite")
         return error.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         said = error.format_message().replace("a valid integer range", "a valid integer")
         path = context.command_path if context else "kafkalite"
-        _tell(_with_command(said, context), "", wants_json, path=path)
+        _tell(_with_command(said, context), "", wants_json=wants_json, path=path)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
     except KafkaliteError as error:
         code = error.code.name if isinstance(error, ApiError) else type(error).__name__
-        _tell(hints.with_key(str(error)), code, wants_json)
+        _tell(hints.with_key(str(error)), code, wants_json=wants_json)
         return exit_code(error)
     except OSError as error:  # but for a reader of our output that has gone: click ends with 1 then, and says nothing
-        _tell(os_error_text(error), type(error).__name__, wants_json)
+        _tell(os_error_text(error), type(error).__name__, wants_json=wants_json)
         return 1
 
 
@@ -192,7 +192,7 @@ def _is_text(argument: str) -> bool:
     return True
 
 
-def _tell(message: str, code: str, wants_json: bool, *, path: str = "kafkalite") -> None:
+def _tell(message: str, code: str, *, wants_json: bool, path: str = "kafkalite") -> None:
     line = visible(" ".join(message.split()))
     if len(line) > MAX_LINE:
         line = f"{line[:MAX_LINE]}… ({len(line)} characters)"

@@ -39,7 +39,9 @@ json_option = click.option("--json", "as_json", is_flag=True, help="JSON on stdo
 @click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="One such setting; may be given again.")
 @click.option("--replace", is_flag=True, help="Overwrite a profile of this name.")
 @json_option
-def create(name: str, bootstrap: str, file: str | None, pairs: tuple[str, ...], replace: bool, as_json: bool) -> None:
+def create(
+    name: str, bootstrap: str, file: str | None, pairs: tuple[str, ...], *, replace: bool, as_json: bool
+) -> None:
     """Create a profile. The first one is used at once.
 
     The file of profiles belongs to you alone (mode 0600). If the protocol is SASL and there is no sasl.password, it is asked for, or
@@ -84,7 +86,7 @@ def _password() -> str:
 
 @profile.command("list")
 @json_option
-def list_(as_json: bool) -> None:
+def list_(*, as_json: bool) -> None:
     """All profiles; the one in use has a star.
 
     Example:
@@ -120,7 +122,7 @@ def list_(as_json: bool) -> None:
 @click.argument("name", required=False)
 @click.option("--none", "is_none", is_flag=True, help="Use no profile.")
 @json_option
-def use(name: str | None, is_none: bool, as_json: bool) -> None:
+def use(name: str | None, *, is_none: bool, as_json: bool) -> None:
     """Choose the profile for all following commands.
 
     Examples:
@@ -140,7 +142,7 @@ def use(name: str | None, is_none: bool, as_json: bool) -> None:
 @profile.command("show")
 @click.argument("name", required=False)
 @json_option
-def show(name: str | None, as_json: bool) -> None:
+def show(name: str | None, *, as_json: bool) -> None:
     """A profile's settings [default: the one in use]. Passwords are hidden.
 
     Example:
@@ -163,7 +165,7 @@ def show(name: str | None, as_json: bool) -> None:
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
-def delete(name: str, yes: bool, as_json: bool) -> None:
+def delete(name: str, *, yes: bool, as_json: bool) -> None:
     """Delete a profile, with its password. The cluster is not changed.
 
     Example:

@@ -51,6 +51,7 @@ _HELP = "q quit · ↑↓ or n/p page · s next state filter"
 )
 @client_options
 def top(
+    *,
     once: bool,
     interval: float,
     text: str,

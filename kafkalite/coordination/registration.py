@@ -50,6 +50,8 @@ _DECOY_KEY_BYTES = 32
 #: is taken to be ours.
 _OWNER_PATIENCE = 1.25
 _OWNER_PATIENCE_EXTRA_S = 2.0
+#: While we wait for it, only time counts in which ZooKeeper is connected: it is looked at this many times.
+_LOOKS = 16
 
 
 def new_uuid(rng: random.Random) -> str:
@@ -127,23 +129,21 @@ async def register_broker(
     path = paths.broker(broker_id)
     data = encode_broker(broker)
     patience = session_timeout_ms / 1000 * _OWNER_PATIENCE + _OWNER_PATIENCE_EXTRA_S
-    try:
-        async with asyncio.timeout(patience):
-            while True:
-                stat = await _claim(coordinator, path, data)
-                if stat.ephemeral_owner == coordinator.session_id:
-                    return BrokerEpoch(stat.czxid)
-                if stat.ephemeral_owner in dead_sessions or stat.ephemeral_owner == 0:
-                    _log.info("registration.removed_stale", path=path, owner=f"{stat.ephemeral_owner:x}")
-                    await _remove(coordinator, path, stat.version)
-                else:
-                    _log.info("registration.waiting_for_owner", path=path, owner=f"{stat.ephemeral_owner:x}")
-                    await _gone(coordinator, path, stat.czxid)
-    except TimeoutError:
-        owner = await _describe_owner(coordinator, path)
-        raise StartupRefused(
-            f"broker id {broker_id} is in use{owner}: it was still registered in ZooKeeper after {patience:.1f} s"
-        ) from None
+    while True:
+        # No limit of time: while ZooKeeper cannot be reached, nothing shows that anybody else has the id.
+        stat = await _claim(coordinator, path, data)
+        if stat.ephemeral_owner == coordinator.session_id:
+            return BrokerEpoch(stat.czxid)
+        if stat.ephemeral_owner in dead_sessions or stat.ephemeral_owner == 0:
+            _log.info("registration.removed_stale", path=path, owner=f"{stat.ephemeral_owner:x}")
+            await _remove(coordinator, path, stat.version)
+            continue
+        _log.info("registration.waiting_for_owner", path=path, owner=f"{stat.ephemeral_owner:x}")
+        if not await _gone(coordinator, path, stat.czxid, patience):
+            owner = await _describe_owner(coordinator, path)
+            raise StartupRefused(
+                f"broker id {broker_id} is in use{owner}: it was still registered in ZooKeeper after {patience:.1f} s"
+            )
 
 
 async def change_addresses(
@@ -190,14 +190,22 @@ async def _remove(coordinator: Coordinator, path: str, version: int) -> None:
         return  # looked at again by the caller
 
 
-async def _gone(coordinator: Coordinator, path: str, czxid: int) -> None:
-    """Wait until the znode created at `czxid` is there no more."""
+async def _gone(coordinator: Coordinator, path: str, czxid: int, patience: float) -> bool:
+    """Wait until the znode created at `czxid` is there no more; False: it was there for `patience` seconds of a connection."""
+    connected = 0
     while True:
         changed = asyncio.Event()
         stat = await retrying(lambda changed=changed: coordinator.exists(path, changed.set))  # type: ignore[misc]
         if stat is None or stat.czxid != czxid:
-            return
-        await changed.wait()
+            return True
+        if connected >= _LOOKS:
+            return False
+        while not changed.is_set() and connected < _LOOKS:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience / _LOOKS):
+                    await changed.wait()
+            # A ZooKeeper that comes back gives every session its whole time again.
+            connected = connected + 1 if coordinator.state is SessionState.CONNECTED else 0
 
 
 async def _describe_owner(coordinator: Coordinator, path: str) -> str:

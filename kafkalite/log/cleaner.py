@@ -2,8 +2,8 @@
 
 One pass: note the last offset of each key in the dirty part (`OffsetMap`), then rewrite every closed segment without
 what a later record replaces, and swap. Deleted keys (no value) and markers of transactions whose records are all gone
-stay until their delete horizon, which the first pass that meets them writes into their batch (KIP-534). The last batch
-of a producer stays, if need be without records: its sequence is needed for deduplication.
+stay until their delete horizon, which the first pass that meets them writes into their batch (KIP-534). The last batches
+of a producer stay, if need be without records: its sequence is needed for deduplication (kafkalite.log.kept_producers).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Disk, File
 from kafkalite.errors import ApiError, StorageError
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.log.handles import HandleCache
 from kafkalite.log.index import AbortedTxn
+from kafkalite.log.kept_producers import KeptBatches, kept_batches, own_view
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.segment import Segment
 from kafkalite.record.batch import DELETE_HORIZON_FLAG, BatchHeader, parse_header
@@ -150,16 +150,9 @@ def plan(
     return CleaningPlan(sources, max(first_dirty_offset, sources[0].base_offset), sources[-1].next_offset, log.cuts)
 
 
-def _own_view(disk: Disk, segment: Segment) -> Segment:
-    """A view of the same file with a handle of its own: it is read off the loop."""
-    view = Segment(disk, HandleCache(disk, 1), segment.directory, segment.base_offset)
-    view.exists, view.size, view.next_offset = True, segment.size, segment.next_offset
-    return view
-
-
 def _batches(disk: Disk, segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Each batch, its CRC checked. Raises OSError; ApiError CORRUPT_MESSAGE at damage."""
-    view = _own_view(disk, segment)
+    view = own_view(disk, segment)
     try:
         end = 0
         for position, header, data in view.checked():
@@ -217,15 +210,14 @@ class Rewriter:
         self,
         offsets: OffsetMap,
         transactions: CleanedTransactions,
-        last_of_producer: set[tuple[int, int]],
+        producers: KeptBatches,
         *,
         now_ms: int,
         delete_retention_ms: int,
     ) -> None:
         self._offsets = offsets
         self._transactions = transactions
-        #: (producer id, last offset of its last batch).
-        self._last_of_producer = last_of_producer
+        self._producers = producers
         self._now_ms = now_ms
         # "For ever" is a value that users set: the sum must fit into a batch's head, and so must its distance from any record.
         self._new_horizon_ms = min(now_ms + delete_retention_ms, _LAST_HORIZON_MS)
@@ -247,8 +239,9 @@ class Rewriter:
                 kept.add(offset)
                 tombstones = tombstones or not has_value
         if not kept:
-            is_last = (header.producer_id, header.last_offset) in self._last_of_producer
-            return (data if not header.record_count else empty_batch(header)) if is_last else None
+            if not self._producers.has(header):
+                return None
+            return empty_batch(header) if header.record_count else data
         if len(kept) == header.record_count and (horizon is not None or not tombstones):
             return data
         if tombstones and horizon is None:
@@ -263,8 +256,7 @@ class Rewriter:
         if marker is None or not self._transactions.is_spent(header):
             return data
         if expired:
-            is_last = (header.producer_id, header.last_offset) in self._last_of_producer
-            return data if is_last else None
+            return data if self._producers.has(header) else None
         if has_horizon:
             return data
         return _rebuilt(header, list(records_of(data, 0, header)), self._new_horizon_ms)
@@ -373,18 +365,20 @@ async def _pass(log: PartitionLog, disk: Disk, work: CleaningPlan, now_ms: int, 
     """The new first dirty offset; None if the log changed meanwhile. Raises OSError, StorageError, ApiError."""
     config = log.config
     aborted = log.aborted_transactions(log.first_offset, work.end_offset)
-    producers = {(pid, e.batches[-1].last_offset) for pid, e in log.active_producers().items() if e.batches}
-    if any(last_offset >= log.synced_offset for _, last_offset in producers):
-        # The batch that is kept for a producer must be durable: if a loss of power took the newest one, and this pass had
-        # removed all others, the producer could not go on.
+    active = frozenset(log.active_producers())
+    if active and work.end_offset > log.synced_offset:
+        # What is kept for a producer must be durable: if a loss of power took it, and this pass had removed what was before,
+        # the producer could not go on.
         await log.flush()
-    offsets = OffsetMap(map_bytes)
+    path, snapshots = log.path, log.snapshot_offsets
+    built: list[tuple[OffsetMap, KeptBatches]] = []
 
     def build() -> None:
-        nonlocal offsets
-        offsets = build_map(disk, work, aborted, map_bytes)
+        producers = kept_batches(disk, path, snapshots, work.sources, active)
+        built.append((build_map(disk, work, aborted, map_bytes), producers))
 
-    await disk.run_blocking(build, log.path)
+    await disk.run_blocking(build, path)
+    [(offsets, producers)] = built
     rewriter = Rewriter(
         offsets, CleanedTransactions(aborted), producers, now_ms=now_ms, delete_retention_ms=config.delete_retention_ms
     )

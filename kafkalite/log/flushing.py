@@ -12,8 +12,9 @@ from kafkalite.env.seams import File
 from kafkalite.log import checkpoints
 from kafkalite.log.epoch_file import LeaderEpochFile
 from kafkalite.log.failures import is_shortage
+from kafkalite.log.file_names import INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, file_name
 from kafkalite.log.local_log import LocalLog
-from kafkalite.log.segment import INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, Segment, file_name
+from kafkalite.log.segment import Segment
 from kafkalite.log.snapshots import ProducerSnapshots
 from kafkalite.model import Offset
 

@@ -11,6 +11,7 @@ from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError
 from kafkalite.log import checkpoints
 from kafkalite.log.epoch_cache import LeaderEpochCache
+from kafkalite.log.file_names import DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.producer_state import ProducerStates
@@ -23,7 +24,7 @@ from kafkalite.log.recovery import (
     remake_aborted,
     replay,
 )
-from kafkalite.log.segment import DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, Segment
+from kafkalite.log.segment import Segment
 from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
@@ -98,7 +99,8 @@ def load_log(
         recovered = []
     end = segments[-1].next_offset
     trusted_to = end if clean or not recovered else recovered[0].base_offset
-    for offset in [offset for offset in snapshots if offset > trusted_to]:
+    # A loss of power may bring back what retention had removed: what is behind such a snapshot is not in the log any more.
+    for offset in [offset for offset in snapshots if not segments[0].base_offset <= offset <= trusted_to]:
         disk.remove(f"{path}/{offset:020d}{SNAPSHOT}")
         snapshots.remove(offset)
     doubtful = [

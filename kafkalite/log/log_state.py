@@ -161,6 +161,11 @@ class LogState:
     def active_producers(self) -> dict[int, ProducerEntry]:
         return self._producers.active()
 
+    @property
+    def snapshot_offsets(self) -> tuple[int, ...]:
+        """Where the producers were saved, in order."""
+        return tuple(self._snapshots.offsets)
+
     def storage_error(self, what: str, error: OSError) -> StorageError:
         return self._local.storage_error(what, error)
 

@@ -150,7 +150,7 @@ def sound_prefix(local: LocalLog, piece: Piece, offset: int, limit: int) -> tupl
     else:
         if at_gap is None or not before_gap <= _base_behind(local, piece) < following:
             if piece.version:
-                piece.segment.found_sound(piece.version, piece.position, piece.position + end)
+                piece.segment.sound.found(piece.version, piece.position, piece.position + end)
             return data, following
         position, following = at_gap, before_gap
     if position:
@@ -161,7 +161,7 @@ def sound_prefix(local: LocalLog, piece: Piece, offset: int, limit: int) -> tupl
 def _known_end(local: LocalLog, piece: Piece, offset: int, limit: int) -> int:
     """The offset behind batches that are known to be sound; -1 if they are not, or not where the index says. Raises OSError."""
     data = piece.data
-    if not piece.version or not piece.segment.is_sound(piece.version, piece.position, piece.position + len(data)):
+    if not piece.version or not piece.segment.sound.covers(piece.version, piece.position, piece.position + len(data)):
         return -1
     first = HEADER.unpack_from(data)
     behind = _base_behind(local, piece)

@@ -16,9 +16,10 @@ from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.epoch_cache import LeaderEpochCache
+from kafkalite.log.file_names import LOG, SNAPSHOT, file_name
 from kafkalite.log.index import AbortedTxn
 from kafkalite.log.producer_state import PreparedAppend, ProducerStates
-from kafkalite.log.segment import LOG, SNAPSHOT, Segment, file_name
+from kafkalite.log.segment import Segment
 from kafkalite.log.validation import marker_in
 from kafkalite.model import TopicId
 from kafkalite.record.batch import BatchHeader

@@ -2,51 +2,32 @@
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from kafkalite.env.residency import NotResident
 from kafkalite.env.seams import Disk, File
 from kafkalite.errors import ApiError
-from kafkalite.log.batch_scan import SCAN_BYTES, checked, headers
+from kafkalite.log.batch_scan import checked, headers
+from kafkalite.log.file_names import DELETED, INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 from kafkalite.log.handles import HandleCache
-from kafkalite.log.index import (
-    ABORTED_ENTRY,
-    OFFSET_ENTRY_SIZE,
-    TIME_ENTRY,
-    AbortedTxn,
-    OffsetIndex,
-    TimeIndex,
-)
-from kafkalite.log.transaction_index import TransactionIndex, save_from
+from kafkalite.log.index import ABORTED_ENTRY, OFFSET_ENTRY_SIZE, TIME_ENTRY, AbortedTxn, OffsetIndex, TimeIndex
+from kafkalite.log.segment_indexes import SegmentIndexes
+from kafkalite.log.segment_memory import SoundRange, Tail
+from kafkalite.log.transaction_index import TransactionIndex, shorten
 from kafkalite.model import Buffer
 from kafkalite.record.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
-
-LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
-DELETED = ".deleted"
-
-#: Batches at the end of the active segment whose position is known without an index; trimmed to half.
-_TAIL_BATCHES = 128
-
-
-def file_name(base_offset: int, suffix: str) -> str:
-    """Kafka's: the base offset in 20 digits."""
-    return f"{base_offset:020d}{suffix}"
 
 
 class Segment:
     """The batches from `base_offset` on. Files are made when the first batch comes.
 
-    Invariants: `size` bytes of the .log file are whole batches; offsets in it are >= base_offset and increase;
-    entries of the in-memory indexes that are not in the files yet are those from number `*_saved` on.
+    Invariant: `size` bytes of the .log file are whole batches; offsets in it are >= base_offset and increase.
     """
 
     __slots__ = (
-        "_disk", "_handles", "_offsets", "_offsets_saved", "_tail_last", "_tail_positions",
-        "_times", "_times_saved", "base_offset", "bytes_since_index", "directory", "exists", "first_timestamp",
-        "indexes_synced", "log_path",
-        "max_timestamp", "max_timestamp_offset", "next_offset", "size", "sound_from", "sound_to", "sound_version", "synced_size",
+        "_disk", "_handles", "_indexes", "_tail", "base_offset", "bytes_since_index", "directory", "exists", "first_timestamp",
+        "indexes_synced", "log_path", "max_timestamp", "max_timestamp_offset", "next_offset", "size", "sound", "synced_size",
         "transactions",
     )  # fmt: skip
 
@@ -55,7 +36,7 @@ class Segment:
         self._handles = handles
         self.directory = directory
         self.base_offset = base_offset
-        self.log_path = f"{directory}/{base_offset:020d}{LOG}"
+        self.log_path = self.path(LOG)
         #: Where the next batch would start.
         self.next_offset = base_offset
         self.size = 0
@@ -63,10 +44,7 @@ class Segment:
         self.exists = False
         #: The index files are on the disk itself, as they are in memory; of a closed segment that stays so.
         self.indexes_synced = False
-        #: None: not loaded from their files yet.
-        self._offsets: OffsetIndex | None = None
-        self._times: TimeIndex | None = None
-        self._offsets_saved = self._times_saved = 0
+        self._indexes = SegmentIndexes(disk, handles, directory, base_offset)
         self.transactions = TransactionIndex(disk, handles, self.path(TXN_INDEX), base_offset)
         self.bytes_since_index = 0
         #: Of the first batch: a segment's age is counted in record time. None: not known yet.
@@ -74,15 +52,12 @@ class Segment:
         #: None: not known yet (a segment that was loaded, not scanned).
         self.max_timestamp: int | None = -1
         self.max_timestamp_offset = -1
-        self._tail_last: array[int] | None = None
-        self._tail_positions: array[int] | None = None
-        #: Between these two bytes of the file all batches are sound: a read found that at this version of the file (ADR 47), or
-        #: they were appended behind such a read.
-        self.sound_version = 0
-        self.sound_from = self.sound_to = -1
+        #: None: no batch was appended since the handle was last opened.
+        self._tail: Tail | None = None
+        self.sound = SoundRange()
 
     def path(self, suffix: str) -> str:
-        return f"{self.directory}/{self.base_offset:020d}{suffix}"
+        return f"{self.directory}/{file_name(self.base_offset, suffix)}"
 
     # --- opening ----------------------------------------------------------------------------------
 
@@ -115,54 +90,40 @@ class Segment:
 
     def unload(self) -> None:
         """The handle was closed for lack of use: drop the indexes too where the files have all of them."""
-        if self._offsets is not None and self._offsets_saved == len(self._offsets) and self.size:
-            self._offsets = None
-        if self._times is not None and self._times_saved == len(self._times) and self.size:
-            self._times = None
-        self._tail_last = self._tail_positions = None
+        if self.size:
+            self._indexes.unload()
+        self._tail = None
 
     def _offset_index(self) -> OffsetIndex:
-        if self._offsets is None:
-            loaded = OffsetIndex.decode(self._read_optional(INDEX)) if self.size else OffsetIndex()
-            lost = loaded is not None and not len(loaded) and self.size > SCAN_BYTES
-            if loaded is None or lost or (loaded.positions and loaded.positions[-1] >= self.size):
+        indexes = self._indexes
+        if indexes.offsets is None:
+            if (loaded := indexes.load_offsets(self.size)) is None:
                 self._rebuild()
             else:
-                self._offsets, self._offsets_saved = loaded, len(loaded)
                 # The next entry is due as if the last batch had just got one: at worst the index is a bit sparser.
                 self.bytes_since_index = self.size - (loaded.positions[-1] if loaded.positions else 0)
-        assert self._offsets is not None
-        return self._offsets
+        assert indexes.offsets is not None
+        return indexes.offsets
 
     def _time_index(self) -> TimeIndex:
-        if self._times is None:
-            loaded = TimeIndex.decode(self._read_optional(TIME_INDEX)) if self.size else TimeIndex()
-            if loaded is None:
-                self._rebuild()
-            else:
-                self._times, self._times_saved = loaded, len(loaded)
-        assert self._times is not None
-        return self._times
-
-    def _read_optional(self, suffix: str) -> bytes:
-        try:
-            return self._disk.read_file(self.path(suffix))
-        except FileNotFoundError:
-            return b""
+        indexes = self._indexes
+        if indexes.times is None and indexes.load_times(self.size) is None:
+            self._rebuild()
+        assert indexes.times is not None
+        return indexes.times
 
     def _rebuild(self, interval: int = 4096) -> None:
         """Rebuild both indexes from the headers; the files get them at the next save. Raises NotResident, and then nothing has
         changed."""
         made = Segment(self._disk, self._handles, self.directory, self.base_offset)
-        made._offsets, made._times = OffsetIndex(), TimeIndex()
+        made._indexes.reset()
         try:
             for position, header in self.headers():
                 made._record(header, header.base_offset, header.max_timestamp, position, interval)
         except NotResident:  # all of it at once, or each attempt would get no further than the one before
             raise NotResident(self.log_path, 0, self.size) from None
-        self._offsets, self._times = made._offsets, made._times
-        self._offsets_saved = self._times_saved = 0
-        self._tail_last, self._tail_positions = made._tail_last, made._tail_positions
+        self._indexes.replace(made._indexes.offsets, made._indexes.times)
+        self._tail = made._tail
         self.bytes_since_index = made.bytes_since_index
         self.max_timestamp, self.max_timestamp_offset = made.max_timestamp, made.max_timestamp_offset
         self.first_timestamp = made.first_timestamp
@@ -208,9 +169,9 @@ class Segment:
         if self.max_timestamp is None:
             self._timestamps()
         assert self.max_timestamp is not None
-        if self._tail_last is None or self._tail_positions is None:
-            self._tail_last, self._tail_positions = array("q"), array("I")
-        tail_last, tail_positions = self._tail_last, self._tail_positions
+        if self._tail is None:
+            self._tail = Tail()
+        tail_last, tail_positions = self._tail.last_offsets, self._tail.positions
         start, position, since = self.base_offset, self.size, self.bytes_since_index
         largest, largest_offset = self.max_timestamp, self.max_timestamp_offset
         newest = -1
@@ -236,14 +197,10 @@ class Segment:
             position += size
         self.max_timestamp, self.max_timestamp_offset = largest, largest_offset
         self.bytes_since_index = since
-        if self.sound_to == self.size:
-            self.sound_to = position
+        self.sound.appended(self.size, position)
         self.size = position
         self.next_offset = last_offset + 1
-        if len(tail_last) > _TAIL_BATCHES:
-            surplus = len(tail_last) - _TAIL_BATCHES // 2
-            del tail_last[:surplus]
-            del tail_positions[:surplus]
+        self._tail.trim()
         return newest
 
     def _record(self, header: BatchHeader, base_offset: int, max_timestamp: int, position: int, interval: int) -> None:
@@ -256,27 +213,19 @@ class Segment:
         if self.first_timestamp is None and position == 0:
             self.first_timestamp = max_timestamp
         if self.bytes_since_index > interval:
-            assert self._offsets is not None and self._times is not None
-            self._offsets.append(last_offset - self.base_offset, position)
-            self._times.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+            self._offset_index().append(last_offset - self.base_offset, position)
+            self._time_index().maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
             self.bytes_since_index = 0
         self.bytes_since_index += header.batch_length + LOG_OVERHEAD
-        if self._tail_last is None or self._tail_positions is None:
-            self._tail_last, self._tail_positions = array("q"), array("I")
-        self._tail_last.append(last_offset)
-        self._tail_positions.append(position)
-        if len(self._tail_last) > _TAIL_BATCHES:
-            del self._tail_last[: _TAIL_BATCHES // 2]
-            del self._tail_positions[: _TAIL_BATCHES // 2]
-
-    def _forget_tail(self) -> None:
-        self._tail_last = self._tail_positions = None
+        if self._tail is None:
+            self._tail = Tail()
+        self._tail.last_offsets.append(last_offset)
+        self._tail.positions.append(position)
+        self._tail.trim()
 
     def index_bytes(self) -> int:
         """Size of the larger index, in the file's bytes."""
-        offsets, times = self._offsets, self._times
-        if offsets is None or times is None:
-            offsets, times = self._offset_index(), self._time_index()
+        offsets, times = self._offset_index(), self._time_index()
         return max(len(offsets.offsets) * OFFSET_ENTRY_SIZE, len(times.offsets) * TIME_ENTRY.size)
 
     # --- reading ----------------------------------------------------------------------------------
@@ -287,17 +236,6 @@ class Segment:
     def version(self) -> int:
         """See `File.version`. Raises OSError."""
         return self._log().version()
-
-    def is_sound(self, version: int, start: int, end: int) -> bool:
-        """Whether these bytes, read after the file had this version, need no other check of their CRCs."""
-        return version == self.sound_version and self.sound_from <= start and end <= self.sound_to
-
-    def found_sound(self, version: int, start: int, end: int) -> None:
-        """All batches between these two bytes, read after the file had this version, are sound."""
-        if version == self.sound_version and start <= self.sound_to and self.sound_from <= end:
-            self.sound_from, self.sound_to = min(self.sound_from, start), max(self.sound_to, end)
-        else:
-            self.sound_version, self.sound_from, self.sound_to = version, start, end
 
     def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of each batch from `position`. Raises ApiError CORRUPT_MESSAGE where there is no batch. OSError."""
@@ -315,13 +253,8 @@ class Segment:
         """
         if offset >= self.next_offset:
             return self.size
-        tail = self._tail_last
-        if tail is not None and tail:
-            assert self._tail_positions is not None
-            found = bisect_left(tail, offset)
-            # The first of the tail has it only if the batch before the tail hasn't: known when there is none.
-            if found > 0 or self._tail_positions[0] == 0:
-                return self._tail_positions[found] if found < len(tail) else self.size
+        if self._tail is not None and (found := self._tail.position_of(offset, self.size)) is not None:
+            return found
         if offset <= self.base_offset:
             return 0
         start = self._offset_index().position_for(offset - self.base_offset)
@@ -410,25 +343,12 @@ class Segment:
         """Bring the index files up to date; the suffixes of those written. Raises OSError."""
         if not self.exists:
             return []
-        written = []
-        if self._offsets is not None and (self._offsets_saved != len(self._offsets) or not self._offsets_saved):
-            written += self._save(
-                INDEX, self._offsets_saved * OFFSET_ENTRY_SIZE, self._offsets.encode(self._offsets_saved)
-            )
-            self._offsets_saved = len(self._offsets)
-        if self._times is not None and (self._times_saved != len(self._times) or not self._times_saved):
-            written += self._save(
-                TIME_INDEX, self._times_saved * TIME_ENTRY.size, self._times.encode(self._times_saved)
-            )
-            self._times_saved = len(self._times)
+        written = self._indexes.save()
         if self.transactions.save():
             written.append(TXN_INDEX)
         if written:
             self.indexes_synced = False
         return written
-
-    def _save(self, suffix: str, keep: int, data: bytes) -> list[str]:
-        return [suffix] if save_from(self._disk, self._handles, self.path(suffix), keep, data) else []
 
     def seal(self) -> None:
         """The segment rolls: the time index gets the largest timestamp as its last entry, the files all there is."""
@@ -446,18 +366,16 @@ class Segment:
 
     def truncate_to_position(self, position: int, next_offset: int) -> None:
         """Cut the .log at a batch's start; everything derived from what is gone goes too. Raises OSError."""
-        offsets, times = self._offset_index(), self._time_index()
-        self.aborted()  # before anything is cut: what is damaged now stays as it is
+        offsets = self._offset_index()  # load all three before anything is cut: what is damaged now stays as it is
+        self._time_index()
+        self.aborted()
         self._log().truncate(position)
         self.size, self.synced_size = position, min(self.synced_size, position)
         self.next_offset = next_offset
-        offsets.truncate_to_position(position)
-        times.truncate_to_offset(next_offset - self.base_offset)
-        self._offsets_saved = min(self._offsets_saved, len(offsets))
-        self._times_saved = min(self._times_saved, len(times))
+        self._indexes.truncate(position, next_offset - self.base_offset)
         self.transactions.truncate(next_offset)
         self.indexes_synced = False
-        self._forget_tail()
+        self._tail = None
         self.bytes_since_index = position - (offsets.positions[-1] if offsets.positions else 0)
         self.max_timestamp = None if position else -1
         if not position:
@@ -466,25 +384,15 @@ class Segment:
 
     def _save_shortened(self) -> None:
         """Index files must never be longer than the log they describe: a clean start trusts them."""
-        for suffix, saved, entry_size in (
-            (INDEX, self._offsets_saved, OFFSET_ENTRY_SIZE),
-            (TIME_INDEX, self._times_saved, TIME_ENTRY.size),
-            (TXN_INDEX, self.transactions.saved, ABORTED_ENTRY.size),
-        ):
-            path = self.path(suffix)
-            if self._disk.exists(path):
-                file = self._handles.open_apart(path)
-                if file.size() > saved * entry_size:
-                    file.truncate(saved * entry_size)
-                file.close()
+        self._indexes.save_shortened()
+        shorten(self._disk, self._handles, self.transactions.path, self.transactions.saved * ABORTED_ENTRY.size)
 
     def reset_for_recovery(self) -> None:
         """Drop everything that is derived from the batches: recovery rebuilds it."""
-        self._offsets, self._times = OffsetIndex(), TimeIndex()
-        self._offsets_saved = self._times_saved = 0
+        self._indexes.reset()
         self.transactions.reset()
         self.indexes_synced = False
-        self._forget_tail()
+        self._tail = None
         self.bytes_since_index = 0
         self.max_timestamp, self.max_timestamp_offset, self.first_timestamp = -1, -1, None
 
@@ -509,7 +417,7 @@ class Segment:
         if not self.size:
             self.next_offset = self.base_offset
             return True
-        data = self._read_optional(INDEX)
+        data = self._indexes.read(INDEX)
         start = indexed = 0
         if len(data) >= OFFSET_ENTRY_SIZE and len(data) % OFFSET_ENTRY_SIZE == 0:
             indexed, start = int.from_bytes(data[-8:-4], "big"), int.from_bytes(data[-4:], "big")
@@ -528,11 +436,12 @@ class Segment:
         """The log's directory has another name; the handle was closed before."""
         self.directory = directory
         self.log_path = self.path(LOG)
+        self._indexes.directory = directory
         self.transactions.relocate(self.path(TXN_INDEX))
 
     def use_handles(self, handles: HandleCache) -> None:
         """Open the file through this cache from now on; it was closed before."""
-        self._handles = handles
+        self._handles = self._indexes.handles = handles
         self.transactions.use_handles(handles)
 
     def close(self) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kafkalite.log.file_names import SNAPSHOT, file_name
 from kafkalite.log.local_log import LocalLog
 from kafkalite.log.producer_state import ProducerStates
-from kafkalite.log.segment import SNAPSHOT, file_name
 
 
 class ProducerSnapshots:

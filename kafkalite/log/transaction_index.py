@@ -112,3 +112,12 @@ def save_from(disk: Disk, handles: HandleCache, path: str, keep: int, data: byte
     finally:
         file.close()
     return True
+
+
+def shorten(disk: Disk, handles: HandleCache, path: str, size: int) -> None:
+    """Cut an index file to at most `size` bytes. Raises OSError."""
+    if disk.exists(path):
+        file = handles.open_apart(path)
+        if file.size() > size:
+            file.truncate(size)
+        file.close()

@@ -106,7 +106,7 @@ def _default(text: object, kind: str, path: str) -> str:
 
 
 def _theirs(
-    fields: list[dict[str, Any]], common: Mapping[str, Any], version: int, path: str, is_flexible: bool
+    fields: list[dict[str, Any]], common: Mapping[str, Any], version: int, path: str, *, is_flexible: bool
 ) -> Iterator[tuple[str, str, bool, str, int | None]]:
     """(path, type, may be null, default, tag) of each field of this version, those with tags last."""
     live = [field for field in fields if version in parse_versions(field["versions"])]
@@ -130,7 +130,7 @@ def _theirs(
             tag(field),
         )
         if nested:
-            yield from _theirs(nested, common, version, name, is_flexible)
+            yield from _theirs(nested, common, version, name, is_flexible=is_flexible)
 
 
 def _ours(
@@ -163,7 +163,7 @@ def differences(definitions: Mapping[str, Definition]) -> Iterator[str]:
                 yield f"{name} {version}: flexible there or here, not both"
                 continue
             is_flexible = version in definition.flexible
-            theirs = list(_theirs(definition.json["fields"], common, version, name, is_flexible))
+            theirs = list(_theirs(definition.json["fields"], common, version, name, is_flexible=is_flexible))
             ours = list(_ours(schema.root, schema, version, name))
             for line in [field for field in theirs if field not in ours]:
                 yield f"{name} {version}: there {line}"

@@ -47,11 +47,13 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "kafkalite.replica.decisions.follower": ("tests/unit/replica/test_isr.py", "tests/unit/replica/test_scenarios.py"),
     "kafkalite.replica.decisions.isr": (
+        "tests/unit/replica/test_leader_rules.py",
         "tests/unit/replica/test_isr.py",
         "tests/property/test_high_watermark.py",
         "tests/unit/replica/test_scenarios.py",
     ),
     "kafkalite.replica.decisions.leader": (
+        "tests/unit/replica/test_leader_rules.py",
         "tests/unit/replica/test_isr.py",
         "tests/property/test_high_watermark.py",
         "tests/unit/replica/test_scenarios.py",

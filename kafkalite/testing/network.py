@@ -130,7 +130,7 @@ class VirtualNetwork:
                 _ip(*inside, "neigh", "replace", address, "lladdr", self._mac(other), "dev", nic, "nud", "permanent")
         sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
         sock.bind((port, 0))
-        sock.setblocking(False)
+        sock.setblocking(False)  # noqa: FBT003 - the socket's method
         for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
             sock.setsockopt(socket.SOL_SOCKET, option, 8 << 20)
         self._sockets[host] = sock

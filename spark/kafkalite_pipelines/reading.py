@@ -33,6 +33,8 @@ _TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)?")
 _PARTITION_BY = re.compile(r"(?:(year|month|day|hour)\(\s*([A-Za-z_][A-Za-z0-9_]*)\s*\)|([A-Za-z_][A-Za-z0-9_]*))")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 SINKS = ("iceberg", "delta", "parquet", "topic")
+#: pyiceberg's names.
+_CATALOGS = ("sql", "rest", "hive", "glue", "dynamodb", "bigquery")
 _DELIVERIES = ("exactly-once", "at-least-once")
 #: A pipeline sets these options of the source itself.
 _OURS = {"group.id": "name", "auto.offset.reset": "source.start"}
@@ -86,7 +88,7 @@ def parse(values: Mapping[str, Any], directory: Path = Path()) -> Pipeline:
     kafka = _kafka(top)
     source = _source(top)
     dead = _dead_letters(top)
-    decode = read_decode(top, dead is not None)
+    decode = read_decode(top, has_dead_letters=dead is not None)
     steps = tuple(step for each in top.sections("steps") if (step := _step(each)) is not None)
     if "sinks" not in top:
         top.problem("sinks", "is missing: at least one [[sinks]] with a format")
@@ -155,7 +157,7 @@ def _source(top: Section) -> Source:
     for topic in topics:
         if not _TOPIC.fullmatch(topic):
             section.problem("topics", f"{topic!r} is not a topic's name; for a pattern use source.pattern")
-    if not topics and pattern is None and "topics" not in section:
+    if not topics and pattern is None and ("topics" not in section or section.any("topics") == []):
         section.problem("topics", 'is missing: topics = ["a"] or pattern = "a.*"')
     if topics and pattern is not None:
         section.problem("pattern", "cannot be combined with topics")
@@ -170,7 +172,7 @@ def _source(top: Section) -> Source:
         start=_start(section, topics),
         max_records=section.number("max_records"),
         max_bytes=section.size("max_bytes"),
-        fail_on_data_loss=section.boolean("fail_on_data_loss", True),
+        fail_on_data_loss=section.boolean("fail_on_data_loss", default=True),
     )
     section.done()
     return source
@@ -261,15 +263,18 @@ def _iceberg(section: Section) -> Sink:
     table = section.text("table", "", required='the table\'s name, "flights" or "namespace.flights"') or ""
     if table and not _TABLE.fullmatch(table):
         section.problem("table", f"{table!r} is not a name or namespace.name")
+    catalog = section.texts("catalog")
+    if catalog.get("type", "sql") not in _CATALOGS:
+        section.problem("catalog.type", f"must be {', '.join(_CATALOGS)}, not {catalog['type']!r}")
     return IcebergSink(
         table=table,
         warehouse=section.text("warehouse", "tables") or "tables",
-        catalog=section.texts("catalog"),
+        catalog=catalog,
         partition_by=_partition_by(section),
         key=_key(section),
         properties=section.texts("properties"),
         maintenance=_maintenance(section),
-        evolve=section.boolean("evolve", True),
+        evolve=section.boolean("evolve", default=True),
     )
 
 
@@ -281,7 +286,7 @@ def _delta(section: Section) -> Sink:
         key=_key(section),
         properties=section.texts("properties"),
         maintenance=_maintenance(section),
-        evolve=section.boolean("evolve", True),
+        evolve=section.boolean("evolve", default=True),
     )
 
 
@@ -389,12 +394,19 @@ def _check_whole(pipeline: Pipeline, top: Section) -> None:
             "watermark",
             'with it records that cannot be decoded are left out; decode.on_error = "skip" says that this is meant',
         )
+    own = {"_topic", "_partition", "_offset", "_timestamp", pipeline.decode.key_column}
+    if pipeline.watermark is not None and columns:
+        column = pipeline.watermark[0]
+        if column.partition(".")[0] not in {*columns, *own}:
+            top.problem("watermark.column", f"{column!r} is not in decode.schema")
+        elif columns.get(column, "timestamp") != "timestamp":
+            top.problem("watermark.column", f"{column!r} must be a timestamp, not {columns[column]}")
     for number, sink in enumerate(pipeline.sinks, 1):
         if isinstance(sink, TopicSink):
             continue
         named = {partition_field(each)[1] for each in sink.partition_by if _PARTITION_BY.fullmatch(each)}
         key = () if isinstance(sink, ParquetSink) else sink.key
         if columns and not pipeline.steps:
-            known = {*columns, "_topic", "_partition", "_offset", "_timestamp", pipeline.decode.key_column}
+            known = {*columns, *own}
             for each in [column for column in (*sorted(named), *key) if column not in known]:
                 top.problem(f"sinks[{number}]", f"column {each!r} is not in decode.schema")

@@ -13,7 +13,7 @@ FORMATS = ("json", "avro", "protobuf", "raw")
 COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def read_decode(top: Section, has_dead_letters: bool) -> Decode:
+def read_decode(top: Section, *, has_dead_letters: bool) -> Decode:
     """The table [decode]; mistakes are in the section's problems."""
     default = "dead-letters" if has_dead_letters else "stop"
     section = top.section("decode")
@@ -33,7 +33,7 @@ def read_decode(top: Section, has_dead_letters: bool) -> Decode:
             section.problem("required", f"{each!r} is not in decode.schema")
     if key_column is not None and not COLUMN.fullmatch(key_column):
         section.problem("key_column", f"{key_column!r} is not a column's name")
-    debezium = section.boolean("debezium", False)
+    debezium = section.boolean("debezium", default=False)
     if debezium and format_ == "raw":
         section.problem("debezium", "raw records are not taken apart; use json, avro or protobuf")
     decode = Decode(

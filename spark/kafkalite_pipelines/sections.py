@@ -68,7 +68,7 @@ class Section:
             return None
         return value
 
-    def boolean(self, key: str, default: bool) -> bool:
+    def boolean(self, key: str, *, default: bool) -> bool:
         value = self.any(key)
         if value is None:
             return default

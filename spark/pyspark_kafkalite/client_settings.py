@@ -7,8 +7,6 @@ Source: Kafka's ConsumerConfig and ProducerConfig, 3.9 and 4.x; Spark's KafkaSou
 
 from __future__ import annotations
 
-import difflib
-
 from kafkalite.errors import ConfigError
 from kafkalite.security.dialling import KEYS as SECURITY_KEYS
 
@@ -110,6 +108,8 @@ def check(key: str, value: str) -> str | None:
     if key in USED or key in _ONLY or key in _STORE_TYPES or key == "partitioner.class":
         return None
     known = [*USED, *TUNING, *REFUSED, *_ONLY, *_STORE_TYPES, "enable.idempotence", "partitioner.class"]
+    import difflib
+
     close = difflib.get_close_matches(key, known, n=1)
     hint = f"; did you mean kafka.{close[0]}?" if close else ""
     raise ConfigError(f"{key} is no setting of Kafka's clients that is known here{hint}")

@@ -11,7 +11,6 @@ from kafkalite.client.retry import BootstrapFailed
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
-from pyspark_kafkalite.batches import mean_bytes
 from pyspark_kafkalite.clients import LogClient, Unreachable, error_text
 from pyspark_kafkalite.filters import Narrowing
 from pyspark_kafkalite.offsets import (
@@ -80,6 +79,8 @@ class TopicReader:
 
     def bytes_per_offset(self, begins: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
         """About how large a record is in the log after each offset: of the first batches there, 64 KiB or one batch."""
+        from pyspark_kafkalite.batches import mean_bytes  # for maxBytesPerTrigger alone
+
         found: dict[TopicPartition, float] = {}
         for tp, begin in sorted(begins.items()):
             try:

@@ -1,47 +1,20 @@
-"""For a driver program: batch writes as short as with Spark's Kafka sink.
-
-Spark takes no Python data source for a batch write without a mode, nor from a thread that has no active session. Both are
-decided in the JVM before anything of ours is asked, so they are mended in the driver's Python, if it asks for that.
-"""
+"""For a driver program whose environment does not have the wheel installed: batch writes as short as with Spark's Kafka sink."""
 
 from __future__ import annotations
 
-import functools
-from typing import Any
-
-_NAME = "kafkalite"
+import sys
 
 
 def like_kafka() -> None:
     """From now on `df.write.format("kafkalite").save()` appends when no mode was given, and works in every thread.
 
-    It replaces `DataFrameWriter.save` in this process; other formats are not touched. Not for Spark Connect, whose server
-    needs no active session: give `.mode("append")` there.
+    It replaces `DataFrameWriter.save` in this process; other formats are not touched. Where the wheel is installed this has happened
+    already (`kafkalite_spark_start`, docs/adr/0055); a second call does nothing. With Spark Connect a write needs no mode either.
     """
-    from pyspark.sql.readwriter import DataFrameWriter
+    import pyspark.sql.readwriter  # noqa: F401
 
-    original = DataFrameWriter.save
-    if hasattr(original, "__wrapped__"):
-        return
+    import kafkalite_spark_start
 
-    @functools.wraps(original)
-    def save(
-        self: Any,
-        path: str | None = None,
-        format: str | None = None,
-        mode: str | None = None,
-        *args: Any,
-        **options: Any,
-    ) -> None:
-        if (format or self._jwrite.source()).lower() == _NAME:
-            _activate(self._spark)
-            if mode is None and self._jwrite.curmode().name() == "ErrorIfExists":
-                mode = "append"
-        original(self, path, format, mode, *args, **options)
-
-    DataFrameWriter.save = save
-
-
-def _activate(spark: Any) -> None:
-    """Make `spark` the active session of the JVM's thread that serves this one."""
-    spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+    for name in kafkalite_spark_start.WRITERS:
+        if name in sys.modules:  # Spark Connect's only if the program uses it
+            kafkalite_spark_start.like_kafka(sys.modules[name].DataFrameWriter)

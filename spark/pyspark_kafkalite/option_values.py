@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Mapping
@@ -92,6 +91,8 @@ class Options:
             if prefix in ("kafka", "kafkalite") and rest:
                 self._check_client_key(prefix, rest)
             elif key not in by_lower and key not in _SPARKS_OWN:
+                import difflib
+
                 close = difflib.get_close_matches(key, by_lower, n=1, cutoff=0.8)
                 if close:
                     raise OptionError(f"there is no option {key}; did you mean {by_lower[close[0]]}?")

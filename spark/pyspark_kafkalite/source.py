@@ -44,7 +44,7 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
 
         return KafkaliteReader(read_options(self.options, streaming=False), columns_of(schema))
 
-    def writer(self, schema: StructType, overwrite: bool) -> KafkaliteWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> KafkaliteWriter:  # noqa: FBT001 - Spark calls it
         from pyspark_kafkalite.row_shape import row_shape
         from pyspark_kafkalite.writer import KafkaliteWriter
 
@@ -63,7 +63,7 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
         except OptionError as error:
             return RefusedStreamReader(error)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaliteStreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaliteStreamWriter:  # noqa: FBT001 - Spark calls it
         from pyspark_kafkalite.row_shape import row_shape
         from pyspark_kafkalite.stream_writer import KafkaliteStreamWriter
 

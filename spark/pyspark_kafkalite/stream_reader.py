@@ -16,7 +16,6 @@ from kafkalite.model import TopicPartition
 from pyspark_kafkalite import clients
 from pyspark_kafkalite.cluster import TopicReader
 from pyspark_kafkalite.columns import Column
-from pyspark_kafkalite.fetching import RangeReader
 from pyspark_kafkalite.offsets import limit, limit_bytes, names, plan
 from pyspark_kafkalite.options import OptionError, ReadOptions
 from pyspark_kafkalite.reader import RangePartition
@@ -118,7 +117,7 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         limited = limit is not None and not isinstance(limit, ReadAllAvailable)
         if limited and self._too_few(begins, ends) and not changed.gone and not position.initial:
             return position.to_json() if start is None else start
-        end = next_end(position, begins, ends, topic_ids(found, ends), partial(self._limits, cluster, limited))
+        end = next_end(position, begins, ends, topic_ids(found, ends), partial(self._limits, cluster, limited=limited))
         if end is position:
             return position.to_json() if start is None else start
         self._last_batch_at = self._clock()
@@ -154,6 +153,8 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
         if partition is None or getattr(partition, "range", None) is None:
             return
+        from pyspark_kafkalite.fetching import RangeReader  # the process that plans a stream never needs it
+
         client = self._connect(self._options.client)
         yield from RangeReader(client, self._options.fetch).read(partition.range, self._columns)
         if partition.is_last and self._options.commit_progress and self._options.group_id is None:
@@ -235,9 +236,10 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _limits(
         self,
         cluster: TopicReader,
-        limited: bool,
         begins: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
+        *,
+        limited: bool,
     ) -> dict[TopicPartition, int]:
         """How far the batch may go: maxOffsetsPerTrigger, then maxBytesPerTrigger."""
         reached = dict(ends)

@@ -254,8 +254,7 @@ CASES = [
     Case("acks=1", lambda s: s.written("'v' value", topic="{topic}", partitions=1, **{"kafka.acks": "1"}),
          differs="a task that Spark counts as done must be durable"),
     Case("serializers", lambda s: s.written("'v' value", topic="{topic}", **{"kafka.value.serializer": "x"})),
-    Case("no mode", lambda s: s.written("'v' value", topic="{topic}", mode=None, partitions=1),
-         differs="Spark accepts only append for a Python source; like_kafka() helps"),
+    Case("no mode", lambda s: s.written("'v' value", topic="{topic}", mode=None, partitions=1)),
     Case("overwrite", lambda s: s.written("'v' value", topic="{topic}", mode="overwrite")),
     Case("ignore", lambda s: s.written("'v' value", topic="{topic}", mode="ignore")),
     Case("a topic that is not there", lambda s: _made(s)),
@@ -302,6 +301,7 @@ def _made(side: Side) -> list[Any]:
 def sides(kafkalite_cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Side]]:
     from pyspark.sql import SparkSession
 
+    from pyspark_kafkalite.driver import like_kafka
     from pyspark_kafkalite.java import java_home
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -326,6 +326,7 @@ def sides(kafkalite_cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> I
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
+    like_kafka()  # as an installed wheel does at Python's start
     bootstrap = ",".join(kafkalite_cluster.bootstrap)
     with BlockingClient(bootstrap) as client:
         for topic, partitions in (("src", 3), ("empty", 2), ("cut", 1), ("uneven", 3), ("few", 2)):

@@ -61,6 +61,7 @@ def resource_options(command: Callable[..., None]) -> Callable[..., None]:
         transactions: Sequence[str],
         users: Sequence[str],
         tokens: Sequence[str],
+        *,
         is_cluster: bool,
         **others: Any,
     ) -> None:
@@ -114,6 +115,7 @@ def list_acls(
     principal: str | None,
     bootstrap: str,
     timeout_s: float,
+    *,
     as_json: bool,
 ) -> None:
     """The entries in force.
@@ -244,6 +246,7 @@ def add(
     entries: EntryOptions,
     bootstrap: str,
     timeout_s: float,
+    *,
     as_json: bool,
 ) -> None:
     """Add entries; those that are there stay.
@@ -274,6 +277,7 @@ def add(
 def remove(
     resources: list[Resource],
     entries: EntryOptions,
+    *,
     yes: bool,
     bootstrap: str,
     timeout_s: float,

@@ -48,7 +48,7 @@ def balance(bootstrap: str | None) -> None:
 
 @balance.command("status")
 @client_options
-def status(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def status(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """The share of each broker, and whether the balancer has something to do.
 
     Example:
@@ -85,7 +85,7 @@ def _headline(answer: DescribeBalanceResponse) -> str:
 @balance.command("plan")
 @click.option("--moves", type=Whole(1, 1_000), default=_MOVES, show_default=True, help="Most partitions to move.")
 @client_options
-def plan(moves: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def plan(moves: int, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """What the balancer would move, and why; nothing is moved.
 
     Example:
@@ -146,6 +146,7 @@ def run(
     moves: int,
     throttle: int | None,
     max_partitions: int | None,
+    *,
     dry_run: bool,
     yes: bool,
     no_watch: bool,
@@ -198,7 +199,7 @@ def _wanted(move: PlannedMove, throttle: int) -> WantedReassignment:
 @balance.command("why")
 @click.argument("partition", required=False, metavar="[TOPIC-P]")
 @client_options
-def why(partition: str | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def why(partition: str | None, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Why the balancer moved a partition; without one, its last moves.
 
     The broker that is named was the controller, or moved the replica between its disks. Brokers keep the last 24 events of each partition,

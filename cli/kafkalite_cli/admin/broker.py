@@ -89,7 +89,7 @@ def _state_text(each: BrokerBalance) -> str:
 
 @broker.command("list")
 @client_options
-def list_(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def list_(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Every broker with its state and its share of the load.
 
     PREFERRED counts partitions that it should lead, LEADS those that it leads now.
@@ -117,7 +117,7 @@ def list_(bootstrap: str, timeout_s: float, as_json: bool) -> None:
 @broker.command("cordon")
 @click.argument("brokers", nargs=-1, required=True, type=Whole(0), metavar="BROKER…")
 @client_options
-def cordon(brokers: tuple[int, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def cordon(brokers: tuple[int, ...], bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Give brokers no new replicas; they keep what they have.
 
     New topics and partitions, plans and the balancer leave them out, and a request that names one is refused.
@@ -133,7 +133,7 @@ def cordon(brokers: tuple[int, ...], bootstrap: str, timeout_s: float, as_json: 
 @broker.command("uncordon")
 @click.argument("brokers", nargs=-1, required=True, type=Whole(0), metavar="BROKER…")
 @client_options
-def uncordon(brokers: tuple[int, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def uncordon(brokers: tuple[int, ...], bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Let brokers take new replicas again. A drain ends; moves that it has begun go on (see decommission --cancel).
 
     Example:
@@ -201,7 +201,9 @@ def _replicas(count: int) -> str:
 )
 @click.option("--no-watch", is_flag=True, help="Return at once; the drain goes on.")
 @client_options
-def decommission(broker_id: int, cancel: bool, no_watch: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def decommission(
+    broker_id: int, *, cancel: bool, no_watch: bool, bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
     """Move all replicas away from a broker, and say when it may be stopped.
 
     The controller moves them in small batches (balancer.max.moves, balancer.throttle.bytes.per.second), also if this command is
@@ -333,6 +335,7 @@ def replace(
     new: int,
     throttle: int | None,
     max_partitions: int | None,
+    *,
     dry_run: bool,
     yes: bool,
     no_watch: bool,

@@ -19,7 +19,7 @@ _UNREACHABLE = "broker.unreachable"
 
 @click.command("describe-cluster")
 @client_options
-def describe_cluster(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def describe_cluster(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Brokers and controller.
 
     Example:
@@ -58,7 +58,7 @@ def describe_cluster(bootstrap: str, timeout_s: float, as_json: bool) -> None:
 
 @click.command("health")
 @client_options
-def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def health(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """What any node sees wrong, and what to do about it; exits 1 if there is anything.
 
     Examples:

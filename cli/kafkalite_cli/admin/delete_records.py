@@ -33,6 +33,7 @@ def delete_records(
     topic: str,
     before: str,
     partition: int | None,
+    *,
     dry_run: bool,
     yes: bool,
     bootstrap: str,

@@ -42,7 +42,7 @@ disk.add_command(strays)
 @disk.command("list")
 @click.option("--broker", type=Whole(0), help="Only this node's.")
 @client_options
-def list_disks(broker: int | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def list_disks(broker: int | None, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Every disk: state, room, what is on it. Exits 1 if one is offline or full, or a node does not answer.
 
     Example:
@@ -100,7 +100,7 @@ def _row(node: BrokerId, each: DiskDescription, now_ms: int) -> tuple[object, ..
 @click.argument("directory")
 @click.option("--broker", type=Whole(0), required=True, help="The node of the disk.")
 @client_options
-def bring_online(directory: str, broker: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def bring_online(directory: str, broker: int, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Take DIRECTORY into service again, after a swap or a repair; no restart is needed.
 
     If it is in service, its offline replicas are opened again, with the records that are there now.
@@ -137,6 +137,7 @@ def move(
     broker: int,
     directory: str,
     throttle: int | None,
+    *,
     is_watched: bool,
     bootstrap: str,
     timeout_s: float,
@@ -181,7 +182,7 @@ def move(
 @disk.command("moves")
 @click.option("--broker", type=Whole(0), help="Only this node's.")
 @client_options
-def list_moves(broker: int | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def list_moves(broker: int | None, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Replicas on their way between disks, and the last ones that have arrived or failed.
 
     Examples:

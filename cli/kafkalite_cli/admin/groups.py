@@ -33,7 +33,7 @@ def offsets(bootstrap: str | None) -> None:
 
 @groups.command("list")
 @client_options
-def list_groups(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def list_groups(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Every group with its state and number of members.
 
     Example:
@@ -60,7 +60,7 @@ def list_groups(bootstrap: str, timeout_s: float, as_json: bool) -> None:
 @groups.command("describe")
 @click.argument("group")
 @client_options
-def describe(group: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def describe(group: str, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """A group's members, its offsets, and how far it is behind.
 
     Examples:
@@ -123,7 +123,7 @@ async def _existing(admin: Groups, group: str) -> tuple[int, GroupDescription]:
 @click.argument("names", nargs=-1, required=True, metavar="GROUP…")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @client_options
-def delete(names: tuple[str, ...], yes: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def delete(names: tuple[str, ...], *, yes: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Delete groups that have no members, with their offsets. Asks on a terminal.
 
     Example:
@@ -164,6 +164,7 @@ def reset_offsets(
     moment: str | None,
     to_offset: int | None,
     shift_by: int | None,
+    *,
     execute: bool,
     bootstrap: str,
     timeout_s: float,
@@ -250,7 +251,7 @@ async def _chosen(
 @click.argument("group")
 @click.argument("partitions", nargs=-1, metavar="[TOPIC-P]…")
 @client_options
-def get(group: str, partitions: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def get(group: str, partitions: tuple[str, ...], bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """What a group has committed.
 
     Examples:
@@ -278,7 +279,7 @@ def get(group: str, partitions: tuple[str, ...], bootstrap: str, timeout_s: floa
 @click.argument("group")
 @click.argument("pairs", nargs=-1, required=True, metavar="TOPIC-P=OFFSET…")
 @client_options
-def set_(group: str, pairs: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def set_(group: str, pairs: tuple[str, ...], bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Set offsets of a group without members; TOPIC-P= (nothing) forgets one.
 
     Examples:

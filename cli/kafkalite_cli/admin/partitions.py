@@ -23,7 +23,7 @@ from kafkalite_cli.parameters import Whole, parse_brokers, parse_partition
 @click.option("--assignment", metavar='"1,2;2,3"', help="Replicas of each new one, preferred leader first.")
 @client_options
 def add_partitions(
-    topic: str, count: int | None, assignment: str | None, bootstrap: str, timeout_s: float, as_json: bool
+    topic: str, count: int | None, assignment: str | None, bootstrap: str, timeout_s: float, *, as_json: bool
 ) -> None:
     """Add partitions to a topic; keyed records may go elsewhere from then on.
 
@@ -63,7 +63,7 @@ def add_partitions(
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @client_options
 def remove_partitions(
-    topic: str, count: int, drain: bool, dry_run: bool, yes: bool, bootstrap: str, timeout_s: float, as_json: bool
+    topic: str, count: int, *, drain: bool, dry_run: bool, yes: bool, bootstrap: str, timeout_s: float, as_json: bool
 ) -> None:
     """Remove a topic's last partitions with their records. Asks on a terminal; a script needs --yes (not with --drain).
 
@@ -109,6 +109,7 @@ def remove_partitions(
 @client_options
 def elect(
     kind: str | None,
+    *,
     everything: bool,
     names: tuple[str, ...],
     bootstrap: str,

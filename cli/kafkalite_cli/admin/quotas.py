@@ -38,6 +38,7 @@ def entity_options(command: F) -> F:
 
 
 def _entity(
+    *,
     user: str | None,
     user_default: bool,
     client_id: str | None,
@@ -65,7 +66,7 @@ def _name(name: str | None) -> str:
 
 @quotas.command("list")
 @client_options
-def list_quotas(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def list_quotas(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Every quota that is set.
 
     Example:
@@ -97,6 +98,7 @@ def list_quotas(bootstrap: str, timeout_s: float, as_json: bool) -> None:
 @client_options
 def set_quota(
     limits: tuple[str, ...],
+    *,
     user: str | None,
     user_default: bool,
     client_id: str | None,
@@ -115,7 +117,14 @@ def set_quota(
     \b
       kafkalite admin quotas set producer_byte_rate=10485760 --user shop
     """
-    entity = _entity(user, user_default, client_id, client_id_default, ip, ip_default)
+    entity = _entity(
+        user=user,
+        user_default=user_default,
+        client_id=client_id,
+        client_id_default=client_id_default,
+        ip=ip,
+        ip_default=ip_default,
+    )
     found: dict[str, str] = {}
     for limit in limits:
         key, equals, value = limit.partition("=")
@@ -135,6 +144,7 @@ def set_quota(
 @client_options
 def delete(
     keys: tuple[str, ...],
+    *,
     user: str | None,
     user_default: bool,
     client_id: str | None,
@@ -152,7 +162,14 @@ def delete(
     \b
       kafkalite admin quotas delete producer_byte_rate --user shop
     """
-    entity = _entity(user, user_default, client_id, client_id_default, ip, ip_default)
+    entity = _entity(
+        user=user,
+        user_default=user_default,
+        client_id=client_id,
+        client_id_default=client_id_default,
+        ip=ip,
+        ip_default=ip_default,
+    )
     _change(entity, {}, keys, bootstrap, timeout_s, Output(as_json))
 
 

@@ -60,6 +60,7 @@ def plan(
     path: str | None,
     bootstrap: str,
     timeout_s: float,
+    *,
     as_json: bool,
 ) -> None:
     """Compute a plan with few movements and show it; nothing is moved.
@@ -204,6 +205,7 @@ def execute(
     max_partitions: int | None,
     max_leader_movements: int | None,
     throttle: int | None,
+    *,
     allow_rf_change: bool,
     replace: bool,
     is_watched: bool,
@@ -264,7 +266,7 @@ async def _ongoing(client: AsyncClient, timeout_s: float) -> tuple[Reassignment,
 @reassign.command("status")
 @click.option("--watch", "is_watched", is_flag=True, help="Repeat until all is done.")
 @client_options
-def status(is_watched: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def status(*, is_watched: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """How far the reassignments are: partitions, bytes, rate, time left.
 
     Example:
@@ -285,7 +287,7 @@ def status(is_watched: bool, bootstrap: str, timeout_s: float, as_json: bool) ->
 
 @reassign.command("list")
 @client_options
-def list_(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def list_(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """The whole plan; what has a step is the current batch.
 
     Example:
@@ -340,7 +342,7 @@ def _told(each: Reassignment) -> dict[str, Any]:
 @reassign.command("cancel")
 @click.argument("partitions", nargs=-1, metavar="[TOPIC-P]…")
 @client_options
-def cancel(partitions: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def cancel(partitions: tuple[str, ...], bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Roll reassignments back to the replicas there were before (default: all of them).
 
     Examples:

@@ -52,6 +52,7 @@ def rolling_restart(
     command: str | None,
     brokers: str | None,
     step_s: float,
+    *,
     dry_run: bool,
     bootstrap: str,
     timeout_s: float,

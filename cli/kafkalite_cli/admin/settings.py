@@ -32,7 +32,7 @@ def entity_options(command: F) -> F:
     return click.option("--topic", help="A topic's settings.")(command)
 
 
-def _resource(topic: str | None, broker: int | None, is_cluster: bool) -> ConfigResource:
+def _resource(topic: str | None, broker: int | None, *, is_cluster: bool) -> ConfigResource:
     if (topic is not None) + (broker is not None) + is_cluster != 1:
         raise click.UsageError("give one of --topic, --broker and --cluster")
     if topic is not None:
@@ -52,6 +52,7 @@ def _resource(topic: str | None, broker: int | None, is_cluster: bool) -> Config
 @client_options
 def get(
     keys: tuple[str, ...],
+    *,
     is_all: bool,
     topic: str | None,
     broker: int | None,
@@ -72,7 +73,7 @@ def get(
       kafkalite admin config get --broker 1 max.connections
       kafkalite admin config get --cluster
     """
-    resource = _resource(topic, broker, is_cluster)
+    resource = _resource(topic, broker, is_cluster=is_cluster)
     if is_all and (keys or is_cluster):
         raise click.UsageError("--all is for a topic or a broker, and needs no KEYS")
 
@@ -122,6 +123,7 @@ def _alter(
     broker: int | None,
     bootstrap: str,
     timeout_s: float,
+    *,
     as_json: bool,
 ) -> None:
     async def work() -> None:
@@ -168,6 +170,7 @@ def set_(
     pairs: tuple[str, ...],
     topic: str | None,
     broker: int | None,
+    *,
     is_cluster: bool,
     bootstrap: str,
     timeout_s: float,
@@ -184,7 +187,15 @@ def set_(
     """
     from kafkalite_cli.admin.topics import parse_settings
 
-    _alter(_resource(topic, broker, is_cluster), parse_settings(pairs), (), broker, bootstrap, timeout_s, as_json)
+    _alter(
+        _resource(topic, broker, is_cluster=is_cluster),
+        parse_settings(pairs),
+        (),
+        broker,
+        bootstrap,
+        timeout_s,
+        as_json=as_json,
+    )
 
 
 @config.command("delete")
@@ -195,6 +206,7 @@ def delete(
     keys: tuple[str, ...],
     topic: str | None,
     broker: int | None,
+    *,
     is_cluster: bool,
     bootstrap: str,
     timeout_s: float,
@@ -207,4 +219,4 @@ def delete(
     \b
       kafkalite admin config delete --topic flights retention.ms
     """
-    _alter(_resource(topic, broker, is_cluster), {}, keys, broker, bootstrap, timeout_s, as_json)
+    _alter(_resource(topic, broker, is_cluster=is_cluster), {}, keys, broker, bootstrap, timeout_s, as_json=as_json)

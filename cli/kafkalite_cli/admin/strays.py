@@ -30,7 +30,7 @@ def strays() -> None:
 @strays.command("list")
 @click.option("--broker", type=Whole(0), help="Only this node's.")
 @client_options
-def list_strays(broker: int | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def list_strays(broker: int | None, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Every directory that was set aside, with its partition, its size, and whether its records are elsewhere.
 
     Example:
@@ -75,7 +75,7 @@ def _row(node: BrokerId, each: StrayDescription, now_ms: int) -> tuple[object, .
 @click.option("--broker", type=Whole(0), required=True, help="The node that set it aside.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @client_options
-def remove_stray(path: str, broker: int, yes: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def remove_stray(path: str, broker: int, *, yes: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Remove PATH, which was set aside, for good. If it is the last copy of its records, they are lost. Asks on a terminal.
 
     Example:
@@ -84,14 +84,14 @@ def remove_stray(path: str, broker: int, yes: bool, bootstrap: str, timeout_s: f
       kafkalite admin disk strays remove /disk2/orders-3.0000019f0b7c2a110000000000000001-stray --broker 3 --yes
     """
     confirm(f"Remove {path} of broker {broker}, even if no other copy of its records is known?", yes=yes)
-    _order(path, broker, "remove", "is removed", bootstrap, timeout_s, as_json)
+    _order(path, broker, "remove", "is removed", bootstrap, timeout_s, as_json=as_json)
 
 
 @strays.command("restore")
 @click.argument("path")
 @click.option("--broker", type=Whole(0), required=True, help="The node that set it aside.")
 @client_options
-def restore_stray(path: str, broker: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def restore_stray(path: str, broker: int, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Make PATH, which was set aside, the log of its replica again, if that is offline.
 
     If no other replica is in sync, this one leads with the records in PATH, and records that were written after it was set
@@ -102,10 +102,10 @@ def restore_stray(path: str, broker: int, bootstrap: str, timeout_s: float, as_j
     \b
       kafkalite admin disk strays restore /disk2/orders-3.0000019f0b7c2a110000000000000001-stray --broker 3
     """
-    _order(path, broker, "restore", "is the log of its replica again", bootstrap, timeout_s, as_json)
+    _order(path, broker, "restore", "is the log of its replica again", bootstrap, timeout_s, as_json=as_json)
 
 
-def _order(path: str, broker: int, action: str, done: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def _order(path: str, broker: int, action: str, done: str, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             answer = await _ask(client, BrokerId(broker), StrayOrderRequest(path, action), timeout_s)

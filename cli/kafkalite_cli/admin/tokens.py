@@ -72,6 +72,7 @@ def create(
     max_life_s: int | None,
     bootstrap: str,
     timeout_s: float,
+    *,
     as_json: bool,
 ) -> None:
     """Create a token. A client logs in with SCRAM: the id is the user name, the HMAC the password, and sasl.tokenauth is true.
@@ -99,7 +100,7 @@ def create(
 @click.option("--owner", "owners", metavar="User:NAME", multiple=True, callback=_principals, help="Of these only.")
 @click.option("--hmac", "with_hmac", is_flag=True, help="With their HMACs, which are passwords.")
 @client_options
-def list_(owners: Sequence[Principal], with_hmac: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def list_(owners: Sequence[Principal], *, with_hmac: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """One's own tokens, those that one may renew, and those that ACLs show.
 
     Example:
@@ -148,7 +149,7 @@ def _report(token_id: str, end_ms: int, *, as_json: bool) -> None:
 @click.argument("token_id")
 @click.option("--period", "period_s", type=click.IntRange(1), metavar="SECONDS", help="[default: the brokers']")
 @client_options
-def renew(token_id: str, period_s: int | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def renew(token_id: str, period_s: int | None, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Extend a token's life, at most to its latest end. For its owner and its renewers.
 
     Example:
@@ -171,7 +172,7 @@ def renew(token_id: str, period_s: int | None, bootstrap: str, timeout_s: float,
 @click.argument("token_id")
 @click.option("--after", "after_s", type=click.IntRange(0), metavar="SECONDS", help="[default: at once]")
 @client_options
-def expire(token_id: str, after_s: int | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def expire(token_id: str, after_s: int | None, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """End a token, and the connections that use it. For its owner and its renewers.
 
     Example:

@@ -79,6 +79,7 @@ def create_topic(
     settings: tuple[str, ...],
     bootstrap: str,
     timeout_s: float,
+    *,
     as_json: bool,
 ) -> None:
     """Create a topic; returns when every node knows its leaders.
@@ -155,7 +156,7 @@ def _has_leaders(response: wire.MetadataResponse, count: int | None) -> bool:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @client_options
 def delete_topic(
-    name: str, vanished: bool, dry_run: bool, yes: bool, bootstrap: str, timeout_s: float, as_json: bool
+    name: str, *, vanished: bool, dry_run: bool, yes: bool, bootstrap: str, timeout_s: float, as_json: bool
 ) -> None:
     """Delete a topic with all its records.
 
@@ -189,7 +190,7 @@ def delete_topic(
 
 @click.command("list-topics")
 @client_options
-def list_topics(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def list_topics(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Every topic with its number of partitions and replicas.
 
     Example:
@@ -218,7 +219,7 @@ def list_topics(bootstrap: str, timeout_s: float, as_json: bool) -> None:
     "--internal", is_flag=True, help="Ask every node for its replicas: high watermark, last stable offset, log end, …"
 )
 @client_options
-def describe(topics: tuple[str, ...], internal: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def describe(topics: tuple[str, ...], *, internal: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Leaders and replicas of topics (default: all).
 
     Examples:

@@ -37,6 +37,7 @@ def trace(
     slowest: int,
     bootstrap: str,
     timeout_s: float,
+    *,
     as_json: bool,
 ) -> None:
     """Watch the requests of clients on every broker, and show where their time goes.

@@ -27,7 +27,7 @@ def transactions(bootstrap: str | None) -> None:
 @transactions.command("list")
 @click.option("--state", "states", multiple=True, help="Only in this state, Ongoing for example.")
 @client_options
-def list_transactions(states: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def list_transactions(states: tuple[str, ...], bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Every transactional id with its coordinator and its state.
 
     Examples:
@@ -52,7 +52,7 @@ def list_transactions(states: tuple[str, ...], bootstrap: str, timeout_s: float,
 @transactions.command("describe")
 @click.argument("transactional_id")
 @client_options
-def describe(transactional_id: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def describe(transactional_id: str, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """One transactional id: its producer, its state, and the partitions of its transaction.
 
     Example:
@@ -95,7 +95,9 @@ def describe(transactional_id: str, bootstrap: str, timeout_s: float, as_json: b
     help="Only transactions that have been open for at least this time.",
 )
 @client_options
-def find_hanging(topics: tuple[str, ...], min_open_min: float, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def find_hanging(
+    topics: tuple[str, ...], min_open_min: float, bootstrap: str, timeout_s: float, *, as_json: bool
+) -> None:
     """Transactions that are open on a partition and that no coordinator will end; exits 1 if there are any.
 
     Readers of committed records wait at the first of them. The command asks the partitions, then the
@@ -165,6 +167,7 @@ def abort(
     start_offset: int | None,
     producer_id: int | None,
     producer_epoch: int | None,
+    *,
     force: bool,
     bootstrap: str,
     timeout_s: float,

@@ -77,6 +77,7 @@ def list_(
     config_file: Path | None,
     bootstrap: str,
     timeout_s: float,
+    *,
     as_json: bool,
 ) -> None:
     """Users that have SCRAM credentials.
@@ -163,6 +164,7 @@ def set_(
     config_file: Path | None,
     bootstrap: str,
     timeout_s: float,
+    *,
     as_json: bool,
 ) -> None:
     """Make a user, or give it another password (one line on stdin).
@@ -199,6 +201,7 @@ def _credential(mechanism: str, password: str, iterations: int) -> NewCredential
 def delete(
     name: str,
     mechanisms: tuple[str, ...],
+    *,
     yes: bool,
     zookeeper: str | None,
     config_file: Path | None,

@@ -17,7 +17,7 @@ from kafkalite_cli.parameters import parse_partition
 @click.argument("partition", metavar="TOPIC-P")
 @click.argument("number", required=False, metavar="")
 @client_options
-def why(partition: str, number: str | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def why(partition: str, number: str | None, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """What is wrong with a partition, since when, what led there, and what to do; exits 1 if anything is.
 
     TOPIC P, in two words, works, too.

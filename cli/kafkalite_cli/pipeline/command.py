@@ -33,7 +33,7 @@ def pipeline() -> None:
 @click.option("--name", help="The pipeline's name [default: the file's].")
 @click.option("--bootstrap", default="localhost:9092", show_default=True, metavar="HOST:PORT,…", help="Brokers.")
 @click.option("--force", is_flag=True, help="Replace the file.")
-def init(file: Path, topic: str, name: str | None, bootstrap: str, force: bool) -> None:
+def init(file: Path, topic: str, name: str | None, bootstrap: str, *, force: bool) -> None:
     """Write a pipeline file to begin with: JSON from a topic into an Iceberg table.
 
     Example:
@@ -52,7 +52,7 @@ def init(file: Path, topic: str, name: str | None, bootstrap: str, force: bool) 
 @pipeline.command()
 @_FILE
 @_JSON
-def check(file: Path, as_json: bool) -> None:
+def check(file: Path, *, as_json: bool) -> None:
     """Check a pipeline file: one line for each mistake. Nothing is started, nobody is asked.
 
     Example:
@@ -73,7 +73,7 @@ def check(file: Path, as_json: bool) -> None:
         click.echo(f"{file} is correct")
     else:
         for problem in problems:
-            click.echo(f"{file}: {problem}", err=True)
+            click.echo(f"{file}: {problem.removeprefix(f'{file}: ')}", err=True)
     if problems:
         raise click.exceptions.Exit(2)
 
@@ -81,7 +81,7 @@ def check(file: Path, as_json: bool) -> None:
 @pipeline.command()
 @_FILE
 @_JSON
-def plan(file: Path, as_json: bool) -> None:
+def plan(file: Path, *, as_json: bool) -> None:
     """Show what `run` would do: partitions, where it begins, how many records wait, and the tables' state.
 
     Example:
@@ -115,7 +115,7 @@ def plan(file: Path, as_json: bool) -> None:
 @click.option("--remote", metavar="URL", help="Run on a Spark Connect server (sc://host:15002).")
 @click.option("--print-command", is_flag=True, help="Print the spark-submit command and end.")
 @_JSON
-def run(file: Path, once: bool, master: str | None, remote: str | None, print_command: bool, as_json: bool) -> None:
+def run(file: Path, *, once: bool, master: str | None, remote: str | None, print_command: bool, as_json: bool) -> None:
     """Run a pipeline until Ctrl-C, `kafkalite pipeline stop`, or its end.
 
     Without --master and --remote Spark runs in this process. A pipeline that is started again continues where it was; every
@@ -142,13 +142,13 @@ def run(file: Path, once: bool, master: str | None, remote: str | None, print_co
             raise ConfigError("spark-submit is not on the PATH: install Spark, or pip install pyspark")
         code = subprocess.run(command, check=False).returncode
         raise click.exceptions.Exit(1 if code else 0)
-    _run(described, remote, as_json)
+    _run(described, remote, as_json=as_json)
 
 
 @pipeline.command()
 @_FILE
 @_JSON
-def status(file: Path, as_json: bool) -> None:
+def status(file: Path, *, as_json: bool) -> None:
     """Show whether a pipeline runs, its last batch, and how far it is behind.
 
     Exit code 0 if it runs or has ended, 1 if it has failed.
@@ -211,7 +211,7 @@ def _loaded(file: Path, *, once: bool = False) -> Pipeline:
     return dataclasses.replace(described, every_s=None) if once else described
 
 
-def _run(described: Pipeline, remote: str | None, as_json: bool) -> None:
+def _run(described: Pipeline, remote: str | None, *, as_json: bool) -> None:
     from kafkalite_cli.pipeline.progress import progress_view
     from kafkalite_pipelines.control import supervise
     from kafkalite_pipelines.session import session
@@ -274,6 +274,7 @@ def backfill(
     table: str | None,
     path: str | None,
     topic: str | None,
+    *,
     same_sinks: bool,
     rate: float | None,
     batch_records: int,
@@ -296,7 +297,7 @@ def backfill(
     described = _loaded(file)
     sinks = targets(described, table, path, topic, same_sinks=same_sinks)
     chosen = name or label("backfill", table or path or topic or "same")
-    _run_range(backfill_of(described, chosen, sinks), begin, end, rate, batch_records, as_json)
+    _run_range(backfill_of(described, chosen, sinks), begin, end, rate, batch_records, as_json=as_json)
 
 
 @pipeline.command()
@@ -316,6 +317,7 @@ def replay(
     begin: str,
     end: str,
     topic: str,
+    *,
     at_least_once: bool,
     rate: float | None,
     batch_records: int,
@@ -336,11 +338,11 @@ def replay(
 
     delivery = "at-least-once" if at_least_once else "exactly-once"
     described = replay_of(_loaded(file), name or label("replay", topic), topic, delivery)
-    _run_range(described, begin, end, rate, batch_records, as_json)
+    _run_range(described, begin, end, rate, batch_records, as_json=as_json)
 
 
 def _run_range(
-    described: Pipeline, begin: str, end: str, rate: float | None, batch_records: int, as_json: bool
+    described: Pipeline, begin: str, end: str, rate: float | None, batch_records: int, *, as_json: bool
 ) -> None:
     import dataclasses
 

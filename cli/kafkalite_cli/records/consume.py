@@ -74,6 +74,7 @@ def consume(
     wanted_key: str | None,
     grep: str | None,
     wanted_headers: tuple[str, ...],
+    *,
     exit_at_end: bool,
     template: str,
     raw: bool,
@@ -128,7 +129,16 @@ def consume(
             if group is not None:
                 assert isinstance(position, str)
                 await consume_in_group(
-                    client, group, topics[0], position, maximum, exit_at_end, read_committed, timeout_s, show, wanted
+                    client,
+                    group,
+                    topics[0],
+                    position,
+                    maximum,
+                    timeout_s,
+                    show,
+                    wanted=wanted,
+                    exit_at_end=exit_at_end,
+                    read_committed=read_committed,
                 )
                 return
             if last is not None:
@@ -142,7 +152,7 @@ def consume(
                 if last is not None:
                     await _show_last(client, consumer, keys, last, timeout_s, show, wanted)
                 else:
-                    await _copy(client, consumer, keys, maximum, exit_at_end, timeout_s, show, wanted)
+                    await _copy(client, consumer, keys, maximum, timeout_s, show, wanted, exit_at_end=exit_at_end)
 
     run_async(work())
 
@@ -200,10 +210,11 @@ async def _copy(
     consumer: Consumer,
     keys: Sequence[TopicPartition],
     maximum: int | None,
-    exit_at_end: bool,
     timeout_s: float,
     show: Callable[[ConsumedRecord], bytes],
     wanted: Callable[[ConsumedRecord], bool] | None,
+    *,
+    exit_at_end: bool,
 ) -> None:
     end = await ToTheEnd.of(client, consumer, list(keys), timeout_s) if exit_at_end else None
     out = sys.stdout.buffer

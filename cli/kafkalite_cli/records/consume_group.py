@@ -24,10 +24,11 @@ async def consume_in_group(
     topic: str,
     start: str,
     maximum: int | None,
-    exit_at_end: bool,
-    read_committed: bool,
     timeout_s: float,
     show: Callable[[ConsumedRecord], bytes],
+    *,
+    exit_at_end: bool,
+    read_committed: bool,
     wanted: Callable[[ConsumedRecord], bool] | None = None,
 ) -> None:
     """Until SIGINT, `maximum` records, or the ends that stood when a share was given. Raises ApiError, RpcError."""
@@ -40,7 +41,7 @@ async def consume_in_group(
             await member.join()
             async with Consumer(client, read_committed=read_committed) as consumer:
                 left, at_end = await _share(
-                    client, consumer, member, start, left, exit_at_end, timeout_s, show, stopped, wanted
+                    client, consumer, member, start, left, timeout_s, show, stopped, wanted, exit_at_end=exit_at_end
                 )
             if at_end:
                 return
@@ -54,11 +55,12 @@ async def _share(
     member: Membership,
     start: str,
     left: int,
-    exit_at_end: bool,
     timeout_s: float,
     show: Callable[[ConsumedRecord], bytes],
     stopped: asyncio.Event,
     wanted: Callable[[ConsumedRecord], bool] | None,
+    *,
+    exit_at_end: bool,
 ) -> tuple[int, bool]:
     """One generation: (records still wanted, whether the end was reached)."""
     keys = member.partitions

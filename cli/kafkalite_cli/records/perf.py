@@ -135,6 +135,7 @@ def perf_produce(
     compression: str,
     bootstrap: str,
     timeout_s: float,
+    *,
     as_json: bool,
 ) -> None:
     """Send records, and show how long each took to be acknowledged. The values are random bytes.
@@ -177,7 +178,7 @@ def _producer(
     "--records", type=click.IntRange(1, MAX_RECORDS), default=100_000, show_default=True, help="Most records."
 )
 @client_options
-def perf_consume(topic: str, records: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def perf_consume(topic: str, records: int, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Read a topic from its beginning, and show how fast that was.
 
     Example:
@@ -226,6 +227,7 @@ def perf_e2e(
     compression: str,
     bootstrap: str,
     timeout_s: float,
+    *,
     as_json: bool,
 ) -> None:
     """Send records and read them at the same time, and show how long each took from one to the other.

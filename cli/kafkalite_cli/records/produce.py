@@ -51,6 +51,7 @@ def produce(
     key_separator: str | None,
     acks: str,
     partition: int | None,
+    *,
     idempotent: bool | None,
     compression: str,
     batch_bytes: int,

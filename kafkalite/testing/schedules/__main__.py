@@ -19,7 +19,9 @@ from kafkalite.testing.schedules import SCHEDULES, lacking, run
 @click.option("--rate", default=500.0, show_default=True, help="Records a second.")
 @click.option("--pace", default=1.0, show_default=True, help="Factor of every length of time.")
 @click.option("--keep", default=None, type=click.Path(path_type=Path), help="Leave data and logs here.")
-def main(names: tuple[str, ...], listed: bool, seed: int | None, rate: float, pace: float, keep: Path | None) -> None:
+def main(
+    names: tuple[str, ...], *, listed: bool, seed: int | None, rate: float, pace: float, keep: Path | None
+) -> None:
     """Play fault schedules, one after the other (default: all)."""
     if listed:
         for name, schedule in SCHEDULES.items():

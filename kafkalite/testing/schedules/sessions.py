@@ -48,7 +48,7 @@ def end_session(host: str, port: int, session_id: int) -> bool:
     """Another connection takes the session over and closes it in the same breath; False: it was over. Raises OSError."""
     password = password_of(session_id)
     # ConnectRequest: version, last zxid, timeout, session, password, read-only; then closeSession (-11).
-    connect = struct.pack("!iqiqi16s?", 0, 0, 3_000, session_id, len(password), password, False)
+    connect = struct.pack("!iqiqi16s?", 0, 0, 3_000, session_id, len(password), password, False)  # noqa: FBT003 - read-only
     close = struct.pack("!ii", 1, -11)
     with socket.create_connection((host, port), timeout=10) as sock:
         sock.sendall(b"".join(len(each).to_bytes(4) + each for each in (connect, close)))

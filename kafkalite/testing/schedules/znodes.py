@@ -137,7 +137,7 @@ async def rubbish_znodes(stage: Stage) -> None:
                     before = None
                 try:
                     if before is None:
-                        await asyncio.to_thread(zk.create, path, value, None, False, False, True)
+                        await asyncio.to_thread(zk.create, path, value, makepath=True)
                     else:
                         await asyncio.to_thread(zk.set, path, value)
                 except KazooException as error:
@@ -154,7 +154,7 @@ async def rubbish_znodes(stage: Stage) -> None:
                         await asyncio.to_thread(zk.set, path, before)
             with contextlib.suppress(KazooException):
                 data = (await asyncio.to_thread(zk.get, path))[0]
-                await asyncio.to_thread(zk.delete, path, -1, True) if path in (
+                await asyncio.to_thread(zk.delete, path, recursive=True) if path in (
                     "/controller",
                     "/brokers/ids/1",
                 ) else None
@@ -167,7 +167,7 @@ async def rubbish_znodes(stage: Stage) -> None:
                     if await asyncio.to_thread(zk.exists, path):
                         await asyncio.to_thread(zk.set, path, value)
                     else:
-                        await asyncio.to_thread(zk.create, path, value, None, False, False, True)
+                        await asyncio.to_thread(zk.create, path, value, makepath=True)
                 await asyncio.sleep(0.3 * stage.pace)
                 await check(what)
             stage.note(f"{path}: done")

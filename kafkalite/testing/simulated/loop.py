@@ -367,7 +367,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def get_debug(self) -> bool:
         return False
 
-    def set_debug(self, enabled: bool) -> None:
+    def set_debug(self, enabled: bool) -> None:  # noqa: FBT001 - asyncio calls it
         """asyncio's debug mode measures real time."""
 
     def get_task_factory(self) -> None:

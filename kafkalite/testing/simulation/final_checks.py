@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.reader import Record, read_records
 from kafkalite.testing.simulation.checkers.cluster import ReplicaView
 from kafkalite.testing.simulation.checkers.indexes import check_aborted, check_indexes
+from kafkalite.testing.simulation.checkers.producers import check_producers
 from kafkalite.testing.simulation.plan import KEYED, LEDGER, LETTERS, TRIMMED
 from kafkalite.testing.simulation.topics import compacted
 from kafkalite.testing.simulation.workloads.clients import record_name
@@ -113,6 +115,13 @@ class FinalChecks:
                     (record.offset, record_name(record.value or b"")) for record in self._records(view)
                 ]
         self._simulation.history.final(finals)
+        logs: dict[str, list[tuple[str, PartitionLog]]] = {}
+        for node in self._simulation.nodes.values():
+            for replica in node.node.replicas.hosted.all():
+                if replica.topic_partition.topic in self._simulation.plan.all_topics and not replica.log.is_closed:
+                    logs.setdefault(str(replica.topic_partition), []).append((node.name, replica.log))
+        for partition, copies in logs.items():
+            check_producers(partition, copies)
         for node in self._simulation.nodes.values():
             for replica in node.node.replicas.hosted.all():
                 if (

@@ -270,7 +270,9 @@ def _added(sink: DeltaSinkTable, file: writing.WrittenFile) -> AddAction:
         field.name: None if value is None else _partition_text(value)
         for field, value in zip(sink.fields, file.partition, strict=True)
     }
-    return AddAction(file.path, file.size, values, int(time.time() * 1000), True, statistics(file.footer))
+    return AddAction(
+        file.path, file.size, values, int(time.time() * 1000), data_change=True, stats=statistics(file.footer)
+    )
 
 
 def _partition_text(value: Any) -> str:

@@ -41,6 +41,6 @@ def test_errors_are_escaped_too() -> None:
 
     runner = CliRunner()
     with runner.isolation() as (_, err, _output):
-        _tell(f"no group {_TITLE}", "GROUP_ID_NOT_FOUND", False)
+        _tell(f"no group {_TITLE}", "GROUP_ID_NOT_FOUND", wants_json=False)
         assert b"\x1b" not in err.getvalue()
         assert b"\\x1b]0;PWNED" in err.getvalue()

@@ -113,6 +113,48 @@ def test_a_lost_reply_while_registering_is_no_conflict(world: World, fate: Fate,
 
 
 @pytest.mark.checklist("F24")
+def test_a_node_that_does_not_reach_zookeeper_while_it_registers_is_not_in_its_own_way(world: World) -> None:
+    """The reply was lost, and ZooKeeper was away for longer than a dead owner is waited for: the registration is its own."""
+
+    async def main() -> None:
+        session = await world.connect("a", 20_000)
+        await registration.ensure_layout(session)
+        world.zk.lose_next("a", Fate.LOSE_REPLY)
+        registering = asyncio.create_task(registration.register_broker(session, ONE, BROKER, session_timeout_ms=2000))
+        while world.zk.peek("/brokers/ids/1") is None:
+            await asyncio.sleep(0.001)
+        world.zk.block("a")
+        await asyncio.sleep(10)
+        world.zk.unblock("a")
+        epoch = await registering
+        found = world.zk.peek("/brokers/ids/1")
+        assert found is not None
+        assert (found[1].czxid, found[1].ephemeral_owner) == (epoch, session.session_id)
+
+    world.run(main())
+
+
+@pytest.mark.checklist("F24")
+def test_a_dead_owner_has_its_whole_time_again_when_zookeeper_is_back(world: World) -> None:
+    async def main() -> None:
+        dead = await world.connect("old", 6_000)
+        await registration.register_broker(dead, ONE, BROKER, session_timeout_ms=6000)
+        world.zk.block("old")
+        session = await world.connect("new", 60_000)
+        registering = asyncio.create_task(registration.register_broker(session, ONE, BROKER, session_timeout_ms=6000))
+        await asyncio.sleep(1)
+        world.zk.stop()
+        await asyncio.sleep(20)
+        world.zk.start()
+        await registering
+        found = world.zk.peek("/brokers/ids/1")
+        assert found is not None
+        assert found[1].ephemeral_owner == session.session_id
+
+    world.run(main())
+
+
+@pytest.mark.checklist("F24")
 def test_the_registration_of_a_dead_process_is_waited_for(world: World) -> None:
     async def main() -> None:
         dead = await world.connect("old")

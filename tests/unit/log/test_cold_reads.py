@@ -58,7 +58,7 @@ async def test_indexes_that_are_made_again_are_whole_or_as_they_were() -> None:
         with pytest.raises(NotResident) as missing, ResidentOnly():
             segment.position_of(1234)
     assert missing.value.size == segment.size, "all of the segment, or each attempt begins at its start"
-    assert segment._offsets is None
+    assert segment._indexes.offsets is None
     await disk.load(segment.log_path, 0, 1)
     with ResidentOnly():
         assert log.read(1234, 1).offset == 1234

@@ -12,7 +12,7 @@ from kafkalite.log.cleaner import compact
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.reader import read_records
-from tests.support.logs import batch, config, everything, make_log
+from tests.support.logs import PATH, batch, config, everything, make_log, reopen
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
 
@@ -104,3 +104,24 @@ def test_the_limits_have_kafkas_names_and_defaults() -> None:
     assert (node.topic.message_timestamp_before_max_ms, node.topic.message_timestamp_after_max_ms) == (5, 7)
     with pytest.raises(ConfigError):
         topic_config(default, {"message.timestamp.after.max.ms": "-1"})
+
+
+@pytest.mark.checklist("F25")
+def test_a_snapshot_that_a_loss_of_power_brings_back_is_not_believed() -> None:
+    """Retention had removed it with the batches behind it: it knows an older sequence of the producer than the others do."""
+    disk = MemoryDisk()
+    log = make_log(disk, retention_ms=1)
+    log.append_as_leader(batch(["0"], producer_id=9, producer_epoch=0, base_sequence=0), 1)
+    log.roll()
+    name = f"{PATH}/{1:020d}.snapshot"
+    old = disk.read_file(name)
+    log.append_as_leader(batch(["1"], producer_id=9, producer_epoch=0, base_sequence=1), 1)
+    for path in log.delete_old_segments(2, 10_000):
+        disk.remove(path)
+    assert not disk.exists(name)
+    log.close()
+    disk.write_file_atomic(name, old)
+    disk.remove(f"{PATH}/{2:020d}.snapshot")
+    again = reopen(disk, log_start_offset=2, retention_ms=1)
+    assert again.log_end_offset == 2
+    again.append_as_leader(batch(["2"], producer_id=9, producer_epoch=0, base_sequence=2), 2)

@@ -206,8 +206,12 @@ WRONG = [
     ("[[sinks]]", "[[steps]]\n[[sinks]]", "steps[1].sql: is missing: a step has sql or python"),
     ("[[sinks]]", '[[steps]]\nsql = "SELECT 1"\n[[sinks]]', "steps[1].sql: reads from input, the rows of the step before: SELECT … FROM input"),
     ("[[sinks]]", '[[steps]]\npython = "clean"\n[[sinks]]', "steps[1].python: must be module:function, not 'clean'"),
-    ("[[sinks]]", '[watermark]\ncolumn = "delay"\ndelay = "1m"\n[[sinks]]', 'watermark: with it records that cannot be decoded are left out; decode.on_error = "skip" says that this is meant'),
-    ("[decode]", '[watermark]\ncolumn = "at"\n[decode]\non_error = "skip"', 'watermark.delay: is missing: how late rows may be, such as "10m"'),
+    ("[[sinks]]", '[watermark]\ncolumn = "_timestamp"\ndelay = "1m"\n[[sinks]]', 'watermark: with it records that cannot be decoded are left out; decode.on_error = "skip" says that this is meant'),
+    ("[decode]", '[watermark]\ncolumn = "_timestamp"\n[decode]\non_error = "skip"', 'watermark.delay: is missing: how late rows may be, such as "10m"'),
+    ("[decode]", '[watermark]\ncolumn = "when"\ndelay = "1m"\n[decode]\non_error = "skip"', "watermark.column: 'when' is not in decode.schema"),
+    ("[decode]", '[watermark]\ncolumn = "number"\ndelay = "1m"\n[decode]\non_error = "skip"', "watermark.column: 'number' must be a timestamp, not bigint"),
+    ('topics = ["flights"]', "topics = []", 'source.topics: is missing: topics = ["a"] or pattern = "a.*"'),
+    ('table = "flights"', 'table = "flights"\ncatalog = { type = "glu" }', "sinks[1].catalog.type: must be sql, rest, hive, glue, dynamodb, bigquery, not 'glu'"),
     ("[[sinks]]", "[dead_letters]\n[[sinks]]", "dead_letters.topic: is missing: the topic for records that cannot be decoded"),
 ]  # fmt: skip
 

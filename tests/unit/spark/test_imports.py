@@ -19,6 +19,17 @@ import pytest
             "pyspark_kafkalite.reader",
             ["asyncio", "uvloop", "kafkalite.node", "kafkalite.log", "pyspark_kafkalite.sending"],
         ),
+        (  # the process that plans a stream reads no record
+            "pyspark_kafkalite.stream_reader",
+            [
+                "asyncio",
+                "crc32c",
+                "difflib",
+                "kafkalite.record",
+                "pyspark_kafkalite.decode",
+                "pyspark_kafkalite.sending",
+            ],
+        ),
         (
             "pyspark_kafkalite.writer",
             ["asyncio", "uvloop", "kafkalite.node", "kafkalite.log", "pyspark_kafkalite.decode"],

@@ -54,6 +54,7 @@ def create(
     directory: Path,
     topics: tuple[str, ...],
     pattern: str | None,
+    *,
     no_groups: bool,
     parallel: int,
     limit: int | None,
@@ -133,7 +134,7 @@ def _report(manifest: Manifest, what: str, out: Output) -> None:
 @backup.command()
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout.")
-def verify(directory: Path, as_json: bool) -> None:
+def verify(directory: Path, *, as_json: bool) -> None:
     """Read a whole backup, and check every file, batch and count. Needs no cluster.
 
     Example:
@@ -171,6 +172,7 @@ def verify(directory: Path, as_json: bool) -> None:
 def restore(
     directory: Path,
     prefix: str,
+    *,
     replace: bool,
     replication_factor: int | None,
     left_out: tuple[str, ...],

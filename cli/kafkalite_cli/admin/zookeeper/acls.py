@@ -42,7 +42,7 @@ def _options(command: F) -> F:
 
 @zookeeper.command("check")
 @_options
-def check(connect_string: str | None, config_file: Path | None, as_json: bool) -> None:
+def check(connect_string: str | None, config_file: Path | None, *, as_json: bool) -> None:
     """List znodes that anybody may change, or read though they are private. Exits with 1 if there are any.
 
     Example:
@@ -50,15 +50,15 @@ def check(connect_string: str | None, config_file: Path | None, as_json: bool) -
     \b
       kafkalite admin zookeeper check --config /etc/kafkalite/node1.toml
     """
-    report = _run(connect_string, config_file, None)
-    _show(report, as_json, "open")
+    report = _run(connect_string, config_file, is_open=None)
+    _show(report, as_json=as_json, state="open")
     if report.open:
         raise SystemExit(1)
 
 
 @zookeeper.command("secure")
 @_options
-def secure(connect_string: str | None, config_file: Path | None, as_json: bool) -> None:
+def secure(connect_string: str | None, config_file: Path | None, *, as_json: bool) -> None:
     """Close every znode: only the identity of zookeeper.auth may change it. Safe to repeat, and while nodes run.
 
     Every node that runs must have zookeeper.auth already. If users' credentials were open, it lists them: set other
@@ -69,15 +69,15 @@ def secure(connect_string: str | None, config_file: Path | None, as_json: bool) 
     \b
       kafkalite admin zookeeper secure --config /etc/kafkalite/node1.toml
     """
-    report = _run(connect_string, config_file, False)
-    _show(report, as_json, "were open")
+    report = _run(connect_string, config_file, is_open=False)
+    _show(report, as_json=as_json, state="were open")
     _refuse_partial(report)
 
 
 @zookeeper.command("open")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @_options
-def open_(yes: bool, connect_string: str | None, config_file: Path | None, as_json: bool) -> None:
+def open_(*, yes: bool, connect_string: str | None, config_file: Path | None, as_json: bool) -> None:
     """Open every znode: every client that reaches ZooKeeper may then read and change everything. For the way back to plain text.
 
     Example:
@@ -91,14 +91,14 @@ def open_(yes: bool, connect_string: str | None, config_file: Path | None, as_js
             abort=True,
             err=True,
         )
-    report = _run(connect_string, config_file, True)
+    report = _run(connect_string, config_file, is_open=True)
     Output(as_json).value(
         {"znodes": report.seen}, f"{report.seen} znodes are open to every client that reaches ZooKeeper"
     )
     _refuse_partial(report)
 
 
-def _run(connect_string: str | None, config_file: Path | None, is_open: bool | None) -> AclReport:
+def _run(connect_string: str | None, config_file: Path | None, *, is_open: bool | None) -> AclReport:
     """`is_open` None: examine only. Raises ConfigError, CoordinatorError."""
     if connect_string is None and config_file is None:
         raise click.UsageError("name ZooKeeper: --zookeeper or --config")
@@ -113,7 +113,7 @@ def _run(connect_string: str | None, config_file: Path | None, is_open: bool | N
     return run_async(in_zookeeper(connect_string, config_file, work, makes_znodes=False, set_acl=set_acl))
 
 
-def _show(report: AclReport, as_json: bool, state: str) -> None:
+def _show(report: AclReport, *, as_json: bool, state: str) -> None:
     value = {
         "znodes": report.seen,
         "open": report.open,

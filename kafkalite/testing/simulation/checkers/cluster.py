@@ -31,7 +31,7 @@ def _broken(promise: str, detail: str) -> Violation:
     return Violation(f"{promise}: {detail}")
 
 
-def _demand(holds: bool, promise: str, detail: str) -> None:
+def _demand(holds: bool, promise: str, detail: str) -> None:  # noqa: FBT001 - like assert
     if not holds:
         raise _broken(promise, detail)
 

@@ -1,0 +1,127 @@
+"""What every Python with the wheel does at its start, for Spark alone: `kafkalite-spark.pth` imports this (docs/adr/0055).
+
+- PySpark's class for batch writes gets the two lines that Spark's own Kafka sink does not need (`like_kafka`), when it is imported.
+- Python processes of a Spark that pip installed import PySpark from the installed package, not from its copy in a zip.
+
+It runs in programs that have nothing to do with Spark, too. So it imports nothing, and takes a fraction of a millisecond.
+The environment variable KAFKALITE_SPARK_START=off leaves Spark as it is.
+"""
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_NAME = "kafkalite"
+#: Where PySpark has its class for batch writes: Spark in this process, and Spark Connect.
+WRITERS = ("pyspark.sql.readwriter", "pyspark.sql.connect.readwriter")
+
+
+def start() -> None:
+    """Called by `site` before the program, once for each directory that has the line."""
+    if os.environ.get("KAFKALITE_SPARK_START", "").lower() in ("off", "false", "0", "no"):
+        return
+    sys.path[:] = without_copies(sys.path, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    if not any(isinstance(finder, WriterFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, WriterFinder())
+
+
+def without_copies(path: "list[str]", installed: str) -> "list[str]":
+    """The import path without the archives that Spark puts in front and that are copies of packages in `installed`.
+
+    Python cannot keep compiled modules in a zip: PySpark and py4j are compiled again in every process that Spark starts, 0.5 s of
+    processor. PySpark's wheel makes the zip from the same files; py4j's must be of the version that is installed.
+    """
+    archives = os.path.join(installed, "pyspark", "python", "lib", "")
+
+    def is_copy(entry: str) -> bool:
+        if not entry.endswith(".zip") or os.path.dirname(entry) + os.sep != archives:
+            return False
+        name = os.path.basename(entry)
+        version = name.removeprefix("py4j-").removesuffix("-src.zip")
+        return name == "pyspark.zip" or os.path.isdir(os.path.join(installed, f"py4j-{version}.dist-info"))
+
+    return [entry for entry in path if not is_copy(entry)]
+
+
+class WriterFinder:
+    """In `sys.meta_path`: changes PySpark's classes for batch writes when they are imported, and nothing before."""
+
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
+        if name not in WRITERS:
+            return None
+        for finder in sys.meta_path:
+            find = None if isinstance(finder, WriterFinder) else getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find is not None else None
+            if spec is not None:
+                if hasattr(spec.loader, "exec_module"):
+                    spec.loader = _Loader(spec.loader)
+                return spec
+        return None
+
+
+class _Loader:
+    """The module's own loader, and one change after it."""
+
+    def __init__(self, loader: "Any") -> None:
+        self._loader = loader
+
+    def create_module(self, spec: "Any") -> "Any":
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: "Any") -> None:
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        if hasattr(getattr(module, "DataFrameWriter", None), "save"):  # a later PySpark may have it elsewhere
+            like_kafka(module.DataFrameWriter)
+
+
+def like_kafka(writer: "Any") -> None:
+    """From now on `save()` of this class appends when no mode was given, and works in every thread, for our format only.
+
+    Spark takes no Python data source for a batch write in the mode that a write has at first (ErrorIfExists; Kafka's sink appends),
+    and looks it up in the session that is active in the JVM's thread: a thread of Python has a JVM thread of its own, without one.
+    """
+    original = writer.save
+    if hasattr(original, "__wrapped__"):
+        return
+    import functools
+
+    @functools.wraps(original)
+    def save(
+        self: "Any",
+        path: "str | None" = None,
+        format: "str | None" = None,
+        mode: "str | None" = None,
+        *args: "Any",
+        **options: "Any",
+    ) -> None:
+        prepare = _in_this_process if hasattr(self, "_jwrite") else _by_connect
+        original(self, path, format, prepare(self, format, mode), *args, **options)
+
+    writer.save = save
+
+
+def _in_this_process(writer: "Any", format: "str | None", mode: "str | None") -> "str | None":
+    """The mode to write with."""
+    from py4j.protocol import Py4JError
+
+    try:
+        source = format or writer._jwrite.source()
+    except Py4JError:  # not public in Spark: other formats must work without it
+        return mode
+    if source.lower() != _NAME:
+        return mode
+    spark = writer._spark
+    spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+    return "append" if mode is None and writer._jwrite.curmode().name() == "ErrorIfExists" else mode
+
+
+def _by_connect(writer: "Any", format: "str | None", mode: "str | None") -> "str | None":
+    """The server has an active session."""
+    given = getattr(writer, "_write", None)
+    if (format or getattr(given, "source", None) or "").lower() != _NAME:
+        return mode
+    return "append" if mode is None and given is not None and given.mode is None else mode
