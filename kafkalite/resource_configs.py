@@ -69,14 +69,14 @@ def _matches(text: str) -> str:
     return ""
 
 
-#: Of a group. The session's and heartbeat's defaults are those of the broker settings group.*.session.timeout.ms.
+#: Of a group. A default holds only where the broker has no setting of that name with `group.` in front.
 GROUP_KEYS: Mapping[str, Key] = {
     "consumer.session.timeout.ms": Key(int, 45_000, "time without a heartbeat after which a member leaves", 1),
     "consumer.heartbeat.interval.ms": Key(int, 5_000, "interval of the members' heartbeats", 1),
-    "consumer.assignment.interval.ms": Key(int, 1_000, "least time between two assignments", 0),
+    "consumer.assignment.interval.ms": Key(int, 0, "least time between two assignments", 0),
     "share.session.timeout.ms": Key(int, 45_000, "time without a heartbeat after which a member leaves", 1),
     "share.heartbeat.interval.ms": Key(int, 5_000, "interval of the members' heartbeats", 1),
-    "share.assignment.interval.ms": Key(int, 1_000, "least time between two assignments", 0),
+    "share.assignment.interval.ms": Key(int, 0, "least time between two assignments", 0),
     "share.record.lock.duration.ms": Key(int, 30_000, "time for which a delivered record belongs to a member", 1_000),
     "share.delivery.count.limit": Key(int, 5, "number of deliveries of a record", 2, 25),
     "share.partition.max.record.locks": Key(int, 2_000, "number of records of a partition that are delivered and open", 100),
@@ -184,9 +184,20 @@ def value(keys: Mapping[str, Key], settings: Mapping[str, str], name: str) -> bo
         return key.default
 
 
-def group_setting(settings: Mapping[str, str], name: str) -> bool | int | str:
-    """The value of one of GROUP_KEYS for a group with these settings."""
-    return value(GROUP_KEYS, settings, name)
+def broker_value(name: str, broker: BrokerConfig) -> bool | int | str:
+    """What holds for groups that do not set it: the broker's setting if it has one of that name, else Kafka's default."""
+    found: bool | int | str = getattr(broker, _field(name), GROUP_KEYS[name].default)
+    return found
+
+
+def group_setting(settings: Mapping[str, str], name: str, broker: BrokerConfig) -> bool | int | str:
+    """The value of one of GROUP_KEYS that is in force for a group with these settings."""
+    if name in settings:
+        try:
+            return GROUP_KEYS[name].parse(name, settings[name])
+        except ConfigError:
+            pass  # written by hand, and means nothing
+    return broker_value(name, broker)
 
 
 def parse_match(text: str) -> dict[str, str]:

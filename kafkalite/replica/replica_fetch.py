@@ -37,6 +37,8 @@ _log = get_logger(__name__)
 
 #: Sessions at once; the longest silent one makes room.
 MAX_SESSIONS = 1_000
+#: Until a partition is read again for which descriptors or memory were short.
+_SHORTAGE_PAUSE_MS = 100
 #: Reads up to this size are kept for the next follower.
 _KEPT_BYTES = 64 * 1024
 
@@ -313,6 +315,10 @@ class ReplicaFetchHandler:
             self._hosted.fail_storage(partition, failure)
             answers.extend(session.answers)
             session.answers = []
+            if (
+                partition.storage_error is None
+            ):  # descriptors or memory are short: the follower would ask again at once, for ever
+                self._hold_back(session, entry, _SHORTAGE_PAUSE_MS)
             return 0
         except ApiError as failure:
             if give_up_damaged(self._hosted, self._metadata, partition, failure):

@@ -27,7 +27,7 @@ CLIENT_VERSION = "4.4.0"
 #: The newest whose MirrorMaker is in the registry.
 MIRROR_VERSION = "4.3.0"
 #: The newest Kafka Streams, with the tools, that the registry has.
-STREAMS_VERSION = "4.3.0"
+STREAMS_VERSION = "4.3.1"
 #: What bin/kafka-run-class.sh and bin/kafka-server-start.sh give the JVM.
 SERVER_FLAGS = (
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
@@ -93,8 +93,12 @@ def mirror_class_path(cache: Path) -> str:
 
 
 def newest_streams_class_path(cache: Path) -> str:
-    """The class path of Kafka Streams and the tools of STREAMS_VERSION; fetched into `cache` if need be. Raises KafkaJarsMissing."""
-    return _filled(cache / f"kafka-streams-tools-{STREAMS_VERSION}", ("kafka-streams", "kafka-tools"), STREAMS_VERSION)
+    """The class path of Kafka Streams and of all tools of STREAMS_VERSION; fetched into `cache` if need be. Raises KafkaJarsMissing."""
+    return _filled(
+        cache / f"kafka-streams-tools-{STREAMS_VERSION}",
+        ("kafka_2.13", "kafka-streams", "kafka-tools"),
+        STREAMS_VERSION,
+    )
 
 
 def newest_client_class_path(cache: Path) -> str:

@@ -60,7 +60,13 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
 }
 #: (module, source line without indentation): changes of these lines that make no difference, each with its reason.
-EQUAL: dict[tuple[str, str], str] = {}
+EQUAL: dict[tuple[str, str], str] = {
+    ("kafkalite.replica.decisions.leader", "if end < lowest:"): "the lower one of two equal ends",
+    (
+        "kafkalite.replica.decisions.leader",
+        "return lowest if lowest > mark else mark",
+    ): "the higher one of two equal marks",
+}
 
 _COMPARE: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,

@@ -49,6 +49,8 @@ _HAS = {
     "test_connect.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_mirror.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_moving.py": _HAS_JAVA,
+    "test_kafka_tools.py": _HAS_JAVA and shutil.which("javac") is not None,
+    "test_mixed_versions.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_rates.py": _HAS_JAVA,
     "test_delegation_tokens.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_java_groups.py": _HAS_JAVA and shutil.which("javac") is not None,

@@ -80,18 +80,19 @@ def steps(text: str) -> dict[str, list[str]]:
     return found
 
 
-async def answers(classes: str, bootstrap: str) -> dict[str, list[str]]:
+async def answers(classes: str, bootstrap: str, seen: Path) -> dict[str, list[str]]:
     command = tool_command(classes, "AdminAnswers", bootstrap)
     program = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     try:
-        output, _ = await program.communicate()
+        output, errors = await program.communicate()
     finally:
         if program.returncode is None:
             program.kill()
             await program.wait()
-    assert program.returncode == 0, output[-2000:]
+    await asyncio.to_thread(seen.write_bytes, output)  # to be read if something differs
+    assert program.returncode == 0, (output + errors)[-2000:]
     return steps(output.decode())
 
 
@@ -103,9 +104,9 @@ async def test_admin_gets_the_answers_of_apache_kafka(tmp_path: Path) -> None:
     classes = f"{directory}{os.pathsep}{jars}"
     server = server_class_path(_base(), NEWEST_VERSION)
     with KafkaCluster(tmp_path / "kafka", server, settings=SETTINGS | ONLY_KAFKA) as kafka:
-        theirs = await answers(classes, kafka.bootstrap)
+        theirs = await answers(classes, kafka.bootstrap, tmp_path / "kafka.txt")
     with ProcessCluster(tmp_path / "kafkalite", nodes=3, settings=SETTINGS | {"authorizer.enabled": "true"}) as cluster:
-        ours = await answers(classes, ",".join(cluster.bootstrap))
+        ours = await answers(classes, ",".join(cluster.bootstrap), tmp_path / "kafkalite.txt")
     assert len(ours) > 400 and ours.keys() == theirs.keys()
     different = {name: (theirs[name], ours[name]) for name in ours if ours[name] != theirs[name]}
     assert {name: both for name, both in different.items() if not name.startswith(tuple(KNOWN))} == {}

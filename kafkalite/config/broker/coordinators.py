@@ -66,6 +66,10 @@ class CoordinatorSettings:
         ("uniform", "range"),
         "server-side assignors that consumer groups may use (uniform, range); the first one is the default",
     )
+    # Kafka waits a second. Here members that join meanwhile are assigned together anyway, and a lone one does not wait.
+    group_consumer_assignment_interval_ms: int = setting(
+        0, "least time between two assignments of a consumer group", low=0
+    )
     group_consumer_heartbeat_interval_ms: int = setting(
         5_000, "interval at which members of consumer groups send heartbeats", low=1
     )
@@ -84,6 +88,7 @@ class CoordinatorSettings:
     group_consumer_session_timeout_ms: int = setting(
         45_000, "time without a heartbeat after which a member of a consumer group is removed", low=1
     )
+    group_share_assignment_interval_ms: int = setting(0, "least time between two assignments of a share group", low=0)
     group_share_delivery_count_limit: int = setting(
         5, "number of deliveries after which a record of a share group is given up", low=2, high=25
     )

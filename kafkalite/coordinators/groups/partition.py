@@ -81,6 +81,8 @@ class ShareRuntime:
 
     topics_version: int = -1
     compared_ms: int = 0
+    #: When this node last made a target of the group (monotonic, ms).
+    assigned_ms: int = -(2**62)
     is_initializing: bool = False
     is_deleting: bool = False
     begun: asyncio.Event = field(default_factory=asyncio.Event)

@@ -31,21 +31,21 @@ class ShareSettings(NamedTuple):
 def share_settings(config: BrokerConfig, settings: Mapping[str, str]) -> ShareSettings:
     """`settings`: those of the group (the resource GROUP)."""
 
-    def number(name: str, default: int) -> int:
-        return int(group_setting(settings, name)) if name in settings else default
+    def own(name: str) -> bool | int | str:
+        return group_setting(settings, name, config)
 
-    is_committed = group_setting(settings, "share.isolation.level") == "read_committed"
+    is_committed = own("share.isolation.level") == "read_committed"
     return ShareSettings(
         DeliveryLimits(
-            number("share.record.lock.duration.ms", config.group_share_record_lock_duration_ms),
-            number("share.delivery.count.limit", config.group_share_delivery_count_limit),
-            number("share.partition.max.record.locks", config.group_share_partition_max_record_locks),
+            int(own("share.record.lock.duration.ms")),
+            int(own("share.delivery.count.limit")),
+            int(own("share.partition.max.record.locks")),
         ),
         _READ_COMMITTED if is_committed else _READ_UNCOMMITTED,
-        str(group_setting(settings, "share.auto.offset.reset")),
-        bool(group_setting(settings, "share.renew.acknowledge.enable")),
-        str(group_setting(settings, "errors.deadletterqueue.topic.name")),
-        bool(group_setting(settings, "errors.deadletterqueue.copy.record.enable")),
+        str(own("share.auto.offset.reset")),
+        bool(own("share.renew.acknowledge.enable")),
+        str(own("errors.deadletterqueue.topic.name")),
+        bool(own("errors.deadletterqueue.copy.record.enable")),
     )
 
 

@@ -9,12 +9,16 @@ from kafkalite.record.reader import Record, read_records
 from kafkalite.testing.simulation.checkers.cluster import ReplicaView
 from kafkalite.testing.simulation.checkers.indexes import check_aborted, check_indexes
 from kafkalite.testing.simulation.checkers.producers import check_producers
-from kafkalite.testing.simulation.plan import KEYED, LEDGER, LETTERS, TRIMMED
+from kafkalite.testing.simulation.plan import KEYED, LEDGER, LETTERS, TRIMMED, FaultKind
 from kafkalite.testing.simulation.topics import compacted
 from kafkalite.testing.simulation.workloads.clients import record_name
 from kafkalite.testing.simulation.workloads.operator import CHURN
 
+#: Faults that take a log directory offline.
+_DISK_FAULTS = frozenset({FaultKind.DISK, FaultKind.FILE, FaultKind.EMPTY_DISK})
+
 if TYPE_CHECKING:
+    from kafkalite.testing.simulation.node import SimNode
     from kafkalite.testing.simulation.run import Simulation
 
 
@@ -51,8 +55,18 @@ class FinalChecks:
                     if name.endswith("-future"):
                         return f"{node.name} still moves {name} to {directory}"
                     if topic in assigned and node.broker_id not in assigned[topic].get(int(number), ()):
+                        if topic == CHURN and not assigned[topic] and self._is_reported(node):
+                            self._simulation.operator.has_vanished = True
                         return f"{node.name} still has {directory}/{name}, which is assigned to {assigned[topic]}"
+        self._simulation.operator.over = True
         return None
+
+    def _is_reported(self, node: SimNode) -> bool:
+        """Whether a node of which a disk was away says itself that it keeps replicas of the operator's topic, which was deleted."""
+        if not any(fault.kind in _DISK_FAULTS for fault in self._simulation.plan.faults):
+            return False
+        problems = node.node.replicas.describing.problems()
+        return any(problem.what == "topic.vanished" and problem.subject == CHURN for problem in problems)
 
     def not_converged(self) -> str | None:
         """What is not as it should be in a cluster without faults."""

@@ -277,6 +277,36 @@ async def test_a_member_that_is_silent_is_removed(make_broker: Any) -> None:
     assert (await second.beat()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+async def test_a_group_has_a_session_and_an_interval_of_its_own(make_broker: Any) -> None:
+    broker = await make_broker()
+    broker.services.settings["groups"]["g"] = {
+        "consumer.session.timeout.ms": "300",
+        "consumer.heartbeat.interval.ms": "50",
+    }
+    client = await started(broker)
+    first, second = Member(client, "m1", "t"), Member(client, "m2", "t")
+    await second.beat()
+    assert (await first.beat()).heartbeat_interval_ms == 50
+    await settled(first, count=4)
+    assert (await second.beat()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_a_group_has_an_interval_between_assignments(broker: Broker) -> None:
+    broker.services.settings["groups"]["g"] = {"consumer.assignment.interval.ms": "15000"}
+    client = await started(broker)
+    first, second = Member(client, "m1", "t"), Member(client, "m2", "t")
+    await first.beat()
+    second.client = await broker.client()
+    joining = asyncio.create_task(second.beat())  # answered with the next assignment
+    try:
+        async with asyncio.timeout(10):
+            while (group := await described(client)).group_epoch < 2:
+                await asyncio.sleep(_HEARTBEAT_S)
+        assert (group.assignment_epoch, joining.done()) == (1, False)
+    finally:
+        joining.cancel()
+
+
 async def test_a_member_that_does_not_give_up_its_partitions_is_removed(broker: Broker) -> None:
     client = await started(broker)
     first, second = Member(client, "m1", "t"), Member(client, "m2", "t")

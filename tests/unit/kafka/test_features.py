@@ -155,6 +155,27 @@ async def test_a_group_may_set_the_value_of_the_broker(make_broker: Any) -> None
     assert (await alter(client, _GROUP, "g", ("errors.deadletterqueue.topic.name", 0, "__x")))[0] == code
 
 
+async def test_a_group_shows_the_value_in_force_and_where_it_comes_from(make_broker: Any) -> None:
+    broker = await make_broker(group_consumer_session_timeout_ms=6_000, group_share_delivery_count_limit=3)
+    client = await broker.client()
+    before = await described(client, _GROUP, "g")
+    assert before["consumer.session.timeout.ms"] == ("6000", 4)
+    assert before["share.delivery.count.limit"] == ("3", 4)
+    assert before["streams.session.timeout.ms"] == ("45000", 5)
+    assert before["share.isolation.level"] == ("read_uncommitted", 5)
+    await alter(client, _GROUP, "g", ("consumer.session.timeout.ms", 0, "50000"))
+    request = wire.DescribeConfigsRequest
+    asked = request.DescribeConfigsResource(_GROUP, "g", ["consumer.session.timeout.ms"])
+    [answer] = (await client.ask(request([asked], include_synonyms=True), 4)).results
+    [entry] = answer.configs
+    assert (entry.value, entry.config_source, entry.is_default) == ("50000", 8, False)
+    assert [(each.name, each.value, each.source) for each in entry.synonyms] == [
+        ("consumer.session.timeout.ms", "50000", 8),
+        ("group.consumer.session.timeout.ms", "6000", 4),
+        ("group.consumer.session.timeout.ms", "45000", 5),
+    ]
+
+
 async def test_subscriptions_of_client_metrics(broker: Broker) -> None:
     client = await broker.client()
     assert await alter(client, _CLIENT_METRICS, "s", ("metrics", 2, "a."), ("metrics", 2, "b.")) != (0, None)  # twice

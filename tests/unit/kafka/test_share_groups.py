@@ -170,6 +170,19 @@ async def test_a_member_without_heartbeats_is_removed(make_broker: Any) -> None:
     assert second.count == 4
 
 
+async def test_a_group_has_an_interval_between_assignments(broker: Broker) -> None:
+    broker.services.settings["groups"]["g"] = {"share.assignment.interval.ms": "15000"}
+    client = await started(broker)
+    first, second = Member(client, "m1", "t"), Member(client, "m2", "t")
+    await first.beat()
+    for _ in range(3):
+        await second.beat()
+    assert (first.count, second.count) == (4, 0)
+    broker.services.settings["groups"]["g"] = {}
+    await second.beat()
+    assert second.count
+
+
 async def test_states_that_cannot_be_begun_now_are_begun_later(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     client = await started(broker)
     monkeypatch.setattr("kafkalite.coordinators.groups.share.groups._PATIENCE_S", 0.01)

@@ -114,6 +114,40 @@ async def test_a_coordinator_that_was_replaced_and_does_not_know_confirms_nothin
     assert not broker.services.partitions.logs[T0].open
 
 
+async def test_a_coordinator_that_lost_its_role_and_got_it_back_confirms_nothing_of_before(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It led in between, and neither knows (ADR 17): what it remembers is of an epoch that it does not lead in any more.
+
+    The marker here is of no later coordinator than the one that the leader asks, so the leader could not know better.
+    """
+    producer = await started(broker)
+    await producer.add()
+    assert await send(producer, b"in time") == 0
+    partitions = broker.services.partitions
+    entry = broker.side.transactions.partition_of(producer.name).slots[producer.name]
+    remembered = entry.transaction
+    assert await producer.end(False) == 0  # as the coordinator in between has decided
+    await complete(producer)
+    entry.transaction = remembered
+    epochs, led = partitions.leader_epoch, partitions.led_partitions
+
+    def later_epoch(partition: TopicPartition) -> LeaderEpoch | None:
+        epoch = epochs(partition)
+        return LeaderEpoch(epoch + 2) if epoch is not None and partition.topic == TRANSACTION_TOPIC else epoch
+
+    monkeypatch.setattr(partitions, "leader_epoch", later_epoch)
+    assert await send(producer, b"late") == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert not partitions.logs[T0].open
+    monkeypatch.setattr(
+        partitions, "led_partitions", lambda topic: {key: LeaderEpoch(epoch + 2) for key, epoch in led(topic).items()}
+    )
+    partitions.tell_change()
+    await complete(producer)
+    assert await send(producer, b"late") == ErrorCode.INVALID_TXN_STATE
+    assert not partitions.logs[T0].open
+
+
 async def test_what_was_never_added_is_refused_and_what_is_open_is_not_asked_for_again(broker: Broker) -> None:
     producer = await started(broker)
     assert await send(producer, b"too early") == ErrorCode.INVALID_TXN_STATE

@@ -168,7 +168,9 @@ def test_the_high_watermark_stands_still_under_min_isr_and_while_replicas_are_el
     assert next_high_watermark(one) == 10
     one.replicas = (ONE, TWO)
     assert next_high_watermark(one) == 20, "never more than there are replicas"
-    one.elr = (THREE,)
+    one.high_watermark = Offset(20)
+    assert next_high_watermark(one) == 20, "all of the log is committed"
+    one.elr, one.high_watermark = (THREE,), Offset(10)
     assert next_high_watermark(one) == 10
 
 
@@ -176,6 +178,8 @@ def test_an_append_counts_at_once_or_when_it_is_flushed() -> None:
     one = leader()
     on_append(one, Offset(22), is_flush_needed=False)
     assert (one.log_end_offset, one.durable_end_offset) == (22, 22)
+    on_append(one, Offset(22), is_flush_needed=False)
+    assert one.log_end_offset == 22, "a repetition of what is there"
     on_append(one, Offset(25), is_flush_needed=True)
     assert (one.log_end_offset, one.durable_end_offset) == (25, 22)
     on_flushed(one, Offset(21))

@@ -1,8 +1,10 @@
 """The last copy of a partition: what its node does with it, and what it says of it."""
 
+import asyncio
 import dataclasses
 import errno
 import os
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -123,6 +125,35 @@ async def test_a_follower_goes_on_when_there_are_descriptors_again(make_cluster,
         await until(lambda: refused)
     await until(lambda: log.log_end_offset == 2)
     assert follower.storage_errors == [] and follower.partition(T0).storage_error is None
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+async def test_a_leader_without_descriptors_does_not_answer_its_followers_again_and_again(
+    make_cluster, monkeypatch, until, number
+):
+    """It answered each fetch at once and with nothing, so the follower fetched as fast as it could."""
+    cluster = await make_cluster(2)
+    cluster.create_topic("t", {0: (1, 2)})
+    decided = cluster.decide(T0, leader=1, isr=(1, 2), epoch=0)
+    follower, leader = cluster.node(2), cluster.node(1)
+    await cluster.command(2, decided)
+    await cluster.command(1, decided)
+    assert (await leader.produce(T0, b"a", acks=-1)).error == ErrorCode.NONE
+    log, refused = leader.partition(T0).log, []
+    method = refusing(log, "read", number)[1]
+
+    def counted(self, *arguments, **others):
+        if self is log:
+            refused.append(asyncio.get_running_loop().time())
+        return method(self, *arguments, **others)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(log), "read", counted)
+        assert (await leader.produce(T0, b"b", acks=1)).error == ErrorCode.NONE
+        await until(lambda: len(refused) >= 4)
+    assert all(later - earlier >= 0.09 for earlier, later in pairwise(refused))
+    await until(lambda: follower.partition(T0).log.log_end_offset == 2)
+    assert leader.storage_errors == [] and leader.partition(T0).storage_error is None
 
 
 # --- the last copy -----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 
+from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.coordinators.groups.consumer.groups import ConsumerGroups
 from kafkalite.coordinators.groups.decisions.assignment import AssignedMember, AssignmentInput, NewTargets
 from kafkalite.coordinators.groups.decisions.consumer.assignors import ASSIGNORS
@@ -28,6 +29,7 @@ from kafkalite.coordinators.services import Services
 from kafkalite.env.fair_lane import FairLane
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicId
+from kafkalite.resource_configs import group_setting
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -55,6 +57,10 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
 
     def _needs_round(self, group: ConsumerGroup, progress: ConsumerRuntime) -> bool:
         return group.needs_assignment or any(regex not in group.regexes for regex in progress.visible)
+
+    def _pause_s(self, group: ConsumerGroup) -> float:
+        own = self._services.settings_of(GROUPS).get(group.group_id, {})
+        return int(group_setting(own, "consumer.assignment.interval.ms", self._services.config)) / 1000
 
     async def _round(
         self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup, is_current: Callable[[], bool]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
+from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.coordinators.groups.assigned_groups import AssignedGroups, nothing
 from kafkalite.coordinators.groups.decisions.classic.events import Effect, JoinAnswer, JoinRequest, SyncAnswer
 from kafkalite.coordinators.groups.decisions.classic.group import Group
@@ -35,6 +36,7 @@ from kafkalite.coordinators.patterns import full_match
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.resource_configs import group_setting
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -87,19 +89,19 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
         return heartbeats.settle(group, member_id, owned, self._now())
 
     def _session_ms(self, group: ConsumerGroup, member: ConsumerMember) -> int:
-        return self.settings().session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+        return member.classic.session_timeout_ms if member.classic else self.settings(group.group_id).session_timeout_ms
 
     def _new_runtime(self, entry: GroupEntry) -> None:
         entry.runtime = ConsumerRuntime()
 
-    def settings(self) -> GroupSettings:
-        """Of all groups."""
-        config = self._services.config
+    def settings(self, group_id: str) -> GroupSettings:
+        """The group's own, or the broker's."""
+        config, own = self._services.config, self._services.settings_of(GROUPS).get(group_id, {})
         policy = config.group_consumer_migration_policy
         return GroupSettings(
             config.group_consumer_assignors,
-            config.group_consumer_session_timeout_ms,
-            config.group_consumer_heartbeat_interval_ms,
+            int(group_setting(own, "consumer.session.timeout.ms", config)),
+            int(group_setting(own, "consumer.heartbeat.interval.ms", config)),
             config.group_consumer_max_size,
             config.group_max_size,
             can_upgrade=policy in ("bidirectional", "upgrade"),
@@ -123,7 +125,7 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
             return
         if request.regex:
             full_match(request.regex)
-        settings = self.settings()
+        settings = self.settings(entry.group.group_id)
         group, before = self._group_for(entry, request, settings)
         outcome = heartbeats.heartbeat(group, request, settings, self._now())
         interval_ms = settings.heartbeat_interval_ms
@@ -181,7 +183,7 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
         done: Callable[[ErrorCode], None],
     ) -> None:
         """These members are gone. If only members of the classic protocol are left, the group goes over to it."""
-        if migration.is_downgraded(group, members, self.settings()):
+        if migration.is_downgraded(group, members, self.settings(group.group_id)):
             self._downgrade(partition, entry, group, {member.member_id for member in members}, done)
             return
         self._write(partition, entry, group, heartbeats.removed(group, members), done)
@@ -224,7 +226,9 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
             return False
         now = self._now()
         try:
-            outcome, owned = classic_members.join(group, request, self.settings(), self._topics.topic_id, now)
+            outcome, owned = classic_members.join(
+                group, request, self.settings(group.group_id), self._topics.topic_id, now
+            )
         except ApiError as error:
             if error.code is not ErrorCode.MEMBER_ID_REQUIRED:
                 raise
@@ -249,7 +253,9 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
 
     def _end_if_classic(self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup) -> None:
         """The last static member of the consumer protocol was replaced by one of the classic protocol."""
-        if group.classic_members == len(group.members) and migration.may_be_classic(group, self.settings()):
+        if group.classic_members == len(group.members) and migration.may_be_classic(
+            group, self.settings(group.group_id)
+        ):
             self._downgrade(partition, entry, group, set(), nothing)
 
     def sync(

@@ -80,10 +80,9 @@ class ShareGroups:
     def _now(self) -> int:
         return int(self._services.clock.monotonic() * 1000)
 
-    def _setting(self, group_id: str, name: str, default: int) -> int:
+    def _setting(self, group_id: str, name: str) -> int:
         """The group's own, or the broker's."""
-        settings = self._services.settings_of(GROUPS).get(group_id, {})
-        return int(group_setting(settings, name)) if name in settings else default
+        return int(group_setting(self._services.settings_of(GROUPS).get(group_id, {}), name, self._services.config))
 
     # --- members ---
 
@@ -94,10 +93,9 @@ class ShareGroups:
         if request.epoch == LEAVE_EPOCH:
             return await self._leave(partition, entry, request.member_id)
         group = entry.share or ShareGroup(entry.group.group_id)
-        config = self._services.config
-        records = rules.heartbeat(group, request, config.group_share_max_size)
+        records = rules.heartbeat(group, request, self._services.config.group_share_max_size)
         self._write(partition, entry, group, records)
-        session_ms = self._setting(group.group_id, "share.session.timeout.ms", config.group_share_session_timeout_ms)
+        session_ms = self._setting(group.group_id, "share.session.timeout.ms")
         deadline = group.deadlines[request.member_id] = self._now() + session_ms
         self._schedule(partition, entry, deadline)
         self._refresh(partition, entry, group)
@@ -111,9 +109,7 @@ class ShareGroups:
         if after is not before:
             self._write(partition, entry, group, [CurrentAssignment(after.member_id, after)])
         await self._appends.wait(partition.index, partition.written)
-        interval_ms = self._setting(
-            group.group_id, "share.heartbeat.interval.ms", config.group_share_heartbeat_interval_ms
-        )
+        interval_ms = self._setting(group.group_id, "share.heartbeat.interval.ms")
         shows = request.topics is not None or request.epoch != after.epoch
         return ShareHeartbeatAnswer(after.member_id, after.epoch, interval_ms, after.assigned if shows else None)
 
@@ -137,11 +133,17 @@ class ShareGroups:
         """Bring states and the target up to date with members and topics."""
         runtime, version = entry.share_runtime, self._topics.version
         is_changed = runtime.topics_version != version and self._now() - runtime.compared_ms >= _COMPARE_MS
-        if group.members and (is_changed or group.epoch > group.target_epoch):
+        # What is too early now is done with a later heartbeat of any member.
+        is_early = self._now() < runtime.assigned_ms + self._setting(group.group_id, "share.assignment.interval.ms")
+        if group.members and (is_changed or group.epoch > group.target_epoch) and not is_early:
             runtime.topics_version, runtime.compared_ms = version, self._now()
+            before = group.target_epoch
             topics = self._topics.lookup(group.subscribed_topics())
             self._write(partition, entry, group, rules.topics_compared(group, topics, metadata_hash(topics)))
             self._write(partition, entry, group, rules.new_target(group, topics, self._services.clock.wall_ms()))
+            # A first target assigns nothing: the states of the partitions are not begun yet.
+            if group.target_epoch != before and any(group.targets.values()):
+                runtime.assigned_ms = self._now()
         if group.shared.deleting and not runtime.is_deleting:
             runtime.is_deleting = True
             name = f"groups.share_deletion.{group.group_id}"
@@ -327,8 +329,7 @@ class ShareGroups:
         """Members get a whole session to find their new coordinator."""
         group = entry.share
         assert group is not None
-        config = self._services.config
-        session_ms = self._setting(group.group_id, "share.session.timeout.ms", config.group_share_session_timeout_ms)
+        session_ms = self._setting(group.group_id, "share.session.timeout.ms")
         group.deadlines = dict.fromkeys(group.members, self._now() + session_ms)
         self._schedule(partition, entry, group.next_deadline())
         partition.written.end = max(partition.written.end, self._appends.bounds(partition.index)[0])

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from kafkalite.config import BrokerConfig
 from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsSettings
 from kafkalite.coordinators.services import Services
-from kafkalite.resource_configs import GROUP_KEYS, value
+from kafkalite.resource_configs import group_setting
 
 
 def _setting(services: Services, group_id: str, name: str) -> int:
-    own = services.settings_of(GROUPS).get(group_id, {})
-    config: BrokerConfig = services.config
-    if name in own:
-        return int(value(GROUP_KEYS, own, name))
-    return int(getattr(config, f"group_{name.replace('.', '_')}"))
+    return int(group_setting(services.settings_of(GROUPS).get(group_id, {}), name, services.config))
 
 
 def streams_settings(services: Services, group_id: str) -> StreamsSettings:

@@ -157,15 +157,20 @@ class DescribeConfigHandlers:
     def _cluster_entries(
         self, settings: Mapping[str, str], wanted: set[str] | None, message: wire.DescribeConfigsRequest
     ) -> list[_Entry]:
-        """What is set for all brokers, and nothing else, as Kafka does."""
+        """What is set for all brokers, under our name and under that of Kafka's brokers, and nothing else, as Kafka does."""
         entries = []
         config = with_dynamic(self._services.static_config, settings)
         for key, text in sorted(canonical(settings).items()):
-            if (wanted is None or key in wanted) and is_dynamic(key):
-                spec, _ = TOPIC_KEYS[key] if key in TOPIC_KEYS else BROKER_KEYS[key]
-                value = getattr(config.topic if key in TOPIC_KEYS else config, spec.name)
-                values = [(_SOURCE_DYNAMIC_DEFAULT, text)]
-                entries.append(_entry(key, value, spec, values, message, is_read_only=False))
+            if not is_dynamic(key):
+                continue
+            spec, _ = TOPIC_KEYS[key] if key in TOPIC_KEYS else BROKER_KEYS[key]
+            value = getattr(config.topic if key in TOPIC_KEYS else config, spec.name)
+            values = [(_SOURCE_DYNAMIC_DEFAULT, text)]
+            entries += [
+                _entry(name, value, spec, values, message, is_read_only=False)
+                for name in _names(key)
+                if name not in UNITS and (wanted is None or name in wanted)
+            ]
         return entries + _limits(settings, wanted, message)
 
     def _listeners(self, wanted: set[str] | None, layers: list[tuple[int, dict[str, str]]]) -> list[_Entry]:

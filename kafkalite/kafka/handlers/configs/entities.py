@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.config import BROKER_KEYS, BrokerConfig
 from kafkalite.coordination.topic_configs import CLIENT_METRICS, GROUPS
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka.request import Request
 from kafkalite.protocol import wire
-from kafkalite.resource_configs import CLIENT_METRICS_KEYS, GROUP_KEYS, Key, check_all, check_group, value
+from kafkalite.resource_configs import (
+    CLIENT_METRICS_KEYS,
+    GROUP_KEYS,
+    Key,
+    check_all,
+    check_group,
+    group_setting,
+    value,
+)
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS_TYPE, GROUP = 2, 4, 8, 16, 32
-_SOURCE_DEFAULT = 5
+_SOURCE_STATIC, _SOURCE_DEFAULT = 4, 5
 #: Resource type -> (type of the entity in ZooKeeper, its keys, Kafka's ConfigSource).
 ENTITIES: Mapping[int, tuple[str, Mapping[str, Key], int]] = {
     CLIENT_METRICS_TYPE: (CLIENT_METRICS, CLIENT_METRICS_KEYS, 7),
@@ -33,7 +42,7 @@ def _text(found: object) -> str:
 
 
 class EntityConfigs:
-    """What is set is in ZooKeeper; all else has Kafka's defaults."""
+    """What is set is in ZooKeeper. For groups that set nothing the broker's own settings hold, else Kafka's defaults."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -50,15 +59,19 @@ class EntityConfigs:
         for name, key in sorted(keys.items()):
             if name not in wanted:
                 continue
-            values = [(dynamic, settings[name])] if name in settings else []
-            values.append((_SOURCE_DEFAULT, _text(key.default)))
+            values = [(dynamic, name, settings[name])] if name in settings else []
+            held, inherited = value(keys, settings, name), []
+            if resource.resource_type == GROUP:
+                held = group_setting(settings, name, self._services.config)
+                inherited = _of_broker(name, self._services.static_config)
+            values += inherited or [(_SOURCE_DEFAULT, name, _text(key.default))]
             entries.append(
                 response.DescribeConfigsResourceResult(
                     name=name,
-                    value=_text(value(keys, settings, name)),
-                    is_default=name not in settings,
+                    value=_text(held),
+                    is_default=values[0][0] == _SOURCE_DEFAULT,
                     config_source=values[0][0],
-                    synonyms=[response.DescribeConfigsSynonym(name, text, source) for source, text in values]
+                    synonyms=[response.DescribeConfigsSynonym(each, text, source) for source, each, text in values]
                     if message.include_synonyms
                     else (),
                     config_type=_KINDS[key.kind],
@@ -102,6 +115,18 @@ class EntityConfigs:
                 names = [str(broker.broker_id) for broker in metadata.brokers]
             found += [(name, kind) for name in names]
         return response(config_resources=[response.ConfigResource(*each) for each in found])
+
+
+def _of_broker(name: str, static: BrokerConfig) -> list[tuple[int, str, str]]:
+    """What holds for a group that does not set `name`: (source, name of the broker's setting, value), strongest first."""
+    found = BROKER_KEYS.get(f"group.{name}")
+    if found is None:
+        return []
+    spec, _ = found
+    values = [(_SOURCE_DEFAULT, f"group.{name}", _text(spec.default))]
+    if (text := _text(getattr(static, spec.name))) != values[0][2]:
+        values.insert(0, (_SOURCE_STATIC, f"group.{name}", text))
+    return values
 
 
 def _named(name: str) -> str:

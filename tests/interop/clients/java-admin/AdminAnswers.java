@@ -4,6 +4,7 @@
 
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
@@ -13,7 +14,8 @@ public final class AdminAnswers {
         String bootstrap = arguments[0];
         Map<String, Object> settings = Map.of("bootstrap.servers", bootstrap, "request.timeout.ms", "15000", "default.api.timeout.ms", "20000");
         try (Admin admin = Admin.create(settings)) {
-            admin.createTopics(List.of(new NewTopic("records", 1, (short) 3))).all().get(60, TimeUnit.SECONDS);
+            waitForBrokers(admin);
+            admin.createTopics(List.of(new NewTopic("records", 1, (short) 3).configs(Map.of("retention.ms", "-1")))).all().get(60, TimeUnit.SECONDS);
             TopicAnswers topics = new TopicAnswers(admin);
             ClusterAnswers cluster = new ClusterAnswers(admin);
             GroupAnswers groups = new GroupAnswers(admin, bootstrap);
@@ -33,5 +35,21 @@ public final class AdminAnswers {
             topics.replicas();
             topics.deletion();
         }
+    }
+
+    /** A broker that listens is not yet one that the others know. */
+    private static void waitForBrokers(Admin admin) throws Exception {
+        long end = System.nanoTime() + TimeUnit.MINUTES.toNanos(5);
+        while (System.nanoTime() < end) {
+            try {
+                if (admin.describeCluster().nodes().get().size() == 3) {
+                    return;
+                }
+            } catch (ExecutionException error) {
+                System.err.println(error);
+            }
+            Thread.sleep(200);
+        }
+        throw new IllegalStateException("there are no three brokers");
     }
 }
