@@ -264,7 +264,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if version in api.flexible_requests:
             position = skip_tags(view, position)
         # Bytes behind the message are let pass, as by Kafka: librdkafka's Metadata v12 for all topics has three.
-        # Records are used where they were received, unless they are for so many partitions.
+        # Records are used where they were received, unless they are for many partitions.
         body = view[position:]
         try:
             message, _ = api.decoder(version)(body, ELEMENTS_AT_ONCE)
