@@ -20,7 +20,7 @@ export PYTHONHASHSEED := 0
 # A start without .pyc files takes half a second of CPU more, and tests start hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop suites protocol console sparks spark-versions pipelines pipeline-run chaos schedules soak rolling replace bench dist binary peer rewrite docs docs-commands site checklist clean sbom lockage
+.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop suites protocol console sparks spark-versions pipelines pipeline-run chaos schedules soak rolling upgrade replace bench dist binary peer rewrite docs docs-commands site checklist clean sbom lockage
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 18
@@ -109,6 +109,9 @@ soak: $(VENV)/.complete ## two hours of every fault under librdkafka and Kafka's
 rolling: $(VENV)/.complete ## ten rolling restarts under librdkafka's load; then ten with OLD=COMMIT's code and this one's mixed
 	$(PY) -m bench.rolling --rounds 10
 	$(PY) -m bench.rolling --rounds 10 --old $(OLD)
+
+upgrade: $(VENV)/.complete ## OLD=COMMIT's wheel replaced by this one's, node by node, under librdkafka's load with transactions and groups; one step back
+	$(PY) -m bench.upgrade --old $(OLD)
 
 replace: $(VENV)/.complete ## a node dies for good under librdkafka's load and another id takes its place; restarts measured
 	$(PY) -m bench.replace

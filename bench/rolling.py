@@ -48,14 +48,10 @@ class RollingLoad:
     """The subprocess that produces, and counts in the end."""
 
     def __init__(self, python: str, bootstrap: list[str], rate: float) -> None:
-        arguments = [
-            python,
-            str(ROOT / "bench" / "rolling_load.py"),
-            ",".join(bootstrap),
-            TOPIC,
-            str(PARTITIONS),
-            str(rate),
-        ]
+        load = str(ROOT / "bench" / "rolling_load.py")
+        self._start([python, load, ",".join(bootstrap), TOPIC, str(PARTITIONS), str(rate)])
+
+    def _start(self, arguments: list[str]) -> None:
         self._process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._line()
 
@@ -68,8 +64,11 @@ class RollingLoad:
 
     def finish(self) -> dict[str, Any]:
         """Stop producing; what was found."""
+        return self._finish(b"\n")
+
+    def _finish(self, line: bytes) -> dict[str, Any]:
         assert self._process.stdin is not None
-        self._process.stdin.write(b"\n")
+        self._process.stdin.write(line)
         self._process.stdin.flush()
         found = self._line()
         self._process.wait()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 #: For the master to be up and each worker to be known to it.
-START_S = 90
+START_S = 300
 _FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
 
 

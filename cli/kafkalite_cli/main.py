@@ -18,6 +18,7 @@ import click
 
 from kafkalite import __version__
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, KafkaliteError, StartupRefused
+from kafkalite.wording import number_of
 from kafkalite_cli import hints
 from kafkalite_cli.imports import uncollected
 from kafkalite_cli.parameters import os_error_text
@@ -195,7 +196,7 @@ def _is_text(argument: str) -> bool:
 def _tell(message: str, code: str, *, wants_json: bool, path: str = "kafkalite") -> None:
     line = visible(" ".join(message.split()))
     if len(line) > MAX_LINE:
-        line = f"{line[:MAX_LINE]}… ({len(line)} characters)"
+        line = f"{line[:MAX_LINE]}… ({number_of(len(line), 'character')})"
     # Kafka's names of errors are in its documentation; the names of our classes are for programs.
     named = f"{line} ({code})" if code in ErrorCode.__members__ and code not in line else line
     with contextlib.suppress(OSError):  # nobody listens, or the disk that stdout goes to is what is full

@@ -199,11 +199,6 @@ def client_options(command: F) -> F:
     return command
 
 
-def number_of(count: int, noun: str) -> str:
-    """1 partition, 2,000 partitions."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 #: A command that has reached no broker by then says that it waits.
 _WAITS_AFTER_S = 2.0
 

@@ -19,8 +19,9 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import KafkaliteError, api_error, error_code
 from kafkalite.extension.messages.watching import BrokerStatus, StatusRequest, StatusResponse
 from kafkalite.model import BrokerId
+from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_progress import duration
-from kafkalite_cli.output import Output, client_options, connect, number_of, run_async, size_text
+from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
 from kafkalite_cli.parameters import Real, Whole
 
 STATES = ("all", "troubled", "offline", "moving", "internal")
@@ -114,7 +115,9 @@ async def _once(request: StatusRequest, bootstrap: str, timeout_s: float, out: O
             click.echo("")
             out.table(title, columns, rows)
     if len(answer.partitions) < answer.partitions_matched:
-        click.echo(f"{len(answer.partitions)} of {answer.partitions_matched:,} partitions; see --filter, --limit")
+        click.echo(
+            f"{len(answer.partitions)} of {number_of(answer.partitions_matched, 'partition')}; see --filter, --limit"
+        )
 
 
 def _headline(answer: StatusResponse) -> str:

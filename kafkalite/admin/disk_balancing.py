@@ -63,9 +63,9 @@ class DiskBalancing:
                 _log.info("disk.not_balanced", partition=str(chosen.partition), error=str(error))
                 return
             _log.info("disk.balanced", partition=str(chosen.partition), target=chosen.target, reason=chosen.reason)
-            self._history.record(
-                str(chosen.partition), "balancer.disk", f"{chosen.source} -> {chosen.target}: {chosen.reason}"
-            )
+            detail = f"{chosen.source} -> {chosen.target}: {chosen.reason}"
+            self._history.record(str(chosen.partition), "balancer.disk", detail)
+            self._history.record("balancer", "balancer.disk", f"{chosen.partition}: {detail}")
 
     def _share(self, path: str) -> DiskShare | None:
         try:

@@ -18,6 +18,7 @@ from kafkalite.log.strays import Stray
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.wording import number_of
 
 _log = get_logger(__name__)
 
@@ -191,7 +192,7 @@ def disk_problems(logs: LogManager) -> tuple[HealthProblem, ...]:
             detail = f"{log_dir.path}: no room is left"
             if log_dir.path in held:
                 count, size = held[log_dir.path]
-                detail += f"; {count} directories that were set aside (-stray) hold {size:,} bytes"
+                detail += f"; {number_of(count, 'directory')} set aside (-stray), with {size:,} bytes"
             problems.append(HealthProblem("disk.full", 0, detail, log_dir.path))
     overdue: dict[str, list[Stray]] = {}
     for stray in logs.removals.overdue():
@@ -199,7 +200,7 @@ def disk_problems(logs: LogManager) -> tuple[HealthProblem, ...]:
     for path, kept in sorted(overdue.items()):
         size = sum(stray.size_bytes for stray in kept)
         detail = (
-            f"{path}: {len(kept)} directories that were set aside hold {size:,} bytes; no other copy of their records is "
+            f"{path}: {number_of(len(kept), 'directory')} set aside, with {size:,} bytes; no other copy of their records is "
             f"known, the first is {kept[0].name}"
         )
         problems.append(HealthProblem("disk.strays", min(stray.since_ms for stray in kept), detail, path))

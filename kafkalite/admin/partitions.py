@@ -35,6 +35,7 @@ from kafkalite.extension.messages.topics import (
 )
 from kafkalite.model import INTERNAL_TOPICS, BrokerId, LeaderAndIsr, Replicas, TopicPartition
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.wording import number_of
 
 _log = get_logger(__name__)
 
@@ -117,7 +118,7 @@ class PartitionAdmin:
     def _check(self, wanted: NewPartitions, count: int, brokers: frozenset[BrokerId], replication_factor: int) -> None:
         reason = None
         if len(wanted.assignment) != count:
-            reason = f"{count} new partitions, but replicas for {len(wanted.assignment)}"
+            reason = f"{number_of(count, 'new partition')}, but replicas for {len(wanted.assignment)}"
         for replicas in wanted.assignment:
             unknown = sorted(set(replicas) - brokers)
             if not replicas or len(set(replicas)) != len(replicas):

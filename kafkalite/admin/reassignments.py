@@ -31,6 +31,7 @@ from kafkalite.extension.messages.reassignment import (
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Replicas, TopicPartition
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.wording import number_of
 
 _log = get_logger(__name__)
 
@@ -260,7 +261,7 @@ def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassign
         return _result(wanted, ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
     before = move.origin if move is not None else topic.partitions[wanted.partition]
     if len(replicas) != len(before) and not request.allow_replication_factor_change:
-        reason = f"{name} has {len(before)} replicas, the request has {len(replicas)}"
+        reason = f"{name} has {number_of(len(before), 'replica')}, the request has {len(replicas)}"
         return _result(wanted, ErrorCode.INVALID_REPLICATION_FACTOR, reason)
     if (move is not None or ordered) and not request.may_replace:
         return _result(wanted, ErrorCode.REASSIGNMENT_IN_PROGRESS, f"{name} is being reassigned already")

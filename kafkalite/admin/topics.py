@@ -106,7 +106,7 @@ def check_name(name: str) -> None:
     elif name in (".", ".."):
         reason = "a topic name must not be '.' or '..'"
     elif len(name) > MAX_NAME_LENGTH:
-        reason = f"a topic name has at most {MAX_NAME_LENGTH} characters, this one {len(name)}"
+        reason = f"a topic name has at most {MAX_NAME_LENGTH} characters, this one has {len(name)}"
     elif _NAME.fullmatch(name) is None:
         reason = f"{name!r}: a topic name consists of ASCII letters and digits, '.', '_' and '-'"
     if reason is not None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kafkalite.controller.decisions.balance_view import BalanceMove, Goals
 from kafkalite.controller.decisions.balancer import BYTES, LEADERS, RATE, REPLICAS, Balancer
-from kafkalite.controller.decisions.rebalancing import merged_moves, under_way, view_of
+from kafkalite.controller.decisions.rebalancing import leaving_replicas, merged_moves, under_way, view_of
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.controller.load_reports import BalancerConfig, LoadReports
 from kafkalite.extension.messages.balancing import (
@@ -78,6 +78,7 @@ def _brokers(
 ) -> tuple[BrokerBalance, ...]:
     closed: Mapping[BrokerId, str] = reports.event(config).closed
     missing = reports.missing_s()
+    leaving = leaving_replicas(state)
     leads: dict[BrokerId, int] = {}
     for known in state.partitions.values():
         leads[known.leader] = leads.get(known.leader, 0) + 1
@@ -104,6 +105,7 @@ def _brokers(
                 -1 if room is None else room.total_bytes,
                 -1 if room is None else room.free_bytes,
                 -1 if info is not None else int(missing.get(broker, 0)),
+                leaving.get(broker, 0),
             )
         )
     return tuple(rows)

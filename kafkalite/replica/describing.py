@@ -26,6 +26,7 @@ from kafkalite.replica.offline_replicas import OfflineReplicas
 from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.stray_logs import StrayLogs
+from kafkalite.wording import number_of
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager
@@ -195,7 +196,7 @@ class Describing:
             by_topic.setdefault(key.topic, []).append(key)
         for topic, keys in by_topic.items():
             topic_id = unserved[keys[0]] or "none"
-            detail = f"no topic {topic} in ZooKeeper: {len(keys)} replicas are kept here and not served (topic id: {topic_id})"
+            detail = f"no topic {topic} in ZooKeeper: {number_of(len(keys), 'replica')} kept here and not served (topic id: {topic_id})"
             report("topic.vanished", topic, detail)
         for stray in self._logs.removals.strays():
             key = stray.topic_partition

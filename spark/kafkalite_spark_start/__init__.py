@@ -49,15 +49,26 @@ def without_copies(path: "list[str]", installed: str) -> "list[str]":
 class WriterFinder:
     """In `sys.meta_path`: changes PySpark's classes for batch writes when they are imported, and nothing before."""
 
+    def __init__(self) -> None:
+        self._finding = False
+
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
-        if name not in WRITERS:
+        if name not in WRITERS or self._finding:
             return None
+        self._finding = True  # other finders like this one ask all finders, too
+        try:
+            spec = self._by_others(name, path, target)
+        finally:
+            self._finding = False
+        if spec is not None and hasattr(spec.loader, "exec_module"):
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+    def _by_others(self, name: str, path: "Any", target: "Any") -> "Any":
         for finder in sys.meta_path:
-            find = None if isinstance(finder, WriterFinder) else getattr(finder, "find_spec", None)
+            find = None if finder is self else getattr(finder, "find_spec", None)
             spec = find(name, path, target) if find is not None else None
             if spec is not None:
-                if hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader)
                 return spec
         return None
 

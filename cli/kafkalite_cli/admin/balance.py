@@ -16,6 +16,7 @@ from kafkalite.extension.messages.reassignment import (
     WantedReassignment,
 )
 from kafkalite.extension.messages.watching import HistoryRequest, HistoryResponse
+from kafkalite.wording import number_of
 from kafkalite_cli.admin.broker import COLUMNS, balance_of, broker_rows
 from kafkalite_cli.admin.move_progress import watch
 from kafkalite_cli.admin.refusals import refuse_forbidden
@@ -25,7 +26,6 @@ from kafkalite_cli.output import (
     confirm,
     connect,
     group_options,
-    number_of,
     run_async,
     run_watch,
     size_text,

@@ -25,6 +25,7 @@ from kafkalite.extension.messages.reassignment import (
 )
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Replicas, TopicPartition
+from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_progress import duration, watch
 from kafkalite_cli.output import (
     Output,
@@ -80,7 +81,11 @@ COLUMNS = ("broker", "state", "rack", "replicas", "preferred", "leads", "size", 
 
 
 def _state_text(each: BrokerBalance) -> str:
-    state = "drained: may be stopped" if each.state == DRAINING and not each.replicas else each.state
+    state = each.state
+    if state == DRAINING and not each.replicas:
+        # The count has what a move takes away no more; an older controller does not say whether there is such a move.
+        left = {0: "drained: may be stopped", -1: "draining"}
+        state = left.get(each.leaving, f"draining: {number_of(each.leaving, 'replica')} being moved away")
     if each.missing_s < 0:
         return state
     gone = "not alive" if not each.missing_s else f"not alive for {duration(each.missing_s)}"
@@ -420,6 +425,6 @@ def _report(
         click.echo(f"kafkalite: {text}", err=True)
     if doubled:
         click.echo(
-            f"kafkalite: {len(doubled)} partitions would have more replicas on one rack: broker {fresh} is on rack {racks.get(fresh)}",
+            f"kafkalite: {number_of(len(doubled), 'partition')} would have more replicas on one rack: broker {fresh} is on rack {racks.get(fresh)}",
             err=True,
         )

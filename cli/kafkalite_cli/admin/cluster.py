@@ -10,9 +10,10 @@ import click
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.model import BrokerId
 from kafkalite.telemetry.advice import advice, severity
+from kafkalite.wording import number_of
 from kafkalite_cli.admin.refusals import refuse_forbidden
 from kafkalite_cli.admin.zookeeper.note import note_zookeeper
-from kafkalite_cli.output import Output, client_options, connect, number_of, run_async
+from kafkalite_cli.output import Output, client_options, connect, run_async
 
 _UNREACHABLE = "broker.unreachable"
 

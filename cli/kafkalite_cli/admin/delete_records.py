@@ -11,7 +11,8 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, api_error, error_code
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, BrokerId, TopicPartition
 from kafkalite.protocol import wire
-from kafkalite_cli.output import Output, client_options, confirm, connect, number_of, run_async
+from kafkalite.wording import number_of
+from kafkalite_cli.output import Output, client_options, confirm, connect, run_async
 from kafkalite_cli.parameters import Whole
 from kafkalite_cli.records.positions import parse_start, resolve
 

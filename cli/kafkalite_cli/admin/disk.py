@@ -22,9 +22,10 @@ from kafkalite.extension.messages.disks import (
     MoveReplicasResponse,
 )
 from kafkalite.model import BrokerId
+from kafkalite.wording import number_of
 from kafkalite_cli.admin.refusals import refuse_forbidden
 from kafkalite_cli.admin.strays import strays
-from kafkalite_cli.output import Output, client_options, connect, number_of, run_async, size_text
+from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
 from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition
 
 #: How often `disk move --watch` asks.

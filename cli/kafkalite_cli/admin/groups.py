@@ -12,7 +12,8 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.offset_reset import EARLIEST, OFFSET, SHIFT, TIME, Reset, ends_of, new_offsets
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
-from kafkalite_cli.output import Output, client_options, confirm, connect, group_options, number_of, run_async
+from kafkalite.wording import number_of
+from kafkalite_cli.output import Output, client_options, confirm, connect, group_options, run_async
 from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition
 from kafkalite_cli.visible import visible
 
@@ -96,7 +97,9 @@ def describe(group: str, bootstrap: str, timeout_s: float, *, as_json: bool) -> 
             out.value({**value, "members": members, "offsets": rows}, "")
             return
         kind = f"{reported.group_type} group"
-        click.echo(f"{kind} {visible(group)}: {reported.state}, {len(reported.members)} members, coordinator {node}")
+        click.echo(
+            f"{kind} {visible(group)}: {reported.state}, {number_of(len(reported.members), 'member')}, coordinator {node}"
+        )
         if reported.members:
             out.table(
                 "",
@@ -190,7 +193,8 @@ def reset_offsets(
             _, reported = await (admin.describe(group) if topics else _existing(admin, group))
             if execute and reported.members:
                 raise api_error(
-                    ErrorCode.NON_EMPTY_GROUP, f"{group} has {len(reported.members)} members: stop them first"
+                    ErrorCode.NON_EMPTY_GROUP,
+                    f"{group} has {number_of(len(reported.members), 'member')}: stop all of them first",
                 )
             before = {TopicPartition(each.topic, each.partition): int(each.offset) for each in reported.offsets}
             keys = await _chosen(client, topics, before, timeout_s)

@@ -14,6 +14,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.reassignment import ListReassignmentsRequest, ListReassignmentsResponse
 from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.wording import number_of
 from kafkalite_cli.output import Output, size_text
 
 SAMPLE_S = 0.5
@@ -24,7 +25,7 @@ MAX_SHOWN = 12
 def line(tracker: Tracker) -> str:
     """For people."""
     under_way = sum(part.is_under_way for part in tracker.parts)
-    text = f"{tracker.finished} of {len(tracker.totals)} partitions done, {under_way} under way"
+    text = f"{tracker.finished} of {number_of(len(tracker.totals), 'partition')} done, {under_way} under way"
     if tracker.total_bytes:
         share = 100 * tracker.done_bytes // tracker.total_bytes
         text += f", {size_text(tracker.done_bytes)} of {size_text(tracker.total_bytes)} ({share} %)"

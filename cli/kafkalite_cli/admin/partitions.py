@@ -11,6 +11,7 @@ from kafkalite.extension.messages.topics import (
     RemovePartitionsRequest,
     RemovePartitionsResponse,
 )
+from kafkalite.wording import number_of
 from kafkalite_cli.admin.losses import counted, record_counts, report_counts
 from kafkalite_cli.admin.topics import wait_until_spread
 from kafkalite_cli.output import Output, client_options, confirm, connect, run_async
@@ -45,7 +46,7 @@ def add_partitions(
             reported = {"topic": topic, "added": total - have, "partitions": total}
             Output(as_json).value(
                 reported,
-                f"added {total - have} partition{'' if total - have == 1 else 's'} to {topic}, which has {total} now",
+                f"added {number_of(total - have, 'partition')} to {topic}, which has {total} now",
             )
 
     run_async(work())
@@ -156,7 +157,7 @@ def elect(
         if rows:
             out.table("", ("partition", "result", "detail"), rows)
         if failed:
-            click.echo(f"kafkalite: {len(failed)} of {len(results)} elections could not be held", err=True)
+            click.echo(f"kafkalite: {len(failed)} of {number_of(len(results), 'election')} could not be held", err=True)
         if any(each.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for each in failed):
             return 2
         return 1 if failed else 0

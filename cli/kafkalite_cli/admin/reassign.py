@@ -21,6 +21,7 @@ from kafkalite.extension.messages.reassignment import (
 )
 from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
 from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_progress import show, watch
 from kafkalite_cli.admin.plan_files import plan_document, read_plan, save_plan
 from kafkalite_cli.output import (
@@ -28,7 +29,6 @@ from kafkalite_cli.output import (
     client_options,
     connect,
     group_options,
-    number_of,
     run_async,
     run_watch,
     size_text,

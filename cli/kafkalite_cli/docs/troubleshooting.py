@@ -59,7 +59,7 @@ _SYMPTOMS = """## Symptoms without a problem
 | a login fails | the log line `authentication.failed` has the reason; after 10 failures an address has one attempt every 6 seconds | correct the password, wait |
 | a consumer with `read_committed` stops, others go on | an open transaction | `admin transactions find-hanging`; [transactions that hang](operations.md#transactions-that-hang) |
 | requests are slow | see where the time goes: own work, followers, quota | `admin trace`; [where a request spends its time](operations.md#where-does-a-request-spend-its-time) |
-| an idempotent or transactional producer stops for a minute when a broker hangs | librdkafka waits for its own time-out | set `socket.timeout.ms` ([performance](performance.md#what-was-measured)) |
+| an idempotent or transactional producer stops for a minute when a broker hangs | librdkafka waits for its own time-out | set `socket.timeout.ms` ([performance](performance.md#a-leader-dies-or-hangs)) |
 | `serve` does not become ready | it waits for ZooKeeper (it says so within two seconds), or reads its logs after a crash | check `--zookeeper`; wait |
 | `serve` ends at once | the configuration is invalid, a port is in use, or the data belongs to another cluster or node | its last line says which |
 | a group's lag grows, members come and go | members take longer than `max.poll.interval.ms`, or their sessions end | `admin groups describe G` shows members and states |

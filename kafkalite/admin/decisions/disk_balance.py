@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
+from kafkalite.wording import number_of
 
 #: Differences are measured against a disk's share, but never against less bytes than this.
 _LEAST_BYTES = 64 * 1024**2
@@ -95,7 +96,7 @@ def choose_disk_moves(
             break
         _, key, target = best
         source, size = here[key]
-        reason = f"{source} has {count[source]:.0f} replicas and {held[source] / 1e6:.1f} MB, {target} {count[target]:.0f} and {held[target] / 1e6:.1f} MB"
+        reason = f"{source} has {number_of(round(count[source]), 'replica')} and {held[source] / 1e6:.1f} MB, {target} {count[target]:.0f} and {held[target] / 1e6:.1f} MB"
         # A replica may be chosen again when others have moved: it goes to the last place at once, or stays.
         chosen.pop(key, None)
         if target != origin[key]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kafkalite.model import BrokerId, Replicas
+from kafkalite.wording import number_of
 
 
 class PlacementError(ValueError):
@@ -55,7 +56,9 @@ def _checked(brokers: Sequence[BrokerId] | Mapping[BrokerId, str | None], replic
     if replication_factor < 1:
         raise PlacementError("replication factor must be at least 1")
     if replication_factor > len(order):
-        raise PlacementError(f"replication factor {replication_factor} is larger than the {len(order)} live brokers")
+        raise PlacementError(
+            f"replication factor {replication_factor} is larger than the {number_of(len(order), 'live broker')}"
+        )
     return order
 
 

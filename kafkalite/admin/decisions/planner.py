@@ -12,6 +12,7 @@ from dataclasses import field
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Replicas, TopicPartition
+from kafkalite.wording import number_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def _place(
 ) -> Replicas:
     count = len(current) if goal.replication_factor is None else goal.replication_factor
     if count > len(goal.brokers):
-        reason = f"{partition}: {count} replicas, but only {len(goal.brokers)} brokers to hold them"
+        reason = f"{partition}: {number_of(count, 'replica')}, but only {number_of(len(goal.brokers), 'broker')} to hold them"
         raise api_error(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
     kept = [broker for broker in current if broker in goal.brokers]
     for broker in current:
@@ -116,7 +117,7 @@ def _place(
     while len(kept) < count:
         free = [broker for broker in goal.brokers if broker not in kept and broker not in goal.closed]
         if not free:
-            reason = f"{partition}: {count} replicas, but too few brokers take new ones"
+            reason = f"{partition}: {number_of(count, 'replica')}, but too few brokers take new ones"
             raise api_error(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
         new = min(free, key=lambda each: (_shares_rack(each, kept, racks), load.key(each)))
         kept.append(new)

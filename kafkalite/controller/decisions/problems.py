@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.model import BrokerId
+from kafkalite.wording import number_of
 
 #: (what: a stable word, subject, detail for people)
 Problem = tuple[str, str, str]
@@ -39,7 +40,9 @@ def find_problems(
             offline.append((str(partition), detail))
     problems += [("partition.offline", subject, detail) for subject, detail in offline[:MAX_NAMED]]
     if len(offline) > MAX_NAMED:
-        problems.append(("partition.offline", "", f"{len(offline) - MAX_NAMED} more partitions have no leader"))
+        problems.append(
+            ("partition.offline", "", f"{number_of(len(offline) - MAX_NAMED, 'more partition')} without a leader")
+        )
     for name in sorted(state.deletions):
         dead = sorted({broker for _, broker in state.deletions[name].waiting if broker not in state.brokers})
         if dead:
@@ -63,7 +66,7 @@ def find_problems(
         fewest = min(map(len, topic.assignment.values()), default=wanted)
         if fewest < min(wanted, len(state.brokers)):
             detail = (
-                f"{name} has {fewest} replicas; {wanted} are configured, and {len(state.brokers)} brokers are alive"
+                f"{name} has {number_of(fewest, 'replica')}; configured: {wanted}; live brokers: {len(state.brokers)}"
             )
             problems.append(("topic.few_replicas", name, detail))
     return problems

@@ -18,6 +18,7 @@ from kafkalite.controller.decisions.events import BalanceDue, BalancerDue, Topic
 from kafkalite.controller.decisions.reassignments import MAX_PER_TOPIC, is_over, wanted_move
 from kafkalite.controller.decisions.state import ControllerState, Topic
 from kafkalite.model import BrokerId, Replicas, TopicPartition
+from kafkalite.wording import number_of
 
 DRAINING = "draining"
 #: The modes of `balancer.mode`.
@@ -32,6 +33,17 @@ def under_way(state: ControllerState) -> Iterator[TopicPartition]:
         replicas = state.replicas(partition)
         if replicas is None or not is_over(replicas, move):
             yield partition
+
+
+def leaving_replicas(state: ControllerState) -> dict[BrokerId, int]:
+    """How many replicas each broker still has of partitions whose move takes them away from it."""
+    leaving: dict[BrokerId, int] = {}
+    for partition in under_way(state):
+        target = state.topics[partition.topic].moves[partition.partition].target
+        for broker in state.replicas(partition) or ():
+            if broker not in target:
+                leaving[broker] = leaving.get(broker, 0) + 1
+    return leaving
 
 
 def missing_brokers(state: ControllerState) -> frozenset[BrokerId]:
@@ -137,7 +149,7 @@ def _advise(state: ControllerState, event: BalancerDue) -> Decision:
     if not count or advised:
         return state, []
     more = " or more" if count == MAX_ADVISED else ""
-    return state, [Note("balancer.advice", "balancer", f"{count}{more} moves would make the load even")]
+    return state, [Note("balancer.advice", "balancer", f"{number_of(count, 'move')}{more} would make the load even")]
 
 
 def _changes(state: ControllerState, moves: list[BalanceMove], throttle: int) -> tuple[TopicChange, ...]:

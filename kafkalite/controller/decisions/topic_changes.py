@@ -48,6 +48,7 @@ from kafkalite.controller.decisions.state import ControllerState, Deletion
 from kafkalite.controller.decisions.topic_writes import is_announced_again
 from kafkalite.coordination import paths
 from kafkalite.model import NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicId, TopicPartition
+from kafkalite.wording import number_of
 
 #: Topics that have vanished at once and are named one by one in the log.
 MAX_NAMED = 20
@@ -145,7 +146,9 @@ def _let_go(state: ControllerState, names: Collection[str]) -> Decision:
             effects.append(Note("topic.vanished", name, detail, is_error=True))
         effects += keep_replicas(state, name, topic.topic_id, topic.assignment, "topic.vanished")
     if len(names) > MAX_NAMED:
-        effects.append(Note("topic.vanished", "", f"and {len(names) - MAX_NAMED} more topics", is_error=True))
+        effects.append(
+            Note("topic.vanished", "", f"and {number_of(len(names) - MAX_NAMED, 'more topic')}", is_error=True)
+        )
     if names:
         effects += announce_everything(state, "topic.vanished")
     return state, effects

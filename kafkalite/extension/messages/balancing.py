@@ -20,7 +20,8 @@ class BrokerBalance:
     """`state` active, cordoned or draining. `preferred`: partitions whose preferred leader it is; `leads`: that it leads.
 
     `size_bytes` and `rate` (bytes/s in and out) count what the assignment gives it; bytes are -1 if unknown. `missing_s`: seconds for which
-    it has not been alive, -1 if it is.
+    it has not been alive, -1 if it is. `leaving`: replicas that are being moved away and are not counted in `replicas`; -1: an older node
+    does not say.
     """
 
     broker_id: BrokerId
@@ -34,6 +35,7 @@ class BrokerBalance:
     total_bytes: int = -1
     free_bytes: int = -1
     missing_s: int = -1
+    leaving: int = -1
 
 
 @dataclass(frozen=True, slots=True)

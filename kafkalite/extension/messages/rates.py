@@ -44,7 +44,7 @@ class DescribeTrafficResponse(Message):
 @kind(142)
 @dataclass(frozen=True, slots=True)
 class DescribeGroupLagRequest(Message):
-    """How far the groups that THIS node coordinates are behind; empty: all. `points`: as for traffic."""
+    """The lag of the groups that THIS node coordinates; without names: of all. `points`: as in DescribeTrafficRequest."""
 
     groups: tuple[str, ...] = ()
     points: int = 1
@@ -63,7 +63,7 @@ class GroupLagHistory:
 @kind(143)
 @dataclass(frozen=True, slots=True)
 class DescribeGroupLagResponse(Message):
-    """`omitted`: committed partitions that were too many to measure."""
+    """`omitted`: how many partitions with committed offsets were not measured, because there are too many."""
 
     broker_id: BrokerId
     at_ms: int

@@ -9,7 +9,7 @@ from kafkalite.rpc.messages.base import Message
 
 @dataclass(frozen=True, slots=True)
 class WantedReassignment:
-    """`replicas` None calls the partition's reassignment off. `throttle` in bytes/s, 0 none."""
+    """`replicas` None cancels the partition's reassignment. `throttle` in bytes/s, 0 none."""
 
     topic: str
     partition: int
@@ -27,9 +27,9 @@ class PartitionResult:
 
 @dataclass(frozen=True, slots=True)
 class AlterReassignmentsRequest(Message):
-    """Start, replace or call off reassignments.
+    """Start, replace or cancel reassignments.
 
-    `is_atomic`: one bad partition, and nothing is started. Not `may_replace`: a partition that is being reassigned is
+    `is_atomic`: if one partition is refused, nothing is started. Without `may_replace`, a partition that is being reassigned is
     refused.
     """
 
@@ -97,7 +97,7 @@ class ElectLeadersRequest:
 
 @dataclass(frozen=True, slots=True)
 class ElectLeadersResponse:
-    """With all partitions asked for, those that needed no election are left out."""
+    """If all partitions were requested, those that needed no election are left out."""
 
     error: int
     message: str = ""

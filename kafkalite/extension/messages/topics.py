@@ -21,7 +21,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopicsRequest(Message):
-    """Any node takes it, validates it and writes the znodes; the controller reacts to its watch."""
+    """Any node accepts it, validates it and writes the znodes; the controller reacts to its watch."""
 
     topics: tuple[NewTopic, ...]
     timeout_ms: int = 30_000
@@ -126,7 +126,7 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitionsRequest:
-    """Add partitions to topics; safe to repeat, because `count` is what there is to be in the end."""
+    """Add partitions to topics. `count` is the total number that is wanted, so the request can be repeated."""
 
     topics: tuple[NewPartitions, ...]
     timeout_ms: int = 30_000

@@ -50,7 +50,7 @@ class TracedRequest:
 
 @dataclass(frozen=True, slots=True)
 class TracedGroup:
-    """All requests of one API from one client id that fitted: how many, the sums of their times, and how long they took."""
+    """All matching requests of one API from one client id: their number, the sums of their times, and percentiles."""
 
     api: str
     client_id: str
@@ -65,7 +65,7 @@ class TracedGroup:
 
 @dataclass(frozen=True, slots=True)
 class TraceResponse(Message):
-    """`slowest`: the slowest first. `omitted`: requests that were too many to be counted by client id."""
+    """`slowest`: the slowest first. `omitted`: requests in no group, because there were too many client ids."""
 
     broker_id: BrokerId
     error: int = 0

@@ -44,7 +44,7 @@ class BeginTxnGroupResponse(Message):
 class EndTxnGroupRequest(Message):
     """Decide a version of a group: commit exactly `members`, all or none, and abort what else the group has open.
 
-    Repeated, or asked for a version that is decided, it commits nothing more; those of `members` that are still open
+    If it is repeated, or the version is decided already, it commits nothing more; those of `members` that are still open
     are aborted. Without `is_commit`: abort `members` where they are open and not decided.
     `wait_ms`: how long to wait until readers see the outcome; the answer comes at the latest then.
     """

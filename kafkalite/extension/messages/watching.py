@@ -32,7 +32,7 @@ class HealthRequest(Message):
 class HealthProblem:
     """One thing that is wrong. `since_ms` wall time, 0 if it is not known; `what` a stable word such as partition.offline; `detail` for people.
 
-    `count`: for how many like it this one stands.
+    `count`: how many problems of its kind this one represents.
     """
 
     what: str
@@ -56,7 +56,7 @@ class HealthResponse(Message):
 @kind(120)
 @dataclass(frozen=True, slots=True)
 class HistoryRequest(Message):
-    """What THIS node remembers of some subjects: "topic-0" a partition, "1" a broker, "" the controller's office."""
+    """The events that THIS node remembers about some subjects: "topic-0" is a partition, "1" a broker, "" the controller."""
 
     subjects: tuple[str, ...]
 
@@ -78,7 +78,7 @@ class HistoryEvent:
 @kind(121)
 @dataclass(frozen=True, slots=True)
 class HistoryResponse(Message):
-    """The oldest first. `started_ms`: when the node was; what it remembers from before is marked."""
+    """Events, the oldest first. `started_ms`: when the node was started; earlier events are marked."""
 
     broker_id: BrokerId
     started_ms: int
@@ -170,7 +170,7 @@ class MoveStatus:
 
 @dataclass(frozen=True, slots=True)
 class StatusResponse(Message):
-    """`partitions_matched` of `partitions_total` fit the question; `partitions` are those of the page."""
+    """`partitions_matched` of `partitions_total` match the request; `partitions` are those of the page."""
 
     error: int
     message: str

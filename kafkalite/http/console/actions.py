@@ -32,6 +32,7 @@ from kafkalite.http.console.security_actions import CLUSTER_WIDE, SECRET, Securi
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.security.acl import CLUSTER_NAME, ResourceType
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.wording import number_of
 
 if TYPE_CHECKING:
     from kafkalite.http.host import ObservedNode
@@ -144,7 +145,7 @@ class Actions:
         topic, count = value(values, "topic", str), value(values, "count", int)
         rights.need("CreatePartitions", {_TOPIC: [topic]})
         await add_partitions(client, topic, count, timeout_s=_TIMEOUT_S)
-        return {"text": f"{topic} has {count} partitions"}
+        return {"text": f"{topic} has {number_of(count, 'partition')}"}
 
     # --- groups --------------------------------------------------------------------------------------------
 
@@ -170,14 +171,18 @@ class Actions:
         is_executed = value(values, "execute", bool, default=False)
         if is_executed:
             if described.members:
-                text = f"{group} has {len(described.members)} members: stop them first"
+                text = f"{group} has {number_of(len(described.members), 'member')}: stop all of them first"
                 raise api_error(ErrorCode.NON_EMPTY_GROUP, text)
             await admin.commit(group, after)
         rows = [
             {"topic": key.topic, "partition": key.partition, "before": before[key], "after": offset}
             for key, offset in after.items()
         ]
-        text = f"{group}: {len(rows)} offsets are set" if is_executed else f"{len(rows)} offsets would be set"
+        text = (
+            f"{group}: {number_of(len(rows), 'offset')} {'is' if len(rows) == 1 else 'are'} set"
+            if is_executed
+            else f"{number_of(len(rows), 'offset')} would be set"
+        )
         return {"text": text, "offsets": rows[:500], "executed": is_executed}
 
     async def _delete_group(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:

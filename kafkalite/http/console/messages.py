@@ -24,6 +24,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from kafkalite.rpc.answers import RpcError
 from kafkalite.security.acl import ResourceType
+from kafkalite.wording import number_of
 
 if TYPE_CHECKING:
     from kafkalite.http.host import ObservedNode
@@ -116,7 +117,9 @@ class MessageAnswers:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
         if partition >= 0:
             if partition not in states:
-                raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {len(states)} partitions")
+                raise api_error(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {number_of(len(states), 'partition')}"
+                )
             return [TopicPartition(topic, partition)], 0
         numbers = sorted(states)
         return [TopicPartition(topic, each) for each in numbers[:MAX_PARTITIONS]], len(numbers[MAX_PARTITIONS:])

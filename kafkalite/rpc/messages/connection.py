@@ -21,7 +21,7 @@ class ErrorResponse(Message):
 @kind(2)
 @dataclass(frozen=True, slots=True)
 class HelloRequest(Message):
-    """The first frame on a connection. Only nodes are taken (`node_id` from 0; `client_id` says what the connection is for)."""
+    """The first frame on a connection. Only nodes are accepted (`node_id` from 0; `client_id` says what the connection is for)."""
 
     cluster_id: str
     node_id: BrokerId
@@ -47,10 +47,10 @@ class HelloResponse(Message):
 @kind(4)
 @dataclass(frozen=True, slots=True)
 class SaslAuthenticateRequest(Message):
-    """Before the hello, where the listener asks for it: the next message of a SASL exchange (RFC 4616, RFC 5802).
+    """The next message of a SASL exchange (RFC 4616, RFC 5802). It comes before the hello, if the listener requires SASL.
 
-    `mechanism` must be the same throughout. Whose session has an end sends it again before that, between other requests,
-    as the same user (KIP-368).
+    `mechanism` must be the same throughout. If the session has an end, the client sends this again before that, between other requests
+    and as the same user (KIP-368).
     """
 
     mechanism: str
@@ -62,7 +62,7 @@ class SaslAuthenticateRequest(Message):
 class SaslAuthenticateResponse(Message):
     """The server's next message. After an `error` the server closes the connection; once `is_complete`, say hello.
 
-    `session_lifetime_ms`: with `is_complete`, the client must authenticate again by then, or it is not served any more; 0: no end.
+    `session_lifetime_ms`: with `is_complete`, the client must authenticate again by then, or it is no longer served; 0: no end.
     """
 
     error: int
@@ -75,7 +75,7 @@ class SaslAuthenticateResponse(Message):
 @kind(64)
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest(Message):
-    """Are you there? Asked by the controller of brokers, and by brokers of the controller."""
+    """A sign of life: the controller asks brokers for it, and brokers ask the controller."""
 
 
 @kind(65)

@@ -102,8 +102,8 @@ class PartitionError:
 class LeaderAndIsrRequest(Message):
     """Become leader or follower of these partitions.
 
-    `broker_epoch` is the receiver's, as the controller knows it: another one means the command is for an
-    earlier life of the broker. `is_init`: this is everything the broker should host; local replicas
+    `broker_epoch` is the receiver's, as the controller knows it: a different one means that the command is for an earlier process of
+    the broker. `is_init`: this is everything the broker should host; local replicas
     that are not named are stray.
     """
 
@@ -214,7 +214,7 @@ class IsrChangedResponse(Message):
 @kind(18)
 @dataclass(frozen=True, slots=True)
 class ControlledShutdownRequest(Message):
-    """Move leadership off me; asked again until nothing remains or the broker's patience ends."""
+    """Move all leaderships away from the sending broker. It repeats this until none remains or controlled.shutdown.max.wait.ms is over."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch

@@ -9,9 +9,10 @@ from kafkalite.rpc.messages.base import Message, kind
 @kind(144)
 @dataclass(frozen=True, slots=True)
 class ForwardRequest(Message):
-    """Answer this as if the user had sent it to your Kafka listener: with the user's rights and quotas.
+    """A client's request, to be answered as if the user had sent it to the receiver's Kafka listener: with the user's rights and
+    quotas.
 
-    `principal` (KIND:NAME) and `host`: who the sending node has found the user to be.
+    `principal` (KIND:NAME) and `host`: the user, as the sending node has authenticated it.
     The frame's body has header and body of the request, without its length.
     """
 

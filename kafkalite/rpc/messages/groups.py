@@ -9,7 +9,7 @@ from kafkalite.rpc.messages.base import Message, kind
 @kind(86)
 @dataclass(frozen=True, slots=True)
 class CommittedOffsetsRequest(Message):
-    """What have the consumer groups that THIS node coordinates committed for these partitions (topic, number)?"""
+    """The offsets that the consumer groups of THIS coordinator have committed for these partitions (topic, number)."""
 
     partitions: tuple[tuple[str, int], ...]
 

@@ -77,7 +77,7 @@ class ReplicaFetchWake(Message):
 @kind(26)
 @dataclass(frozen=True, slots=True)
 class LogEndsRequest(Message):
-    """The ends of logs of these (topic, partition). The controller asks before it chooses a leader that may lack committed
+    """The ends of the logs of these partitions (topic, number). The controller asks before it chooses a leader that may lack committed
     records."""
 
     partitions: tuple[tuple[str, int], ...]
@@ -96,6 +96,6 @@ class LogEnd:
 @kind(27)
 @dataclass(frozen=True, slots=True)
 class LogEndsResponse(Message):
-    """Of the logs that can be read; others are left out."""
+    """Logs that cannot be read are left out."""
 
     ends: tuple[LogEnd, ...]

@@ -10,7 +10,7 @@ import pytest
 from kafkalite.controller.decisions.balance_view import DiskRoom, PartitionLoad
 from kafkalite.controller.decisions.effects import Note, WriteTopics
 from kafkalite.controller.decisions.events import BalancerDue, BalancerSettings
-from kafkalite.controller.decisions.rebalancing import on_balancer_due
+from kafkalite.controller.decisions.rebalancing import leaving_replicas, on_balancer_due
 from kafkalite.controller.decisions.state import ControllerState, Topic
 from kafkalite.errors import ApiError
 from kafkalite.extension.messages.balancing import DescribeBalanceRequest
@@ -85,6 +85,7 @@ def test_a_drain_needs_no_mode_and_keeps_to_the_number_of_moves() -> None:
     (write,) = [effect for effect in effects if isinstance(effect, WriteTopics)]
     after = dataclasses.replace(state, topics={"t": write.changes[0].topic})
     assert {move.throttle for move in after.topics["t"].moves.values()} == {77}
+    assert leaving_replicas(state) == {} and leaving_replicas(after) == {1: 2}, "until the move is over it has them"
     assert not targets(after, draining).keys() - {0, 1}, "as many as may be are under way"
 
 

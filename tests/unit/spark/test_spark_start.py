@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import kafkalite_spark_start
 
-START = "import sys; before = set(sys.modules); import kafkalite_spark_start; kafkalite_spark_start.start();"
+START = "import os, sys; before = set(sys.modules); import kafkalite_spark_start; kafkalite_spark_start.start();"
 
 
 def said(program: str, **environment: str) -> str:
     paths = ":".join(entry for entry in sys.path if entry)
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=True,
+    done = subprocess.run(  # -S: an editable installation has the line, too
+        [sys.executable, "-S", "-c", program], capture_output=True, text=True, timeout=100, check=True,
         env={"PYTHONPATH": paths, "PATH": "/usr/bin:/bin"} | environment,
     )  # fmt: skip
     return done.stdout.strip()

@@ -163,7 +163,8 @@ class Restore:
         blocked = await self.obstacles()
         if blocked and not self._wishes.replace:
             more = f" and {len(blocked) - 1} more" if len(blocked) > 1 else ""
-            raise ConfigError(f"topic {blocked[0]!r}{more} exists: use --prefix, or --replace to delete it first")
+            verb, them = ("exist", "them") if more else ("exists", "it")
+            raise ConfigError(f"topic {blocked[0]!r}{more} {verb}: use --prefix, or --replace to delete {them} first")
         await self._refuse_groups()
         for name in blocked:
             await self._delete(name)
