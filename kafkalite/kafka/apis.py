@@ -15,7 +15,7 @@ from kafkalite.protocol.schema import schemas
 if TYPE_CHECKING:
     from kafkalite.kafka.request import Request
 
-#: Returns the answer, or a coroutine that will, or None if it answers through `request.respond` itself.
+#: Returns the answer, or a coroutine or steps (`kafkalite.kafka.stepped`) that will, or None if it answers through `request.respond` itself.
 Handler = Callable[["Request", Any], "Any | Coroutine[Any, Any, Any] | None"]
 #: Makes the response in steps, and sends it through `request.respond`, at the end or later.
 ManyHandler = Callable[["Request", Any], Generator[None, None, None]]
