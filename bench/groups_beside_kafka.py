@@ -173,7 +173,7 @@ def share_throughput(side: Side, records: int, threads: int) -> Row:
     )  # fmt: skip
     cpu = _cpu(side) - before
     fields = printed.strip().splitlines()[-1].split(", ")
-    read, per_second = float(fields[4]), float(fields[5])
+    per_second, read = float(fields[4]), float(fields[5])
     return {
         "records/s": per_second,
         "records": read,

@@ -90,8 +90,14 @@ async def test_counts_stay_exact_in_a_streams_group(streams_classes: str, tmp_pa
             return node
 
         async def described() -> Any:
-            where = cluster.bootstrap[await coordinator() - 1]
-            return (await _asked(where, wire.StreamsGroupDescribeRequest([_GROUP]), 1)).groups[0]
+            # The coordinator may move between the two requests, and loads the group first.
+            async with asyncio.timeout(60):
+                while True:
+                    where = cluster.bootstrap[await coordinator() - 1]
+                    group = (await _asked(where, wire.StreamsGroupDescribeRequest([_GROUP]), 1)).groups[0]
+                    if group.error_code not in (14, 15, 16):
+                        return group
+                    await asyncio.sleep(0.05)
 
         instances = [
             JavaProcess(

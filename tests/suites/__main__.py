@@ -1,9 +1,10 @@
 """Run other people's suites against nodes of ours, and name the cause of each test that does not pass.
 
-    python -m tests.suites [SUITE...] [--sources DIRECTORY] [--only TEXT]      suites: franz-go, kafka-python, librdkafka, confluent
+    python -m tests.suites [SUITE...] [--sources DIRECTORY] [--only TEXT]      suites: SUITES below
 
 franz-go comes from the Go module proxy, librdkafka inside an npm package, kafka-python's from PyPI. The package of confluent-kafka
-has no tests: they run from a checkout in DIRECTORY (confluent-kafka-python), and are left out without it. `--only`: the tests
+has no tests, nor has KafkaJS's: they run from checkouts in DIRECTORY (confluent-kafka-python, kafkajs), and are left out without them. kafka-go,
+sarama and KafkaJS want fixed addresses: they run in a network namespace (fixed/*.sh), as root. `--only`: the tests
 that the suite itself chooses by that text. They take from 5 to 20 minutes each. A failure that is not in `known.CAUSES` makes the command fail.
 """
 
@@ -35,6 +36,9 @@ _RIGHTS = {"authorizer.enabled": True, "allow.everyone.if.no.acl.found": True}
 _OURS = ("PYTHONPATH", "PYTEST_ADDOPTS", "ZOOKEEPER_URI")
 _RDKAFKA = "@confluentinc/kafka-javascript@1.10.1"
 _FRANZ = "github.com/twmb/franz-go@v1.22.2"
+_KAFKA_GO = "github.com/segmentio/kafka-go@v0.4.51"
+_SARAMA = "github.com/IBM/sarama@v1.61.1"
+_TOXIPROXY = "github.com/Shopify/toxiproxy/v2@v2.5.0"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 #: Name of a test -> passed, failed or skipped.
@@ -91,8 +95,59 @@ async def _franz_go(place: Place) -> Outcome:
     text = await _run(
         place, "franz-go", command, directory, KGO_SEEDS=place.kafka, KGO_TEST_RF="3", KGO_TEST_RECORDS="100000"
     )
+    return _go_outcome(text)
+
+
+def _go_outcome(text: str) -> Outcome:
     words = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
     return {name: words[word] for word, name in re.findall(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", text, re.MULTILINE)}
+
+
+async def _at_fixed_addresses(place: Place, name: str, suite: Path) -> str:
+    """The output of fixed/NAME.sh, which starts nodes of its own in a network namespace."""
+    with tempfile.TemporaryDirectory(prefix=f"suites-{name}-") as work:
+        path = os.pathsep.join([str(_ROOT), str(_ROOT / "cli")])
+        return await _run(
+            place, name, ["unshare", "--net", str(_HERE / "fixed" / f"{name}.sh")], suite,
+            WORK=work, SUITE=str(suite), ONLY=place.only, PYTHON=sys.executable, PYTHONPATH=path,
+            REPORT=str(place.output / f"{name}.xml"),
+        )  # fmt: skip
+
+
+def _go_source(module: str, directory: str) -> list[str]:
+    """A command that copies a module of the Go proxy into `directory`."""
+    found = f'$(go mod download -json {module} | sed -n \'s/.*"Dir": "\\(.*\\)".*/\\1/p\')'
+    return ["sh", "-c", f'cp -r "{found}" {directory} && chmod -R u+w {directory}']
+
+
+async def _kafka_go(place: Place) -> Outcome:
+    directory = scratch("kafka-go-suite", _HERE / "__main__.py")
+    install(directory, _go_source(_KAFKA_GO, "source"), ["sh", "-c", "cd source && go test -mod=mod -c -o ../tests ."])
+    return _go_outcome(await _at_fixed_addresses(place, "kafka-go", directory))
+
+
+async def _sarama(place: Place) -> Outcome:
+    directory = scratch("sarama-suite", _HERE / "__main__.py")
+    install(
+        directory,
+        _go_source(_SARAMA, "source"),
+        ["sh", "-c", "cd source && go test -mod=mod -tags functional -c -o ../tests ."],
+        _go_source(_TOXIPROXY, "proxy"),
+        ["sh", "-c", "cd proxy && go build -mod=mod -o ../toxiproxy ./cmd/server"],
+    )
+    return _go_outcome(await _at_fixed_addresses(place, "sarama", directory))
+
+
+async def _kafkajs(place: Place) -> Outcome:
+    assert place.sources is not None
+    directory = scratch("kafkajs-suite", place.sources / "kafkajs" / "package.json")
+    install(
+        directory,
+        ["cp", "-r", str(place.sources / "kafkajs"), "source"],
+        ["sh", "-c", "cd source && npm install --silent --no-audit --no-fund --legacy-peer-deps"],
+    )
+    await _at_fixed_addresses(place, "kafkajs", directory)
+    return _junit(place.output / "kafkajs.xml")
 
 
 async def _librdkafka(place: Place) -> Outcome:
@@ -162,6 +217,8 @@ class Suite(NamedTuple):
     #: Settings of the nodes on top of the others.
     settings: Mapping[str, object]
     needs_sources: bool = False
+    #: It starts nodes of its own.
+    has_nodes: bool = False
 
 
 _SHORT_LOCKS = {"group.share.record.lock.duration.ms": 1000, "group.share.min.record.lock.duration.ms": 1000}
@@ -170,6 +227,9 @@ SUITES: Mapping[str, Suite] = {
     "librdkafka": Suite(_librdkafka, _RIGHTS),
     "kafka-python": Suite(_kafka_python, {}),
     "confluent": Suite(_confluent, {**_RIGHTS, **_SHORT_LOCKS}, needs_sources=True),
+    "kafka-go": Suite(_kafka_go, {}, has_nodes=True),
+    "sarama": Suite(_sarama, {}, has_nodes=True),
+    "kafkajs": Suite(_kafkajs, {}, needs_sources=True, has_nodes=True),
 }
 
 
@@ -179,12 +239,19 @@ async def _one(name: str, output: Path, sources: Path | None, only: str) -> bool
     if suite.needs_sources and sources is None:
         click.echo(f"{name}: left out, no --sources")
         return True
+    if suite.has_nodes:
+        return _reported(name, output, await suite.run(Place("", "", output, sources, only)))
     settings = {**_SETTINGS, "default.replication.factor": 3, "http.port": 0, **suite.settings}
     with tempfile.TemporaryDirectory(prefix="suites-") as directory:
         async with LoopbackCluster(Path(directory), nodes=3, settings=settings) as cluster:
             node = next(iter(cluster.nodes.values()))
             place = Place(cluster.bootstrap, f"http://{node.endpoints['http']}", output, sources, only)
             outcome = await suite.run(place)
+    return _reported(name, output, outcome)
+
+
+def _reported(name: str, output: Path, outcome: Outcome) -> bool:
+    """Print what did not pass. Whether everything passed that can."""
     states = list(outcome.values())
     click.echo(
         f"{name}: {states.count('passed')} passed, {states.count('failed')} failed, {states.count('skipped')} skipped"
