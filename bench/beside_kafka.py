@@ -96,6 +96,7 @@ class Run:
                 self._save()
 
     def _measure(self, name: str, system: System) -> None:
+        os.sync()  # nobody waits for what the one before has left to the disk
         began = time.monotonic()
         try:
             row = self._rows[name](system)

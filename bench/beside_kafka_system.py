@@ -154,6 +154,11 @@ def loop_waited_ms(pid: int) -> float:
     return _delayed_ms(Path(f"/proc/{pid}/task/{pid}/stat"))
 
 
+def loop_queued_ms(pid: int) -> float:
+    """How long the first thread was ready to run and had no processor."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1]) / 1e6
+
+
 def _delayed_ms(stat: Path) -> float:
     try:
         fields = stat.read_text().rpartition(")")[2].split()

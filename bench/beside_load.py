@@ -1,4 +1,4 @@
-"""The victim and the cold reader of bench.beside: librdkafka (confluent-kafka), run by an interpreter that has it.
+"""The victims and the cold reader of bench.beside and bench.hostile_clients: librdkafka (confluent-kafka), run by an interpreter that has it.
 
 One command per line on stdin, a list in JSON; one JSON answer per line on stdout.
 """
@@ -6,12 +6,51 @@ One command per line on stdin, a list in JSON; one JSON answer per line on stdou
 from __future__ import annotations
 
 import json
+import struct
 import sys
 import threading
 import time
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+
+#: What a victim's record begins with: when it was sent (perf_counter).
+_SENT = struct.Struct(">d")
+
+
+def summary(took: list[float]) -> dict[str, float]:
+    """Of latencies in ms."""
+    if not took:
+        return {"n": 0, "p50": -1, "p99": -1, "p99.9": -1, "max": -1}
+    took = sorted(took)
+    found = {f"p{p}": took[min(len(took) - 1, int(len(took) * p / 100))] for p in (50, 99, 99.9)}
+    return {"n": len(took), **found, "max": took[-1]}
+
+
+class Reader:
+    """Reads what the victim writes, from the end on: ms from the producer's call to the consumer's."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, "log_level": 0}
+        self._consumer = Consumer({**settings, "fetch.wait.max.ms": 100})
+        self._consumer.assign([TopicPartition(topic, 0, OFFSET_END)])
+        self._lock = threading.Lock()
+        self._took: list[float] = []
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            record = self._consumer.poll(1.0)
+            if record is not None and not record.error():
+                (sent,) = _SENT.unpack_from(record.value())
+                with self._lock:
+                    self._took.append((time.perf_counter() - sent) * 1e3)
+
+    def take(self) -> dict[str, float]:
+        """Since the last call."""
+        with self._lock:
+            took, self._took = self._took, []
+        return summary(took)
 
 
 class Victim:
@@ -23,7 +62,7 @@ class Victim:
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "log_level": 0, **(settings or {})}
         )
-        self._topic, self._rate, self._value = topic, rate, b"x" * size
+        self._topic, self._rate, self._value = topic, rate, b"x" * (size - _SENT.size)
         self._lock = threading.Lock()
         self._took: list[float] = []
         self._failed = 0
@@ -43,7 +82,9 @@ class Victim:
                 self._producer.poll(0)  # also while it is late, and has no time to wait for reports
             sent = time.perf_counter()
             self._producer.produce(
-                self._topic, value, on_delivery=lambda error, _, sent=sent: self._delivered(error, sent)
+                self._topic,
+                _SENT.pack(sent) + value,
+                on_delivery=lambda error, _, sent=sent: self._delivered(error, sent),
             )
             due += 1 / self._rate
             while (left := due - time.monotonic()) > 0:
@@ -63,13 +104,10 @@ class Victim:
     def take(self) -> dict[str, float]:
         """ms from the call to the delivery report, since the last call."""
         with self._lock:
-            took, self._took = sorted(self._took), []
+            took, self._took = self._took, []
             failed, self._failed = self._failed, 0
             silence, self._silence = self._silence, 0.0
-        if not took:
-            return {"n": 0, "p50": -1, "p99": -1, "p99.9": -1, "max": -1, "failed": failed, "silence_s": silence}
-        found = {f"p{p}": took[min(len(took) - 1, int(len(took) * p / 100))] for p in (50, 99, 99.9)}
-        return {"n": len(took), **found, "max": took[-1], "failed": failed, "silence_s": silence}
+        return {**summary(took), "failed": failed, "silence_s": silence}
 
     def stop(self) -> dict[str, float]:
         self.stopping = True
@@ -107,11 +145,17 @@ def read_all(bootstrap: str, topic: str, partitions: int, count: int) -> float:
 
 def main() -> None:
     victim: Victim | None = None
+    reader: Reader | None = None
     for line in sys.stdin:
         name, *arguments = json.loads(line)
         answer: Any = None
         if name == "victim":
             victim = Victim(*arguments)
+        elif name == "reader":
+            reader = Reader(*arguments)
+        elif name == "take_reader":
+            assert reader is not None
+            answer = reader.take()
         elif name in ("take", "stop"):
             assert victim is not None
             answer = victim.take() if name == "take" else victim.stop()

@@ -127,7 +127,7 @@ def run(arguments: list[str]) -> int:
     """Run a command line; returns the exit code."""
     wants_json = "--json" in arguments
     if any(not _is_text(each) for each in arguments):
-        _tell("an argument is not UTF-8", "", wants_json=wants_json)
+        _print_error("an argument is not UTF-8", "", wants_json=wants_json)
         return 2
     try:
         outcome = cli.main(arguments, prog_name="kafkalite", standalone_mode=False)
@@ -142,22 +142,22 @@ def run(arguments: list[str]) -> int:
             said = f"{error.option_name} goes after the command: kafkalite COMMAND … {error.option_name}"
         elif context is not None and (hint := _option_hint(error.option_name, context)):
             said = f"No such option {error.option_name!r}. Use {hint}."
-        _tell(said, "", wants_json=wants_json, path=context.command_path if context else "kafkalite")
+        _print_error(said, "", wants_json=wants_json, path=context.command_path if context else "kafkalite")
         return error.exit_code
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         said = error.format_message().replace("a valid integer range", "a valid integer")
         path = context.command_path if context else "kafkalite"
-        _tell(_with_command(said, context), "", wants_json=wants_json, path=path)
+        _print_error(_with_command(said, context), "", wants_json=wants_json, path=path)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
     except KafkaliteError as error:
         code = error.code.name if isinstance(error, ApiError) else type(error).__name__
-        _tell(hints.with_key(str(error)), code, wants_json=wants_json)
+        _print_error(hints.with_key(str(error)), code, wants_json=wants_json)
         return exit_code(error)
     except OSError as error:  # but for a reader of our output that has gone: click ends with 1 then, and says nothing
-        _tell(os_error_text(error), type(error).__name__, wants_json=wants_json)
+        _print_error(os_error_text(error), type(error).__name__, wants_json=wants_json)
         return 1
 
 
@@ -193,7 +193,7 @@ def _is_text(argument: str) -> bool:
     return True
 
 
-def _tell(message: str, code: str, *, wants_json: bool, path: str = "kafkalite") -> None:
+def _print_error(message: str, code: str, *, wants_json: bool, path: str = "kafkalite") -> None:
     line = visible(" ".join(message.split()))
     if len(line) > MAX_LINE:
         line = f"{line[:MAX_LINE]}… ({number_of(len(line), 'character')})"

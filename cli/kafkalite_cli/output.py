@@ -81,7 +81,7 @@ def _checked(value: str) -> str:
 
 
 def chosen_cluster(ctx: click.Context) -> tuple[str, str]:
-    """(addresses, who asks) of a command that is not run, for a shell's completion. Raises ConfigError, BadParameter."""
+    """(addresses, the user) of a command that is not run, for a shell's completion. Raises ConfigError, BadParameter."""
     bootstrap = ctx.params.get("bootstrap")
     if bootstrap is None:
         raise ConfigError("no address")

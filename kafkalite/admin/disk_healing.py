@@ -14,6 +14,7 @@ from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.log.log_manager import LogManager
+from kafkalite.log.returning import Awaited
 from kafkalite.log.strays import Stray
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.replica.replica_manager import ReplicaManager
@@ -108,18 +109,18 @@ class ReplicaSelfHealing:
                     if self._due.get(tp) is online:
                         del self._due[tp]
 
-    # --- full disks -----------------------------------------------------------------------------
+    # --- disks that return ----------------------------------------------------------------------
 
     async def run_returns(self, logs: LogManager, bring_online: Callable[[str], Awaitable[str]]) -> None:
-        """Bring directories that were full into service when there is room; runs for ever.
+        """Bring directories that were full into service when there is room, and those that hung when they answer; runs for ever.
 
         Args:
             bring_online: as an operator would; returns why it could not, or "".
         """
         while True:
             await asyncio.sleep(_LOOK_S)
-            for path in await logs.opening.with_room_again():
-                _log.warning("log_dir.room_again", directory=path)
+            for path, awaited in await logs.opening.ready_to_return():
+                _log.warning(f"log_dir.{awaited.name.lower()}_again", directory=path)
                 refusal = await bring_online(path)
                 if refusal:
                     _log.error("log_dir.still_offline", directory=path, error=refusal)
@@ -181,13 +182,10 @@ def disk_problems(logs: LogManager) -> tuple[HealthProblem, ...]:
     problems = []
     held = _held_by_strays(logs)
     for log_dir in logs.pool.dirs.values():
-        if not log_dir.online and log_dir.waits_for_room:
-            detail = f"full; returns when there is room: {log_dir.offline_reason}"
-            problems.append(HealthProblem("disk.full", log_dir.offline_since_ms, detail, log_dir.path))
-        elif not log_dir.online:
-            problems.append(
-                HealthProblem("disk.offline", log_dir.offline_since_ms, log_dir.offline_reason, log_dir.path)
-            )
+        if not log_dir.online:
+            kind = "disk.full" if log_dir.awaited is Awaited.ROOM else "disk.offline"
+            detail = log_dir.awaited.describe(log_dir.offline_reason)
+            problems.append(HealthProblem(kind, log_dir.offline_since_ms, detail, log_dir.path))
         elif log_dir.is_full:
             detail = f"{log_dir.path}: no room is left"
             if log_dir.path in held:

@@ -91,9 +91,7 @@ class LogDirAdmin:
             partitions=log_dir.log_count,
             size_bytes=size_bytes,
             since_ms=log_dir.offline_since_ms,
-            reason=f"full; returns when there is room: {log_dir.offline_reason}"
-            if log_dir.waits_for_room and not log_dir.online
-            else log_dir.offline_reason,
+            reason=log_dir.offline_reason if log_dir.online else log_dir.awaited.describe(log_dir.offline_reason),
             failures=len(log_dir.failures.at),
             offline_replicas=lost,
             strays=len(strays),
@@ -101,7 +99,7 @@ class LogDirAdmin:
         )
 
     async def online(self, request: DiskOnlineRequest) -> DiskOnlineResponse:
-        """Take a directory into service again; its replicas follow by themselves."""
+        """Take a directory into service again; its replicas follow without a request."""
         try:
             found = await self._bring_online(request.path)
         except ApiError as error:

@@ -170,7 +170,7 @@ class PartitionAdmin:
     # --- remove ----------------------------------------------------------------------------------------------
 
     async def remove(self, request: RemovePartitionsRequest) -> RemovePartitionsResponse:
-        """NONE: the order stands. With drain it is not waited for."""
+        """NONE: the request stands. With drain it is not waited for."""
         gone: tuple[int, ...] = ()
         try:
             async with patience(request.timeout_ms):
@@ -225,7 +225,7 @@ class PartitionAdmin:
     # --- elect -----------------------------------------------------------------------------------------------
 
     async def elect(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        """Give the order, wait until it is carried out, and say who leads."""
+        """Write the request, wait until it has been executed, and return who leads."""
         try:
             async with patience(request.timeout_ms):
                 wanted, results = await self._orders.repeating(lambda zk: self._due(zk, request))
@@ -290,7 +290,7 @@ class PartitionAdmin:
         return states
 
     async def _request_election(self, zk: Coordinator, partitions: Sequence[TopicPartition], *, unclean: bool) -> None:
-        """One order at a time stands: another one of the same kind is joined, one of the other kind waited for."""
+        """One request at a time stands: another one of the same kind is joined, one of the other kind waited for."""
         for _ in range(ATTEMPTS * 50):
             try:
                 data, stat = await zk.get(paths.PREFERRED_REPLICA_ELECTION)

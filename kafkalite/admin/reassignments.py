@@ -35,14 +35,16 @@ from kafkalite.wording import number_of
 
 _log = get_logger(__name__)
 
-#: How long an order waits to be taken up by the controller, so that a listing right after it shows it.
+#: How long a request waits to be taken up by the controller, so that a listing right after it shows it.
 TAKE_UP_WAIT_S = 2.0
 POLL_S = 0.02
+#: Partitions of a request that are checked before others run.
+_CHECKED_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class _Cluster:
-    """What an order is checked against."""
+    """What a request is checked against."""
 
     topics: Mapping[str, topic_znodes.TopicZnode]
     brokers: frozenset[BrokerId]
@@ -63,7 +65,7 @@ class ReassignmentAdmin:
     # --- ordering --------------------------------------------------------------------------------------------
 
     async def alter(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse:
-        """One result per partition; an error is a result, never raised. NONE: the order stands."""
+        """One result per partition; an error is a result, never raised. NONE: the request stands."""
         try:
             async with patience(request.timeout_ms):
                 results, written = await self._orders.repeating(lambda zk: self._order(zk, request))
@@ -84,11 +86,15 @@ class ReassignmentAdmin:
         """The results, and what was written; may be repeated. Raises ApiError, CoordinatorError."""
         for _ in range(ATTEMPTS):
             cluster = await self._read(zk, {wanted.topic for wanted in request.partitions})
-            results = [_check(wanted, cluster, request) for wanted in request.partitions]
+            results: list[PartitionResult] = []
             seen: set[tuple[str, int]] = set()
-            for index, wanted in enumerate(request.partitions):
+            for number, wanted in enumerate(request.partitions, 1):
+                if not number % _CHECKED_AT_ONCE:
+                    await asyncio.sleep(0)
                 if (wanted.topic, wanted.partition) in seen:
-                    results[index] = _result(wanted, ErrorCode.INVALID_REQUEST, "the partition occurs twice")
+                    results.append(_result(wanted, ErrorCode.INVALID_REQUEST, "the partition occurs twice"))
+                else:
+                    results.append(_check(wanted, cluster, request))
                 seen.add((wanted.topic, wanted.partition))
             good = [w for w, result in zip(request.partitions, results, strict=True) if result.error == ErrorCode.NONE]
             if not good or (request.is_atomic and len(good) < len(results)):
@@ -96,6 +102,8 @@ class ReassignmentAdmin:
             new = {TopicPartition(w.topic, w.partition): w.replicas or () for w in good}
             throttles = {TopicPartition(w.topic, w.partition): w.throttle for w in good}
             limits = request.limits if any(request.limits) else cluster.limits
+            if len(new) > _CHECKED_AT_ONCE:
+                await asyncio.sleep(0)
             data = admin_znodes.encode_reassignment(
                 {**cluster.ordered, **new}, {**cluster.throttles, **throttles}, limits
             )
@@ -205,14 +213,14 @@ async def readable_topics(zk: Coordinator, names: Sequence[str]) -> dict[str, to
     parsed = 0
     for name, each in zip(names, await zk.get_many([paths.topic(name) for name in names]), strict=True):
         if each is not None:
-            parsed += len(each[0])
-            if parsed > topic_znodes.BYTES_AT_ONCE:  # the loop has other things to do as well
-                parsed = 0
-                await asyncio.sleep(0)
             try:
                 topics[name] = topic_znodes.decode_topic(each[0], paths.topic(name))
             except ZnodeError as error:
                 _log.warning("znode.malformed", path=error.path, reason=error.reason)
+            parsed += len(each[0])
+            if parsed > topic_znodes.BYTES_AT_ONCE:  # the loop has other things to do as well
+                parsed = 0
+                await asyncio.sleep(0)
     return topics
 
 

@@ -22,7 +22,7 @@ _MAX_WAIT_MS = 300_000
 
 
 class TopicRequests:
-    """Gives the order (durable in ZooKeeper), then waits for the controller's work to be seen here."""
+    """Writes the request (durable in ZooKeeper), then waits for the controller's work to be seen here."""
 
     def __init__(self, orders: TopicAdmin, metadata: MetadataCache) -> None:
         self._orders = orders

@@ -1,6 +1,6 @@
 """Orders of administrators, on any node: validated, then written to ZooKeeper, where the controller finds them.
 
-So an order survives every crash, and is the same as one given with a ZooKeeper shell.
+So a request survives every crash, and is the same as one given with a ZooKeeper shell.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class TopicAdmin:
         self._config = config
         self._rng = rng
         self._new_topics = NewTopics(known_settings)
-        #: How long an order to delete waits for its execution.
+        #: How long a request to delete waits for its execution.
         self.deletion_wait_s = DELETION_WAIT_S
 
     async def repeating(self, call: Callable[[Coordinator], Awaitable[T]]) -> T:
@@ -307,7 +307,7 @@ class TopicAdmin:
     # --- delete ----------------------------------------------------------------------------------------------
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        """Order the deletion of topics. NONE means: the order stands, and will be carried out.
+        """Order the deletion of topics. NONE means: the request stands, and will be carried out.
 
         Waits a little for that, so that as a rule a topic of the same name can be created right afterwards.
         """

@@ -129,7 +129,7 @@ class AsyncClient(ClusterRequests):
         return await self.run(self.routing.describe_topics(topics, timeout_s))
 
     async def order(self, request: Message, answer: type[M], *, timeout_s: float = 30.0) -> M:
-        """Give an order that does no harm twice to any node, and return its answer, which may be a refusal."""
+        """Send a request that does no harm twice to any node, and return its answer, which may be a refusal."""
         return of_kind(await self.call_controller(request, timeout_s=timeout_s), answer)
 
     async def describe_cluster(self, *, timeout_s: float = 30.0) -> DescribeClusterResponse:
@@ -138,7 +138,7 @@ class AsyncClient(ClusterRequests):
 
     async def every_node(self, message: Request, *, timeout_s: float = 10.0) -> dict[BrokerId, Any]:
         """Ask every live broker at once; an answer or an error for each, by broker id."""
-        # Who lives now, and who did when we last asked: that one of them is gone is an answer, too.
+        # The brokers that live now, and those that did when we last asked: that one of them is gone is an answer, too.
         known = self.view.brokers.keys()
         await self.metadata((), timeout_s=timeout_s)
         nodes = sorted(known | self.view.brokers.keys())

@@ -19,7 +19,7 @@ class ProducerBatch:
 
     Attributes:
         number: rises with the order of creation within a producer; the second half of a split batch lies in between.
-        tokens: one per record, opaque here: who gets the result.
+        tokens: one per record, opaque here: it gets the result.
         created_at: seconds on the caller's clock; linger and delivery timeout count from it.
         attempts: how often it was sent; a batch that was sent keeps its records as they are.
         node: the broker that an attempt is under way to, or None.

@@ -226,7 +226,7 @@ class ClusterRequests:
     async def call_controller(
         self, request: Request, codes_of: Callable[[Any], Collection[int]] = lambda _: (), *, timeout_s: float
     ) -> Any:
-        """The response to an order that does no harm twice; see Router.to_controller. Raises RpcError, ApiError."""
+        """The response to a request that does no harm twice; see Router.to_controller. Raises RpcError, ApiError."""
         return (await self.run(self.routing.to_controller(request, timeout_s, codes_of)))[0]
 
     async def call_any(self, request: Request, *, timeout_s: float) -> Any:

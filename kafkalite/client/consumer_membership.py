@@ -8,7 +8,6 @@ from typing import Any
 
 from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.membership import Membership
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicPartition
@@ -183,12 +182,3 @@ class ConsumerMembership:
 
 def _own_error(response: Any) -> int:
     return int(response.error_code)
-
-
-def member_of(
-    client: AsyncClient, groups: Groups, group: str, topics: Sequence[str], *, group_protocol: str = "classic"
-) -> Membership | ConsumerMembership:
-    """A member that speaks this protocol, `classic` or `consumer` (Kafka's group.protocol)."""
-    if group_protocol == "consumer":
-        return ConsumerMembership(client, groups, group, topics)
-    return Membership(client, groups, group, topics)

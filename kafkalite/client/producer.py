@@ -353,13 +353,15 @@ class Producer:
             else:
                 code, offset = error_code(entry.error), int(entry.base_offset)
                 time_ms, text = entry.log_append_time_ms, entry.message
-            self._judge(batch, attempt, code, offset, time_ms, text)
+            self._settle(batch, attempt, code, offset, time_ms, text)
 
     def _refused(self, dispatch: Dispatch, error: ApiError) -> None:
         for batch, attempt in zip(dispatch.batches, dispatch.attempts, strict=True):
-            self._judge(batch, attempt, error.code, -1, -1, str(error))
+            self._settle(batch, attempt, error.code, -1, -1, str(error))
 
-    def _judge(self, batch: ProducerBatch, attempt: int, code: ErrorCode, offset: int, time_ms: int, text: str) -> None:
+    def _settle(
+        self, batch: ProducerBatch, attempt: int, code: ErrorCode, offset: int, time_ms: int, text: str
+    ) -> None:
         now = self._loop.time()
         completion, stale = self._core.on_answer(batch, attempt, code, offset, time_ms, text, now)
         if completion is not None:
@@ -389,7 +391,7 @@ class Producer:
                 for future in batch.tokens:
                     if not future.done():
                         future.set_exception(completion.error)
-                        future.exception()  # who does not look at the future has read the log line
+                        future.exception()  # a caller that does not examine the future has read the log line
                 continue
             offset, append_ms = completion.base_offset, completion.log_append_time_ms
             for index, future in enumerate(batch.tokens):

@@ -102,7 +102,7 @@ class TransactionalClient(BlockingClient):
     def _ask(
         self, group: str, request: Request, error_of: Callable[[Any], tuple[int, str]], timeout_ms: int | None
     ) -> Any:
-        # Any transactional id of the group finds its coordinator; who may use them may ask for this one, too.
+        # Any transactional id of the group finds its coordinator; a client that may use them may ask for this one, too.
         key = transactional_id(group, "")
         timeout_s = (timeout_ms or self.config.delivery_timeout_ms) / 1000
         return self.run(self.routing.to_coordinator(messages.TRANSACTION, key, request, error_of, timeout_s))[1]

@@ -105,12 +105,12 @@ class BrokerFailureDetector:
     async def refusing(
         self, registered: Mapping[BrokerId, BrokerInfo], *, some_restarted: bool = False
     ) -> frozenset[BrokerId]:
-        """Of these the lives that are surely over, though they are still registered: nobody listens there any more, or
-        somebody who says that he is another life (it waits for the old registration to go, and may have lost its disk).
+        """Of these the incarnations that have certainly ended, though they are still registered: nothing listens there any more, or a
+        process that says that it is another incarnation (it waits for the old registration to go, and may have lost its disk).
 
         Args:
-            some_restarted: members of ISRs have, so that who has not would be all that is left of these: then an answer is
-                waited for as long as any, and who has given none by then does not count either.
+            some_restarted: members of ISRs have, so that only the others would be left of these ISRs: then answers are waited
+                for until the last one, and a broker without an answer by then does not count either.
         """
         if self._timeout_s <= 0:
             return frozenset()

@@ -72,7 +72,7 @@ class ControllerElection:
         self._changed = asyncio.Event()
         #: The controller's broker id as last seen, None if there is none.
         self.seen: BrokerId | None = None
-        coordinator.on_state(lambda _: self.on_change())  # also the end of the session wakes who waits
+        coordinator.on_state(lambda _: self.on_change())  # the end of the session wakes those that wait, too
 
     def on_change(self) -> None:
         """Something about /controller has changed."""

@@ -105,10 +105,10 @@ class DeletionStorage(ZkAccess):
         await self._fenced([Delete(paths.deleted_topic(topic_id))])
 
     async def remove_topic(self, name: str, topic_id: TopicId, leftover: Sequence[tuple[int, BrokerId]] = ()) -> bool:
-        """Remove a topic's znodes, children first. One transaction removes the topic, its settings and the order for it, and
+        """Remove a topic's znodes, children first. One transaction removes the topic, its settings and the request for it, and
         records the replicas that are left on dead brokers.
 
-        If this stops half-way, the order is still there, so the next attempt finishes it.
+        If this stops half-way, the request is still there, so the next attempt finishes it.
         """
         if leftover:
             await self.read(lambda: self._zk.ensure_path(paths.DELETED_TOPICS))

@@ -73,6 +73,7 @@ from kafkalite.controller.storage import ControllerMovedError, Storage
 from kafkalite.coordination.coordinator import SessionExpiredError
 from kafkalite.coordination.topic_znodes import STATES_AT_ONCE
 from kafkalite.env.seams import Clock
+from kafkalite.env.turns import SLICE_S
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId
 from kafkalite.rpc.messages.control import ControlledShutdownResponse, IsrChangedRequest, IsrChangedResponse
@@ -285,7 +286,11 @@ class ControllerEventLoop:
         """Decide, perform, and handle the outcomes depth first."""
         pending: list[Event] = [event]
         measured = self._phases
+        began = self._clock.monotonic()
         while pending:
+            if self._clock.monotonic() - began >= SLICE_S:  # decisions about thousands of partitions follow each other
+                await asyncio.sleep(0)
+                began = self._clock.monotonic()
             current = pending.pop(0)
             self._stats.events[type(current).__name__] += 1
             self.state, effects = decide(self.state, current)  # synchronous, hence atomic

@@ -143,7 +143,7 @@ class LoadReports:
     # --- questions -------------------------------------------------------------------------------------------
 
     async def ask(self) -> None:
-        """Ask every live broker, once; who does not answer in time is left as it was."""
+        """Ask every live broker, once; one that does not answer in time is left as it was."""
         brokers = self._state().brokers
         self._asked_at = self._env.clock.monotonic()
         tasks = [self._supervisor.spawn(f"controller.load[{id_}]", self._ask(brokers[id_])) for id_ in sorted(brokers)]

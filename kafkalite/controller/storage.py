@@ -103,10 +103,6 @@ class Storage(DeletionStorage):
         for name, each in zip(unread, found, strict=True):
             if each is None:
                 continue
-            parsed += len(each[0])
-            if parsed > topic_znodes.BYTES_AT_ONCE:
-                parsed = 0
-                await asyncio.sleep(0)
             try:
                 topics[name] = _topic(topic_znodes.decode_topic(each[0], paths.topic(name)), each[1].version)
             except ZnodeError as error:
@@ -114,6 +110,10 @@ class Storage(DeletionStorage):
             else:
                 if not each[1].child_count:
                     self._bare.add(name)
+            parsed += len(each[0])
+            if parsed > topic_znodes.BYTES_AT_ONCE:
+                parsed = 0
+                await asyncio.sleep(0)
         return dict(sorted(topics.items())), malformed
 
     async def watch_topics(self, names: Sequence[str], watch_of: Callable[[str], Watch]) -> dict[str, Stat | None]:
@@ -321,7 +321,7 @@ class Storage(DeletionStorage):
             await self._remove_if_empty(parent)
 
     async def remove_partition(self, partition: TopicPartition) -> bool:
-        """Remove a partition's znodes and the order for its removal. If it stops half-way, the order still stands."""
+        """Remove a partition's znodes and the request for its removal. If it stops half-way, the request still stands."""
         doomed = [paths.partition_state(partition), paths.partition(partition), paths.partition_remove(partition)]
         for _ in range(REMOVE_ATTEMPTS):
             found = await self.get_many(doomed)

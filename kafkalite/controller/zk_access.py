@@ -114,7 +114,7 @@ class ZkAccess:
             return []
 
     async def read_request(self, path: str, watch: Watch) -> tuple[bytes, int] | None:
-        """An admin znode's data and version, None if there is no order; the watch fires in both cases."""
+        """An admin znode's data and version, None if there is no request; the watch fires in both cases."""
         while True:
             self._stats.zk_ops["read"] += 2
             if await self.read(lambda: self._zk.exists(path, watch)) is None:

@@ -1,6 +1,6 @@
-"""What the znodes of orders hold: reassignments, elections, topics and partitions to add and remove, restarts. Pure.
+"""What the znodes of requests hold: reassignments, elections, topics and partitions to add and remove, restarts. Pure.
 
-Decoded as `znode_json` says: an order that cannot be used is reported and left alone.
+Decoded as `znode_json` says: a request that cannot be used is reported and left alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kafkalite.coordination.znode_json import INT32_MAX, JsonReader, ZnodeError,
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Replicas, TopicPartition
 
-#: KIP-435's three limits for one order: replicas at once per partition, partitions, leader movements; 0 none.
+#: KIP-435's three limits for one request: replicas at once per partition, partitions, leader movements; 0 none.
 RequestLimits = tuple[int, int, int]
 NO_LIMITS: RequestLimits = (0, 0, 0)
 
@@ -50,7 +50,7 @@ def encode_reassignment(
     limits: RequestLimits = NO_LIMITS,
 ) -> bytes:
     """/admin/reassign_partitions. No replicas: call it off. `throttles` in bytes/s and `limits` are ours, beside Kafka's
-    fields; the limits end with the order, when its last entry is taken out."""
+    fields; the limits end with the request, when its last entry is taken out."""
     items: list[dict[str, object]] = []
     for each in sorted(targets):
         item: dict[str, object] = {"topic": each.topic, "partition": each.partition, "replicas": list(targets[each])}
@@ -61,7 +61,7 @@ def encode_reassignment(
 
 
 def decode_request_limits(data: bytes) -> RequestLimits:
-    """The limits of an order that `decode_reassignment` accepts; what is no limit is none. Never raises for those."""
+    """The limits of a request that `decode_reassignment` accepts; what is no limit is none. Never raises for those."""
     found = read(data, "/admin/reassign_partitions").fields.get("limits")
     if not isinstance(found, list) or len(found) != 3:
         return NO_LIMITS
@@ -88,7 +88,7 @@ def decode_reassignment(data: bytes, path: str = "/admin/reassign_partitions") -
 
 
 def decode_throttles(data: bytes) -> dict[TopicPartition, int]:
-    """Bytes/s by partition, of an order that `decode_reassignment` accepts; 0 or absent: none. Never raises for those."""
+    """Bytes/s by partition, of a request that `decode_reassignment` accepts; 0 or absent: none. Never raises for those."""
     reader = read(data, "/admin/reassign_partitions")
     throttles: dict[TopicPartition, int] = {}
     for item in reader.items("partitions"):
@@ -128,7 +128,7 @@ def encode_delete_topics(topics: Iterable[str]) -> bytes:
 
 
 def decode_delete_topics(data: bytes, path: str = "/admin/delete_topics") -> tuple[str, ...]:
-    """The topics, each once, in the order given; none if it is empty, as Kafka's tools make it (their orders are znodes below
+    """The topics, each once, in the order given; none if it is empty, as Kafka's tools make it (their requests are znodes below
     it). Raises ZnodeError."""
     if not data:
         return ()
@@ -179,7 +179,7 @@ def encode_partition_remove(removal: PartitionRemoval) -> bytes:
 
 
 def decode_partition_remove(data: bytes, path: str = "") -> PartitionRemoval:
-    """The order, and how far it has come. Raises ZnodeError."""
+    """The request, and how far it has come. Raises ZnodeError."""
     if not data:
         return PartitionRemoval()
     reader = read(data, path)

@@ -79,7 +79,7 @@ def access_of(config: BrokerConfig) -> ZooKeeperAccess:
     auth: tuple[tuple[str, bytes], ...] = ()
     tls = None
     if config.zookeeper_auth:
-        from kafkalite.security.files import reveal  # only who uses it loads it
+        from kafkalite.security.files import reveal  # loaded only where it is used
 
         credentials = reveal("zookeeper.auth", config.zookeeper_auth)
         user, _, password = credentials.partition(":")

@@ -22,7 +22,7 @@ PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 DELETE_TOPICS = "/admin/delete_topics"
 #: Replicas of deleted topics that dead brokers still have, by topic id.
 DELETED_TOPICS = "/admin/deleted_topics"
-#: The last states of topics whose znodes have vanished without an order, by topic id.
+#: The last states of topics whose znodes have vanished without a request, by topic id.
 VANISHED_TOPICS = "/admin/vanished_topics"
 PARTITIONS_ADD = "/admin/partitions_add"
 PARTITIONS_REMOVE = "/admin/partitions_remove"
@@ -152,7 +152,7 @@ def partitions_add(topic_name: str) -> str:
 
 
 def partition_add(topic_partition: TopicPartition) -> str:
-    """The order to add one partition."""
+    """The request to add one partition."""
     return f"{PARTITIONS_ADD}/{topic_partition.topic}/{topic_partition.partition}"
 
 
@@ -162,7 +162,7 @@ def partitions_remove(topic_name: str) -> str:
 
 
 def partition_remove(topic_partition: TopicPartition) -> str:
-    """The order to remove one partition."""
+    """The request to remove one partition."""
     return f"{PARTITIONS_REMOVE}/{topic_partition.topic}/{topic_partition.partition}"
 
 

@@ -253,12 +253,29 @@ class InternalLog(Generic[State]):
 
         `guard`: with which the producer's transaction was verified; None: it was not.
         """
-        builder = RecordBatchBuilder(
-            producer_id=producer_id, producer_epoch=producer_epoch, transactional=producer_id >= 0
-        )
+        builder = self.builder((producer_id, producer_epoch) if producer_id >= 0 else None)
         now = self._services.clock.wall_ms()
         for key, value in records:
             builder.append(key, value, (), now)
+        self.append_batch(partition, builder, done, guard=guard)
+
+    @staticmethod
+    def builder(producer: tuple[int, int] | None = None) -> RecordBatchBuilder:
+        """For a batch of such a log. `producer`: id and epoch, in whose transaction it is."""
+        producer_id, producer_epoch = producer or (-1, -1)
+        return RecordBatchBuilder(
+            producer_id=producer_id, producer_epoch=producer_epoch, transactional=producer is not None
+        )
+
+    def append_batch(
+        self,
+        partition: int,
+        builder: RecordBatchBuilder,
+        done: Callable[[ErrorCode, Offset], None],
+        *,
+        guard: int | None = None,
+    ) -> None:
+        """As `append`, of records that are encoded."""
 
         def finished(results: Sequence[ProducedPartition]) -> None:
             result = results[0]

@@ -24,12 +24,22 @@ class Workers:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._idle = 0
+        #: Jobs that were submitted and have not ended.
+        self._under_way = 0
+        #: An OSError came out of one of them.
+        self.has_failed = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing that was submitted is still under way."""
+        return self._under_way == 0
 
     def submit(self, function: Callable[[], Any]) -> Future[Any]:
         """Do it in one of the threads."""
         future: Future[Any] = Future()
         self._jobs.put((future, function))
         with self._lock:
+            self._under_way += 1
             if self._idle == 0 and len(self._threads) < self._count:
                 name = f"{self._name}-{len(self._threads)}"
                 thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -46,17 +56,21 @@ class Workers:
                 self._idle -= 1
             if job is None:
                 return
-            future, function = job
+            self._do(*job)
             del job
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                result = function()
-            except BaseException as error:  # noqa: BLE001 - it is the waiter's, as in concurrent.futures
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-            del future, function
+            with self._lock:
+                self._under_way -= 1
+
+    def _do(self, future: Future[Any], function: Callable[[], Any]) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            result = function()
+        except BaseException as error:  # noqa: BLE001 - it is the waiter's, as in concurrent.futures
+            self.has_failed = self.has_failed or isinstance(error, OSError)
+            future.set_exception(error)
+        else:
+            future.set_result(result)
 
     def close(self) -> None:
         """The threads end when what was submitted is done. They are not waited for."""
@@ -75,6 +89,11 @@ class DiskThreads:
         self.knows_nowait = True
         #: The disk was given up: its files are closed in its threads, since even that may never return.
         self.is_abandoned = False
+
+    @property
+    def is_idle(self) -> bool:
+        """See Workers.is_idle."""
+        return self.syncs.is_idle and self.reads.is_idle and self.works.is_idle
 
     def close(self) -> None:
         """See Workers.close."""

@@ -16,6 +16,7 @@ from kafkalite.env.disk_threads import DiskThreads
 from kafkalite.env.mounts import mount_id
 from kafkalite.env.open_files import Reserve
 from kafkalite.env.real_file import RealFile, load, read_resident
+from kafkalite.env.seams import DiskOutcome
 
 #: Threads per disk that wait for fdatasync.
 _SYNC_THREADS = 8
@@ -56,6 +57,10 @@ class RealDisk:
 
     def abandon(self, path: str) -> None:
         self._threads(path).is_abandoned = True
+
+    def outcome(self, path: str) -> DiskOutcome | None:
+        threads = self._threads(path)
+        return DiskOutcome(threads.syncs.has_failed) if threads.is_idle else None
 
     def _threads(self, path: str) -> DiskThreads:
         for prefix, threads in self._by_prefix.items():

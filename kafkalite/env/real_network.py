@@ -82,7 +82,7 @@ class RealNetwork:
         # asyncio's and uvloop's transports set TCP_NODELAY themselves.
         if tls is None:
             return RealListener(await asyncio.get_running_loop().create_server(factory, host, port))
-        from kafkalite.env.handshakes import TlsListener  # only who uses TLS loads it
+        from kafkalite.env.handshakes import TlsListener  # loaded only where TLS is used
 
         listener = TlsListener(tls, factory, self._supervisor)
         await listener.start(host, port)

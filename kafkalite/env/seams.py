@@ -123,6 +123,14 @@ class File(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class DiskOutcome:
+    """All that was begun on a disk has ended."""
+
+    #: A sync failed, also if nobody waited for it any more: what the disk holds is not known.
+    failed: bool
+
+
 class Disk(Protocol):
     """Files and directories. Paths are absolute strings. Raises OSError like the os module."""
 
@@ -206,6 +214,10 @@ class Disk(Protocol):
 
     def abandon(self, path: str) -> None:
         """The disk of this directory is given up: files on it are let go without waiting for it."""
+        ...
+
+    def outcome(self, path: str) -> DiskOutcome | None:
+        """What became of all syncs and work in threads that were begun on this directory's disk; None: something is still under way."""
         ...
 
 

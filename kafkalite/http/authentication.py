@@ -62,7 +62,7 @@ class HttpPeer:
         """Whether nobody listens in."""
         if self.tls is not None:
             return True
-        import ipaddress  # only who uses logins loads it
+        import ipaddress  # loaded only where logins is used
 
         try:
             address = ipaddress.ip_address(self.host.partition("%")[0])
@@ -146,7 +146,7 @@ class HttpAuthenticator:
             return Page(f"{error}\n".encode(), status=403)
 
     async def _log_in(self, authorization: str, peer: HttpPeer) -> Principal | Page:
-        from kafkalite.security.http_login import BEARER, parse  # only who uses logins loads it
+        from kafkalite.security.http_login import BEARER, parse  # loaded only where logins is used
 
         assert self._security is not None and self._security.logins is not None
         if not peer.is_safe:

@@ -1,4 +1,4 @@
-"""The APIs that are served: their versions, their handlers, and how each says no as a whole."""
+"""The APIs that are served: their versions, their handlers, and how each refuses a whole request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkalite.protocol.schema import schemas
 if TYPE_CHECKING:
     from kafkalite.kafka.request import Request
 
-#: Returns the answer, or a coroutine that will, or None if it answers through `request.respond` itself.
+#: Returns the answer, or a coroutine or steps (`kafkalite.kafka.stepped`) that will, or None if it answers through `request.respond` itself.
 Handler = Callable[["Request", Any], "Any | Coroutine[Any, Any, Any] | None"]
 #: Makes the response in steps, and sends it through `request.respond`, at the end or later.
 ManyHandler = Callable[["Request", Any], Generator[None, None, None]]

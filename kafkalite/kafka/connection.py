@@ -22,7 +22,6 @@ from kafkalite.env.loop_times import COUNTED_S
 from kafkalite.env.streams import close_when_written
 from kafkalite.env.turns import SLICE_S
 from kafkalite.kafka.outbox import Outbox
-from kafkalite.kafka.pieces import MOST_UNCUT
 from kafkalite.kafka.receive_buffer import ReceiveBuffer
 from kafkalite.kafka.request import Request
 from kafkalite.kafka.throttle_accounting import Arrears
@@ -83,7 +82,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_reading_paused = False
         self._is_starved = False
         self._is_muted = False
-        self._is_held = False
+        self._holds = 0
         self._is_yielding = False
         self._is_retiring = False
         self._unmute_at = 0.0
@@ -172,7 +171,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 if len(self._waiting) >= limit or self._is_write_paused or self._is_muted or self._is_retiring:
                     self._pause_reading()
                     break
-                if self._is_held or self._is_yielding:
+                if self._holds or self._is_yielding:
                     self._pause_reading()
                     break
                 size = _LENGTH(view, start)[0]
@@ -264,15 +263,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         if version in api.flexible_requests:
             position = skip_tags(view, position)
-        # Bytes behind the message are let pass, as by Kafka: librdkafka's Metadata v12 for all topics has three.
-        # Records are used where they were received: such a request is not kept.
-        has_records = api.name == "Produce"
+        # Bytes behind the message are ignored, as by Kafka: librdkafka's Metadata v12 for all topics has three.
+        # Records are used where they were received, unless they are for many partitions.
         body = view[position:]
         try:
-            message, _ = api.decoder(version)(body, MOST_UNCUT if has_records else ELEMENTS_AT_ONCE)
+            message, _ = api.decoder(version)(body, ELEMENTS_AT_ONCE)
         except TooManyAtOnce:
-            if has_records:
-                raise
             self._dispatch_large(bytes(body), api, version, correlation_id, client_id)
             return
         request = self._served = Request(self, api, version, correlation_id, client_id)
@@ -417,13 +413,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._resume()
 
     def hold_requests(self) -> None:
-        """Start no further request before `release_requests`: one is prepared off the loop, and those behind it must wait."""
-        self._is_held = True
+        """Start no further request before `release_requests`: one is not started as a whole yet, and those behind it must wait.
+
+        Calls are counted: all who hold them must release them.
+        """
+        self._holds += 1
         self._pause_reading()
 
     def release_requests(self) -> None:
-        self._is_held = False
-        if not self.is_closed:
+        self._holds -= 1
+        if not self._holds and not self.is_closed:
             self.last_active = self.listener.now()
             asyncio.get_running_loop().call_soon(self._resume)
 
@@ -442,7 +441,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Start what was read ahead, then read on, if nothing forbids it any more."""
         if not self._is_reading_paused or self.is_closed or self._is_write_paused or self._is_starved or self._is_muted:
             return
-        if self._is_retiring or self._is_held or self._is_yielding:
+        if self._is_retiring or self._holds or self._is_yielding:
             return
         if len(self._waiting) >= self.listener.max_in_flight:
             return

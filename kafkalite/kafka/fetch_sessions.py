@@ -18,7 +18,7 @@ EVICTION_MS = 120_000
 #: Partitions in all sessions together: a partition is some hundred bytes, and anybody may list names of no topic.
 MAX_PARTITIONS = 500_000
 NO_SESSION = 0
-#: The epochs of requests that list all partitions: the second one wants no session.
+#: The epochs of requests that list all partitions: the second one asks for no session.
 INITIAL_EPOCH, FINAL_EPOCH = 0, -1
 _HIGHEST = 2**31 - 1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from types import CoroutineType
+from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.coordination.coordinator import CoordinatorError
@@ -22,7 +22,7 @@ from kafkalite.env.streams import hung_up
 from kafkalite.env.supervisor import Policy
 from kafkalite.env.turns import Slices, Turns
 from kafkalite.errors import ApiError, AuthenticationFailed, ErrorCode
-from kafkalite.kafka import large_requests
+from kafkalite.kafka import large_requests, stepped
 from kafkalite.kafka.answers import AnswerMemory
 from kafkalite.kafka.apis import OfferedApi, refusal
 from kafkalite.kafka.connection import API_VERSIONS, KafkaConnection
@@ -171,7 +171,7 @@ class KafkaListener:
                 security.refused(connection.peer, str(error))
                 return False
             return True
-        from kafkalite.kafka.authentication import ConnectionAuthenticator  # only who uses SASL loads it
+        from kafkalite.kafka.authentication import ConnectionAuthenticator  # loaded only where SASL is used
 
         supervisor = self.services.supervisor
         connection.authenticator = ConnectionAuthenticator(
@@ -320,6 +320,9 @@ class KafkaListener:
                     return None
                 return refused
         result = api.handler(request, message)
+        if type(result) is GeneratorType:
+            stepped.answer(request, message, result)
+            result = None
         if request.throttle is not None and (wait_ms := request.throttle.started()):
             request.connection.mute(wait_ms)
         return result

@@ -13,7 +13,7 @@ from kafkalite.security.principal import Principal
 from kafkalite.security.quotas import Kind, Quotas
 
 #: Between nodes, or a login, which has a limit of its own (KIP-368: a client that waited would lose its session): not limited
-#: by time. What comes before the login is not either, because it is not known who asks; of that there is little.
+#: by time. What comes before the login is not either, because it is not known who asks; there is little of that.
 EXEMPT = frozenset(
     {
         "SaslAuthenticate",

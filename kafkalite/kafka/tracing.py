@@ -1,4 +1,4 @@
-"""Watches requests for somebody who asks where their time goes. Nobody watches: one look at an empty list for each request."""
+"""Watches requests for clients that ask where their time goes. Nobody watches: one look at an empty list for each request."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Tracer:
     """One per node.
 
     Attributes:
-        watchers: who watches now; the listener calls `began` and `ended` only if there is any.
+        watchers: those that watch now; the listener calls `began` and `ended` only if there is any.
     """
 
     def __init__(self, services: Services) -> None:

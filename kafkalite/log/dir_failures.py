@@ -15,6 +15,7 @@ from kafkalite.log.log_dir import STRAY_SUFFIX, FailedLog, LogDir, dir_error, pa
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
 from kafkalite.log.reopening import Reopening
+from kafkalite.log.returning import Awaited
 from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.log.strays import Stray, describe_stray
 from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
@@ -77,9 +78,9 @@ class DirFailures:
         for tp in lost:
             self._pool.lose(tp, log_dir)
         log_dir.go_offline(str(error), self._clock.wall_ms())
-        if fault_scope(error) is FaultScope.ROOM:
-            log_dir.waits_for_room = True
-            log_dir.room.is_full_now(self._clock.monotonic())
+        log_dir.awaited = Awaited.after(error)
+        if log_dir.awaited is not Awaited.OPERATOR:
+            log_dir.pauses.went_offline(self._clock.monotonic())
         self._pool.events.dir_lost(log_dir.path)
         self._removals.forget(log_dir)
         log_dir.handles.close()

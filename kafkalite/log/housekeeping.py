@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Clock, Disk
+from kafkalite.env.turns import SLICE_S
 from kafkalite.errors import ApiError, StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.cleaner import compact
@@ -23,7 +24,7 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Logs that housekeeping looks at before it lets others run.
+#: Logs that housekeeping looks at before it lets others run; fewer if that takes longer than a slice.
 _HOUSEKEEPING_CHUNK = 64
 _TICK_S = 1.0
 
@@ -81,10 +82,13 @@ class Housekeeping:
 
     async def _each_log(self, job: Callable[[PartitionLog], None]) -> None:
         """Do `job` for every log, letting others run now and then; a log with a storage error goes offline."""
-        for number, log in enumerate(self._pool.all()):
-            if number % _HOUSEKEEPING_CHUNK == _HOUSEKEEPING_CHUNK - 1:
-                await asyncio.sleep(0)
+        until = self._clock.monotonic() + SLICE_S
+        for number, log in enumerate(self._pool.all(), 1):
             self._each(log, job)
+            # Most need nothing. Those that roll and delete a segment take a millisecond each.
+            if not number % _HOUSEKEEPING_CHUNK or self._clock.monotonic() >= until:
+                await asyncio.sleep(0)
+                until = self._clock.monotonic() + SLICE_S
 
     def _each(self, log: PartitionLog, job: Callable[[PartitionLog], None]) -> None:
         if self._pool.holds(log):

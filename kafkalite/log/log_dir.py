@@ -14,7 +14,7 @@ from kafkalite.log import checkpoints
 from kafkalite.log.doubts import UncertainEnds
 from kafkalite.log.failures import FailureBudget
 from kafkalite.log.handles import HandleCache
-from kafkalite.log.room import RoomPauses
+from kafkalite.log.returning import Awaited, ReturnPauses
 from kafkalite.model import TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
@@ -109,10 +109,10 @@ class LogDir:
         self.failures = FailureBudget()
         #: The last probe found no room; what is there can be read.
         self.is_full = False
-        #: It is offline because it was full, and comes back when there is room.
-        self.waits_for_room = False
-        self.room = RoomPauses()
-        #: Who waits for the disk; cut short when the directory goes offline.
+        #: What it waits for while it is offline, and when it is checked.
+        self.awaited = Awaited.OPERATOR
+        self.pauses = ReturnPauses()
+        #: Those that wait for the disk; cut short when the directory goes offline.
         self._waiting: dict[asyncio.Timeout, None] = {}
         #: Logs in it that are in service.
         self.log_count = 0

@@ -118,7 +118,7 @@ class LogDirFailureHandler:
 
     async def check(self, log_dir: LogDir) -> str:
         """Why the directory cannot be used, by a probe; "" if it can."""
-        found = await probe(self._disk, log_dir.path, self._own_time)
+        found = await probe(self._disk, log_dir.path, self._own_time, busy_s=self._busy_s)
         if found is None and not self._disk.exists(f"{log_dir.path}/{checkpoints.META_PROPERTIES}"):
             return f"{checkpoints.META_PROPERTIES} is missing: this is not the directory that was opened"
         return "" if found is None else f"the probe failed: {found}"

@@ -21,7 +21,7 @@ from kafkalite.model import LeaderEpoch, Offset, TopicId, TopicPartition
 
 
 class LogEvents(Protocol):
-    """Who hears of what happens to a log."""
+    """Receives what happens to a log."""
 
     def recovery_point_lowered(self, log: LogState) -> None:
         """The recovery point went down: that is durable when this returns. Raises OSError."""
@@ -96,7 +96,7 @@ class LogState:
         self.damaged_at: int | None = None
         #: The lowest end that a truncation has left since somebody who copies this log took note (see kafkalite.log.moving).
         self.lowest_cut: int | None = None
-        #: Who hears of what happens to this log; None while it is not in service.
+        #: Receives what happens to this log; None while it is not in service.
         self.events: LogEvents | None = None
 
     @property

@@ -12,7 +12,7 @@ What a move does when something else happens, decided here:
 | either disk goes offline | ends; the current log is what counts (self-healing recreates a lost one) |
 | no room on the other disk | ends before the disk is full; the disk is not suspected |
 | the replica is deleted, becomes a stray, or is recreated | ends, its files are removed |
-| another order for the replica | the first one ends; an order for the disk where it is only ends it |
+| another request for the replica | the first one ends; a request for the disk where it is only ends it |
 | the current log is truncated | the future one is, too, before it takes more |
 | retention, DeleteRecords | the future log's start follows |
 | compaction | waits until the move is over: it could remove a tombstone whose record was copied before |
@@ -56,7 +56,7 @@ CHUNK_BYTES = 1024 * 1024
 _FLUSH_BYTES = 64 * 1024 * 1024
 #: Interval at which an idle source is checked while the exchange waits.
 _LOOK_S = 0.05
-#: Moves that are over, kept for who asks.
+#: Moves that are over, kept for clients that ask.
 _REMEMBERED = 200
 _FUTURE = re.compile(rf"-(\d{{1,9}})\.([0-9a-f]{{32}}){FUTURE_SUFFIX}$")
 

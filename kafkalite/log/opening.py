@@ -30,6 +30,7 @@ from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
 from kafkalite.log.reopening import Reopening
+from kafkalite.log.returning import Awaited
 from kafkalite.log.room import has_room
 from kafkalite.model import TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
@@ -262,7 +263,7 @@ class Opening:
         self._returning.add(directory)
         self._disk.separate(directory)
         log_dir = LogDir(self._disk, directory, before.handles.capacity)
-        log_dir.failures, log_dir.room = before.failures, before.room
+        log_dir.failures, log_dir.pauses = before.failures, before.pauses
         try:
             found = await self._open_again(before, log_dir, cluster_id, broker_id, topic_configs)
         except (OSError, StorageError, StartupRefused) as error:
@@ -331,20 +332,35 @@ class Opening:
                 f"watch {log_dir.path}", self._failure_handler.watch(log_dir, self._probe_interval_s)
             )
 
-    async def with_room_again(self) -> list[str]:
-        """Directories that went offline because they were full, and have room again; each is checked from time to time."""
-        found = []
+    async def ready_to_return(self) -> list[tuple[str, Awaited]]:
+        """Offline directories for which there is what they wait for, with what it was; each is checked from time to time."""
+        found: list[tuple[str, Awaited]] = []
         for log_dir in list(self._pool.dirs.values()):
             now = self._clock.monotonic()
-            if log_dir.online or not log_dir.waits_for_room or now < log_dir.room.next_check:
+            if log_dir.online or log_dir.awaited is Awaited.OPERATOR or now < log_dir.pauses.next_check:
                 continue
-            log_dir.room.is_still_full(now)
-            try:
-                if await has_room(self._disk, log_dir.path, self._own_time):
-                    found.append(log_dir.path)
-            except TimeoutError:
-                log_dir.waits_for_room = False  # it is not full but dead
+            log_dir.pauses.checked(now)
+            is_ready = self._has_room if log_dir.awaited is Awaited.ROOM else self._answers
+            if await is_ready(log_dir):
+                found.append((log_dir.path, log_dir.awaited))
         return found
+
+    async def _has_room(self, log_dir: LogDir) -> bool:
+        try:
+            return await has_room(self._disk, log_dir.path, self._own_time)
+        except TimeoutError:
+            log_dir.awaited = Awaited.ANSWER
+            return False
+
+    async def _answers(self, log_dir: LogDir) -> bool:
+        """All that was begun on it has ended without an error, so that no late write meets the logs that are opened again."""
+        found = self._disk.outcome(log_dir.path)
+        if found is None:
+            return False
+        if found.failed or log_dir.failures.is_exhausted(self._clock.monotonic()):
+            log_dir.awaited = Awaited.OPERATOR
+            return False
+        return await probe(self._disk, log_dir.path, self._own_time) is None
 
     def reopen_failed(self) -> None:
         """Check failed logs again when they are due, in a task of its own (kafkalite.log.reopening)."""

@@ -12,7 +12,7 @@ from kafkalite.model import TopicPartition
 
 
 class PoolEvents(Protocol):
-    """Who hears of what happens to the logs and their directories, among the parts of the log manager."""
+    """Receives what happens to the logs and their directories, among the parts of the log manager."""
 
     def log_put(self, log: PartitionLog) -> None:
         """It has come into service."""

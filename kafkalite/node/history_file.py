@@ -90,7 +90,7 @@ class HistoryFile:
                 await log_dir.off_loop(partial(self._append, log_dir.path, batch))
                 is_written = True
             except OSError as error:
-                self._tell(f"{log_dir.path}: {error}")
+                self._warn(f"{log_dir.path}: {error}")
             finally:
                 if not is_written:  # also when the stop does not wait any longer
                     room = MAX_PENDING - len(self._pending)
@@ -101,7 +101,7 @@ class HistoryFile:
                     self._work.set()
             return is_written
 
-    def _tell(self, trouble: str) -> None:
+    def _warn(self, trouble: str) -> None:
         if trouble != self._trouble:
             self._trouble = trouble
             _log.warning("history.not_written", reason=trouble)

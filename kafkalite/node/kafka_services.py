@@ -287,7 +287,7 @@ class NodeServices:
             return *await self.network.dial(host, port), lifetime_s
         reader, writer = await self.network.dial(host, port, dialling.tls)
         if dialling.credentials is not None:
-            from kafkalite.protocol.authenticate import authenticate  # only who uses SASL loads it
+            from kafkalite.protocol.authenticate import authenticate  # loaded only where SASL is used
 
             credentials = dialling.credentials
             try:

@@ -426,7 +426,7 @@ class Node:
         self.replicas.topic_config_changed(topic)
 
     def user_changed(self, user: str) -> None:
-        """Who is logged in with a credential that does not count any more is sent away."""
+        """Connections that logged in with a credential that is not valid any more are closed."""
         if self.security is not None:
             self.kafka.listener.credentials_changed(user)
 

@@ -67,7 +67,7 @@ class RpcRequests:
         self._host = host
 
     def handlers(self) -> Mapping[type[Message], Handler]:
-        """For RpcServer: behind the check of who may."""
+        """For RpcServer: called when the peer's rights were checked."""
         return guarded(self._host.rights.access, self.all_handlers())
 
     def all_handlers(self) -> Mapping[type[Message], Handler]:

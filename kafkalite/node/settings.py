@@ -20,7 +20,7 @@ _log = get_logger(__name__)
 
 
 class SettingsEvents(Protocol):
-    """Who hears of changed settings."""
+    """Receives changed settings."""
 
     def topic_changed(self, topic: str) -> None:
         """The topic's configuration is another one now."""

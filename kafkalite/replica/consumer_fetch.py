@@ -130,7 +130,7 @@ class ConsumerFetchHandler:
             yield from fetch.unwatching()
         sent: list[_Sent] = []
         size_bytes, is_error = yield from self._read(call, sent, reading)
-        # Who asks for more than there is room for would wait in vain for the rest.
+        # A client that asks for more than there is room for would wait in vain for the rest.
         needed = terms.min_bytes if room is None else min(terms.min_bytes, max(1, room() // 2))
         wait_ms = 0 if has_waited else terms.max_wait_ms
         is_loading = self._load(fetch, terms.reader)

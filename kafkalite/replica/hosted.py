@@ -39,7 +39,7 @@ READ_ELSEWHERE_MS = 600_000
 
 
 class ReplicaEvents(Protocol):
-    """Who hears of what happens to hosted replicas."""
+    """Receives what happens to hosted replicas."""
 
     def replica_offline(self, partition: Partition, error: StorageError) -> None:
         """Called once for each replica that goes offline."""

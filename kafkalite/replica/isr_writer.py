@@ -59,7 +59,7 @@ class Settled:
 
 
 class Proposer(Protocol):
-    """Who proposes changes (`IsrKeeper`)."""
+    """Proposes changes (`IsrKeeper`)."""
 
     def is_current(self, task: Task) -> bool:
         """Whether the leadership that a task was proposed under still stands."""

@@ -22,7 +22,7 @@ class MetadataCache:
     """Applied whole requests only; every reader sees the state between two of them.
 
     Attributes:
-        version: grows with every change, for who caches an encoding.
+        version: grows with every change, for callers that cache an encoding.
         broker_epochs: of the live brokers.
     """
 

@@ -50,7 +50,7 @@ class DeadlineWheel:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_bucket = -1
         self._count = 0
-        #: The node stops: who would wait once more is answered instead.
+        #: The node stops: an operation that would wait again is answered instead.
         self.is_closed = False
 
     def __len__(self) -> int:

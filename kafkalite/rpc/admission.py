@@ -69,7 +69,7 @@ class Admission:
                 return SaslAuthenticateResponse(int(ErrorCode.UNSUPPORTED_SASL_MECHANISM), text, "")
         elif self._exchange is None and self.ends_at is not None:
             self._exchange = self.security.exchange(self._mechanism)
-        self.is_enough = False  # who has begun goes on to the end
+        self.is_enough = False  # a login that has begun goes on to its end
         exchange = self._exchange
         if exchange is None or request.mechanism != self._mechanism:
             self.security.refused(self._peer, "an authentication at the wrong time")

@@ -144,7 +144,7 @@ class RpcConnection:
     def send_nowait(self, message: Message, body: Sequence[Buffer] = ()) -> asyncio.Future[Answer]:
         """Send in the order of calls; the future fails as `call` does. Raises RpcNotSent at once.
 
-        Who does not want the answer any more cancels the future: the answer is dropped when it comes.
+        If the answer is not wanted any more, cancel the future: the answer is dropped when it comes.
         """
         correlation_id = self._write(message, body)
         future: asyncio.Future[Answer] = self._loop.create_future()

@@ -96,7 +96,7 @@ class Renewable(Protocol):
 
 async def keep_logged_in(connection: Renewable, login: RpcLogin) -> None:
     """Until the connection ends. A connection whose session cannot be renewed is closed; the next one gets the error."""
-    # Kept here, and not in RpcConnection: only who uses SASL loads it.
+    # Kept here, and not in RpcConnection: it is loaded only where SASL is used.
     from kafkalite.rpc.answers import RpcError
 
     loop = asyncio.get_running_loop()

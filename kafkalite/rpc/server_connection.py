@@ -285,7 +285,7 @@ class ServerConnection:
         try:
             outcome = handler(RpcRequest(message, frame.body, self.peer))
         except ApiError as error:
-            # Who expects no answer would take a refusal for a breach of the protocol.
+            # A peer that expects no answer would take a refusal for a breach of the protocol.
             outcome = None if _is_one_way(message) else _refusal(error)
         if monotonic is not None:
             response.returned = monotonic()

@@ -52,7 +52,7 @@ AskNode = Callable[[BrokerId, Message, float], Awaitable[Message | KafkaliteErro
 
 @dataclass(frozen=True, slots=True)
 class RegistryUser:
-    """Who asks (a Subject of the authorizer)."""
+    """The user of the request (a Subject of the authorizer)."""
 
     principal: Principal
     client_host: str

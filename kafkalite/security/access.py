@@ -20,7 +20,7 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 class Subject(Protocol):
-    """Who asks, and from where: a request of either listener."""
+    """The client that makes a request, and its address: of either listener."""
 
     @property
     def principal(self) -> Principal: ...

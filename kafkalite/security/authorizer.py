@@ -1,6 +1,6 @@
 """The decision: may this principal, from this host, do this to that? Pure, and kept for those who ask again.
 
-Deny wins; who is not allowed is denied. Source: Kafka 3.9's AclAuthorizer (and StandardAuthorizer, which decides the
+Deny wins; what is not allowed is denied. Source: Kafka 3.9's AclAuthorizer (and StandardAuthorizer, which decides the
 same), KIP-679 for `authorize_any`.
 """
 
@@ -71,7 +71,7 @@ class Authorizer:
         self.super_users = super_users
         self._nodes = nodes
         self._allow_if_none = allow_if_none
-        #: How often the rules have changed: who keeps a decision keeps this number with it.
+        #: How often the rules have changed: a caller that keeps a decision keeps this number with it.
         self.changes = 0
         self._rules: dict[Pattern, Entries] = {}
         self._unreadable: dict[Pattern, None] = {}

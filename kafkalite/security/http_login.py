@@ -1,4 +1,4 @@
-"""Who asks over HTTP: a name with its password (RFC 7617) or a token (RFC 6750), held against the users of SASL.
+"""The user of an HTTP request: a name with its password (RFC 7617) or a token (RFC 6750), held against the users of SASL.
 
 No I/O. A correct password is kept as a keyed hash: a scrape every few seconds must not cost the thousands
 of rounds of a SCRAM password each time.

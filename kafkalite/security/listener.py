@@ -50,7 +50,7 @@ class ListenerSecurity:
         max_reauth_ms: KIP-368; 0 never.
         tokens: what checks those of OAUTHBEARER.
         delegated: (mechanism, token id) -> what a delegation token stands for.
-        is_optional: who proves nothing is let in as ANONYMOUS, and as a node (`security.transition`).
+        is_optional: a client that proves nothing is let in as ANONYMOUS, and as a node (`security.transition`).
     """
 
     def __init__(

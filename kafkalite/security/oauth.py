@@ -71,7 +71,7 @@ class TokenChecker:
     def load(self) -> None:
         """Parse the keys. Raises ConfigError: they cannot be used, or the package is missing."""
         try:
-            from joserfc.jwk import KeySet  # an extra: only who uses OAUTHBEARER loads it
+            from joserfc.jwk import KeySet  # an extra, loaded only where OAUTHBEARER is used
         except ImportError:
             raise ConfigError("OAUTHBEARER needs the package joserfc: pip install kafkalite[oauth]") from None
         text = self._keys()

@@ -127,7 +127,7 @@ def sasl_server(
     if mechanism == PLAIN:
         return PlainServer(passwords())
     if mechanism not in SCRAM_MECHANISMS and tokens is not None:
-        from kafkalite.security.oauth import OAuthServer  # only who uses OAUTHBEARER loads it
+        from kafkalite.security.oauth import OAuthServer  # loaded only where OAUTHBEARER is used
 
         return OAuthServer(tokens)
     nonce = nonce_text(entropy(NONCE_BYTES))

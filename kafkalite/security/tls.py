@@ -93,7 +93,7 @@ class _Reloading:
 
 
 class ServerTls(_Reloading):
-    """A listener's side. `client_auth`: a key of CLIENT_AUTH. `takes_plain`: who does not begin with TLS goes without."""
+    """A listener's side. `client_auth`: a key of CLIENT_AUTH. `takes_plain`: a peer that does not begin with TLS is served without it."""
 
     def __init__(
         self, files: TlsFiles, client_auth: str = "none", *, policy: TlsPolicy = _ANY, takes_plain: bool = False
@@ -134,7 +134,7 @@ def peer_name(connection: ssl.SSLObject | ssl.SSLSocket | None) -> str:
 def own_name(files: TlsFiles) -> str:
     """The subject of our own certificate, learnt by shaking hands with ourselves in memory.
 
-    So it is known at the start, too, that the key fits the certificate, and that who trusts our authorities trusts us.
+    So it is known at the start, too, that the key fits the certificate, and that peers that trust our authorities trust us.
     Raises ConfigError.
     """
     server_context = ServerTls(files, "required").context()

@@ -2,7 +2,7 @@
 
 A token is an identifier and its HMAC under a secret that all nodes have. The HMAC in base64 is the password of a SCRAM
 login whose user is the identifier; the connection then acts as the token's owner. Only what describes the tokens is
-stored: who reads ZooKeeper cannot log in without the nodes' secret. Source: Kafka's DelegationTokenManager.
+stored: somebody with read access to ZooKeeper cannot log in without the nodes' secret. Source: Kafka's DelegationTokenManager.
 """
 
 from __future__ import annotations

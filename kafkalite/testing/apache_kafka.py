@@ -25,7 +25,7 @@ NEWEST_VERSION = "4.4.0"
 #: The Java client that users of today have.
 CLIENT_VERSION = "4.4.0"
 #: The newest whose MirrorMaker is in the registry.
-MIRROR_VERSION = "4.3.1"
+MIRROR_VERSION = "4.3.0"
 #: The newest Kafka Streams, with the tools, that the registry has.
 STREAMS_VERSION = "4.3.1"
 #: What bin/kafka-run-class.sh and bin/kafka-server-start.sh give the JVM.

@@ -11,7 +11,7 @@ class Authority:
     """A certificate authority of its own in `directory`; EC keys, made in milliseconds.
 
     Attributes:
-        truststore: PEM file: who trusts it trusts what it signs.
+        truststore: PEM file: a peer that trusts it trusts what it signs.
     """
 
     def __init__(self, directory: Path, name: str = "test authority") -> None:

@@ -65,7 +65,7 @@ class FrameClient:
     async def is_closed(self) -> bool:
         """Whether the broker closes the connection (soon)."""
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 return await self.reader.read() == b""
         except ConnectionError:
             return True

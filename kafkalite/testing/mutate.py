@@ -34,7 +34,11 @@ MODULES: dict[str, tuple[str, ...]] = {
     ),
     "kafkalite.coordinators.transactions.state": ("tests/unit/kafka/test_transaction_state.py",),
     "kafkalite.log.cleaner": ("tests/unit/log/test_cleaner.py",),
-    "kafkalite.log.epoch_cache": ("tests/property/log/test_twins.py", "tests/unit/log/test_partition_log.py"),
+    "kafkalite.log.epoch_cache": (
+        "tests/unit/log/test_epoch_cache.py",
+        "tests/property/log/test_twins.py",
+        "tests/unit/log/test_partition_log.py",
+    ),
     "kafkalite.log.producer_state": (
         "tests/unit/log/test_transactions.py",
         "tests/unit/log/test_partition_log.py",

@@ -124,7 +124,7 @@ class VirtualNetwork:
         _ip(*inside, "addr", "add", f"{self.addresses[host]}/24", "dev", nic)
         _ip(*inside, "link", "set", nic, "up")
         _ip("link", "set", port, "up")
-        # Nobody has to ask who is where: a cut would be noticed by an error of its own kind.
+        # No lookup of addresses is needed: a cut would be noticed by an error of its own kind.
         for other, (name, address) in enumerate(self.addresses.items()):
             if name != host:
                 _ip(*inside, "neigh", "replace", address, "lladdr", self._mac(other), "dev", nic, "nud", "permanent")

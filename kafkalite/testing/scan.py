@@ -72,7 +72,7 @@ async def unauthenticated(kafka: Endpoint) -> list[str]:
 
 
 async def as_a_node(rpc: Endpoint) -> list[str]:
-    """Whether the RPC listener takes somebody who says to be a node."""
+    """Whether the RPC listener accepts a peer that says that it is a node."""
     hello = HelloRequest("", BrokerId(1), NO_BROKER_EPOCH, client_id="scan")
     supervisor = Supervisor(lambda error: None)
     try:

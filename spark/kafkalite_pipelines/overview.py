@@ -10,7 +10,8 @@ from kafkalite_pipelines import control
 from kafkalite_pipelines.cluster import Position, positions
 from kafkalite_pipelines.definition import Pipeline, PipelineError
 from kafkalite_pipelines.session import as_text, submit_command
-from kafkalite_pipelines.sinks.sink import Recorded, open_sink
+from kafkalite_pipelines.sinks.opening import open_sink
+from kafkalite_pipelines.sinks.sink import Recorded
 
 
 def overview(pipeline: Pipeline) -> dict[str, Any]:

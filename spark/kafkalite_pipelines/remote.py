@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from kafkalite_pipelines.batches import Batches, BatchResult
 from kafkalite_pipelines.definition import Pipeline
 from kafkalite_pipelines.places import OWN, Checkpoint, Place
-from kafkalite_pipelines.sinks.sink import Batch, open_sink
+from kafkalite_pipelines.sinks.opening import open_sink
+from kafkalite_pipelines.sinks.sink import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

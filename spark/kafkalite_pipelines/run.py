@@ -11,7 +11,8 @@ from kafkalite_pipelines.cluster import completed
 from kafkalite_pipelines.definition import Pipeline, PipelineError
 from kafkalite_pipelines.places import Checkpoint
 from kafkalite_pipelines.remote import RemoteBatches, is_remote
-from kafkalite_pipelines.sinks.sink import Batch, OpenSink, open_sink
+from kafkalite_pipelines.sinks.opening import open_sink
+from kafkalite_pipelines.sinks.sink import Batch, OpenSink
 from kafkalite_pipelines.source import FORMAT, stream_options
 
 if TYPE_CHECKING:

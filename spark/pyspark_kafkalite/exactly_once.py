@@ -21,7 +21,7 @@ from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.extension.messages.transactions import TransactionMember
 from pyspark_kafkalite.clients import LogClient, error_text
 from pyspark_kafkalite.options import WriteOptions
-from pyspark_kafkalite.writer import TaskWritten
+from pyspark_kafkalite.task_results import TaskWritten
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_kafkalite import clients
 from pyspark_kafkalite.options import WriteOptions
+from pyspark_kafkalite.task_results import TaskWritten
 from pyspark_kafkalite.worker_memory import keep_modules
-from pyspark_kafkalite.writer import TaskWritten
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter
 
 from pyspark_kafkalite import clients
 from pyspark_kafkalite.options import WriteOptions
+from pyspark_kafkalite.task_results import TaskWritten
 from pyspark_kafkalite.worker_memory import keep_modules
 
 if TYPE_CHECKING:
@@ -23,16 +23,6 @@ log = logging.getLogger("pyspark_kafkalite")
 
 #: Who decides the versions of a batch write's group.
 _OWNER = "write"
-
-
-@dataclass(frozen=True)
-class TaskWritten(WriterCommitMessage):  # type: ignore[misc]
-    """What one task wrote."""
-
-    rows: int
-    bytes: int
-    #: (topic, partition, first offset, end offset); others may have written in between.
-    offsets: tuple[tuple[str, int, int, int], ...] = ()
 
 
 class KafkaliteWriter(DataSourceArrowWriter):  # type: ignore[misc]

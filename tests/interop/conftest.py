@@ -40,6 +40,7 @@ _HAS = {
     "test_java.py": _IS_WHOLE_MATRIX
     and shutil.which("java") is not None
     and (shutil.which("mvn") is not None or "KAFKALITE_KAFKA_CLASSPATH" in os.environ),
+    "test_attacks.py": _IS_WHOLE_MATRIX,
     "test_backup.py": _IS_WHOLE_MATRIX,
     "test_tokens.py": _IS_WHOLE_MATRIX,
     "test_apache_kafka.py": _HAS_JAVA,
@@ -53,6 +54,7 @@ _HAS = {
     "test_mixed_versions.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_rates.py": _HAS_JAVA,
     "test_delegation_tokens.py": _HAS_JAVA and shutil.which("javac") is not None,
+    "test_java_tokens.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_java_groups.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_java_share_admin.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_go.py": _IS_WHOLE_MATRIX and shutil.which("go") is not None,

@@ -39,11 +39,22 @@ class Issuer:
                 self.end_headers()
                 self.wfile.write(body)
 
+            def do_GET(self) -> None:
+                body = issuer.answer(self.path)
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
             def log_message(self, format: str, *args: Any) -> None:
                 """Nothing."""
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def answer(self, path: str) -> bytes:
+        """What a GET of `path` brings."""
+        return self.token().encode()
 
     def token(self) -> str:
         now = int(time.time())

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.log.returning import Awaited
 from kafkalite.testing.simulated.network import Link
 from kafkalite.testing.simulation.plan import Fault, FaultKind, Plan, draw
 from kafkalite.testing.simulation.run import Simulation
@@ -120,3 +121,23 @@ def test_ten_wrong_suspicions_in_a_row_lose_nothing(kind: FaultKind) -> None:
     suspicions = sum("broker.suspected" in line or "controller.unseated" in line for line in seen)
     assert suspicions >= 10, suspicions
     assert result.stats["acked"] == result.stats["sent"]
+
+
+def with_hanging_disks(seed: int) -> tuple[str | None, str]:
+    lines: list[str] = []
+    faults = [Fault(3.0 + number, FaultKind.HANG, f"node{1 + (number + seed) % 3}", 4.0) for number in range(3)]
+    result = Simulation(plan(*faults, seed=seed, log_dirs=("/data1", "/data2")), watch=lines.append).run()
+    return result.violation, "\n".join(lines)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_disk_that_did_not_answer_for_a_while_returns_without_a_hand(seed: int) -> None:
+    """It was given up after seconds of a busy device, and its partitions had no leader until somebody restarted the node."""
+    violation, lines = with_hanging_disks(seed)
+    assert violation is None, lines[-3_000:]
+    assert "log_dir.offline" in lines and "log_dir.answer_again" in lines
+
+
+def test_a_disk_that_stays_away_after_it_hung_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Awaited, "after", lambda error: Awaited.OPERATOR)
+    assert any(with_hanging_disks(seed)[0] is not None for seed in range(1, 4))

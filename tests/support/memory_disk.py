@@ -8,6 +8,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 
 from kafkalite.env import residency
+from kafkalite.env.seams import DiskOutcome
 
 Buffer = bytes | bytearray | memoryview
 
@@ -230,6 +231,10 @@ class MemoryDisk:
 
     def abandon(self, path: str) -> None:
         """Nothing blocks here."""
+
+    def outcome(self, path: str) -> DiskOutcome | None:
+        """Nothing is ever under way here."""
+        return DiskOutcome(failed=False)
 
     async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
         return function()

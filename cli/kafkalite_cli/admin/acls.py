@@ -94,7 +94,7 @@ def _row(acl: Binding) -> tuple[str, ...]:
     )
 
 
-def _tell(found: Sequence[Binding], out: Output, key: str) -> None:
+def _print(found: Sequence[Binding], out: Output, key: str) -> None:
     names = ("resource", "name", "pattern", "principal", "permission", "operation", "host")
     if out.as_json:
         out.value({key: [dict(zip(names, _row(acl), strict=True)) for acl in found]}, "")
@@ -132,7 +132,7 @@ def list_acls(
         async with connect(bootstrap, timeout_s) as client:
             for each in filters or [Filter(principal=principal)]:
                 found.update(await describe_acls(client, each, timeout_s=timeout_s))
-        _tell(sorted(found), Output(as_json), "acls")
+        _print(sorted(found), Output(as_json), "acls")
 
     run_async(work())
 
@@ -262,7 +262,7 @@ def add(
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             await create_acls(client, found, timeout_s=timeout_s)
-        _tell(found, Output(as_json), "added")
+        _print(found, Output(as_json), "added")
 
     run_async(work())
 
@@ -316,7 +316,7 @@ def remove(
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             removed = await delete_acls(client, filters, timeout_s=timeout_s)
-        _tell(removed, Output(as_json), "removed")
+        _print(removed, Output(as_json), "removed")
         if not removed:
             click.echo("kafkalite: no entry matches: nothing was removed", err=True)
 

@@ -7,18 +7,14 @@ from datetime import UTC, datetime
 
 import click
 
-from kafkalite.client.admin.refusals import refuse
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.balancing import DescribeBalanceResponse, PlannedMove
-from kafkalite.extension.messages.reassignment import (
-    AlterReassignmentsRequest,
-    AlterReassignmentsResponse,
-    WantedReassignment,
-)
+from kafkalite.extension.messages.reassignment import WantedReassignment
 from kafkalite.extension.messages.watching import HistoryRequest, HistoryResponse
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.broker import COLUMNS, balance_of, broker_rows
 from kafkalite_cli.admin.move_progress import watch
+from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, request_moves
 from kafkalite_cli.admin.refusals import refuse_forbidden
 from kafkalite_cli.output import (
     Output,
@@ -172,24 +168,11 @@ def run(
             confirm(f"Move {number_of(len(answer.moves), 'partition')}?", yes=yes)
             limits = (0, max_partitions or answer.max_moves, 0)
             wanted = tuple(_wanted(each, throttle or answer.throttle) for each in answer.moves)
-            order = AlterReassignmentsRequest(
-                wanted,
-                int(timeout_s * 1000),
-                allow_replication_factor_change=False,
-                is_atomic=True,
-                may_replace=False,
-                limits=limits,
-            )
-            ordered = await client.order(order, AlterReassignmentsResponse, timeout_s=timeout_s + 5)
-            refuse(ordered.error, ordered.message)
-            for each in ordered.partitions:
-                refuse(each.error, f"{each.message}; nothing was changed")
+            await request_moves(client, wanted, timeout_s, limits=limits)
             if not no_watch:
                 await watch(client, out, timeout_s=timeout_s, is_requested=True)
 
-    run_watch(
-        work(), "the moves go on; see `kafkalite admin reassign status --watch`, `kafkalite admin reassign cancel`"
-    )
+    run_watch(work(), HOW_TO_RETURN)
 
 
 def _wanted(move: PlannedMove, throttle: int) -> WantedReassignment:

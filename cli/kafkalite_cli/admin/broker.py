@@ -18,15 +18,13 @@ from kafkalite.extension.messages.balancing import BrokerBalance, DescribeBalanc
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
-    ListReassignmentsRequest,
-    ListReassignmentsResponse,
-    Reassignment,
     WantedReassignment,
 )
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Replicas, TopicPartition
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_progress import duration, watch
+from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, moves_in_progress, request_moves
 from kafkalite_cli.output import (
     Output,
     client_options,
@@ -273,7 +271,9 @@ async def _what_is_left(client: AsyncClient, target: BrokerId, timeout_s: float)
         if target in entry.replicas
     ]
     moving = [
-        each for each in await moves(client, timeout_s) if target in (*each.origin, *each.replicas, *each.dropping)
+        each
+        for each in await moves_in_progress(client, timeout_s)
+        if target in (*each.origin, *each.replicas, *each.dropping)
     ]
     # Files on a broker that is not alive are removed when it returns; nothing waits for that.
     is_alive = target in client.view.brokers
@@ -284,13 +284,6 @@ async def _what_is_left(client: AsyncClient, target: BrokerId, timeout_s: float)
         if answer is not None and not isinstance(answer, KafkaliteError):
             hosted, size = len(answer.replicas), sum(each.size_bytes for each in answer.replicas)
     return _Left(len(mine), len(under_way), hosted, size)
-
-
-async def moves(client: AsyncClient, timeout_s: float) -> tuple[Reassignment, ...]:
-    """Reassignments that are under way."""
-    answer = await client.order(ListReassignmentsRequest(), ListReassignmentsResponse, timeout_s=timeout_s)
-    refuse(answer.error, answer.message)
-    return answer.reassignments
 
 
 async def _cancel(target: BrokerId, bootstrap: str, timeout_s: float, out: Output) -> None:
@@ -305,7 +298,7 @@ async def _cancel(target: BrokerId, bootstrap: str, timeout_s: float, out: Outpu
         while quiet < 2 and client.now() < deadline:
             leaving = [
                 each
-                for each in await moves(client, timeout_s)
+                for each in await moves_in_progress(client, timeout_s)
                 if target in each.origin and target not in each.target and target in each.replicas
             ]
             quiet = 0 if leaving else quiet + 1
@@ -373,19 +366,11 @@ def replace(
                 return
             confirm(f"Move {_replicas(len(made.targets))} of broker {gone} to broker {fresh}?", yes=yes)
             wanted = tuple(WantedReassignment(*p, target, throttle or 0) for p, target in sorted(made.targets.items()))
-            order = AlterReassignmentsRequest(
-                wanted, int(timeout_s * 1000), is_atomic=True, limits=(0, max_partitions or 0, 0)
-            )
-            answer = await client.order(order, AlterReassignmentsResponse, timeout_s=timeout_s + 5)
-            refuse(answer.error, answer.message)
-            for each in answer.partitions:
-                refuse(each.error, each.message)
+            await request_moves(client, wanted, timeout_s, limits=(0, max_partitions or 0, 0))
             if not no_watch:
                 await watch(client, out, timeout_s=timeout_s, is_requested=True)
 
-    run_watch(
-        work(), "the moves go on; see `kafkalite admin reassign status --watch`, `kafkalite admin reassign cancel`"
-    )
+    run_watch(work(), HOW_TO_RETURN)
 
 
 async def _assignment(

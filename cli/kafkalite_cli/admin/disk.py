@@ -9,7 +9,6 @@ import click
 
 from kafkalite.client.admin.refusals import refuse
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.extension.messages.disks import (
     DescribeDisksRequest,
     DescribeDisksResponse,
@@ -23,7 +22,7 @@ from kafkalite.extension.messages.disks import (
 )
 from kafkalite.model import BrokerId
 from kafkalite.wording import number_of
-from kafkalite_cli.admin.refusals import refuse_forbidden
+from kafkalite_cli.admin.node_answers import answer_of, disks_of
 from kafkalite_cli.admin.strays import strays
 from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
 from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition
@@ -55,15 +54,8 @@ def list_disks(broker: int | None, bootstrap: str, timeout_s: float, *, as_json:
 
     async def work() -> int:
         async with connect(bootstrap, timeout_s) as client:
-            answers = await client.every_node(DescribeDisksRequest(), timeout_s=timeout_s)
+            answers = await disks_of(client, broker, timeout_s)
             now_ms = client.clock.wall_ms()
-        refuse_forbidden(answers.values())
-        if broker is not None:
-            answers = {node: answer for node, answer in answers.items() if node == broker}
-        if not answers:
-            raise api_error(
-                ErrorCode.BROKER_NOT_AVAILABLE, "no live broker" if broker is None else f"broker {broker} is not alive"
-            )
         disks: list[tuple[BrokerId, DiskDescription]] = []
         unreachable: dict[BrokerId, str] = {}
         for node, answer in answers.items():
@@ -114,10 +106,8 @@ def bring_online(directory: str, broker: int, bootstrap: str, timeout_s: float, 
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            answer = await _ask(client, BrokerId(broker), directory, timeout_s)
-        if answer.error:
-            code = error_code(answer.error)
-            raise api_error(code, answer.message or code.name)
+            answer = await answer_of(client, broker, DiskOnlineRequest(directory), DiskOnlineResponse, timeout_s)
+        refuse(answer.error, answer.message)
         reported = {"broker_id": broker, "directory": directory, "online": True, "logs": answer.logs}
         Output(as_json).value(
             reported, f"broker {broker}: {directory} is online, with {number_of(answer.logs, 'partition')} in it"
@@ -158,10 +148,7 @@ def move(
     async def work() -> int:
         async with connect(bootstrap, timeout_s) as client:
             order = MoveReplicasRequest((DiskMoveOrder(topic, number, directory, throttle or 0),))
-            answer = await client.ask_node(BrokerId(broker), order, timeout_s=timeout_s)
-            if isinstance(answer, KafkaliteError):
-                raise answer
-            assert isinstance(answer, MoveReplicasResponse)
+            answer = await answer_of(client, broker, order, MoveReplicasResponse, timeout_s)
             refuse(answer.results[0].error, answer.results[0].message)
             found = await _move_of(client, BrokerId(broker), partition, timeout_s)
             while is_watched and found is not None and found.state in ("waiting", "copying"):
@@ -196,14 +183,11 @@ def list_moves(broker: int | None, bootstrap: str, timeout_s: float, *, as_json:
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            answers = await client.every_node(DescribeDisksRequest(), timeout_s=timeout_s)
-        refuse_forbidden(answers.values())
-        if broker is not None and broker not in answers:
-            raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not alive")
+            answers = await disks_of(client, broker, timeout_s)
         moves = [
             (node, each)
             for node, answer in answers.items()
-            if isinstance(answer, DescribeDisksResponse) and (broker is None or node == broker)
+            if isinstance(answer, DescribeDisksResponse)
             for each in answer.moves
         ]
         if as_json:
@@ -223,10 +207,7 @@ def list_moves(broker: int | None, bootstrap: str, timeout_s: float, *, as_json:
 
 async def _move_of(client: AsyncClient, broker: BrokerId, partition: str, timeout_s: float) -> DiskMove | None:
     """The partition's last move on the broker; None if there was none. Raises KafkaliteError."""
-    answer = await client.ask_node(broker, DescribeDisksRequest(), timeout_s=timeout_s)
-    if isinstance(answer, KafkaliteError):
-        raise answer
-    assert isinstance(answer, DescribeDisksResponse)
+    answer = await answer_of(client, broker, DescribeDisksRequest(), DescribeDisksResponse, timeout_s)
     mine = [each for each in answer.moves if f"{each.topic}-{each.partition}" == partition]
     under_way = [each for each in mine if each.state in ("waiting", "copying")]
     return under_way[0] if under_way else mine[-1] if mine else None
@@ -242,11 +223,3 @@ def _progress(move: DiskMove) -> str:
         f"{name} -> {move.target}: {size_text(move.copied_bytes)} of {size_text(move.size_bytes)}, "
         f"{move.lag:,} offsets behind"
     )
-
-
-async def _ask(client: AsyncClient, broker: BrokerId, directory: str, timeout_s: float) -> DiskOnlineResponse:
-    answer = await client.ask_node(broker, DiskOnlineRequest(directory), timeout_s=timeout_s)
-    if isinstance(answer, KafkaliteError):
-        raise answer
-    assert isinstance(answer, DiskOnlineResponse)
-    return answer

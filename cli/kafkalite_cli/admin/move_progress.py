@@ -9,12 +9,11 @@ from typing import Any
 import click
 
 from kafkalite.client.admin.moves import Part, Tracker, part_of
-from kafkalite.client.admin.refusals import refuse
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import KafkaliteError
-from kafkalite.extension.messages.reassignment import ListReassignmentsRequest, ListReassignmentsResponse
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.wording import number_of
+from kafkalite_cli.admin.move_requests import moves_in_progress
 from kafkalite_cli.output import Output, size_text
 
 SAMPLE_S = 0.5
@@ -48,17 +47,16 @@ def duration(seconds: float) -> str:
 
 async def sample(client: AsyncClient, timeout_s: float) -> list[Part]:
     """What is under way now, measured on every node that answers."""
-    answer = await client.order(ListReassignmentsRequest(), ListReassignmentsResponse, timeout_s=timeout_s)
-    refuse(answer.error, answer.message)
-    if not answer.reassignments:
+    found = await moves_in_progress(client, timeout_s)
+    if not found:
         return []
     await client.metadata((), timeout_s=timeout_s)
-    topics = sorted({each.topic for each in answer.reassignments})
+    topics = sorted({each.topic for each in found})
     held: dict[tuple[TopicPartition, BrokerId], int] = {}
     for node, reported in (await client.describe_replicas(topics, timeout_s=min(timeout_s, 5.0))).items():
         if not isinstance(reported, KafkaliteError):
             held |= {(TopicPartition(r.topic, r.partition), node): r.size_bytes for r in reported.replicas}
-    return [part_of(each, held) for each in answer.reassignments]
+    return [part_of(each, held) for each in found]
 
 
 async def show(client: AsyncClient, out: Output, *, timeout_s: float) -> None:

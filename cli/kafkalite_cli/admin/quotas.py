@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -13,6 +14,7 @@ from kafkalite_cli.output import Output, client_options, connect, group_options,
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_ENTITY_OPTIONS = ("user", "user_default", "client_id", "client_id_default", "ip", "ip_default")
 _KEYS = [*map(str, Kind), CONNECTION_RATE]
 
 
@@ -23,7 +25,13 @@ def quotas(bootstrap: str | None) -> None:
 
 
 def entity_options(command: F) -> F:
-    """--user, --client-id, --ip and their defaults."""
+    """--user, --client-id, --ip and their defaults: the command gets them as `entity`."""
+
+    @functools.wraps(command)
+    def with_entity(*args: Any, **given: Any) -> Any:
+        chosen = {name: given.pop(name) for name in _ENTITY_OPTIONS}
+        return command(*args, entity=_entity(**chosen), **given)
+
     options = [
         click.option("--user", metavar="NAME", help="A user (the principal's name)."),
         click.option("--user-default", is_flag=True, help="Every user without its own quota."),
@@ -33,8 +41,8 @@ def entity_options(command: F) -> F:
         click.option("--ip-default", is_flag=True, help="Every address without its own quota."),
     ]
     for option in reversed(options):
-        command = option(command)
-    return command
+        with_entity = option(with_entity)
+    return cast(F, with_entity)
 
 
 def _entity(
@@ -99,12 +107,7 @@ def list_quotas(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
 def set_quota(
     limits: tuple[str, ...],
     *,
-    user: str | None,
-    user_default: bool,
-    client_id: str | None,
-    client_id_default: bool,
-    ip: str | None,
-    ip_default: bool,
+    entity: Entity,
     bootstrap: str,
     timeout_s: float,
     as_json: bool,
@@ -117,14 +120,6 @@ def set_quota(
     \b
       kafkalite admin quotas set producer_byte_rate=10485760 --user shop
     """
-    entity = _entity(
-        user=user,
-        user_default=user_default,
-        client_id=client_id,
-        client_id_default=client_id_default,
-        ip=ip,
-        ip_default=ip_default,
-    )
     found: dict[str, str] = {}
     for limit in limits:
         key, equals, value = limit.partition("=")
@@ -145,12 +140,7 @@ def set_quota(
 def delete(
     keys: tuple[str, ...],
     *,
-    user: str | None,
-    user_default: bool,
-    client_id: str | None,
-    client_id_default: bool,
-    ip: str | None,
-    ip_default: bool,
+    entity: Entity,
     bootstrap: str,
     timeout_s: float,
     as_json: bool,
@@ -162,14 +152,6 @@ def delete(
     \b
       kafkalite admin quotas delete producer_byte_rate --user shop
     """
-    entity = _entity(
-        user=user,
-        user_default=user_default,
-        client_id=client_id,
-        client_id_default=client_id_default,
-        ip=ip,
-        ip_default=ip_default,
-    )
     _change(entity, {}, keys, bootstrap, timeout_s, Output(as_json))
 
 

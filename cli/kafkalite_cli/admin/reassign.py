@@ -14,8 +14,6 @@ from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
-    ListReassignmentsRequest,
-    ListReassignmentsResponse,
     Reassignment,
     WantedReassignment,
 )
@@ -23,6 +21,7 @@ from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_progress import show, watch
+from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, moves_in_progress, refuse_any, request_moves
 from kafkalite_cli.admin.plan_files import plan_document, read_plan, save_plan
 from kafkalite_cli.output import (
     Output,
@@ -34,9 +33,6 @@ from kafkalite_cli.output import (
     size_text,
 )
 from kafkalite_cli.parameters import MAX_LONG, Whole, parse_brokers, parse_partition
-
-#: For who interrupts --watch.
-HOW_TO_RETURN = "the moves go on; `kafkalite admin reassign status --watch` shows them again, `kafkalite admin reassign cancel` ends them"
 
 
 @click.group("reassign")
@@ -227,16 +223,10 @@ def execute(
     async def work() -> None:
         out = Output(as_json)
         async with connect(bootstrap, timeout_s) as client:
-            order = AlterReassignmentsRequest(
-                tuple(WantedReassignment(p.topic, p.partition, r, throttle or 0) for p, r in sorted(targets.items())),
-                int(timeout_s * 1000),
-                allow_replication_factor_change=allow_rf_change,
-                is_atomic=True,
-                may_replace=replace,
-                limits=limits,
+            wanted = (WantedReassignment(p.topic, p.partition, r, throttle or 0) for p, r in sorted(targets.items()))
+            await request_moves(
+                client, wanted, timeout_s, limits=limits, allow_rf_change=allow_rf_change, may_replace=replace
             )
-            answer = await client.order(order, AlterReassignmentsResponse, timeout_s=timeout_s + 5)
-            _refuse_any(answer)
             if is_watched:
                 await watch(client, out, timeout_s=timeout_s, is_requested=True)
                 return
@@ -246,21 +236,6 @@ def execute(
             )
 
     run_watch(work(), HOW_TO_RETURN)
-
-
-def _refuse_any(answer: AlterReassignmentsResponse) -> None:
-    """Raise the first refusal, saying how many more there are."""
-    refuse(answer.error, answer.message)
-    refused = [each for each in answer.partitions if each.error]
-    if refused:
-        more = f" (and {len(refused) - 1} more); nothing was changed" if len(refused) > 1 else "; nothing was changed"
-        refuse(refused[0].error, refused[0].message + more)
-
-
-async def _ongoing(client: AsyncClient, timeout_s: float) -> tuple[Reassignment, ...]:
-    answer = await client.order(ListReassignmentsRequest(), ListReassignmentsResponse, timeout_s=timeout_s)
-    refuse(answer.error, answer.message)
-    return answer.reassignments
 
 
 @reassign.command("status")
@@ -298,10 +273,10 @@ def list_(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            found = await _ongoing(client, timeout_s)
+            found = await moves_in_progress(client, timeout_s)
         out = Output(as_json)
         if as_json:
-            plan_ = [_told(each) for each in found]
+            plan_ = [_as_dict(each) for each in found]
             batch = [entry for entry in plan_ if entry["step"] or entry["dropping"]]
             out.value({"reassignments": plan_, "current_batch": batch}, "")
             return
@@ -324,7 +299,7 @@ def list_(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     run_async(work())
 
 
-def _told(each: Reassignment) -> dict[str, Any]:
+def _as_dict(each: Reassignment) -> dict[str, Any]:
     return {
         "topic": each.topic,
         "partition": each.partition,
@@ -355,7 +330,7 @@ def cancel(partitions: tuple[str, ...], bootstrap: str, timeout_s: float, *, as_
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            chosen = named or [TopicPartition(r.topic, r.partition) for r in await _ongoing(client, timeout_s)]
+            chosen = named or [TopicPartition(r.topic, r.partition) for r in await moves_in_progress(client, timeout_s)]
             if not chosen:
                 Output(as_json).value({"cancelled": 0}, "no reassignment is in progress")
                 return
@@ -366,7 +341,7 @@ def cancel(partitions: tuple[str, ...], bootstrap: str, timeout_s: float, *, as_
             )
             answer = await client.order(order, AlterReassignmentsResponse, timeout_s=timeout_s + 5)
             if named:
-                _refuse_any(answer)
+                refuse_any(answer)
             refuse(answer.error, answer.message)
             count = sum(not each.error for each in answer.partitions)
             Output(as_json).value({"cancelled": count}, f"rolling back {number_of(count, 'partition')}")

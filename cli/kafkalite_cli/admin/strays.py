@@ -7,17 +7,14 @@ import dataclasses
 import click
 
 from kafkalite.client.admin.refusals import refuse
-from kafkalite.client.async_client import AsyncClient
-from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.disks import (
-    DescribeDisksRequest,
     DescribeDisksResponse,
     StrayDescription,
     StrayOrderRequest,
     StrayOrderResponse,
 )
 from kafkalite.model import BrokerId
-from kafkalite_cli.admin.refusals import refuse_forbidden
+from kafkalite_cli.admin.node_answers import answer_of, disks_of
 from kafkalite_cli.output import Output, client_options, confirm, connect, run_async, size_text
 from kafkalite_cli.parameters import Whole
 
@@ -42,15 +39,12 @@ def list_strays(broker: int | None, bootstrap: str, timeout_s: float, *, as_json
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            answers = await client.every_node(DescribeDisksRequest(), timeout_s=timeout_s)
+            answers = await disks_of(client, broker, timeout_s)
             now_ms = client.clock.wall_ms()
-        refuse_forbidden(answers.values())
-        if broker is not None and broker not in answers:
-            raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not alive")
         found = [
             (node, each)
             for node, answer in answers.items()
-            if isinstance(answer, DescribeDisksResponse) and (broker is None or node == broker)
+            if isinstance(answer, DescribeDisksResponse)
             for each in answer.strays
         ]
         if as_json:
@@ -108,18 +102,9 @@ def restore_stray(path: str, broker: int, bootstrap: str, timeout_s: float, *, a
 def _order(path: str, broker: int, action: str, done: str, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            answer = await _ask(client, BrokerId(broker), StrayOrderRequest(path, action), timeout_s)
+            order = StrayOrderRequest(path, action)
+            answer = await answer_of(client, broker, order, StrayOrderResponse, timeout_s)
         refuse(answer.error, answer.message)
         Output(as_json).value({"broker_id": broker, "path": path, "action": action}, f"broker {broker}: {path} {done}")
 
     run_async(work())
-
-
-async def _ask(
-    client: AsyncClient, broker: BrokerId, request: StrayOrderRequest, timeout_s: float
-) -> StrayOrderResponse:
-    answer = await client.ask_node(broker, request, timeout_s=timeout_s)
-    if isinstance(answer, KafkaliteError):
-        raise answer
-    assert isinstance(answer, StrayOrderResponse)
-    return answer

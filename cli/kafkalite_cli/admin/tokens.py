@@ -6,7 +6,7 @@ A token's HMAC is a password. It is shown by `create`, and by `list --hmac`; no 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -145,6 +145,20 @@ def _report(token_id: str, end_ms: int, *, as_json: bool) -> None:
     Output(as_json).value({"token_id": token_id, "expires_ms": end_ms}, f"token {token_id} until {_time(end_ms)}")
 
 
+async def _change(
+    token_id: str,
+    period_ms: int,
+    change: Callable[..., Awaitable[int]],
+    bootstrap: str,
+    timeout_s: float,
+    *,
+    as_json: bool,
+) -> None:
+    async with connect(bootstrap, timeout_s) as client:
+        end_ms = await change(client, await _hmac_of(client, token_id, timeout_s), period_ms, timeout_s=timeout_s)
+    _report(token_id, end_ms, as_json=as_json)
+
+
 @tokens.command("renew")
 @click.argument("token_id")
 @click.option("--period", "period_s", type=click.IntRange(1), metavar="SECONDS", help="[default: the brokers']")
@@ -158,14 +172,8 @@ def renew(token_id: str, period_s: int | None, bootstrap: str, timeout_s: float,
       kafkalite admin tokens renew 3qyxVRrUSvGzyD4yVCRzsw
     """
 
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            value = await _hmac_of(client, token_id, timeout_s)
-            period = _DEFAULT if period_s is None else period_s * _MS
-            end_ms = await renew_token(client, value, period, timeout_s=timeout_s)
-        _report(token_id, end_ms, as_json=as_json)
-
-    run_async(work())
+    period = _DEFAULT if period_s is None else period_s * _MS
+    run_async(_change(token_id, period, renew_token, bootstrap, timeout_s, as_json=as_json))
 
 
 @tokens.command("expire")
@@ -181,11 +189,5 @@ def expire(token_id: str, after_s: int | None, bootstrap: str, timeout_s: float,
       kafkalite admin tokens expire 3qyxVRrUSvGzyD4yVCRzsw
     """
 
-    async def work() -> None:
-        async with connect(bootstrap, timeout_s) as client:
-            value = await _hmac_of(client, token_id, timeout_s)
-            period = _NOW if after_s is None else after_s * _MS
-            end_ms = await expire_token(client, value, period, timeout_s=timeout_s)
-        _report(token_id, end_ms, as_json=as_json)
-
-    run_async(work())
+    period = _NOW if after_s is None else after_s * _MS
+    run_async(_change(token_id, period, expire_token, bootstrap, timeout_s, as_json=as_json))

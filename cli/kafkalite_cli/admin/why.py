@@ -42,7 +42,7 @@ def why(partition: str, number: str | None, bootstrap: str, timeout_s: float, *,
             unreachable = {str(node): text for node, text in sorted(known.unreachable.items())}
             out.value({**dataclasses.asdict(reported), "at_ms": now_ms, "unreachable": unreachable}, "")
         else:
-            _tell(reported, now_ms)
+            _print(reported, now_ms)
         return 1 if reported.findings else 0
 
     code = run_async(work())
@@ -50,7 +50,7 @@ def why(partition: str, number: str | None, bootstrap: str, timeout_s: float, *,
         raise click.exceptions.Exit(code)
 
 
-def _tell(reported: Diagnosis, now_ms: int) -> None:
+def _print(reported: Diagnosis, now_ms: int) -> None:
     leader = "nobody leads" if reported.leader < 0 else f"leader {reported.leader}"
     eligible = f", eligible {list(reported.elr)}" if reported.elr else ""
     click.echo(

@@ -28,7 +28,7 @@ _ENVIRONMENT = (
 _EXITS = (
     ("0", "done"),
     ("1", "could not be done; for health, why, disk list: something is wrong"),
-    ("2", "the order was wrong; nothing was changed"),
+    ("2", "a usage error, or the request was rejected; nothing was changed"),
     ("130", "Ctrl-C"),
 )
 

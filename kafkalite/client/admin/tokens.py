@@ -34,7 +34,7 @@ async def create_token(
     max_lifetime_ms: int = -1,
     timeout_s: float = 30.0,
 ) -> DelegationToken:
-    """A new token of `owner` (None: of who asks). `max_lifetime_ms` -1: as the brokers are configured."""
+    """A new token of `owner` (None: of the client's user). `max_lifetime_ms` -1: as the brokers are configured."""
     request = wire.CreateDelegationTokenRequest
     answer = await client.call_any(
         request(

@@ -1,4 +1,4 @@
-"""Leaderships go back to the preferred replicas by themselves (auto.leader.rebalance.enable). Pure."""
+"""Leaderships go back to the preferred replicas automatically (auto.leader.rebalance.enable). Pure."""
 
 from __future__ import annotations
 

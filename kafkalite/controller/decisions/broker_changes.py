@@ -77,7 +77,7 @@ def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
         unclean_topics=event.unclean_topics,
         min_insync=event.min_insync,
     )
-    # `starting` removes znodes of topics whose replicas are gone already; their order is dropped with them.
+    # `starting` removes znodes of topics whose replicas are gone already; their request is dropped with them.
     return state, [*effects, Post(read), *starting, Post(DeletionsRequested(event.deletions))]
 
 

@@ -352,7 +352,7 @@ def announce_deletion(state: ControllerState, topics: Collection[str], cause: st
 def keep_replicas(
     state: ControllerState, topic: str, topic_id: TopicId, assignment: Mapping[int, Replicas], cause: str
 ) -> list[Effect]:
-    """StopReplica without deletion for a topic whose znode has vanished without an order (ADR 19)."""
+    """StopReplica without deletion for a topic whose znode has vanished without a request (ADR 19)."""
     by_broker: dict[BrokerId, list[StopPartition]] = {}
     for partition in sorted(assignment):
         for broker in assignment[partition]:
@@ -364,7 +364,7 @@ def keep_replicas(
 
 def delete_vanished(state: ControllerState, topics: Collection[str], cause: str) -> list[Effect]:
     """StopReplica with deletion for all replicas that brokers have kept of these topics. The topics are not in ZooKeeper any
-    more, and an order deletes them for good."""
+    more, and a request deletes them for good."""
     stops = [
         StopPartition(topic, ALL_OF_A_VANISHED_TOPIC, NO_TOPIC_ID, EPOCH_DURING_DELETE, delete_files=True)
         for topic in sorted(topics)

@@ -92,7 +92,7 @@ class RemovePartitionRequests:
 
 @dataclass(frozen=True, slots=True)
 class RemovePartition:
-    """Remove a partition's znodes, the order for its removal last; ends as PartitionRemoved."""
+    """Remove a partition's znodes, the request for its removal last; ends as PartitionRemoved."""
 
     partition: TopicPartition
 

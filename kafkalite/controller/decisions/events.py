@@ -190,7 +190,7 @@ class PreferredElectionRequested:
 class ReassignmentRequested:
     """What /admin/reassign_partitions holds: targets in order, none to call it off; throttles in bytes/s.
 
-    `is_there` without targets: somebody has written an order of nothing.
+    `is_there` without targets: somebody has written a request of nothing.
     """
 
     targets: Mapping[TopicPartition, Replicas]

@@ -1,7 +1,7 @@
 """Replicas of deleted topics on brokers that were dead at the end of the deletion. Pure (ADR 19).
 
 A deletion does not wait for dead brokers: the topic's znodes are removed, its name is free, and the replicas that are left are
-recorded by topic id in /admin/deleted_topics. A broker that returns gets the order to remove them before any other command. A
+recorded by topic id in /admin/deleted_topics. A broker that returns gets the command to remove them before any other. A
 later topic of the same name has another id, and is not affected.
 """
 

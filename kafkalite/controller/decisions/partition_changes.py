@@ -80,7 +80,7 @@ def on_isrs_changed(state: ControllerState, event: IsrsChanged) -> Decision:
 
 
 def on_preferred_election(state: ControllerState, event: PreferredElectionRequested) -> Decision:
-    """An order to give leadership back to the first replicas."""
+    """A request to give leadership back to the first replicas."""
     state, effects = record_malformed(state, paths.PREFERRED_REPLICA_ELECTION, event.malformed)
     if event.malformed is not None or event.version < 0:
         return state, effects
@@ -239,7 +239,7 @@ def _chosen(
             live = [id_ for id_ in live if id_ not in lost]
     silent = _silent_members(state, partition, kept, live)
     if silent:
-        # Nobody is elected: not who may not be there, and nobody without what they have. A silent leader stays.
+        # Nobody is elected: neither those that may not be there, nor anybody without what they have. A silent leader stays.
         unclean = False
         live = silent if kept.leader in silent else ()
         restarted = set(silent) if kept.leader in restarted else set()

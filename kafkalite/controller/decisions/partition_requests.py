@@ -1,6 +1,6 @@
 """Partitions are added to topics and removed from them. Pure (controller design H, invariant C20).
 
-Adding: one transaction puts the partition into the topic's znode and takes the order away; a partition without a state
+Adding: one transaction puts the partition into the topic's znode and takes the request away; a partition without a state
 is initialised, by this controller or by the next.
 
 Removing: the last partitions of a topic only, so that what remains is numbered without a gap.
@@ -58,7 +58,7 @@ def under_way(
 
 
 def on_partition_requests(state: ControllerState, event: PartitionRequests) -> Decision:
-    """All orders as they stand."""
+    """All requests as they stand."""
     effects: list[Effect] = []
     known = {path for path in state.malformed if path.startswith((paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE))}
     reasons = dict(event.malformed)

@@ -33,7 +33,7 @@ def next_step(
         isr: the present ISR. The caller waits until it contains the replicas that were added before (invariant C16).
         live: brokers that can be added now.
         max_replicas: R, reassignment.parallel.replica.count >= 1: how many are added, and how many dropped, at once.
-        most_replicas: where an order replaces another whose replicas are still there, these go before more come.
+        most_replicas: where a request replaces another whose replicas are still there, these go before more come.
     Returns:
         TR; equal to `current` while the step must wait (targets offline); equal to `final` in the last step.
     """
@@ -49,7 +49,7 @@ def next_step(
         return (new[0], *current, *new[1:])
     if addable and missing_in_sync:
         return _ordered(final, [*current, *addable[:missing_in_sync]])
-    # Who is not in sync costs nothing to let go.
+    # A replica that is not in sync costs nothing to drop.
     leaving = sorted(
         (replica for replica in current if replica not in final), key=lambda each: each in isr and each in live
     )

@@ -6,7 +6,7 @@ change of it in one transaction with the partition's state. One step has these p
     start   AR := TR united with CR, new leader epoch: the new replicas begin to copy. Where a member of the final
             replicas is in sync already and the leader is none of them, leadership moves right here.
     finish  when the final members of TR are in sync: AR := TR, ISR cut down to it, new leader epoch, the leader one
-            of the final members. Who leads an older epoch cannot take an old replica back (invariant F20).
+            of the final members. The leader of an older epoch cannot take an old replica back (invariant F20).
     drop    the replicas that left have removed their files; only then the next step begins.
 
 The inputs are always the target and what is in ZooKeeper, so that the next controller goes on wherever this one
@@ -78,7 +78,7 @@ def on_reassignment_requested(state: ControllerState, event: ReassignmentRequest
 
 
 def on_moves_due(state: ControllerState, event: MovesDue) -> Decision:
-    """Take up what is ordered, take finished entries out of the order, and let moves go on within the limits."""
+    """Take up what is ordered, take finished entries out of the request, and let moves go on within the limits."""
     changes = _take_up(state)
     if changes:
         return state, [WriteTopics(changes)]
@@ -131,7 +131,7 @@ def _take_up(state: ControllerState) -> tuple[TopicChange, ...]:
 def wanted_move(
     replicas: Replicas, move: ReassignmentProgress | None, ordered: Replicas, throttle: int
 ) -> ReassignmentProgress | None:
-    """The move after an order; `ordered` empty: call it off."""
+    """The move after a request; `ordered` empty: call it off."""
     if move is None:
         return (
             None if not ordered or ordered == replicas else ReassignmentProgress(ordered, replicas, throttle=throttle)
@@ -148,7 +148,7 @@ def wanted_move(
 
 
 def _is_settled(state: ControllerState, partition: TopicPartition) -> bool:
-    """Whether an entry of the order asks for nothing any more, or names nothing."""
+    """Whether an entry of the request asks for nothing any more, or names nothing."""
     if paths.topic(partition.topic) in state.malformed:
         return False
     topic = state.topics.get(partition.topic)
@@ -378,12 +378,12 @@ def limits_from(settings: Mapping[str, str]) -> ReassignmentLimits:
 
 
 def _limits_of_order(limits: RequestLimits) -> ReassignmentLimits:
-    """What an order limits itself to; 0 limits nothing."""
+    """What a request limits itself to; 0 limits nothing."""
     return ReassignmentLimits(*(each or UNLIMITED for each in limits))
 
 
 def _stricter(one: ReassignmentLimits, other: ReassignmentLimits) -> ReassignmentLimits:
-    """Both hold: the cluster's, and those of the order under way."""
+    """Both hold: the cluster's, and those of the request under way."""
     return ReassignmentLimits(
         min(one.replicas, other.replicas),
         min(one.partitions, other.partitions),

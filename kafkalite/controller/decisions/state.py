@@ -97,7 +97,7 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class Vanished:
-    """The last states of a topic whose znode has vanished without an order (kafkalite.controller.decisions.vanished).
+    """The last states of a topic whose znode has vanished without a request (kafkalite.controller.decisions.vanished).
 
     Brokers with a larger epoch than `since` have registered later.
     """

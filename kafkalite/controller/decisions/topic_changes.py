@@ -4,10 +4,10 @@ A deletion goes through these steps, each of which the next controller can take 
 1. the request is in /admin/delete_topics: clients see that the topic is gone, every live replica is commanded to
    delete its files;
 2. replicas answer;
-3. all that are alive have answered: the znodes go, children first, and the name leaves the order with the topic's own znode. What
+3. all that are alive have answered: the znodes go, children first, and the name leaves the request with the topic's own znode. What
    is on dead brokers is recorded by topic id in the same transaction (kafkalite.controller.decisions.leftovers).
 
-A topic whose znode goes without an order is not deleted (ADR 19).
+A topic whose znode goes without a request is not deleted (ADR 19).
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _is_topic(path: str) -> bool:
 
 
 def _let_go(state: ControllerState, names: Collection[str]) -> Decision:
-    """The znodes of topics have gone, or are other topics' now, without an order to delete these topics.
+    """The znodes of topics have gone, or are other topics' now, without a request to delete these topics.
 
     A person, a script or a failed restore can remove all of them at once. So nothing is deleted: brokers stop their
     replicas and keep them. The metadata is sent in full, because nothing says that these topics were deleted.
@@ -177,7 +177,7 @@ def _without_topic(state: ControllerState, name: str) -> dict[TopicPartition, Le
 
 
 def on_deletions_requested(state: ControllerState, event: DeletionsRequested) -> Decision:
-    """Orders to delete topics. A topic whose deletion has begun is not called off by rewriting the order."""
+    """Orders to delete topics. A topic whose deletion has begun is not called off by rewriting the request."""
     state, effects = record_malformed(state, paths.DELETE_TOPICS, event.malformed)
     for name in event.topics:
         if name in state.topics and name not in state.deletions:

@@ -1,4 +1,4 @@
-"""Topics and states whose znodes have vanished without an order. Pure (ADR 19).
+"""Topics and states whose znodes have vanished without a request. Pure (ADR 19).
 
 The controller has the last states in memory. If a topic comes back without its partitions' states, or if only a state
 vanishes, it writes the last known one again, in a new leader epoch. A first state would count every live replica as in sync,

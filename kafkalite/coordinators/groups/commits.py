@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Generator, Mapping
 
 from kafkalite.coordinators.groups.decisions.assigned_group import check_commit, check_fetch
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import held_since, is_classic
@@ -18,6 +17,8 @@ from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import Offset, ProducerId, TopicPartition
 
 CommitResults = dict[TopicPartition, ErrorCode]
+#: Offsets per step.
+_STEP = 100
 
 
 class OffsetCommits:
@@ -57,9 +58,87 @@ class OffsetCommits:
 
         `guard`: with which the transaction was verified; None: it was not. `knows_epochs`: see `check_commit`.
         """
+        member = (group_id, member_id, instance_id, generation)
+        for _ in self.committing(*member, offsets, done, producer=producer, guard=guard, knows_epochs=knows_epochs):
+            pass
+
+    def committing(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        done: Callable[[CommitResults], None],
+        *,
+        producer: tuple[ProducerId, int] | None = None,
+        guard: int | None = None,
+        knows_epochs: bool = False,
+    ) -> Generator[None, None, None]:
+        """As `commit`, in steps. Who may commit is decided in the last step, in which the records are appended."""
+        results: CommitResults = {}
+        accepted: dict[TopicPartition, CommittedOffset] = {}
+        builder = self._log.builder(producer)
+        now = self._clock.wall_ms()
+        for number, (topic_partition, offset) in enumerate(offsets.items(), 1):
+            if not number % _STEP:
+                yield
+            if len(offset.metadata.encode()) > MAX_METADATA_BYTES:
+                results[topic_partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            accepted[topic_partition] = offset
+            builder.append(
+                records.offset_key(group_id, topic_partition), records.offset_value(offset), timestamp_ms=now
+            )
+        partition, entry = self._admit(
+            group_id,
+            member_id,
+            instance_id,
+            generation,
+            offsets,
+            is_transactional=producer is not None,
+            knows_epochs=knows_epochs,
+        )
+        if not accepted:
+            done(results)
+            return
+
+        def stored(error: ErrorCode, base_offset: Offset) -> None:
+            known = entry.offsets
+            known.end_append(accepted)
+            results.update(dict.fromkeys(accepted, error))
+            if error:
+                done(results)
+                return
+            for record_offset, (topic_partition, offset) in enumerate(accepted.items(), base_offset):
+                placed = offset.at(record_offset)
+                if producer is None:
+                    known.commit(topic_partition, placed)
+                else:
+                    known.commit_in_transaction(producer[0], topic_partition, placed)
+            if producer is not None:
+                partition.transactions.setdefault(producer[0], {})[group_id] = None
+            done(results)
+
+        # From here on the log may hold a commit for which a reader of stable offsets has to wait.
+        entry.offsets.begin_append(accepted)
+        self._log.append_batch(partition.index, builder, stored, guard=guard)
+
+    def _admit(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        offsets: Collection[TopicPartition],
+        *,
+        is_transactional: bool,
+        knows_epochs: bool,
+    ) -> tuple[GroupPartition, GroupEntry]:
+        """The group, if this member may commit these offsets; it is made if there is none."""
         partition, entry = self._find(group_id)
         if entry is None:
-            if generation >= 0 and producer is None:
+            if generation >= 0 and not is_transactional:
                 raise api_error(ErrorCode.ILLEGAL_GENERATION)
             entry = self._make(partition, group_id)
         if entry.share is not None:
@@ -73,7 +152,7 @@ class OffsetCommits:
                 list(offsets),
                 entry.streams.held_since,
                 lambda member: False,
-                is_transactional=producer is not None,
+                is_transactional=is_transactional,
                 knows_epochs=knows_epochs,
             )
         elif entry.consumer is not None:
@@ -85,51 +164,16 @@ class OffsetCommits:
                 list(offsets),
                 held_since(self._topics.topic_id),
                 is_classic,
-                is_transactional=producer is not None,
+                is_transactional=is_transactional,
                 knows_epochs=knows_epochs,
             )
         else:
             error = entry.group.commit_error(
-                member_id, instance_id, generation, self._now(), is_transactional=producer is not None
+                member_id, instance_id, generation, self._now(), is_transactional=is_transactional
             )
             if error:
                 raise api_error(error)
-        results = {
-            topic_partition: ErrorCode.OFFSET_METADATA_TOO_LARGE
-            for topic_partition, offset in offsets.items()
-            if len(offset.metadata.encode()) > MAX_METADATA_BYTES
-        }
-        accepted = {key: value for key, value in offsets.items() if key not in results}
-        if not accepted:
-            done(results)
-            return
-
-        def stored(error: ErrorCode, base_offset: Offset) -> None:
-            entry.offsets.end_append(accepted)
-            for index, (topic_partition, offset) in enumerate(accepted.items()):
-                results[topic_partition] = error
-                if error:
-                    continue
-                placed = replace(offset, record_offset=base_offset + index)
-                if producer is None:
-                    entry.offsets.commit(topic_partition, placed)
-                else:
-                    entry.offsets.commit_in_transaction(producer[0], topic_partition, placed)
-                    partition.transactions.setdefault(producer[0], {})[group_id] = None
-            done(results)
-
-        producer_id, producer_epoch = producer if producer is not None else (-1, -1)
-        pairs = [(records.offset_key(group_id, key), records.offset_value(value)) for key, value in accepted.items()]
-        # From here on the log may hold a commit for which a reader of stable offsets has to wait.
-        entry.offsets.begin_append(accepted)
-        self._log.append(
-            partition.index,
-            pairs,
-            stored,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            guard=guard,
-        )
+        return partition, entry
 
     def end_transaction(self, index: int, producer_id: ProducerId, *, is_committed: bool) -> None:
         """A producer's marker is in this partition of `__consumer_offsets`."""

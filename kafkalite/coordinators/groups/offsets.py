@@ -28,6 +28,12 @@ class CommittedOffset:
     expire_ms: int = -1
     record_offset: int = -1
 
+    def at(self, record_offset: int) -> CommittedOffset:
+        """The same, once its record is there."""
+        return CommittedOffset(
+            self.offset, self.leader_epoch, self.metadata, self.commit_ms, self.expire_ms, record_offset
+        )
+
 
 @dataclass(slots=True)
 class GroupOffsets:

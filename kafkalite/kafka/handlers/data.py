@@ -13,8 +13,10 @@ from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.verifier import TransactionVerifier
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.kafka import stepped
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.request import Request
+from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.kafka.topic_names import name_topics
 from kafkalite.log.record_checks import CheapLooks, RecordRules, is_costly, prepare
 from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Buffer, Offset, TopicPartition
@@ -86,7 +88,14 @@ class DataHandlers:
 
     # --- Produce ---
 
-    def produce(self, request: Request, message: wire.ProduceRequest) -> None:
+    def produce(self, request: Request, message: wire.ProduceRequest) -> Steps[None] | None:
+        steps = self._producing(request, message)
+        if len(message.topic_data) == 1 and len(message.topic_data[0].partition_data) < STEP:
+            next(steps, None)  # what most requests are takes one step
+            return None
+        return steps
+
+    def _producing(self, request: Request, message: wire.ProduceRequest) -> Steps[None]:
         acks: int = message.acks
         accepted: list[tuple[TopicPartition, Buffer]] = []
         refused: dict[tuple[str, int], ProducedPartition] = {}
@@ -94,10 +103,13 @@ class DataHandlers:
         if request.version >= _IDS_FROM:
             name_topics(self._services, message.topic_data)
         is_plain = message.transactional_id is None
-        size = 0
+        size = number = 0
         for topic in message.topic_data:
             name = topic.name
             for partition in topic.partition_data:
+                number += 1
+                if not number % STEP:
+                    yield
                 records = partition.records
                 size += len(records or b"")
                 if acks not in (-1, 0, 1):
@@ -121,7 +133,7 @@ class DataHandlers:
 
         if request.throttle is not None:
             request.throttle.count(Kind.PRODUCE, size)
-        costly, wrong = self._costly(accepted)
+        costly, wrong = yield from self._costly(accepted)
         if wrong:
             accepted = [(key, records) for key, records in accepted if key not in wrong]
             refused |= wrong
@@ -136,13 +148,15 @@ class DataHandlers:
 
     def _costly(
         self, accepted: list[tuple[TopicPartition, Buffer]]
-    ) -> tuple[dict[TopicPartition, RecordRules], dict[tuple[str, int], ProducedPartition]]:
+    ) -> Steps[tuple[dict[TopicPartition, RecordRules], dict[tuple[str, int], ProducedPartition]]]:
         """The partitions whose batches are not looked into on the loop, and those with batches that are wrong."""
         costly: dict[TopicPartition, RecordRules] = {}
         wrong: dict[tuple[str, int], ProducedPartition] = {}
         now_ms = 0
         looks = CheapLooks()
-        for key, records in accepted:
+        for number, (key, records) in enumerate(accepted, 1):
+            if not number % STEP:
+                yield
             rules = self._partitions.record_rules(key)
             if rules is None:
                 continue
@@ -240,28 +254,7 @@ class DataHandlers:
         by_key = dict(refused)
         for result in results:
             by_key[result.topic, result.partition] = result
-        response = wire.ProduceResponse
-        topic_class, partition_class = response.TopicProduceResponse, response.PartitionProduceResponse
-        error_class = response.BatchIndexAndErrorMessage
-        topics = []
-        for topic in message.topic_data:
-            name = topic.name
-            partitions = []
-            for partition in topic.partition_data:
-                result = by_key[name, partition.index]
-                partitions.append(
-                    partition_class(
-                        partition.index,
-                        result.error,
-                        result.base_offset,
-                        result.log_append_time_ms,
-                        result.log_start_offset,
-                        [error_class(*each) for each in result.record_errors],
-                        result.message or None,
-                    )
-                )
-            topics.append(topic_class(name, topic.topic_id, partitions))
-        request.respond(response(topics))
+        stepped.respond(request, _answer_about(message, by_key))
 
     def _produced_one(self, request: Request, topic_id: bytes, result: ProducedPartition) -> None:
         key = (request.version, result.topic, topic_id)
@@ -408,6 +401,34 @@ class DataHandlers:
                 for name, partitions in begun
             ]
         )
+
+
+def _answer_about(
+    message: wire.ProduceRequest, by_key: dict[tuple[str, int], ProducedPartition]
+) -> Steps[wire.ProduceResponse]:
+    response = wire.ProduceResponse
+    topic_class, partition_class = response.TopicProduceResponse, response.PartitionProduceResponse
+    error_class = response.BatchIndexAndErrorMessage
+    topics = []
+    for topic in message.topic_data:
+        partitions = []
+        for number, partition in enumerate(topic.partition_data, 1):
+            if not number % STEP:
+                yield
+            result = by_key[topic.name, partition.index]
+            partitions.append(
+                partition_class(
+                    partition.index,
+                    result.error,
+                    result.base_offset,
+                    result.log_append_time_ms,
+                    result.log_start_offset,
+                    [error_class(*each) for each in result.record_errors],
+                    result.message or None,
+                )
+            )
+        topics.append(topic_class(topic.name, topic.topic_id, partitions))
+    return response(topics)
 
 
 def _pieces_around(version: int, topic: str, topic_id: bytes) -> tuple[bytes, bytes]:

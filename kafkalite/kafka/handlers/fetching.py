@@ -223,7 +223,7 @@ class FetchHandlers:
     # --- what is listed ---
 
     def _list(self, waiting: _Fetch, request: Request, message: wire.FetchRequest) -> None:
-        """Who names a partition twice gets it once, as from Kafka: a small request could ask for gigabytes."""
+        """A partition that is named twice is returned once, as by Kafka: a small request could ask for gigabytes."""
         fetch = waiting.fetch
         denied = request.denied.topics
         for topic in message.topics:

@@ -92,7 +92,7 @@ class SaslHandlers:
     def _check_alteration(
         self, name: str, deletions: list[_Deletion], upsertions: list[_Upsertion]
     ) -> tuple[ErrorCode, str]:
-        from kafkalite.security.scram import (  # only who uses SCRAM loads it
+        from kafkalite.security.scram import (  # loaded only where SCRAM is used
             MAX_ITERATIONS,
             MIN_ITERATIONS,
             MIN_SALT_BYTES,

@@ -110,7 +110,7 @@ class TokenHandlers:
 
 
 def _check_connection(request: Request) -> None:
-    """Raises ApiError: a token is for who has proved to be somebody, and not by another token."""
+    """Raises ApiError: only a user that has logged in, and not with another token, can have a token."""
     login = request.connection.login
     if request.principal == ANONYMOUS or (login is not None and login.token_id):
         raise api_error(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)

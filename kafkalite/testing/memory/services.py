@@ -88,7 +88,7 @@ class MemoryServices:
         #: Type of the entity -> name -> settings.
         self.settings: defaultdict[str, dict[str, dict[str, str]]] = defaultdict(dict)
         self.broker_settings: dict[BrokerId | None, dict[str, str]] = {}
-        #: What only a controller can do: the orders that came, and by class the answer that the next one gets.
+        #: What only a controller can do: the requests that came, and by class the answer that the next one gets.
         self.orders: list[ElectLeadersRequest | AlterReassignmentsRequest | ListReassignmentsRequest] = []
         self.answers: dict[Any, Any] = {}
         #: Handlers of the extension API; tests add theirs.

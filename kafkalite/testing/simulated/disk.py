@@ -18,6 +18,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from kafkalite.env import residency
+from kafkalite.env.seams import DiskOutcome
 from kafkalite.model import Buffer
 from kafkalite.testing.simulated.clock import SimClock
 from kafkalite.testing.simulated.disk_tree import Directory, SimInode, Tree
@@ -287,6 +288,10 @@ class SimDisk:
 
     def abandon(self, path: str) -> None:
         """Nothing blocks here."""
+
+    def outcome(self, path: str) -> DiskOutcome | None:
+        """A sync that hangs does nothing before the repair, and nothing at all if its waiter has gone."""
+        return DiskOutcome(failed=False) if self.lanes.is_idle(path) else None
 
     async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
         self.operation("thread", at)

@@ -157,6 +157,11 @@ class Lanes:
         """New threads for work below this directory."""
         self._replace(f"{path.rstrip('/')}/")
 
+    def is_idle(self, path: str) -> bool:
+        """Whether no work below this directory is under way, or waits for a thread."""
+        prefix = self._prefix(path)
+        return not self._working[prefix] and not any(not lane.future.cancelled() for lane in self._waiting[prefix])
+
     def process_died(self) -> None:
         """All threads are gone with it."""
         for prefix in list(self._working):

@@ -234,7 +234,7 @@ class SimLoop(asyncio.AbstractEventLoop):
                 heapq.heappop(timers)
                 self._timers_cancelled -= 1
             if not timers:
-                self._tell_deadlock()
+                self._raise_deadlock()
             self._now_ns = max(self._now_ns, timers[0][0])
         now_ns = self._now_ns
         while timers and timers[0][0] <= now_ns:
@@ -274,7 +274,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.callbacks_run += count
         self._now_ns = now_ns + TURN_NS
 
-    def _tell_deadlock(self) -> NoReturn:
+    def _raise_deadlock(self) -> NoReturn:
         waiting = [f"{task.get_name()} in {task.process}" for task in self._tasks if not task.done()]
         raise Deadlock("nothing is ready and no timer is set; waiting: " + ", ".join(waiting[:30]))
 

@@ -104,7 +104,7 @@ class SimZooKeeper:
     # --- the knobs -------------------------------------------------------------------------------------------
 
     def disconnect(self, host: str, fate: Fate | None = None) -> int:
-        """Cut the host's connections; its clients reconnect by themselves. Returns how many there were.
+        """Cut the host's connections; its clients reconnect. Returns how many there were.
 
         What is under way to the server is applied (LOSE_REPLY) or not (LOSE_REQUEST); None lets the generator choose.
         """
@@ -391,9 +391,9 @@ class SimZooKeeper:
             if event in (EventType.CHILDREN_CHANGED, EventType.DELETED):
                 to_notify |= self._child_watches.pop(path, {})
             for link in to_notify:
-                self._tell(link, event, path)
+                self._send_event(link, event, path)
 
-    def _tell(self, link: ZooKeeperLink, event: EventType, path: str) -> None:
+    def _send_event(self, link: ZooKeeperLink, event: EventType, path: str) -> None:
         zxid, client = self.tree.zxid, link.client
         self._send_down(link, lambda: client.notified(link, zxid, event, path))
 
@@ -402,7 +402,7 @@ class SimZooKeeper:
         for kind, path in watches:
             event = self.tree.missed(kind, path, seen_zxid)
             if event is not None:
-                self._tell(link, event, path)
+                self._send_event(link, event, path)
             else:
                 by_path = self._child_watches if kind is WatchKind.CHILD else self._data_watches
                 by_path.setdefault(path, {})[link] = None

@@ -31,7 +31,7 @@ _SLOW = Link(
 #: One way, between a node and ZooKeeper; well below every session timeout that is drawn.
 _SLOW_ZK_S = (0.05, 0.4)
 
-#: How often an operator repeats an order that is not answered.
+#: How often an operator repeats a request that is not answered.
 _OPERATOR_PATIENCE = 60
 
 #: Takes a fault back.
@@ -100,6 +100,8 @@ class FaultInjector:
             return
         if fault.kind is FaultKind.DISK:
             undo = self._fail_disk(fault, name)
+        elif fault.kind is FaultKind.HANG:
+            undo = self._hang_disk(fault, name)
         elif fault.kind in MORE:
             undo = self.more.apply(fault, name)
         else:
@@ -121,6 +123,15 @@ class FaultInjector:
         disk.fail(directories[at_ms % len(directories)])
         # Half of the time somebody repairs the disk and says so, without a restart.
         return partial(self.bring_back if at_ms // 2 % 2 else self._replace_disk, name)
+
+    def _hang_disk(self, fault: Fault, name: str) -> Undo | None:
+        disk = self._world.host(name).disk
+        if disk.is_failing:
+            return None
+        directories = self._simulation.plan.log_dirs
+        directory = directories[round(fault.at_s * 1_000) % len(directories)]
+        disk.hang(directory)
+        return partial(disk.repair, directory)
 
     def _replace_disk(self, name: str) -> None:
         """The disk answers again, with what it had; somebody restarts the node, which has given the disk up."""

@@ -15,7 +15,7 @@ from kafkalite.testing.simulation.workloads.clients import record_name
 from kafkalite.testing.simulation.workloads.operator import CHURN
 
 #: Faults that take a log directory offline.
-_DISK_FAULTS = frozenset({FaultKind.DISK, FaultKind.FILE, FaultKind.EMPTY_DISK})
+_DISK_FAULTS = frozenset({FaultKind.DISK, FaultKind.FILE, FaultKind.EMPTY_DISK, FaultKind.HANG})
 
 if TYPE_CHECKING:
     from kafkalite.testing.simulation.node import SimNode
@@ -79,6 +79,16 @@ class FinalChecks:
             for number in range(count):
                 if (missing := self._not_whole((topic, number), views.get((topic, number), []))) is not None:
                     return missing
+        return None
+
+    def not_returned(self) -> str | None:
+        """A disk that only hung, and does not return without a hand."""
+        kinds = {fault.kind for fault in self._simulation.plan.faults}
+        if FaultKind.HANG not in kinds or kinds & (_DISK_FAULTS - {FaultKind.HANG}):
+            return None
+        for node in self._simulation.nodes.values():
+            if offline := [each.path for each in node.node.logs.pool.dirs.values() if not each.online]:
+                return f"{node.name}: {offline} is out of service"
         return None
 
     def _not_whole(self, partition: tuple[str, int], views: list[ReplicaView]) -> str | None:

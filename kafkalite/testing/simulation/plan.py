@@ -28,6 +28,7 @@ class FaultKind(Enum):
     ZK_LOSE_REPLY = "zk_lose_reply"  # its next write is applied but not answered
     ZK_DOWN = "zk_down"  # the whole ZooKeeper service, for everybody
     DISK = "disk"  # one of its two log directories answers EIO; repaired and restarted after `for`
+    HANG = "hang"  # one of its two log directories does not answer for `for`; nobody repairs or restarts anything
     CRASH_ALL = "crash_all"  # every node, at the same instant
     POWER_ONE = "power_one"  # power loss without log.flush.before.ack, where another in-sync replica has all: nothing may be lost
     LAST_MAN = (
@@ -36,7 +37,7 @@ class FaultKind(Enum):
     SETTINGS = "settings"  # a setting of a topic is changed, and reset after `for`
     FILE = "file"  # one segment's file answers an error (ENOENT, EIO, no descriptor, no memory) for `for`
     MOVES = "moves"  # every replica of the node is ordered to its other disk at once, and some back after `for`
-    VANISH = "vanish"  # a topic's znodes are gone without an order, and come back as they were after `for`
+    VANISH = "vanish"  # a topic's znodes are gone without a request, and come back as they were after `for`
     ZK_AWAY = "zk_away"  # the whole ZooKeeper service, for long
     LATE = "late"  # what clients send to the node takes seconds, long after they have given up and asked again
     #: Not at a time: some batches of a transactional client arrive after the end of the transaction (transaction_workload).
@@ -235,6 +236,9 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
     extra = _draw_more(more, nodes, fault_time_s, session_ms / 1000, flush=flush, disks=len(log_dirs) > 1, only=only)
     if only is not None:
         faults = tuple(fault for fault in faults if fault.kind in only)
+    hangs = _draw_hangs(seed, nodes, fault_time_s, session_ms / 1000) if len(log_dirs) > 1 else ()
+    if only is not None and FaultKind.HANG not in only:
+        hangs = ()
     patience_ms = more.choice((600_000, 600_000, 600_000, 4_000))
     if more.random() < 0.25:
         topics[LONE] = 1
@@ -268,7 +272,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
         move_limits=choice.choice(((0, 0, 0), (1, 1, 1), (1, 2, 1), (2, 3, 0)))
         if orders and not is_drained
         else (0, 0, 0),
-        faults=tuple(sorted((*faults, *extra), key=lambda fault: fault.at_s)),
+        faults=tuple(sorted((*faults, *extra, *hangs), key=lambda fault: fault.at_s)),
         keyed=keyed,
         transactions=transactions,
         late_batches=only is None or FaultKind.LATE_BATCH in only,
@@ -281,6 +285,20 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
         shares=shares,
         dead_letters=dead_letters,
         streams=streams,
+    )
+
+
+def _draw_hangs(seed: int, nodes: int, time_s: float, session_s: float) -> tuple[Fault, ...]:
+    source = random.Random(f"{seed}/hangs")
+    count = source.choice((0, 0, 0, 1, 2))
+    return tuple(
+        Fault(
+            round(source.uniform(1.0, time_s), 3),
+            FaultKind.HANG,
+            source.choice(["leader", *(f"node{number}" for number in range(1, nodes + 1))]),
+            round(source.choice((0.7, 3.0, session_s, session_s * 2.5)) * source.uniform(0.5, 1.5), 3),
+        )
+        for _ in range(count)
     )
 
 

@@ -197,6 +197,8 @@ class Simulation:
                 # Until now the ISR was the old one: each of its members had to have what is committed (invariant F8).
                 self.replicas.observe(self.views(), self.zk.states)
             self.zk.committed(zxid, host, ops)
+            if self.plan.shares and self.zk.touches_states(ops):
+                self.shares.leaders_changed()
             for op in ops:
                 if found := _TOPIC.fullmatch(getattr(op, "path", "")):
                     wrong = self.orders.topic_written(found[1], self._znode(op.path))
@@ -376,13 +378,14 @@ class Simulation:
             # Records are half as large as they may be, on average; a throttled order may have to copy all of them to all.
             copied_bytes = self.history.sent * (self.plan.record_bytes // 2 + 100) * REPLICAS
             patience_s = CONVERGE_S + copied_bytes / THROTTLE
-            await self.until(self.final.not_ordered, patience_s, "every order ends when the faults are over")
+            await self.until(self.final.not_ordered, patience_s, "every request ends when the faults are over")
         await self.until(self._not_delivered, CONVERGE_S, "everything sent is delivered when the faults are over")
         await self.until(self.transactions.not_done, CONVERGE_S, "every transaction ends when the faults are over")
         for group in (self.members, self.streams):
             await self.until(group.not_shared, CONVERGE_S, "a group shares its partitions when the faults are over")
         await self.until(self.shares.not_done, CONVERGE_S, "a share group acknowledges all when the faults are over")
         await self.until(self.final.not_converged, CONVERGE_S, "the cluster converges when the faults are over")
+        await self.until(self.final.not_returned, CONVERGE_S, "disks that hung return")
         await self.until(self.final.not_retained, _RETENTION_S, "retention removes what is due")
         await self.transactions.check()
         self.final.check()

@@ -6,9 +6,10 @@ JSON of a registry is the exception: it has a schema id in front, and Spark read
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from kafkalite_pipelines.cluster import positions
+from kafkalite_pipelines.decoding.readers import Reader
 from kafkalite_pipelines.decoding.records import BODY, ERROR, RECORD, Decoder, JsonDecoder
 from kafkalite_pipelines.decoding.registry import RegistryClient, RegistrySchema
 from kafkalite_pipelines.definition import DELETED, HIDDEN, Pipeline, PipelineError
@@ -20,12 +21,6 @@ if TYPE_CHECKING:
 #: A record's column cannot have these names.
 _OURS = {*HIDDEN, *RECORD, DELETED, BODY, ERROR}
 _PACKAGES = {"avro": ("fastavro",), "protobuf": ("google.protobuf", "proto_schema_parser"), "json": ()}
-
-
-class Reader(Protocol):
-    def read(self, value: bytes) -> Any:
-        """A value as a dict of what pyarrow takes. Raises ValueError: why it cannot be read."""
-        ...
 
 
 class RegistryDecoder:

@@ -10,7 +10,7 @@ from kafkalite_pipelines.decoding.records import BODY, ERROR
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkalite_pipelines.decoding.registry_decoders import Reader
+    from kafkalite_pipelines.decoding.readers import Reader
 
 
 def rows(batch: pa.RecordBatch, readers: Mapping[str, Reader] | Reader, body: str) -> pa.RecordBatch:

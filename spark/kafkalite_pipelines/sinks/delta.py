@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from kafkalite_pipelines.definition import DELETED, DeltaSink, Pipeline, PipelineError
 from kafkalite_pipelines.sinks import partitions, writing
 from kafkalite_pipelines.sinks.schemas import arrow_schema
-from kafkalite_pipelines.sinks.sink import Batch, Recorded, merged_json
+from kafkalite_pipelines.sinks.sink import Batch, Recorded, Staged, merged_json
+from kafkalite_pipelines.sinks.tables import Interval, commit_batch
 
 try:
     from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkalite_pipelines")
 
-_ATTEMPTS = 10
 #: In commits' information.
 _PIPELINE = "kafkalite"
 #: How far back the newest batch of a pipeline is looked for.
@@ -49,7 +49,7 @@ class DeltaSinkTable:
         self.location = pipeline.place(sink.path)
         self.fields = partitions.fields(sink.partition_by)
         self._storage = dict(sink.storage)
-        self._maintained_at: float | None = None
+        self._maintenance = Interval()
 
     @property
     def name(self) -> str:
@@ -75,15 +75,14 @@ class DeltaSinkTable:
                 return Recorded(found["query"], found["batch"], found["offsets"])
         return None
 
-    def stage(self, rows: DataFrame, batch: Batch) -> Any:
+    def stage(self, rows: DataFrame, batch: Batch) -> Staged:
         partitions.check(rows, self.fields)
         derived = [field for field in self.fields if field.transform != "identity"]
         if derived:  # Spark Connect refuses to add no columns
             rows = rows.withColumns({field.name: partitions.derived(rows, field) for field in derived})
-        if self.sink.key:
-            from kafkalite_pipelines.sinks.delta_keyed import stage
+        return self._stage(rows, batch)
 
-            return stage(self, rows, batch)
+    def _stage(self, rows: DataFrame, batch: Batch) -> Staged:
         rows = rows.drop(DELETED)
         table = self.prepared(rows)
         named = [rows[field.name].alias(f"{writing.PARTITION}{n}") for n, field in enumerate(self.fields)]
@@ -188,30 +187,21 @@ class DeltaSinkTable:
 
     def commit(self, batch: Batch, change: Any) -> int:
         """`change(table, properties)` commits and returns the number of rows; again after a conflict."""
-        for attempt in range(_ATTEMPTS):
+
+        def attempt() -> int:
             table = self.table()
             assert table is not None, "it was made when the batch was staged"
             last = table.transaction_version(application(batch))
             if last is not None and last >= batch.number:
                 return 0
-            try:
-                rows: int = change(table, self.commit_properties(batch))
-                return rows
-            except CommitFailedError as error:
-                log.warning("%s: batch %d is committed again: %s", self.name, batch.number, error)
-                time.sleep(min(0.05 * 2**attempt, 2.0))
-        raise PipelineError(
-            f"{self.name} was changed by others {_ATTEMPTS} times while batch {batch.number} was committed"
-        )
+            rows: int = change(table, self.commit_properties(batch))
+            return rows
+
+        return commit_batch(self.name, batch.number, attempt, CommitFailedError)
 
     def maintain(self) -> str | None:
         plan = self.sink.maintenance
-        now = time.monotonic()
-        if plan is None or (self._maintained_at is not None and now - self._maintained_at < plan.every_s):
-            return None
-        first, self._maintained_at = self._maintained_at is None, now
-        table = self.table()
-        if first or table is None:
+        if plan is None or not self._maintenance.is_over(plan.every_s) or (table := self.table()) is None:
             return None
         return maintained(self.name, table, plan)
 

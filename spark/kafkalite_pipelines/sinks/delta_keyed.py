@@ -15,10 +15,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def stage(sink: DeltaSinkTable, rows: DataFrame, batch: Batch) -> _Merged:
-    last = last_of_each_key(rows, sink.sink.key)
-    sink.prepared(last.drop(DELETED))
-    return _Merged(sink, batch, last.toArrow())
+class KeyedDeltaTable(DeltaSinkTable):
+    """A table with one row for each key."""
+
+    def _stage(self, rows: DataFrame, batch: Batch) -> _Merged:
+        last = last_of_each_key(rows, self.sink.key)
+        self.prepared(last.drop(DELETED))
+        return _Merged(self, batch, last.toArrow())
 
 
 class _Merged:

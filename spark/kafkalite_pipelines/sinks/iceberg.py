@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import json
 import logging
-import time
 from typing import TYPE_CHECKING, Any
 
 from kafkalite_pipelines.definition import DELETED, IcebergSink, Pipeline, PipelineError
@@ -18,6 +17,7 @@ from kafkalite_pipelines.places import Place
 from kafkalite_pipelines.sinks import partitions, writing
 from kafkalite_pipelines.sinks.schemas import arrow_schema
 from kafkalite_pipelines.sinks.sink import Batch, Recorded, Staged, merged_json
+from kafkalite_pipelines.sinks.tables import Interval, commit_batch
 
 try:
     from pyiceberg.catalog import Catalog, load_catalog
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkalite_pipelines")
 
-#: A commit that met another one is repeated this number of times.
-_ATTEMPTS = 10
 #: In summaries of snapshots.
 _SUMMARY = "kafkalite."
 #: Property of a table, with the pipeline's name behind it.
@@ -88,7 +86,7 @@ class IcebergTable:
         self._catalog = open_catalog(pipeline, sink)
         self._identifier = sink.table if "." in sink.table else f"default.{sink.table}"
         self.fields = partitions.fields(sink.partition_by)
-        self._maintained_at: float | None = None
+        self._maintenance = Interval()
 
     @property
     def name(self) -> str:
@@ -107,10 +105,9 @@ class IcebergTable:
 
     def stage(self, rows: DataFrame, batch: Batch) -> Staged:
         partitions.check(rows, self.fields)
-        if self.sink.key:
-            from kafkalite_pipelines.sinks.iceberg_keyed import stage
+        return self._stage(rows, batch)
 
-            return stage(self, rows, batch)
+    def _stage(self, rows: DataFrame, batch: Batch) -> Staged:
         rows = rows.drop(DELETED)
         table = self.prepared(rows)
         return _IcebergAppend(self, batch, table, self.write(rows, table, batch))
@@ -150,7 +147,8 @@ class IcebergTable:
 
     def commit(self, batch: Batch, change: Any) -> int:
         """`change(transaction, summary)` adds the batch's files and returns the number of rows; again after a conflict."""
-        for attempt in range(_ATTEMPTS):
+
+        def attempt() -> int:
             table = self._catalog.load_table(self._identifier)
             recorded = recorded_in(table, self._pipeline.name)
             if recorded is not None and recorded.has(batch):
@@ -163,27 +161,17 @@ class IcebergTable:
                 f"{_SUMMARY}batch": str(batch.number),
                 f"{_SUMMARY}offsets": offsets,
             }
-            try:
-                rows: int = change(transaction, summary)
-                record = {"query": batch.query, "number": batch.number, "offsets": json.loads(offsets)}
-                transaction.set_properties({f"{RECORD}{batch.pipeline}": json.dumps(record, separators=(",", ":"))})
-                transaction.commit_transaction()
-                return rows
-            except CommitFailedException as error:
-                log.warning("%s: batch %d is committed again: %s", self.name, batch.number, error)
-                time.sleep(min(0.05 * 2**attempt, 2.0))
-        raise PipelineError(
-            f"{self.name} was changed by others {_ATTEMPTS} times while batch {batch.number} was committed"
-        )
+            rows: int = change(transaction, summary)
+            record = {"query": batch.query, "number": batch.number, "offsets": json.loads(offsets)}
+            transaction.set_properties({f"{RECORD}{batch.pipeline}": json.dumps(record, separators=(",", ":"))})
+            transaction.commit_transaction()
+            return rows
+
+        return commit_batch(self.name, batch.number, attempt, CommitFailedException)
 
     def maintain(self) -> str | None:
         plan = self.sink.maintenance
-        now = time.monotonic()
-        if plan is None or (self._maintained_at is not None and now - self._maintained_at < plan.every_s):
-            return None
-        first, self._maintained_at = self._maintained_at is None, now
-        table = self.table()
-        if first or table is None:
+        if plan is None or not self._maintenance.is_over(plan.every_s) or (table := self.table()) is None:
             return None
         from kafkalite_pipelines.sinks.iceberg_maintenance import maintain
 

@@ -29,17 +29,20 @@ _HERE_BYTES = 32 << 20
 _REWRITTEN = "file int, matched long, path string, partition binary, rows long, bytes long, footer binary"
 
 
-def stage(sink: IcebergTable, rows: DataFrame, batch: Batch) -> _Upserted:
-    from pyspark.sql import functions as f
+class KeyedIcebergTable(IcebergTable):
+    """A table with one row for each key."""
 
-    last = last_of_each_key(rows, sink.sink.key).persist()
-    try:
-        table = sink.prepared(last.drop(DELETED))
-        new = sink.write(last.where(~f.col(DELETED)).drop(DELETED), table, batch)
-        keys = last.select(*sink.sink.key).toArrow()
-    finally:
-        last.unpersist()
-    return _Upserted(sink, batch, rows.sparkSession, new, keys)
+    def _stage(self, rows: DataFrame, batch: Batch) -> _Upserted:
+        from pyspark.sql import functions as f
+
+        last = last_of_each_key(rows, self.sink.key).persist()
+        try:
+            table = self.prepared(last.drop(DELETED))
+            new = self.write(last.where(~f.col(DELETED)).drop(DELETED), table, batch)
+            keys = last.select(*self.sink.key).toArrow()
+        finally:
+            last.unpersist()
+        return _Upserted(self, batch, rows.sparkSession, new, keys)
 
 
 class _Upserted:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite_pipelines.definition import DeltaSink, IcebergSink, ParquetSink, Pipeline, Sink, TopicSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -74,26 +73,6 @@ class OpenSink(Protocol):
     def maintain(self) -> str | None:
         """Compact, expire: if it is due. What was done, in words."""
         ...
-
-
-def open_sink(pipeline: Pipeline, sink: Sink) -> OpenSink:
-    """The sink, connected. Raises PipelineError: a package is missing, or the table cannot be used as it is described."""
-    if isinstance(sink, IcebergSink):
-        from kafkalite_pipelines.sinks.iceberg import IcebergTable
-
-        return IcebergTable(pipeline, sink)
-    if isinstance(sink, DeltaSink):
-        from kafkalite_pipelines.sinks.delta import DeltaSinkTable
-
-        return DeltaSinkTable(pipeline, sink)
-    if isinstance(sink, ParquetSink):
-        from kafkalite_pipelines.sinks.parquet import ParquetFiles
-
-        return ParquetFiles(pipeline, sink)
-    assert isinstance(sink, TopicSink)
-    from kafkalite_pipelines.sinks.topics import TopicWriter
-
-    return TopicWriter(pipeline, sink)
 
 
 def merged_json(offsets: Mapping[str, Mapping[str, int]]) -> str:

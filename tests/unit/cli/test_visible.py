@@ -37,10 +37,10 @@ def test_a_table_has_a_row_for_each_row(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_errors_are_escaped_too() -> None:
-    from kafkalite_cli.main import _tell
+    from kafkalite_cli.main import _print_error
 
     runner = CliRunner()
     with runner.isolation() as (_, err, _output):
-        _tell(f"no group {_TITLE}", "GROUP_ID_NOT_FOUND", wants_json=False)
+        _print_error(f"no group {_TITLE}", "GROUP_ID_NOT_FOUND", wants_json=False)
         assert b"\x1b" not in err.getvalue()
         assert b"\\x1b]0;PWNED" in err.getvalue()

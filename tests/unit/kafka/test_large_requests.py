@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from typing import Any
 
@@ -13,7 +14,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.kafka import pieces
 from kafkalite.protocol import wire
 
-from .conftest import Broker
+from .conftest import Broker, batch, fetch, produce
 
 MANY = 3_000
 
@@ -89,6 +90,61 @@ async def test_one_that_cannot_be_cut_is_answered_in_its_turn(broker: Broker) ->
     _, answer = await client.receive()
     assert [part.partition_index for part in answer.topics[0].partitions] == list(range(MANY))
     assert (await client.receive())[1].error_code == 0
+
+
+def _commit(count: int, offset: int) -> Any:
+    request = wire.OffsetCommitRequest
+    parts = [request.OffsetCommitRequestPartition(number, offset) for number in range(count)]
+    return request("g", topics=[request.OffsetCommitRequestTopic("t", partitions=parts)])
+
+
+def _produce(count: int, value: bytes) -> Any:
+    return produce("t", *((number, batch(value)) for number in range(count)))
+
+
+async def _until_coordinated(client: Any) -> None:
+    await client.ask(wire.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 5)
+    while (await client.ask(_commit(1, 1), 8)).topics[0].partitions[0].error_code:
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(("large", "version"), [(_commit(MANY, 7), 8), (_produce(MANY, b"x"), 9)])
+async def test_one_that_cannot_be_cut_leaves_turns_to_others(broker: Broker, large: Any, version: int) -> None:
+    await broker.create("t", MANY)
+    client, other = await broker.client(), await broker.client()
+    await _until_coordinated(client)
+    ticks = itertools.count()
+    broker.side.listener.turns.monotonic = lambda: float(next(ticks))  # each step is a slice
+    client.send(large, version)
+    answers = asyncio.create_task(client.receive())
+    while not broker.side.listener.turns._waiting:  # it has begun
+        await asyncio.sleep(0)
+    await other.ask(wire.ApiVersionsRequest("x", "1"), 3)
+    assert not answers.done()
+    _, answer = await answers
+    [topic] = answer.topics if version == 8 else answer.responses
+    codes = [each.error_code for each in (topic.partitions if version == 8 else topic.partition_responses)]
+    assert codes == [0] * MANY
+
+
+async def test_those_behind_one_that_cannot_be_cut_come_after_it(broker: Broker) -> None:
+    await broker.create("t", MANY)
+    client = await broker.client()
+    await _until_coordinated(client)
+    for message, version in (
+        (_commit(MANY, 7), 8),
+        (_commit(1, 8), 8),
+        (_produce(MANY, b"first"), 9),
+        (_produce(1, b"second"), 9),
+    ):
+        client.send(message, version)
+    for _ in range(4):
+        await client.receive()
+    request = wire.OffsetFetchRequest
+    fetched = await client.ask(request("g", [request.OffsetFetchRequestTopic("t", [0, 1])]), 7)
+    assert [each.committed_offset for each in fetched.topics[0].partitions] == [8, 7]
+    records = bytes((await client.ask(fetch("t"), 11)).responses[0].partitions[0].records)
+    assert 0 < records.index(b"first") < records.index(b"second")
 
 
 async def test_a_client_that_goes_away_leaves_nothing_behind(broker: Broker) -> None:

@@ -12,7 +12,8 @@ from kafkalite.env.own_time import OwnTime
 from kafkalite.env.real import RealClock
 from kafkalite.errors import StorageError
 from kafkalite.log.log_manager import LogManager
-from kafkalite.log.room import MIN_ROOM_BYTES, RoomPauses, has_room, needed_bytes
+from kafkalite.log.returning import Awaited, ReturnPauses
+from kafkalite.log.room import MIN_ROOM_BYTES, has_room, needed_bytes
 from kafkalite.model import TopicPartition
 from tests.support.logs import TOPIC_ID, batch, values
 from tests.support.memory_disk import MemoryDisk
@@ -33,15 +34,15 @@ def test_more_has_to_be_free_than_what_makes_a_disk_full() -> None:
 
 
 def test_a_disk_that_is_full_again_and_again_is_looked_at_less_often() -> None:
-    pauses = RoomPauses()
+    pauses = ReturnPauses()
     found = []
     for number in range(9):
-        pauses.is_full_now(float(number))
+        pauses.went_offline(float(number))
         found.append(pauses.next_check - number)
     assert found == [5, 10, 20, 40, 80, 160, 300, 300, 300]
-    pauses.is_full_now(5_000.0)
-    assert pauses.next_check == 5_005.0 and len(pauses.full_at) == 1
-    pauses.is_still_full(5_005.0)
+    pauses.went_offline(5_000.0)
+    assert pauses.next_check == 5_005.0 and len(pauses.offline_at) == 1
+    pauses.checked(5_005.0)
     assert pauses.next_check == 5_010.0
 
 
@@ -88,19 +89,17 @@ async def test_a_directory_that_went_offline_for_want_of_room_is_told_when_there
     host.disk.free_bytes = lambda path: room[0]  # type: ignore[method-assign]
     manager.failures.log_failed(error)
     await host.verdict()
-    assert host.dead == ["/d1"] and next(iter(manager.pool.dirs.values())).waits_for_room
-    assert await manager.opening.with_room_again() == [], "not before its time"
+    assert host.dead == ["/d1"] and next(iter(manager.pool.dirs.values())).awaited is Awaited.ROOM
+    assert await manager.opening.ready_to_return() == [], "not before its time"
     host.clock.now_ms += 6_000
-    assert await manager.opening.with_room_again() == []
+    assert await manager.opening.ready_to_return() == []
     room[0] = 1 << 30
-    assert await manager.opening.with_room_again() == []
+    assert await manager.opening.ready_to_return() == []
     host.clock.now_ms += 6_000
-    assert await manager.opening.with_room_again() == ["/d1"]
+    assert await manager.opening.ready_to_return() == [("/d1", Awaited.ROOM)]
     assert await manager.opening.bring_online("/d1", "cluster", 1, {}) == 1
     again = manager.get(T0)
-    assert (
-        again is not None and values(again) == [(0, b"a")] and not next(iter(manager.pool.dirs.values())).waits_for_room
-    )
+    assert again is not None and values(again) == [(0, b"a")] and manager.pool.dirs["/d1"].awaited is Awaited.OPERATOR
 
 
 async def test_a_dead_disk_waits_for_no_room() -> None:
@@ -108,4 +107,4 @@ async def test_a_dead_disk_waits_for_no_room() -> None:
     manager = await host.manager()
     manager.failures.dir_failed(StorageError("gone", directory="/d1"))
     host.clock.now_ms += 3_600_000
-    assert not next(iter(manager.pool.dirs.values())).waits_for_room and await manager.opening.with_room_again() == []
+    assert manager.pool.dirs["/d1"].awaited is Awaited.OPERATOR and await manager.opening.ready_to_return() == []

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer_membership import member_of
+from kafkalite.client.consumer_membership import ConsumerMembership
 from kafkalite.client.membership import Membership, MemberSubscription, range_assignment
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
@@ -130,10 +130,10 @@ async def test_members_of_the_consumer_protocol_share_and_take_over(running: Thr
     async with AsyncClient.connect(running.bootstrap) as client, AsyncClient.connect(running.bootstrap) as other:
         await client.create_topics([NewTopic("modern", 4, 3)])
         groups = Groups(client)
-        first = member_of(client, groups, "modern-pair", ["modern"], group_protocol="consumer")
+        first = ConsumerMembership(client, groups, "modern-pair", ["modern"])
         await first.join()
         assert len(first.partitions) == 4
-        second = member_of(other, Groups(other), "modern-pair", ["modern"], group_protocol="consumer")
+        second = ConsumerMembership(other, Groups(other), "modern-pair", ["modern"])
         await second.join()
         while len(second.partitions) < 2:
             if first.is_stale.is_set():

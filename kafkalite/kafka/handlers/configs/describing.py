@@ -105,7 +105,7 @@ class DescribeConfigHandlers:
                 for key, (spec, _) in sorted(keys.items()):
                     names = [name for name in _names(key) if wanted is None or name in wanted]
                     if key not in (ADVERTISED, LISTENERS) and names:
-                        # What ZooKeeper has, not what this node has heard yet: who has set it wants to see it.
+                        # What ZooKeeper has, not what this node has seen so far: a client that has set it expects to see it.
                         values = self._values(key, spec, layers)
                         value = with_dynamic(broker, {key: values[0][1]}) if is_dynamic(key) else broker
                         shown = getattr(value.topic if owner is broker.topic else value, spec.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.coordinators.groups.commits import CommitResults
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
@@ -13,8 +13,10 @@ from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.questions import Asker
 from kafkalite.coordinators.transactions.verifier import TransactionVerifier, Waiter, refusal
 from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.kafka import stepped
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.request import Request
+from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.kafka.topic_names import name_topics
 from kafkalite.model import GROUP_TOPIC, NO_TOPIC_ID, Offset, ProducerId, TopicPartition
 from kafkalite.protocol import topic_ids, wire
@@ -39,6 +41,10 @@ if TYPE_CHECKING:  # the classes are made when a request of their kind comes
         wire.OffsetCommitRequest.OffsetCommitRequestTopic
         | wire.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         | wire.OffsetDeleteRequest.OffsetDeleteRequestTopic
+    )
+    _Offset = (
+        wire.OffsetCommitRequest.OffsetCommitRequestPartition
+        | wire.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
     )
     _FetchedTopics = (
         Sequence[wire.OffsetFetchRequest.OffsetFetchRequestTopic]
@@ -66,18 +72,12 @@ class OffsetHandlers:
             "OffsetDelete": self.offset_delete,
         }
 
-    def _unknown_partitions(self, topics: Sequence[_Topic]) -> set[TopicPartition]:
-        """Which of the partitions named do not exist."""
+    def _partition_counts(self, topics: Sequence[_Topic]) -> dict[str, int]:
+        """How many partitions each of these topics has, if it exists."""
         names = list(dict.fromkeys(topic.name for topic in topics))
-        counts = {topic.topic: len(topic.partitions) for topic in self._services.metadata(names).topics}
-        return {
-            TopicPartition(topic.name, partition.partition_index)
-            for topic in topics
-            for partition in topic.partitions
-            if not 0 <= partition.partition_index < counts.get(topic.name, 0)
-        }
+        return {topic.topic: len(topic.partitions) for topic in self._services.metadata(names).topics}
 
-    def offset_commit(self, request: Request, message: wire.OffsetCommitRequest) -> None:
+    def offset_commit(self, request: Request, message: wire.OffsetCommitRequest) -> Steps[None]:
         retention_ms = message.retention_time_ms if 2 <= request.version <= 4 else -1
         now = self._services.clock.wall_ms()
 
@@ -86,64 +86,68 @@ class OffsetHandlers:
                 min(now + retention_ms, 2**63 - 1) if retention_ms >= 0 else -1
             )  # "for ever" has to fit into a record
 
-        self._commit(request, message, message.generation_id_or_member_epoch, expiry())
+        yield from self._commit(request, message, message.generation_id_or_member_epoch, expiry())
 
-    def txn_offset_commit(self, request: Request, message: wire.TxnOffsetCommitRequest) -> None:
+    def txn_offset_commit(self, request: Request, message: wire.TxnOffsetCommitRequest) -> Steps[None]:
         """The group's partition of `__consumer_offsets` must be part of the transaction (KIP-890), as any other."""
-        offsets, refused = self._sorted_out(request, message, -1, by_id=request.version >= _TXN_COMMIT_IDS_FROM)
+        by_id = request.version >= _TXN_COMMIT_IDS_FROM
+        offsets, refused = yield from self._sorted_out(request, message, -1, by_id=by_id)
         producer = (ProducerId(message.producer_id), message.producer_epoch)
 
         def done(results: CommitResults) -> None:
-            if not request.connection.is_closed:
-                results = {**results, **refused}
-                request.respond(_txn_committed(message, results))
+            response = wire.TxnOffsetCommitResponse
+            classes = (response, response.TxnOffsetCommitResponseTopic, response.TxnOffsetCommitResponsePartition)
+            stepped.respond(request, _committed(classes, message, results, refused))
 
-        def commit(guard: int | None) -> None:
+        def committing(guard: int | None, error: ErrorCode = ErrorCode.NONE) -> Steps[None]:
             member = (
                 message.group_id,
                 message.member_id,
                 message.group_instance_id,
                 message.generation_id_or_member_epoch,
             )
-            self._groups.offsets.commit(*member, offsets, done, producer=producer, guard=guard)
-
-        def verified(error: ErrorCode, guard: int) -> None:
             try:
                 if error:
                     raise api_error(_txn_offset_commit_error(error, knows_abortable=request.version >= _ABORTABLE_FROM))
-                commit(guard)
+                yield from self._groups.offsets.committing(*member, offsets, done, producer=producer, guard=guard)
             except ApiError as failure:
                 done(dict.fromkeys(offsets, failure.code))
+
+        def verified(error: ErrorCode, guard: int) -> None:
+            stepped.run(request, committing(guard, error))
 
         adds = request.version >= _ADDS_FROM
         if not offsets:
             done({})
         elif not adds and not self._services.config.transaction_partition_verification_enable:
-            commit(None)
+            yield from committing(None)
         else:
             log = self._groups.log
             log.state_for(message.group_id)  # raises if this node does not coordinate the group
             owner = TopicPartition(GROUP_TOPIC, partition_of(message.group_id, log.partition_count()))
             guard = self._services.partitions.begin_verification(owner, *producer, -1)
             if not guard:
-                commit(guard)
+                yield from committing(guard)
             else:
                 asker = Asker(message.transactional_id, *producer, adds)
                 self._verifier.ask(asker, [Waiter(owner, -1, guard, verified)])
 
-    def _commit(self, request: Request, message: wire.OffsetCommitRequest, generation: int, expire_ms: int) -> None:
-        offsets, refused = self._sorted_out(request, message, expire_ms, by_id=request.version >= _COMMIT_IDS_FROM)
+    def _commit(
+        self, request: Request, message: wire.OffsetCommitRequest, generation: int, expire_ms: int
+    ) -> Steps[None]:
+        by_id = request.version >= _COMMIT_IDS_FROM
+        offsets, refused = yield from self._sorted_out(request, message, expire_ms, by_id=by_id)
 
         def done(results: CommitResults) -> None:
-            if not request.connection.is_closed:
-                results = {**results, **refused}
-                request.respond(_committed(message, results))
+            response = wire.OffsetCommitResponse
+            classes = (response, response.OffsetCommitResponseTopic, response.OffsetCommitResponsePartition)
+            stepped.respond(request, _committed(classes, message, results, refused))
 
         if not offsets:
             done({})
             return
         member = (message.group_id, message.member_id, message.group_instance_id, generation)
-        self._groups.offsets.commit(*member, offsets, done, knows_epochs=request.version >= _EPOCHS_FROM)
+        yield from self._groups.offsets.committing(*member, offsets, done, knows_epochs=request.version >= _EPOCHS_FROM)
 
     def _sorted_out(
         self,
@@ -152,27 +156,34 @@ class OffsetHandlers:
         expire_ms: int,
         *,
         by_id: bool,
-    ) -> tuple[dict[TopicPartition, CommittedOffset], CommitResults]:
+    ) -> Steps[tuple[dict[TopicPartition, CommittedOffset], CommitResults]]:
         """The offsets to commit, and the refused ones. `by_id`: the request names topics by their ids."""
         if by_id:
             name_topics(self._services, message.topics)
-        refused = dict.fromkeys(self._unknown_partitions(message.topics), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        refused |= _denied_partitions(request, message.topics)
-        if by_id:
-            refused |= _nameless_partitions(message.topics)
+        counts = self._partition_counts(message.topics)
         now = self._services.clock.wall_ms()
         offsets: dict[TopicPartition, CommittedOffset] = {}
+        refused: CommitResults = {}
         for topic in message.topics:
-            for partition in topic.partitions:
-                key = TopicPartition(topic.name, partition.partition_index)
-                if key not in refused:
-                    offsets[key] = CommittedOffset(
-                        Offset(partition.committed_offset),
-                        partition.committed_leader_epoch,
-                        partition.committed_metadata or "",
-                        now,
-                        expire_ms,
-                    )
+            name = topic.name
+            count = counts.get(name, 0)
+            refusal = _topic_error(request, name, by_id=by_id)
+            partitions: Sequence[_Offset] = topic.partitions
+            for number, partition in enumerate(partitions, 1):
+                if not number % STEP:
+                    yield
+                index = partition.partition_index
+                key = TopicPartition(name, index)
+                if refusal or not 0 <= index < count:
+                    refused[key] = refusal or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    continue
+                offsets[key] = CommittedOffset(
+                    Offset(partition.committed_offset),
+                    partition.committed_leader_epoch,
+                    partition.committed_metadata or "",
+                    now,
+                    expire_ms,
+                )
         return offsets, refused
 
     def offset_fetch(self, request: Request, message: wire.OffsetFetchRequest) -> wire.OffsetFetchResponse:
@@ -244,52 +255,34 @@ class OffsetHandlers:
 
     async def offset_delete(self, request: Request, message: wire.OffsetDeleteRequest) -> wire.OffsetDeleteResponse:
         response = wire.OffsetDeleteResponse
-        refused = dict.fromkeys(self._unknown_partitions(message.topics), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        refused |= _denied_partitions(request, message.topics)
-        wanted = [
-            TopicPartition(topic.name, partition.partition_index)
-            for topic in message.topics
-            for partition in topic.partitions
-        ]
-        results = await self._groups.removal.delete_offsets(
-            message.group_id, [key for key in wanted if key not in refused]
-        )
+        counts = self._partition_counts(message.topics)
+        refused: CommitResults = {}
+        wanted: list[TopicPartition] = []
+        for topic in message.topics:
+            error = _topic_error(request, topic.name, by_id=False)
+            for partition in topic.partitions:
+                key = TopicPartition(topic.name, partition.partition_index)
+                if error or not 0 <= key.partition < counts.get(topic.name, 0):
+                    refused[key] = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                else:
+                    wanted.append(key)
+        results = await self._groups.removal.delete_offsets(message.group_id, wanted)
         results |= refused
         return response(
             topics=[
                 response.OffsetDeleteResponseTopic(
-                    topic.name,
-                    [
-                        response.OffsetDeleteResponsePartition(
-                            partition.partition_index,
-                            int(results[TopicPartition(topic.name, partition.partition_index)]),
-                        )
-                        for partition in topic.partitions
-                    ],
+                    topic.name, [response.OffsetDeleteResponsePartition(*code) for code in _codes(topic, results)]
                 )
                 for topic in message.topics
             ]
         )
 
 
-def _denied_partitions(request: Request, topics: Sequence[_Topic]) -> dict[TopicPartition, ErrorCode]:
-    denied = request.denied.topics
-    return {
-        TopicPartition(topic.name, partition.partition_index): ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        for topic in topics
-        if topic.name in denied
-        for partition in topic.partitions
-    }
-
-
-def _nameless_partitions(topics: Sequence[_Topic]) -> dict[TopicPartition, ErrorCode]:
-    """Of topics whose ids nobody knows."""
-    return {
-        TopicPartition("", partition.partition_index): ErrorCode.UNKNOWN_TOPIC_ID
-        for topic in topics
-        if not topic.name
-        for partition in topic.partitions
-    }
+def _topic_error(request: Request, name: str, *, by_id: bool) -> ErrorCode:
+    """Why no partition of the topic may be named; `by_id`: the topic was named by its id."""
+    if by_id and not name:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return ErrorCode.TOPIC_AUTHORIZATION_FAILED if name in request.denied.topics else ErrorCode.NONE
 
 
 def _codes(topic: _Topic, results: CommitResults) -> list[tuple[int, int]]:
@@ -300,32 +293,26 @@ def _codes(topic: _Topic, results: CommitResults) -> list[tuple[int, int]]:
     ]
 
 
-def _committed(message: wire.OffsetCommitRequest, results: CommitResults) -> wire.OffsetCommitResponse:
-    response = wire.OffsetCommitResponse
-    return response(
-        topics=[
-            response.OffsetCommitResponseTopic(
-                topic.name,
-                topic.topic_id,
-                [response.OffsetCommitResponsePartition(*code) for code in _codes(topic, results)],
-            )
-            for topic in message.topics
-        ]
-    )
-
-
-def _txn_committed(message: wire.TxnOffsetCommitRequest, results: CommitResults) -> wire.TxnOffsetCommitResponse:
-    response = wire.TxnOffsetCommitResponse
-    return response(
-        topics=[
-            response.TxnOffsetCommitResponseTopic(
-                topic.name,
-                topic.topic_id,
-                [response.TxnOffsetCommitResponsePartition(*code) for code in _codes(topic, results)],
-            )
-            for topic in message.topics
-        ]
-    )
+def _committed(
+    classes: tuple[Any, Any, Any],
+    message: wire.OffsetCommitRequest | wire.TxnOffsetCommitRequest,
+    results: CommitResults,
+    refused: CommitResults,
+) -> Steps[Any]:
+    """The answer. `classes`: its own, that of a topic and that of a partition in it."""
+    response, of_topic, of_partition = classes
+    topics = []
+    for topic in message.topics:
+        codes = []
+        partitions: Sequence[_Offset] = topic.partitions
+        for number, partition in enumerate(partitions, 1):
+            if not number % STEP:
+                yield
+            key = TopicPartition(topic.name, partition.partition_index)
+            code = results.get(key) or refused.get(key, ErrorCode.NONE)
+            codes.append(of_partition(partition.partition_index, int(code)))
+        topics.append(of_topic(topic.name, topic.topic_id, codes))
+    return response(topics=topics)
 
 
 def _offset_topics(

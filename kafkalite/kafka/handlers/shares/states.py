@@ -11,10 +11,12 @@ from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares.coordinator import ShareCoordinator
 from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.coordinators.shares.records import batches_of, wire_batches
+from kafkalite.env.turns import Slices
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.node_requests import may_be_node
 from kafkalite.kafka.request import Request
+from kafkalite.kafka.stepped import STEP
 from kafkalite.protocol import wire
 from kafkalite.protocol.errors import WireError
 
@@ -105,12 +107,19 @@ class ShareStateHandlers:
             except ApiError as error:
                 return response.PartitionResult(asked.partition, int(error.code), str(error))
 
+        slices = Slices(request.connection.listener.turns, request.connection.owner)
+        answers: list[tuple[bytes, list[asyncio.Task[Any]]]] = []
         async with asyncio.TaskGroup() as tasks:
-            found = [
-                (topic.topic_id, [tasks.create_task(one(topic.topic_id, asked)) for asked in topic.partitions])
-                for topic in message.topics
-            ]
-        return [topic_of(topic_id, [task.result() for task in results]) for topic_id, results in found]
+            number = 0
+            for topic in message.topics:
+                results: list[asyncio.Task[Any]] = []
+                answers.append((topic.topic_id, results))
+                for asked in topic.partitions:
+                    number += 1
+                    if not number % STEP:  # those that were begun run before the next ones are begun
+                        await slices.next()
+                    results.append(tasks.create_task(one(topic.topic_id, asked)))
+        return [topic_of(topic_id, [task.result() for task in results]) for topic_id, results in answers]
 
     def _is_allowed(self, request: Request) -> bool:
         """Whether a node asks; with an authorizer, the guard has checked that the user has the right of nodes."""

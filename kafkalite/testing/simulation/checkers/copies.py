@@ -41,7 +41,7 @@ class Copies:
         disks: of each node's host.
         directories: the log directories of each.
         committed_end: of a partition.
-        topics: those without an order to delete them.
+        topics: those without a request to delete them.
     """
 
     def __init__(

@@ -55,12 +55,19 @@ class _Hold:
         return self.member.heard_at_s - self.ahead_s + SESSION_MS / 1000
 
 
+#: A commit that takes longer than this may have been sent twice.
+_REPEATED_S = 1.0
+
+
 @dataclass(slots=True)
 class GroupHistory:
     """What members had and committed. Methods raise Violation."""
 
     holds: dict[TopicPartition, _Hold] = field(default_factory=dict)
     committed: dict[TopicPartition, int] = field(default_factory=dict)
+    #: Offsets whose commit was repeated: the first request may still be on its way, and sets back what was committed since (as in Kafka,
+    #: whose commits have no sequence).
+    late: dict[TopicPartition, set[int]] = field(default_factory=dict)
     commits: int = 0
     takes: int = 0
 
@@ -86,13 +93,16 @@ class GroupHistory:
 
     def read(self, name: str, partition: TopicPartition, offset: int, acknowledged: int) -> None:
         """A new owner reads what is committed: what was acknowledged before it asked may not be missing."""
-        if offset < acknowledged:
+        if offset < acknowledged and offset not in self.late.get(partition, ()):
             raise Violation(
                 f"{name} reads the committed offset {offset} of {partition}; {acknowledged} was acknowledged"
             )
 
-    def acknowledge(self, partition: TopicPartition, offset: int) -> None:
+    def acknowledge(self, partition: TopicPartition, offset: int, took_s: float = 0.0) -> None:
+        """It is committed, `took_s` after the first request."""
         self.commits += 1
+        if took_s > _REPEATED_S:
+            self.late.setdefault(partition, set()).add(offset)
         self.committed[partition] = max(offset, self.committed.get(partition, 0))
 
 
@@ -156,9 +166,10 @@ class MemberWorkload:
             return
         partition = source.choice(sorted(positions))
         offset = positions[partition] + 1
+        began_s = asyncio.get_running_loop().time()
         if await member.commit({partition: offset}):
             positions[partition] = offset
-            self._history.acknowledge(partition, offset)
+            self._history.acknowledge(partition, offset, asyncio.get_running_loop().time() - began_s)
 
 
 class GroupMembers:

@@ -35,7 +35,7 @@ CHURN = "churn"
 REPLICAS = 3
 #: min.insync.replicas of the workload's topics.
 MIN_INSYNC = 2
-#: Bytes per second of the orders that are throttled.
+#: Bytes per second of the requests that are throttled.
 THROTTLE = 20_000
 _TIMEOUT_S = 5.0
 #: ElectionType of ElectLeaders (KIP-460).
@@ -46,7 +46,7 @@ _ORDERS = ("reassign",) * 4 + ("cancel", "elect", "add", "remove", "create", "de
 
 
 class OperatorWorkload:
-    """Gives an order every second or so until it is stopped.
+    """Makes a request every second or so until it is stopped.
 
     `assignments`: for each partition, all replica lists that were ever ordered (whether or not the answer came).
     """
@@ -145,7 +145,7 @@ class OperatorWorkload:
 
 
 class OrdersChecker:
-    """What must be true of orders, by the znodes alone.
+    """What must be true of requests, by the znodes alone.
 
     Args:
         limits: replicas at once, partitions under way, leader movements; 0 none.

@@ -7,6 +7,7 @@ without a word. What was confirmed must never be undone, and no record may be pa
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import from_wire
 from kafkalite.record.reader import read_records
+from kafkalite.testing.simulation.checkers.cluster import Violation
 from kafkalite.testing.simulation.checkers.shares import ShareHistory, letters_of
 from kafkalite.testing.simulation.plan import LETTERS, LONE, Plan
 from kafkalite.testing.simulation.workloads.clients import record_name
@@ -61,10 +63,10 @@ class ShareMemberWorkload:
         plan: Plan,
         records: RecordHistory,
         history: ShareHistory,
-        leader: Callable[[Partition], str | None],
+        led_until: Callable[[Partition, str], float],
     ) -> None:
         self.name = name
-        self._leader = leader
+        self._led_until = led_until
         self._plan = plan
         self._records = records
         self._history = history
@@ -86,20 +88,14 @@ class ShareMemberWorkload:
     def topics(self) -> list[str]:
         return sorted(topic for topic in self._plan.topics if topic != LONE)
 
-    def leads(self, host: str, partition: Partition) -> bool:
-        """Whether the node leads the partition, by what is in ZooKeeper."""
-        return self._leader(partition) == host
+    def delivered(self, partition: Partition, offset: int, value: bytes, count: int, asked_s: float, host: str) -> None:
+        """`host` gave the record out. Raises Violation.
 
-    def delivered(
-        self, partition: Partition, offset: int, value: bytes, count: int, asked_s: float, *, is_leader: bool
-    ) -> None:
-        """`is_leader`: of a node that leads the partition now. Raises Violation.
-
-        A leader that was replaced and does not know it delivers from its memory, as Kafka's does: what is accepted elsewhere may
-        come again from there. It can confirm nothing.
+        A leader that was replaced and does not know it delivers from its memory, as Kafka's does: an acquisition is not stored. What
+        is acknowledged to its successors may come again from there. What was acknowledged while it led, or before, it knows.
         """
         self._records.consumed(partition, offset, record_name(value))
-        self._history.deliver(partition, offset, count, asked_s if is_leader else 0.0)
+        self._history.deliver(partition, offset, count, min(asked_s, self._led_until(partition, host)))
 
     def confirmed(self, partition: Partition, said: dict[int, int]) -> None:
         for offset, kind in said.items():
@@ -235,13 +231,12 @@ class _Life:
     def _take(self, host: str, where: Partition, part: Any, asked_s: float) -> dict[int, int]:
         values = {record.offset: record.value or b"" for record in read_records(bytes(part.records or b""))}
         got: dict[int, int] = {}
-        is_leader = self._workload.leads(host, where)
         for acquired in part.acquired_records:
             for offset in range(acquired.first_offset, acquired.last_offset + 1):
                 got[offset] = _ACCEPT if offset in values else _GAP
                 if offset in values:
                     count = acquired.delivery_count
-                    self._workload.delivered(where, offset, values[offset], count, asked_s, is_leader=is_leader)
+                    self._workload.delivered(where, offset, values[offset], count, asked_s, host)
         return got
 
     async def _work(self, host: str, got: _Said) -> None:
@@ -342,13 +337,35 @@ class ShareMembers:
         self._plan = simulation.plan
         self.history = ShareHistory(DELIVERIES)
         self._members: list[ShareMemberWorkload] = []
+        #: Who leads each partition, and when terms of office ended (s).
+        self._leaders: dict[Partition, str | None] = {}
+        self._ended: dict[tuple[Partition, str], float] = {}
 
     def start(self) -> None:
         for number in range(1, self._plan.shares + 1):
             records = self._simulation.history
-            workload = ShareMemberWorkload(f"sharer{number}", self._plan, records, self.history, self._leader)
+            workload = ShareMemberWorkload(f"sharer{number}", self._plan, records, self.history, self._led_until)
             self._members.append(workload)
             self._simulation.world.start(workload.name, workload.run, self._simulation.client_ended)
+
+    def leaders_changed(self) -> None:
+        """Take note of who leads by what is in ZooKeeper now."""
+        now = asyncio.get_running_loop().time()
+        for partition in {*self._leaders, *self._simulation.zk.states}:
+            leader = self._leader(partition)
+            before = self._leaders.get(partition)
+            if leader != before:
+                if before is not None:
+                    self._ended[partition, before] = now
+                self._leaders[partition] = leader
+
+    def _led_until(self, partition: Partition, host: str) -> float:
+        """When the node's last term as the partition's leader ended. Raises Violation: it never led it."""
+        if self._leaders.get(partition) == host:
+            return math.inf
+        if (partition, host) not in self._ended:
+            raise Violation(f"{host} delivers records of {partition} to a share group, and never led it")
+        return self._ended[partition, host]
 
     def _leader(self, partition: Partition) -> str | None:
         state = self._simulation.zk.states.get(partition)

@@ -1,0 +1,41 @@
+"""What nodes say of themselves and their disks, with their refusals raised."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.exchange import Request
+from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.extension.messages.disks import DescribeDisksRequest, DescribeDisksResponse
+from kafkalite.model import BrokerId
+from kafkalite_cli.admin.refusals import refuse_forbidden
+
+R = TypeVar("R")
+
+
+async def answer_of(client: AsyncClient, broker: int, request: Request, response: type[R], timeout_s: float) -> R:
+    """One node's response. Raises KafkaliteError."""
+    answer = await client.ask_node(BrokerId(broker), request, timeout_s=timeout_s)
+    if isinstance(answer, KafkaliteError):
+        raise answer
+    assert isinstance(answer, response)
+    return answer
+
+
+async def disks_of(
+    client: AsyncClient, broker: int | None, timeout_s: float
+) -> dict[BrokerId, DescribeDisksResponse | KafkaliteError]:
+    """The disks of this node, or of every node (None); of a node that does not respond, its error.
+
+    Raises:
+        ApiError: the client may not ask; there is no such node. RpcError: no node can be reached.
+    """
+    answers = await client.every_node(DescribeDisksRequest(), timeout_s=timeout_s)
+    refuse_forbidden(answers.values())
+    if broker is not None:
+        answers = {node: answer for node, answer in answers.items() if node == broker}
+    if not answers:
+        reason = "no live broker" if broker is None else f"broker {broker} is not alive"
+        raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, reason)
+    return answers

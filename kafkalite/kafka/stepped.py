@@ -1,0 +1,86 @@
+"""Requests whose handler works in steps: small ones in one turn of the loop, large ones in slices (`kafkalite.env.turns`).
+
+For APIs whose elements depend on each other, so that the request cannot be cut (`kafkalite.kafka.pieces`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkalite.env.loop_times import COUNTED_S
+from kafkalite.errors import ApiError
+from kafkalite.kafka.apis import refusal
+
+if TYPE_CHECKING:
+    from kafkalite.kafka.request import Request
+
+_T = TypeVar("_T")
+#: What a handler works in; it returns the answer, or None if it answers through `request.respond` itself.
+Steps = Generator[None, None, _T]
+#: Elements per step.
+STEP = 100
+
+
+def answer(request: Request, message: Any, steps: Steps[Any]) -> None:
+    """Answer with what the steps return. If one turn is not enough, the requests behind it on its connection wait."""
+    connection = request.connection
+    is_held = is_over = False
+
+    def then(result: Any) -> None:
+        nonlocal is_over
+        is_over = True
+        if result is not None and not connection.is_closed:
+            request.respond(result)
+        if is_held:
+            connection.release_requests()
+
+    connection.listener.turns.run(connection.owner, _refusing(request, message, steps), then, _count(request))
+    if not is_over:
+        is_held = True
+        connection.hold_requests()
+
+
+def run(request: Request, steps: Steps[None]) -> None:
+    """Work for a request that waited for something. The requests behind it go on."""
+    request.connection.listener.turns.run(request.connection.owner, steps, _nothing, _count(request))
+
+
+def respond(request: Request, steps: Steps[Any]) -> None:
+    """Answer a request that has been carried out with what the steps return. Those behind it need not wait."""
+    connection = request.connection
+
+    def then(result: Any) -> None:
+        if not connection.is_closed:
+            request.respond(result)
+
+    connection.listener.turns.run(connection.owner, steps, then, _count(request))
+
+
+def _refusing(request: Request, message: Any, steps: Steps[Any]) -> Steps[Any]:
+    """What the steps return, or the answer that refuses the request."""
+    assert request.api is not None
+    try:
+        return (yield from steps)
+    except ApiError as error:
+        return refusal(request.api, message, request.version, error.code, str(error))
+    except BaseException:  # a bug, or the node stops: this client must not wait for ever
+        request.connection.abort()
+        raise
+
+
+def _count(request: Request) -> Any:
+    """What is called with the seconds of each slice."""
+
+    def spent(seconds: float) -> None:
+        if request.throttle is not None:
+            request.throttle.work_s += seconds
+        if seconds > COUNTED_S and request.api is not None:
+            cause, connection = request.api.name, request.connection
+            connection.listener.loop_times.held(cause, seconds, request.client_id, str(request.principal))
+
+    return spent
+
+
+def _nothing(result: None) -> None:
+    pass

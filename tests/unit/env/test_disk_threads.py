@@ -1,0 +1,53 @@
+"""Whether something is still under way on a disk, and whether a sync failed."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import wait
+from pathlib import Path
+
+import pytest
+
+from kafkalite.env.disk_threads import DiskThreads
+from kafkalite.env.real_disk import RealDisk
+from kafkalite.env.seams import DiskOutcome
+
+
+def failing() -> None:
+    raise OSError(5, "Input/output error")
+
+
+def test_what_nobody_waits_for_any_more_is_still_under_way() -> None:
+    threads = DiskThreads("d", sync_threads=1, read_threads=1, work_threads=1)
+    assert threads.is_idle
+    goes_on = threading.Event()
+    first, second = threads.works.submit(goes_on.wait), threads.works.submit(lambda: None)
+    assert second.cancel() and not threads.is_idle, (
+        "a job in the queue counts until a thread has seen that nobody wants it"
+    )
+    goes_on.set()
+    wait([first, last := threads.works.submit(lambda: None)])
+    while not threads.is_idle:
+        threading.Event().wait(0.001)
+    assert last.done() and not threads.works.has_failed
+    threads.close()
+
+
+def test_an_error_is_kept() -> None:
+    threads = DiskThreads("d", sync_threads=1, read_threads=1, work_threads=1)
+    with pytest.raises(OSError, match="Input"):
+        threads.syncs.submit(failing).result()
+    assert threads.syncs.has_failed and not threads.works.has_failed
+    threads.close()
+
+
+async def test_new_threads_begin_without_a_past(tmp_path: Path) -> None:
+    disk, directory = RealDisk(), str(tmp_path)
+    disk.separate(directory)
+    with pytest.raises(OSError, match="Input"):
+        disk._threads(directory).syncs.submit(failing).result()
+    while (found := disk.outcome(directory)) is None:
+        await disk.run_blocking(lambda: None)
+    assert found == DiskOutcome(failed=True)
+    disk.separate(directory)
+    assert disk.outcome(directory) == DiskOutcome(failed=False)
