@@ -268,7 +268,7 @@ async def test_offsets_are_fenced_by_the_member_epoch(broker: Broker) -> None:
 
 
 async def test_a_member_that_is_silent_is_removed(make_broker: Any) -> None:
-    broker = await make_broker(group_consumer_session_timeout_ms=300)
+    broker = await make_broker(group_consumer_session_timeout_ms=1_500)
     client = await started(broker)
     first, second = Member(client, "m1", "t"), Member(client, "m2", "t")
     await second.beat()
@@ -280,7 +280,7 @@ async def test_a_member_that_is_silent_is_removed(make_broker: Any) -> None:
 async def test_a_group_has_a_session_and_an_interval_of_its_own(make_broker: Any) -> None:
     broker = await make_broker()
     broker.services.settings["groups"]["g"] = {
-        "consumer.session.timeout.ms": "300",
+        "consumer.session.timeout.ms": "1500",
         "consumer.heartbeat.interval.ms": "50",
     }
     client = await started(broker)
