@@ -82,7 +82,7 @@ class FinalChecks:
         return None
 
     def not_returned(self) -> str | None:
-        """A disk that only hung, and does not return without a hand."""
+        """A disk that only hung, and does not return without an operator."""
         kinds = {fault.kind for fault in self._simulation.plan.faults}
         if FaultKind.HANG not in kinds or kinds & (_DISK_FAULTS - {FaultKind.HANG}):
             return None

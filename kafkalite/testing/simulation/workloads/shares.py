@@ -337,7 +337,7 @@ class ShareMembers:
         self._plan = simulation.plan
         self.history = ShareHistory(DELIVERIES)
         self._members: list[ShareMemberWorkload] = []
-        #: Who leads each partition, and when terms of office ended (s).
+        #: The leader of each partition, and when the leadership of a node ended (s).
         self._leaders: dict[Partition, str | None] = {}
         self._ended: dict[tuple[Partition, str], float] = {}
 
