@@ -93,10 +93,13 @@ class GroupHistory:
 
     def read(self, name: str, partition: TopicPartition, offset: int, acknowledged: int) -> None:
         """A new owner reads what is committed: what was acknowledged before it asked may not be missing."""
-        if offset < acknowledged and offset not in self.late.get(partition, ()):
+        if offset >= acknowledged:
+            return
+        if offset not in self.late.get(partition, ()):
             raise Violation(
                 f"{name} reads the committed offset {offset} of {partition}; {acknowledged} was acknowledged"
             )
+        self.committed[partition] = offset
 
     def acknowledge(self, partition: TopicPartition, offset: int, took_s: float = 0.0) -> None:
         """It is committed, `took_s` after the first request."""
