@@ -183,9 +183,11 @@ def disk_problems(logs: LogManager) -> tuple[HealthProblem, ...]:
     held = _held_by_strays(logs)
     for log_dir in logs.pool.dirs.values():
         if not log_dir.online:
-            kind = "disk.full" if log_dir.awaited is Awaited.ROOM else "disk.offline"
-            detail = log_dir.awaited.describe(log_dir.offline_reason)
-            problems.append(HealthProblem(kind, log_dir.offline_since_ms, detail, log_dir.path))
+            since_ms, detail = log_dir.offline_since_ms, log_dir.awaited.describe(log_dir.offline_reason)
+            if log_dir.awaited is Awaited.ROOM:
+                problems.append(HealthProblem("disk.full", since_ms, detail, log_dir.path))
+            else:
+                problems.append(HealthProblem("disk.offline", since_ms, detail, log_dir.path))
         elif log_dir.is_full:
             detail = f"{log_dir.path}: no room is left"
             if log_dir.path in held:

@@ -91,7 +91,7 @@ class FetchEntry:
     """One partition: what the consumer wants of it, and the answer."""
 
     __slots__ = (
-        "aborted", "cold_reads", "directory", "error", "fetch", "fetch_offset", "has_more", "high_watermark", "is_loading", "is_news", "key",
+        "aborted", "available", "cold_reads", "directory", "error", "fetch", "fetch_offset", "has_more", "high_watermark", "is_loading", "is_news", "key",
         "last_stable_offset", "leader_epoch", "listed", "log_start_offset", "max_bytes", "missing", "partition", "preferred", "records",
         "records_size", "refusal", "sent_high_watermark", "sent_log_start", "topic_id", "wire",
     )  # fmt: skip
@@ -130,6 +130,8 @@ class FetchEntry:
         self.log_start_offset: Offset = NO_OFFSET
         self.records: Sequence[Buffer] = ()
         self.records_size = 0
+        #: Bytes that are there for it, at most as many as it may give; if whole batches do not fill that, it gives fewer.
+        self.available = 0
         self.aborted: tuple[AbortedTransaction, ...] = ()
         #: What was not in the page cache when it was read last, and on which disk; whether that is being loaded; how often in a row.
         self.missing: NotResident | None = None

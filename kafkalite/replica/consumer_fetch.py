@@ -129,15 +129,17 @@ class ConsumerFetchHandler:
         if has_waited and not fetch.is_session:
             yield from fetch.unwatching()
         sent: list[_Sent] = []
-        size_bytes, is_error = yield from self._read(call, sent, reading)
+        size_bytes, available, is_error = yield from self._read(call, sent, reading)
         # A client that asks for more than there is room for would wait in vain for the rest.
-        needed = terms.min_bytes if room is None else min(terms.min_bytes, max(1, room() // 2))
+        needed = min(terms.min_bytes, terms.max_bytes, self._fetch_max_bytes)
+        if room is not None:
+            needed = min(needed, max(1, room() // 2))
         wait_ms = 0 if has_waited else terms.max_wait_ms
         is_loading = self._load(fetch, terms.reader)
         if is_loading and not size_bytes:
             # There are records, but the disk has to give them first: an empty answer would say that there are none.
             wait_ms, needed = max(wait_ms, COLD_WAIT_MS), max(needed, 1)
-        if size_bytes < needed and not is_error and wait_ms > 0 and fetch.entries and self._may_wait():
+        if available < needed and not is_error and wait_ms > 0 and fetch.entries and self._may_wait():
             if not fetch.is_session and (has_waited or len(fetch.entries) <= STEP):  # otherwise they do so already
                 yield from fetch.watching(self._hosted.get, reading)
             if fetch.reads == reading and self._may_wait():
@@ -145,7 +147,7 @@ class ConsumerFetchHandler:
                 def attempt_again() -> None:
                     call.pacing.run(self._attempt(call, has_waited=True))
 
-                fetch.wait(self._hosted.wheel, wait_ms, needed - size_bytes, attempt_again, since_reading=True)
+                fetch.wait(self._hosted.wheel, wait_ms, needed - available, attempt_again, since_reading=True)
                 return
         yield from self._answer(call, sent, reading, is_error=is_error)
 
@@ -222,8 +224,8 @@ class ConsumerFetchHandler:
             self._cold.then(reader, entry.directory, missing, entry.on_loaded)
         return loading > 0
 
-    def _read(self, call: _FetchCall, sent: list[_Sent], reading: int) -> Steps[tuple[int, bool]]:
-        """Read what is marked, as far as it fits: bytes of records, and whether anything was refused or has to be read
+    def _read(self, call: _FetchCall, sent: list[_Sent], reading: int) -> Steps[tuple[int, int, bool]]:
+        """Read what is marked, as far as it fits: bytes of records, bytes that are there (`FetchEntry.available`), and whether anything was refused or has to be read
         elsewhere, which the consumer should hear at once. Whose records they are: `sent`."""
         fetch, room = call.fetch, call.room
         left = min(call.terms.max_bytes, self._fetch_max_bytes)
@@ -231,7 +233,7 @@ class ConsumerFetchHandler:
         if room is not None:
             size = room()
             is_full, left = size <= 0, min(left, size)
-        total = 0
+        total = available = 0
         is_error = False
         is_session = fetch.is_session
         ready = fetch.ready
@@ -261,12 +263,13 @@ class ConsumerFetchHandler:
                 continue
             is_error = is_error or entry.preferred != NO_LEADER
             total += entry.records_size
+            available += entry.available
             left -= entry.records_size
             if not entry.has_more and (not is_session or not entry.is_news):
                 ready.pop(entry, None)
         if len(marked) > STEP:
             call.hold(total)
-        return total, is_error
+        return total, available, is_error
 
     def _read_one(self, entry: FetchEntry, left: int, isolation: int, sent: list[_Sent], *, is_first: bool) -> None:
         """Raises ApiError."""
@@ -281,7 +284,7 @@ class ConsumerFetchHandler:
             raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE)
         if entry.records_size:
             entry.drop_records()
-        entry.error = 0
+        entry.error = entry.available = 0
         entry.missing = None
         entry.wire = b""
         entry.directory = log.directory
@@ -299,6 +302,7 @@ class ConsumerFetchHandler:
                     with ResidentOnly():
                         reached = _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
                 entry.cold_reads = 0
+                entry.available = entry.records_size if reached >= limit else max(entry.records_size, max_bytes)
                 if entry.records_size:
                     sent.append((partition, entry.records_size, reached - offset))
         except NotResident as missing:

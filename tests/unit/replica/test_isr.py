@@ -266,7 +266,12 @@ async def test_with_flush_before_ack_every_member_has_it_on_its_disk(make_cluste
 
 @pytest.mark.checklist(80)
 @pytest.mark.checklist(83)
-async def test_a_storage_error_takes_the_replica_offline_and_nobody_else(make_cluster, until):
+async def test_a_storage_error_takes_the_replica_offline_and_nobody_else(make_cluster, monkeypatch):
+    async def still_checking(*args, **kwargs):
+        await asyncio.Event().wait()
+
+    # The disk is sound, so the log would be opened again as soon as the probe has ended.
+    monkeypatch.setattr("kafkalite.log.log_dir_failure_handler.probe", still_checking)
     cluster = await started(make_cluster)
     second = TopicPartition("t", 1)
     await cluster.command_all(cluster.decide(second, leader=1, isr=(1, 2, 3), epoch=0))
