@@ -262,7 +262,7 @@ def main(
         cluster = NetworkedCluster(directory, network, nodes=NODES, settings=settings, log_dirs=LOG_DIRS)
         stack.enter_context(cluster)
         command = [str(scratch_python()), "-m", "bench.soak.load", ",".join(cluster.bootstrap), str(NODES)]
-        command += [str(seed), str(rate), *(java_command() if with_java else ())]
+        command += [str(seed), str(rate), "flush" if flush else "-", *(java_command() if with_java else ())]
         load = SoakLoad(command, directory / "load.log")
         stack.callback(load.close)
         stage = SoakStage(cluster, disks, random.Random(seed), say, flush)

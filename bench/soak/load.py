@@ -1,6 +1,7 @@
 """All workloads of a soak, in an interpreter that has confluent-kafka. Started by `python -m bench.soak`.
 
-Arguments: bootstrap servers, number of nodes, seed, records a second, then the command of the Java workload, if there is one.
+Arguments: bootstrap servers, number of nodes, seed, records a second, "flush" if every topic must be flushed before an
+acknowledgement (else "-"), then the command of the Java workload, if there is one.
 Lines on stdin: `sync SECONDS` waits until everything is in sync; `stop` ends the load and counts. One line of JSON for each.
 """
 
@@ -37,7 +38,7 @@ def acked(workloads: list[Workload]) -> int:
     return sum(len(each.acked) for each in workloads if isinstance(each, Numbered))
 
 
-def main(bootstrap: str, nodes: int, seed: int, rate: float, java: list[str]) -> None:
+def main(bootstrap: str, nodes: int, seed: int, rate: float, java: list[str], *, flush: bool) -> None:
     """Exit code 0 whatever is found: the last line says it."""
     rng = random.Random(seed)
 
@@ -48,7 +49,7 @@ def main(bootstrap: str, nodes: int, seed: int, rate: float, java: list[str]) ->
     workloads: list[Workload] = [
         numbered,
         TransactionsWorkload(bootstrap, own(), rate / 4),
-        Keyed(bootstrap, own(), rate / 2),
+        Keyed(bootstrap, own(), rate / 2, flush=flush),
         PipelineWorkload(bootstrap, own(), rate, numbered),
         Offsets(bootstrap, own(), rate),
         Deleted(bootstrap, own(), rate / 4),
@@ -96,4 +97,6 @@ def main(bootstrap: str, nodes: int, seed: int, rate: float, java: list[str]) ->
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), sys.argv[5:])
+    main(
+        sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), sys.argv[6:], flush=sys.argv[5] == "flush"
+    )
