@@ -139,12 +139,14 @@ class FinalChecks:
                     (record.offset, record_name(record.value or b"")) for record in self._records(view)
                 ]
         self._simulation.history.final(finals)
-        logs: dict[str, list[tuple[str, PartitionLog]]] = {}
+        # One that is being added (a drain, a move) may still be on its way to the end.
+        logs: dict[tuple[str, int], list[tuple[str, PartitionLog]]] = {}
         for node in self._simulation.nodes.values():
             for replica in node.node.replicas.hosted.all():
                 if replica.topic_partition.topic in self._simulation.plan.all_topics and not replica.log.is_closed:
-                    logs.setdefault(str(replica.topic_partition), []).append((node.name, replica.log))
-        for partition, copies in logs.items():
+                    key = str(replica.topic_partition), replica.log.log_end_offset
+                    logs.setdefault(key, []).append((node.name, replica.log))
+        for (partition, _), copies in logs.items():
             check_producers(partition, copies)
         for node in self._simulation.nodes.values():
             for replica in node.node.replicas.hosted.all():

@@ -14,7 +14,7 @@ def check_producers(partition: str, logs: Iterable[tuple[str, PartitionLog]]) ->
     One may not know a producer at all: its last batch was deleted before the log was copied. Then it takes any sequence.
 
     Args:
-        logs: (node, its log) of the replicas in sync.
+        logs: (node, its log), all with the same end.
 
     Raises:
         Violation.
