@@ -104,8 +104,10 @@ class Run:
             said = f"{name}: {system.name}: failed: {type(error).__name__}: {error}"
             self._failures.append(said)
             console.print(said, highlight=False, markup=False)
-            with contextlib.suppress(Exception):
+            try:
                 console.print(f"{system.name}: started again: {system.revive()}", highlight=False)
+            except (OSError, RuntimeError) as again:
+                self._failures.append(f"{system.name}: not started again: {again}")
             return
         self.found[name][system.name].append(row)
         cells = ", ".join(f"{column} {value:,.1f}" for column, value in row.items())

@@ -46,7 +46,7 @@ def many_partitions(system: System, client: str, consumers: int) -> Row:
     for partitions in (30, 1000):
         alone, share = idle_partitions.measure(
             system.side,
-            system.load,  # type: ignore[arg-type]
+            system.load,
             client,
             partitions,
             consumers,
@@ -212,7 +212,7 @@ def bombs(system: System) -> Row:
 def small_records(system: System, factor: int) -> Row:
     """One 1 KiB record per request, five in flight."""
     records = 4_000 if factor > 1 else 10_000
-    cost, rate = small_requests.measure(system.side, system.load, factor, records, 5)  # type: ignore[arg-type]
+    cost, rate = small_requests.measure(system.side, system.load, factor, records, 5)
     return {"us of CPU per request": cost, "requests/s": rate}
 
 
@@ -231,10 +231,10 @@ class Batches:
             used = system.cpu_seconds()
             if what == "produce":
                 done = system.load.ask(what, system.bootstrap, topic, 6, self.size, "all", 3.0, 1 << 30)
-                made = done["records"]  # type: ignore[index]
+                made = done["records"]
             else:
                 done = system.load.ask(what, system.bootstrap, topic, 6, self.size, made)
-            moved, took = done["bytes"], done["seconds"]  # type: ignore[index]
+            moved, took = done["bytes"], done["seconds"]
             found[f"{what}: MB/s"] = moved / took / 1e6
             found[f"{what}: CPU s/GB"] = (system.cpu_seconds() - used) / moved * 1e9
         system.load.ask("delete", system.bootstrap, topic)
@@ -247,7 +247,7 @@ def acknowledgements(system: System) -> Row:
     system.load.ask("create", system.bootstrap, topic, 1, 3)
     found = system.load.ask("latency", system.bootstrap, topic, 1024, "all", 200, 6)
     system.load.ask("delete", system.bootstrap, topic)
-    return {f"{name} ms": value for name, value in found.items()}  # type: ignore[attr-defined]
+    return {f"{name} ms": value for name, value in found.items()}
 
 
 # --- failover, start, memory --------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ def start(system: System) -> Row:
 
 
 def _acknowledged(system: System, side: Side) -> float:
-    return float(system.load.ask("first_ack", side.bootstrap, "first"))  # type: ignore[arg-type]
+    return float(system.load.ask("first_ack", side.bootstrap, "first"))
 
 
 def memory(system: System) -> Row:

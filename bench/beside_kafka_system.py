@@ -37,28 +37,19 @@ class Kafka(Side):
         return str(self.cluster.bootstrap)
 
 
-class Load:
+class Load(PeerLoad):
     """bench/librdkafka_load.py, started again after a failure."""
 
     def __init__(self) -> None:
-        self._process = PeerLoad(scratch_python())
+        super().__init__(scratch_python())
 
-    def ask(self, name: str, *arguments: object) -> object:
+    def ask(self, name: str, *arguments: Any) -> Any:
         try:
-            return self._process.ask(name, *arguments)
+            return super().ask(name, *arguments)
         except (RuntimeError, OSError):
             self.close()
-            self._process = PeerLoad(scratch_python())
+            super().__init__(scratch_python())
             raise
-
-    def send(self, name: str, *arguments: object) -> None:
-        self._process.send(name, *arguments)
-
-    def answer(self) -> object:
-        return self._process.answer()
-
-    def close(self) -> None:
-        self._process.close()
 
 
 class System:
@@ -87,7 +78,7 @@ class System:
         helper.call("fill", self.bootstrap, "old", OLD_RECORDS, OLD_BYTES, OLD_PARTITIONS)
         helper.close()
         for factor in (3, 1):
-            small_requests.measure(self.side, self.load, factor, 3_000, 5)  # type: ignore[arg-type]
+            small_requests.measure(self.side, self.load, factor, 3_000, 5)
         create(self.bootstrap, 100, 100, 1, 3)
 
     def start_node(self, number: int) -> None:

@@ -23,6 +23,7 @@ from kafkalite.model import GROUP_TOPIC, Offset, TopicPartition
 from kafkalite.node.node import Node
 from kafkalite.rpc.messages.groups import CommittedOffsetsResponse, GroupsOffset
 from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.fetching import run_to_end
 
 T1, T2 = TopicPartition("t", 1), TopicPartition("t", 2)
 
@@ -34,7 +35,7 @@ async def commit(cluster: LoopbackCluster, group: str, key: TopicPartition, offs
             done: asyncio.Future[dict[TopicPartition, ErrorCode]] = asyncio.get_running_loop().create_future()
             committed = CommittedOffset(Offset(offset), -1, "", node.env.clock.wall_ms())
             try:
-                node.kafka.groups.offsets.commit(group, "", None, -1, {key: committed}, done.set_result)
+                run_to_end(node.kafka.groups.offsets.committing(group, "", None, -1, {key: committed}, done.set_result))
             except ApiError:
                 continue  # not the coordinator, or not yet
             if not (await done)[key]:

@@ -1,4 +1,4 @@
-"""Attacks on a secured cluster by a user with few rights, who has stolen what a user can steal. Takes too long for CI."""
+"""Attacks on a secured cluster by a user with few rights and stolen credentials of others. It takes too long for CI."""
 
 from __future__ import annotations
 

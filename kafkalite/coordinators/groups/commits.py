@@ -41,27 +41,6 @@ class OffsetCommits:
     def _now(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
-    def commit(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        offsets: Mapping[TopicPartition, CommittedOffset],
-        done: Callable[[CommitResults], None],
-        *,
-        producer: tuple[ProducerId, int] | None = None,
-        guard: int | None = None,
-        knows_epochs: bool = False,
-    ) -> None:
-        """Commit offsets, in a transaction if `producer` (id, epoch) is given; `done` gets each one's outcome.
-
-        `guard`: with which the transaction was verified; None: it was not. `knows_epochs`: see `check_commit`.
-        """
-        member = (group_id, member_id, instance_id, generation)
-        for _ in self.committing(*member, offsets, done, producer=producer, guard=guard, knows_epochs=knows_epochs):
-            pass
-
     def committing(
         self,
         group_id: str,
@@ -75,7 +54,11 @@ class OffsetCommits:
         guard: int | None = None,
         knows_epochs: bool = False,
     ) -> Generator[None, None, None]:
-        """As `commit`, in steps. Who may commit is decided in the last step, in which the records are appended."""
+        """Commit offsets in steps, in a transaction if `producer` (id, epoch) is given; `done` gets each one's outcome.
+
+        Whether the member may commit is decided in the last step, in which the records are appended. `guard`: with which the
+        transaction was verified; None: it was not. `knows_epochs`: see `check_commit`.
+        """
         results: CommitResults = {}
         accepted: dict[TopicPartition, CommittedOffset] = {}
         builder = self._log.builder(producer)
