@@ -331,6 +331,10 @@ class Services(Protocol):
         """Dynamic settings of all groups or client metrics (`topic_configs`), by name, as this node knows them."""
         ...
 
+    def group_settings(self, group_id: str) -> Mapping[str, str]:
+        """Dynamic settings of one group, as this node knows them. Cheap: heartbeats ask for them."""
+        ...
+
     async def entity_overrides(self, entity_type: str, name: str) -> Mapping[str, str]:
         """Those of one, as ZooKeeper has them. Raises ApiError, CoordinatorError."""
         ...

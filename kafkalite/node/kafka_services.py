@@ -11,6 +11,7 @@ from kafkalite.coordination import paths
 from kafkalite.coordination.topic_configs import (
     BROKERS,
     FEATURES,
+    GROUPS,
     TOPICS,
     read_config,
     read_entity,
@@ -339,6 +340,9 @@ class NodeServices:
 
     def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
         return self._node.settings.configs.entities(entity_type)
+
+    def group_settings(self, group_id: str) -> Mapping[str, str]:
+        return self._node.settings.configs.entity(GROUPS, group_id)
 
     async def entity_overrides(self, entity_type: str, name: str) -> Mapping[str, str]:
         return await read_entity(await self._node.zookeeper.ordering(), entity_type, name)

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares.dead_letters import DeadLetterWriter
 from kafkalite.coordinators.shares.decisions.deliveries import Acknowledgement, StateWrite
@@ -331,7 +330,7 @@ class SharedPartitions:
 
     def settings(self, group_id: str) -> ShareSettings:
         """As they are now."""
-        return share_settings(self._services.config, self._services.settings_of(GROUPS).get(group_id, {}))
+        return share_settings(self._services.config, self._services.group_settings(group_id))
 
     def forget(self, led: Led) -> None:
         if self._led.get(led.key) is led:

@@ -13,7 +13,7 @@ from kafkalite.admin.acls import AclManager
 from kafkalite.admin.tokens import TokenAdmin
 from kafkalite.config import BrokerConfig, TopicConfig, topic_config, usable_topic_config, with_dynamic
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
-from kafkalite.coordination.topic_configs import FEATURES
+from kafkalite.coordination.topic_configs import FEATURES, GROUPS
 from kafkalite.coordinators.services import LogDirDescription, LogDirReplica
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.env.loop_times import LoopTimes
@@ -231,6 +231,9 @@ class MemoryServices:
 
     def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
         return {name: held for name, held in self.settings[entity_type].items() if held}
+
+    def group_settings(self, group_id: str) -> Mapping[str, str]:
+        return self.settings[GROUPS].get(group_id, {})
 
     async def entity_overrides(self, entity_type: str, name: str) -> Mapping[str, str]:
         return self.settings[entity_type].get(name, {})

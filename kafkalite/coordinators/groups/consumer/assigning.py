@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 
-from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.coordinators.groups.consumer.groups import ConsumerGroups
 from kafkalite.coordinators.groups.decisions.assignment import AssignedMember, AssignmentInput, NewTargets
 from kafkalite.coordinators.groups.decisions.consumer.assignors import ASSIGNORS
@@ -59,7 +58,7 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
         return group.needs_assignment or any(regex not in group.regexes for regex in progress.visible)
 
     def _pause_s(self, group: ConsumerGroup) -> float:
-        own = self._services.settings_of(GROUPS).get(group.group_id, {})
+        own = self._services.group_settings(group.group_id)
         return int(group_setting(own, "consumer.assignment.interval.ms", self._services.config)) / 1000
 
     async def _round(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.coordinators.groups.assigned_groups import AssignedGroups, nothing
 from kafkalite.coordinators.groups.decisions.classic.events import Effect, JoinAnswer, JoinRequest, SyncAnswer
 from kafkalite.coordinators.groups.decisions.classic.group import Group
@@ -96,7 +95,7 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
 
     def settings(self, group_id: str) -> GroupSettings:
         """The group's own, or the broker's."""
-        config, own = self._services.config, self._services.settings_of(GROUPS).get(group_id, {})
+        config, own = self._services.config, self._services.group_settings(group_id)
         policy = config.group_consumer_migration_policy
         return GroupSettings(
             config.group_consumer_assignors,

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from uuid import UUID
 
-from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.coordinators.committed import CommittedAppends
 from kafkalite.coordinators.groups.decisions.members import LEAVE_EPOCH, CurrentAssignment
 from kafkalite.coordinators.groups.decisions.share import heartbeats as rules
@@ -82,7 +81,7 @@ class ShareGroups:
 
     def _setting(self, group_id: str, name: str) -> int:
         """The group's own, or the broker's."""
-        return int(group_setting(self._services.settings_of(GROUPS).get(group_id, {}), name, self._services.config))
+        return int(group_setting(self._services.group_settings(group_id), name, self._services.config))
 
     # --- members ---
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsSettings
 from kafkalite.coordinators.services import Services
 from kafkalite.resource_configs import group_setting
 
 
 def _setting(services: Services, group_id: str, name: str) -> int:
-    return int(group_setting(services.settings_of(GROUPS).get(group_id, {}), name, services.config))
+    return int(group_setting(services.group_settings(group_id), name, services.config))
 
 
 def streams_settings(services: Services, group_id: str) -> StreamsSettings:
