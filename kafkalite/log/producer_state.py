@@ -166,13 +166,24 @@ class ProducerStates:
             )
 
     def find_duplicate(self, header: BatchHeader) -> KeptBatch | None:
-        """The kept batch that `header` repeats: same producer, epoch and sequences."""
+        """The kept batch that `header` repeats: same producer, epoch and sequences.
+
+        Raises ApiError INVALID_TXN_STATE if that one belongs to a transaction that has ended here. No producer repeats such a batch:
+        it ends a transaction only when it knows what became of each batch. But librdkafka gives the sequence of a batch that it
+        purged in abort_transaction() to the next transaction's record. A success would lose that record (ADR 17).
+        """
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.producer_epoch != header.producer_epoch:
             return None
         last_sequence = header.last_sequence
         for kept in entry.batches:
             if kept.last_sequence == last_sequence and kept.offset_delta == header.last_offset_delta:
+                if header.is_transactional and not NO_OFFSET != entry.transaction_first_offset <= kept.first_offset:
+                    raise api_error(
+                        ErrorCode.INVALID_TXN_STATE,
+                        f"producer {header.producer_id}: sequence {header.base_sequence} is that of a batch at"
+                        f" {kept.first_offset}, whose transaction has ended",
+                    )
                 return kept
         return None
 

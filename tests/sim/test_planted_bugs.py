@@ -19,7 +19,7 @@ from kafkalite.testing.simulation.run import Simulation
 Patch = pytest.MonkeyPatch
 
 
-def plan(seed: int, flush_before_ack: bool, *faults: Fault) -> Plan:
+def plan(seed: int, *faults: Fault, flush_before_ack: bool = False) -> Plan:
     """Three nodes, three partitions, a fast network, and these faults."""
     drawn = draw(1, may_drain=False)
     return dataclasses.replace(
@@ -94,77 +94,78 @@ def with_small_segments(drawn: Plan) -> Plan:
 BUGS: dict[str, Plan] = {
     # A link so slow that followers learn of a commit long after it.
     "F1": dataclasses.replace(
-        plan(1, False, *each_node(FaultKind.CRASH, 0.3, 2.0)),
+        plan(1, *each_node(FaultKind.CRASH, 0.3, 2.0)),
         link=Link(latency_min_ns=5_000_000, latency_max_ns=40_000_000),
     ),
     # A controller that is cut off, is replaced, and comes back before its own session has ended, and before it is without
     # its lease.
     "F4": with_session(
         6_000,
-        patient(2_000, plan(1, False, *(Fault(at_s, FaultKind.ISOLATE, "controller", 3.0) for at_s in (7.0, 15.0)))),
+        patient(2_000, plan(1, *(Fault(at_s, FaultKind.ISOLATE, "controller", 3.0) for at_s in (7.0, 15.0)))),
     ),
     # The cut-off must be over before the controller suspects a node for it.
     "F8": patient(
         3_000,
         plan(
             1,
-            False,
             *(Fault(1.0, FaultKind.ZK_SLOW, node, 18.0) for node in NODES),
             *each_node(FaultKind.PARTITION, 2.6, 2.9),
         ),
     ),
     # Every process is killed soon after records were deleted.
     "deleted": with_kafka(
-        plan(1, False, *(Fault(at_s, FaultKind.CRASH_ALL, "all", 1.0) for at_s in (6.0, 14.0))),
+        plan(1, *(Fault(at_s, FaultKind.CRASH_ALL, "all", 1.0) for at_s in (6.0, 14.0))),
     ),
     # A file of the only replica answers an error for a while.
     "copy": dataclasses.replace(
-        plan(1, False, *(Fault(4.001 + 4.0 * n, FaultKind.FILE, NODES[n % 3], 3.0) for n in range(4))),
+        plan(1, *(Fault(4.001 + 4.0 * n, FaultKind.FILE, NODES[n % 3], 3.0) for n in range(4))),
         topics={"topic1": 1, LONE: 1},
     ),
     # Every replica is moved to the node's other disk, and back.
     "writers": dataclasses.replace(
-        plan(1, False, *(Fault(2.0 + 2.0 * n, FaultKind.MOVES, NODES[n % 3], 0.5) for n in range(8))),
+        plan(1, *(Fault(2.0 + 2.0 * n, FaultKind.MOVES, NODES[n % 3], 0.5) for n in range(8))),
         topics={"topic1": 6, "topic2": 6},
         log_dirs=("/data1", "/data2"),
-        settings={**plan(1, False).settings, "log.flush.offset.checkpoint.interval.ms": 10},
+        settings={**plan(1).settings, "log.flush.offset.checkpoint.interval.ms": 10},
     ),
     # Compaction leaves segments empty before the records in them are deleted.
     "empty": dataclasses.replace(
-        with_kafka(plan(1, False)),
+        with_kafka(plan(1)),
         keyed="compact,delete",
-        settings={**with_transactions(plan(1, False)).settings, "log.retention.check.interval.ms": 4_000},
+        settings={**with_transactions(plan(1)).settings, "log.retention.check.interval.ms": 4_000},
     ),
     # Segments roll often, and hosts lose what they have not synced.
-    "txnindex": with_small_segments(with_transactions(plan(1, True, *each_node(FaultKind.POWER, 0.5)))),
-    "vanished": plan(1, False, Fault(6.0, FaultKind.VANISH, "all", 10.0)),
-    "ack": plan(1, False, *each_node(FaultKind.ISOLATE, 4.0, 5.0)),
+    "txnindex": with_small_segments(
+        with_transactions(plan(1, *each_node(FaultKind.POWER, 0.5), flush_before_ack=True))
+    ),
+    # A client gives a sequence to two transactions.
+    "ended": with_transactions(plan(1)),
+    "vanished": plan(1, Fault(6.0, FaultKind.VANISH, "all", 10.0)),
+    "ack": plan(1, *each_node(FaultKind.ISOLATE, 4.0, 5.0)),
     # Some followers are silent for a while; nobody can say so in ZooKeeper.
-    "away": plan(1, False, Fault(3.0, FaultKind.ZK_DOWN, "all", 14.0), *each_node(FaultKind.PARTITION, 2.0)),
-    "fsync": plan(1, True, *(Fault(5.0, FaultKind.POWER, node, 0.5) for node in NODES)),
+    "away": plan(1, Fault(3.0, FaultKind.ZK_DOWN, "all", 14.0), *each_node(FaultKind.PARTITION, 2.0)),
+    "fsync": plan(1, *(Fault(5.0, FaultKind.POWER, node, 0.5) for node in NODES), flush_before_ack=True),
     # Answers that come later than a producer's patience.
-    "F25": dataclasses.replace(plan(1, False), link=Link(spikes_per_mille=20, spike_ns=15_000_000_000)),
+    "F25": dataclasses.replace(plan(1), link=Link(spikes_per_mille=20, spike_ns=15_000_000_000)),
     "F28": dataclasses.replace(
-        plan(1, False, *(Fault(3.0 + 3.001 * number, FaultKind.DISK, NODES[number % 3], 2.0) for number in range(5))),
+        plan(1, *(Fault(3.0 + 3.001 * number, FaultKind.DISK, NODES[number % 3], 2.0) for number in range(5))),
         log_dirs=("/data1", "/data2"),
     ),
-    "C10": plan(1, False, *each_node(FaultKind.SLOW, 6.0)),
+    "C10": plan(1, *each_node(FaultKind.SLOW, 6.0)),
     # Two processes die; the third host loses its power and is back first.
     "ELR": plan(
         1,
-        False,
         *(Fault(5.0, FaultKind.CRASH, node, 9.0) for node in NODES[:2]),
         Fault(8.0, FaultKind.POWER, NODES[2], 0.3),
     ),
     # Members of a group come and go.
-    "owners": dataclasses.replace(plan(1, False), members=3, orders=False),
-    "tasks": dataclasses.replace(plan(1, False), streams=3, orders=False),
+    "owners": dataclasses.replace(plan(1), members=3, orders=False),
+    "tasks": dataclasses.replace(plan(1), streams=3, orders=False),
     # A coordinator whose followers do not hear it confirms to leaders that do.
-    "shared": dataclasses.replace(plan(1, False, *each_node(FaultKind.PARTITION, 2.5, 3.0)), shares=2),
+    "shared": dataclasses.replace(plan(1, *each_node(FaultKind.PARTITION, 2.5, 3.0)), shares=2),
     # One dies while two are left, which go on and commit; they die, and it is back before them.
     "ELR-min": plan(
         1,
-        False,
         Fault(4.0, FaultKind.CRASH, NODES[0], 6.0),
         *(Fault(8.0, FaultKind.CRASH, node, 7.0) for node in NODES[1:]),
     ),

@@ -21,7 +21,7 @@ from kafkalite.coordinators.committed import CommittedAppends
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
 from kafkalite.coordinators.internal_log import InternalLog
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.log import checkpoints, loader, partition_log, producer_state, retention
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.flushing import Flusher
@@ -110,6 +110,22 @@ def no_deduplication(patch: Patch) -> None:
     """A producer's retry is appended again (invariant F25)."""
     patch(ProducerStates, "find_duplicate", lambda self, header: None)
     patch(producer_state, "_check_sequence", lambda entry, header: None)
+
+
+def retries_of_what_has_ended(patch: Patch) -> None:
+    """A batch with the sequence of a transaction that has ended counts as a retry of it (ADR 17)."""
+    found = ProducerStates.find_duplicate
+
+    def planted(self: ProducerStates, header: Any) -> Any:
+        try:
+            return found(self, header)
+        except ApiError:
+            same = [
+                kept for kept in self.active()[header.producer_id].batches if kept.last_sequence == header.last_sequence
+            ]
+            return same[0]
+
+    patch(ProducerStates, "find_duplicate", planted)
 
 
 def joins_at_once(patch: Patch) -> None:
@@ -327,6 +343,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "F8": commit_over_the_proposed_isr,
     "F28": anew_in_the_isr,
     "F25": no_deduplication,
+    "ended": retries_of_what_has_ended,
     "C10": joins_at_once,
     "ack": ack_before_replication,
     "ELR": leads_whatever_it_lost,

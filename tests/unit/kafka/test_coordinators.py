@@ -258,7 +258,7 @@ class Producer:
     async def add(self, topic: str = "t", version: int = 3) -> int:
         request = wire.AddPartitionsToTxnRequest
         topics = [request.AddPartitionsToTxnTopic(topic, [0])]
-        one = request.AddPartitionsToTxnTransaction(self.name, self.id, self.epoch, False, topics)
+        one = request.AddPartitionsToTxnTransaction(self.name, self.id, self.epoch, verify_only=False, topics=topics)
         message = request(
             transactions=[one],
             v3_and_below_transactional_id=self.name,
@@ -283,7 +283,7 @@ class Producer:
         answer = await self.client.ask(produce("t", (0, records), transactional_id=self.name), 9)
         return int(answer.responses[0].partition_responses[0].error_code)
 
-    async def end(self, committed: bool, version: int = 3) -> int:
+    async def end(self, *, committed: bool, version: int = 3) -> int:
         answer = await self.client.ask(wire.EndTxnRequest(self.name, self.id, self.epoch, committed), version)
         return int(answer.error_code)
 
@@ -307,7 +307,7 @@ async def test_commit_and_abort(broker: Broker, version: int) -> None:
         assert await producer.add(version=version) == 0
         assert await producer.send(value) == 0
         assert b"kept" not in (await visible(client))[0] or not is_commit
-        assert await producer.end(is_commit, min(version, 4)) == 0
+        assert await producer.end(committed=is_commit, version=min(version, 4)) == 0
         while (await visible(client))[2] != broker.services.partitions.logs[TopicPartition("t", 0)].log_end_offset:
             await asyncio.sleep(0)
     values, aborted, stable = await visible(client)
@@ -322,12 +322,12 @@ async def test_a_coordinator_that_was_replaced_cannot_confirm_the_end_of_a_trans
     assert await producer.start() == 0
     assert await producer.add() == 0
     assert await producer.send(b"first") == 0
-    assert await producer.end(True) == 0
+    assert await producer.end(committed=True) == 0
     while (await visible(client))[2] != broker.services.partitions.logs[TopicPartition("t", 0)].log_end_offset:
         await asyncio.sleep(0)
-    assert await producer.end(True) == 0, "a repetition, as far as it knows"
+    assert await producer.end(committed=True) == 0, "a repetition, as far as it knows"
     broker.services.partitions.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS  # what it writes is confirmed by nobody
-    assert await producer.end(True) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await producer.end(committed=True) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_a_prepared_commit_is_completed_after_a_move(broker: Broker) -> None:
@@ -348,7 +348,7 @@ async def test_a_prepared_commit_is_completed_after_a_move(broker: Broker) -> No
             real(timeout_ms, partitions, done, **more)
 
     broker.services.partitions.append_internal = no_markers  # type: ignore[method-assign]
-    assert await producer.end(True) == 0
+    assert await producer.end(committed=True) == 0
     while not seen:
         await asyncio.sleep(0)
     assert (await visible(client))[2] == 0
@@ -375,12 +375,12 @@ async def test_a_second_incarnation_fences_the_first(broker: Broker) -> None:
     await first.send(b"lost")
     assert await second.start() == 0
     assert (second.id, second.epoch) == (first.id, 2)  # one epoch for the abort, one for the newcomer
-    assert await first.end(True) == ErrorCode.PRODUCER_FENCED
-    assert await first.end(True, 1) == ErrorCode.INVALID_PRODUCER_EPOCH  # what older clients know
+    assert await first.end(committed=True) == ErrorCode.PRODUCER_FENCED
+    assert await first.end(committed=True, version=1) == ErrorCode.INVALID_PRODUCER_EPOCH  # what older clients know
     assert await first.add() == ErrorCode.PRODUCER_FENCED
     await second.add()
     await second.send(b"kept")
-    await second.end(True)
+    await second.end(committed=True)
     async with asyncio.timeout(150):
         while (await visible(client))[2] != 4:
             await asyncio.sleep(0.01)
@@ -402,7 +402,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted(broker: Broker) -> N
             await broker.side.transactions.abort_overdue()
             await asyncio.sleep(0.005)
     assert (await visible(client))[1] == [(producer.id, 0)]
-    assert await producer.end(True) == ErrorCode.PRODUCER_FENCED
+    assert await producer.end(committed=True) == ErrorCode.PRODUCER_FENCED
 
 
 async def test_an_open_transaction_outlives_a_wall_clock_that_jumps(
@@ -423,12 +423,12 @@ async def test_an_open_transaction_outlives_a_wall_clock_that_jumps(
     later = clock.monotonic() + 59
     monkeypatch.setattr(clock, "monotonic", lambda: later)
     await broker.side.transactions.abort_overdue()
-    assert await producer.end(True) == ErrorCode.NONE
+    assert await producer.end(committed=True) == ErrorCode.NONE
     await producer.add()
     await broker.side.transactions.abort_overdue()
     later += 61
     await broker.side.transactions.abort_overdue()
-    assert await producer.end(True) == ErrorCode.PRODUCER_FENCED
+    assert await producer.end(committed=True) == ErrorCode.PRODUCER_FENCED
 
 
 async def test_offsets_in_a_transaction(broker: Broker) -> None:
@@ -454,7 +454,7 @@ async def test_offsets_in_a_transaction(broker: Broker) -> None:
         assert before.committed_offset == -1
         await move(broker, "__consumer_offsets")  # the open transaction is in the log
         await coordinator(client, "g")
-        assert await producer.end(is_commit) == 0
+        assert await producer.end(committed=is_commit) == 0
         async with asyncio.timeout(5):
             while broker.side.groups.offsets.offsets_of("g").in_transactions:
                 await asyncio.sleep(0.01)

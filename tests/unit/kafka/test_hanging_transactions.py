@@ -96,7 +96,7 @@ class Story:
     async def end(self, name: str, producer: tuple[int, int]) -> None:
         client = await _client(self.cluster, 1)
         coordinator = await _coordinator(self.cluster, client, name, TRANSACTIONS)
-        await _patient(coordinator, wire.EndTxnRequest(name, *producer, False), 3, lambda got: got.error_code)
+        await _patient(coordinator, wire.EndTxnRequest(name, *producer, committed=False), 3, lambda got: got.error_code)
         client.close()
         coordinator.close()
 

@@ -224,7 +224,9 @@ async def test_a_marker_that_comes_at_the_end_of_loading_ends_its_transaction(
     def read_local(partition: TopicPartition, offset: Offset, max_bytes: int) -> Any:
         pieces = read(partition, offset, max_bytes)
         if partition == key and not written:
-            marker = Marker(ProducerId(producer.id), producer.epoch, True, 0, (key,))
+            marker = Marker(
+                ProducerId(producer.id), producer.epoch, is_commit=True, coordinator_epoch=0, partitions=(key,)
+            )
             written.append(marker)
             broker.supervisor.spawn("marker", broker.side.markers.write(marker), Policy.ISOLATED)
         return pieces

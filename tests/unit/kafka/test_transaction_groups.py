@@ -184,7 +184,7 @@ async def test_prepared_and_left_it_times_out_decided_it_does_not(group: Group, 
 
     with monkeypatch.context() as away:
         away.setattr(group.broker.side._channels, "send", unreachable)
-        request = EndTxnGroupRequest(group.group, group.owner, 0, (again,), True, wait_ms=100)
+        request = EndTxnGroupRequest(group.group, group.owner, 0, (again,), is_commit=True, wait_ms=100)
         assert not (await group.broker.side.transaction_groups.end(request)).is_complete
         await group.broker.side.transactions.abort_overdue()
     assert (await group.end(0, again)).is_complete
@@ -227,7 +227,7 @@ async def test_an_append_that_fails_is_repeated_before_anything_else_happens_to_
     first = await group.prepared("0-0", 0, b"a")
     partitions = group.broker.services.partitions
     partitions.fail_appends = E.REQUEST_TIMED_OUT
-    request = EndTxnGroupRequest(group.group, group.owner, 0, (first,), True, wait_ms=5_000)
+    request = EndTxnGroupRequest(group.group, group.owner, 0, (first,), is_commit=True, wait_ms=5_000)
     async with asyncio.TaskGroup() as tasks:
         ending = tasks.create_task(group.broker.side.transaction_groups.end(request))
         while not any(state.deciding for state in group.broker.side.transactions.log.states()):
@@ -297,10 +297,10 @@ async def test_old_decisions_are_forgotten(make_broker, monkeypatch: pytest.Monk
 async def test_requests_that_make_no_sense(group: Group) -> None:
     stranger = TransactionMember(transactional_id("other", "0"), ProducerId(1), 0)
     for request in (
-        EndTxnGroupRequest("", "q", 0, (), True),
-        EndTxnGroupRequest(group.group, "", 0, (), True),
-        EndTxnGroupRequest(group.group, "q", -1, (), True),
-        EndTxnGroupRequest(group.group, "q", 0, (stranger,), True),
+        EndTxnGroupRequest("", "q", 0, (), is_commit=True),
+        EndTxnGroupRequest(group.group, "", 0, (), is_commit=True),
+        EndTxnGroupRequest(group.group, "q", -1, (), is_commit=True),
+        EndTxnGroupRequest(group.group, "q", 0, (stranger,), is_commit=True),
     ):
         with pytest.raises(ApiError) as refused:
             await group.broker.side.transaction_groups.end(request)

@@ -199,7 +199,7 @@ def test_an_end_after_the_markers_is_repeated_with_the_epoch_before_only() -> No
         (2, TransactionState.ONGOING, False), (1, TransactionState.EMPTY, True),
     ],
 )  # fmt: skip
-def test_an_epoch_that_was_given_already(version: int, state: TransactionState, is_repeated: bool) -> None:
+def test_an_epoch_that_was_given_already(version: int, state: TransactionState, *, is_repeated: bool) -> None:
     known = replace(NEW, producer_epoch=6, last_producer_epoch=5, client_version=version, state=state)
     if is_repeated:
         assert rules.init_producer(known, (7, 5), 60_000, FRESH, 3) is known

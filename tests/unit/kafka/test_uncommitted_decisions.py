@@ -25,7 +25,7 @@ NOT_READY = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 @pytest.mark.parametrize("is_planted", [False, True])
 async def test_a_coordinator_is_not_ready_before_the_end_of_its_log_is_committed(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, is_planted: bool
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, *, is_planted: bool
 ) -> None:
     if is_planted:
         PLANTS["decided"](monkeypatch.setattr)

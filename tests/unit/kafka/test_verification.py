@@ -51,7 +51,7 @@ async def complete(producer: Producer) -> None:
         await asyncio.sleep(0)
 
 
-async def bump(producer: Producer, committed: bool) -> int:
+async def bump(producer: Producer, *, committed: bool) -> int:
     """EndTxn 5."""
     while True:
         request = wire.EndTxnRequest(producer.name, producer.id, producer.epoch, committed)
@@ -79,14 +79,14 @@ async def test_a_batch_that_comes_after_the_abort_is_refused(broker: Broker, ver
     producer = await started(broker)
     await producer.add()
     assert await send(producer, b"in time", version) == 0
-    assert await producer.end(False) == 0
+    assert await producer.end(committed=False) == 0
     await complete(producer)
     assert await send(producer, b"late", version) == code
     values, aborted, stable = await visible(producer.client)
     assert values == [b"in time"] and aborted == [(producer.id, 0)] and stable == 2
     await producer.add()
     assert await send(producer, b"next", version) == 0
-    await producer.end(True)
+    await producer.end(committed=True)
     await complete(producer)
     assert (await visible(producer.client))[0] == [b"in time", b"next"]
 
@@ -127,7 +127,7 @@ async def test_a_coordinator_that_lost_its_role_and_got_it_back_confirms_nothing
     partitions = broker.services.partitions
     entry = broker.side.transactions.partition_of(producer.name).slots[producer.name]
     remembered = entry.transaction
-    assert await producer.end(False) == 0  # as the coordinator in between has decided
+    assert await producer.end(committed=False) == 0  # as the coordinator in between has decided
     await complete(producer)
     entry.transaction = remembered
     epochs, led = partitions.leader_epoch, partitions.led_partitions
@@ -164,7 +164,7 @@ async def test_without_verification_the_late_batch_is_taken(make_broker: Any) ->
     producer = await started(await make_broker(transaction_partition_verification_enable=False))
     await producer.add()
     await send(producer, b"in time")
-    await producer.end(False)
+    await producer.end(committed=False)
     await complete(producer)
     assert await send(producer, b"late") == 0
 
@@ -189,7 +189,7 @@ async def test_an_answer_from_before_the_marker_opens_nothing(broker: Broker, mo
     await producer.add()
     sending = asyncio.ensure_future(send(producer, b"late", client=other))
     await asked.wait()
-    await producer.end(False)
+    await producer.end(committed=False)
     await complete(producer)
     go_on.set()
     assert await sending == ErrorCode.INVALID_TXN_STATE
@@ -236,7 +236,7 @@ async def test_batches_behind_each_other_stay_in_order(broker: Broker) -> None:
     for _ in records:
         _, answer = await producer.client.receive()
         assert answer.responses[0].partition_responses[0].error_code == 0
-    assert await bump(producer, True) == 0
+    assert await bump(producer, committed=True) == 0
     await complete(producer)
     assert (await visible(producer.client))[0] == [b"0", b"1", b"2", b"3", b"4"]
 
@@ -249,7 +249,7 @@ async def test_the_leader_adds_the_partition_and_each_end_bumps_the_epoch(broker
     first = (producer.id, producer.epoch)
     for value, is_commit in ((b"one", True), (b"two", False), (b"three", True)):
         assert await send(producer, value, 12) == 0
-        assert await bump(producer, is_commit) == 0  # the next batch comes before the markers are written
+        assert await bump(producer, committed=is_commit) == 0  # the next batch comes before the markers are written
     await complete(producer)
     values, aborted, _ = await visible(producer.client)
     assert values == [b"one", b"two", b"three"] and aborted == [(producer.id, 2)]
@@ -265,10 +265,10 @@ async def test_a_producer_whose_epochs_are_used_up_goes_on_under_another_id(brok
     slot.transaction = replace(slot.transaction, producer_epoch=MAX_PRODUCER_EPOCH)
     first, producer.epoch = producer.id, MAX_PRODUCER_EPOCH
     assert await send(producer, b"last of one", 12) == 0
-    assert await bump(producer, True) == 0
+    assert await bump(producer, committed=True) == 0
     assert producer.id != first and producer.epoch == 0
     assert await send(producer, b"first of the next", 12) == 0
-    assert await bump(producer, True) == 0
+    assert await bump(producer, committed=True) == 0
     await complete(producer)
     assert (await visible(producer.client))[0] == [b"last of one", b"first of the next"]
 
@@ -289,11 +289,11 @@ async def test_offsets_of_a_group_are_verified_and_added_alike(broker: Broker) -
     assert await commit_offset(4) == ErrorCode.TRANSACTION_ABORTABLE
     assert await producer.client.ask(wire.AddOffsetsToTxnRequest(producer.name, producer.id, producer.epoch, "g"), 3)
     assert await commit_offset(3) == 0
-    assert await producer.end(False) == 0
+    assert await producer.end(committed=False) == 0
     await complete(producer)
     assert await commit_offset(3) == ErrorCode.INVALID_TXN_STATE
     assert await commit_offset(5) == 0
-    assert await bump(producer, True) == 0
+    assert await bump(producer, committed=True) == 0
     await complete(producer)
     assert not any(log.open for key, log in broker.services.partitions.logs.items() if key.topic == GROUP_TOPIC)
 
@@ -387,7 +387,7 @@ async def test_who_cannot_be_asked_is_asked_again(make_broker: Any) -> None:
     coordinated_elsewhere(here, there)
     await producer.add()
     assert await send(producer, b"one", 9, leader) == 0
-    await producer.end(True)
+    await producer.end(committed=True)
     await complete(producer)
     await there.side.listener.close()
     assert await send(producer, b"two", 9, leader, sequence=1) == 0  # this node got no marker: it is open here still

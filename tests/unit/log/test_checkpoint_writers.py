@@ -76,7 +76,7 @@ def saved(disk: MemoryDisk) -> dict[TopicPartition, int]:
 
 
 @pytest.mark.parametrize("is_late", [False, True])
-async def test_a_save_under_way_does_not_take_the_place_of_a_lowered_recovery_point(is_late: bool) -> None:
+async def test_a_save_under_way_does_not_take_the_place_of_a_lowered_recovery_point(*, is_late: bool) -> None:
     """A loss of power after that would have left records unchecked that were never synced."""
     disk = SlowDisk()
     disk.is_late = is_late

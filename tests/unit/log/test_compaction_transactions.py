@@ -41,7 +41,7 @@ async def clean(log: PartitionLog, disk: MemoryDisk, dirty: int, now_ms: int) ->
 
 
 @pytest.mark.parametrize("first_commits", [True, False])
-async def test_a_committed_delete_stays_whatever_its_producer_did_before(first_commits: bool) -> None:
+async def test_a_committed_delete_stays_whatever_its_producer_did_before(*, first_commits: bool) -> None:
     disk = MemoryDisk()
     log = make_log(disk, **SETTINGS)
     write(log, "user", "secret")

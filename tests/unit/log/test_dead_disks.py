@@ -134,7 +134,7 @@ async def test_a_disk_that_does_not_answer_is_dead() -> None:
 class SlowDisk(MemoryDisk):
     """Answers when the device has completed so many operations; they are done whenever somebody asks."""
 
-    def __init__(self, answers_after: int, at_work: bool) -> None:
+    def __init__(self, answers_after: int, *, at_work: bool) -> None:
         super().__init__()
         self._answers_after = answers_after
         self._at_work = at_work
@@ -153,8 +153,8 @@ class SlowDisk(MemoryDisk):
 
 
 @pytest.mark.parametrize(("at_work", "answers_after", "verdict"), [(True, 3, None), (False, 3, TimeoutError)])
-async def test_a_disk_that_is_at_work_is_given_time(at_work: bool, answers_after: int, verdict: type | None) -> None:
-    disk = SlowDisk(answers_after, at_work)
+async def test_a_disk_that_is_at_work_is_given_time(*, at_work: bool, answers_after: int, verdict: type | None) -> None:
+    disk = SlowDisk(answers_after, at_work=at_work)
     disk.makedirs("/d1")
     found = await probe(disk, "/d1", OwnTime(RealClock()), 0.01, busy_s=60)
     assert found is None if verdict is None else isinstance(found, verdict)
@@ -358,7 +358,9 @@ async def test_placement_follows_the_room_that_each_log_has() -> None:
 
 @pytest.mark.checklist(90)
 @pytest.mark.parametrize("at_open", [True, False])
-async def test_a_directory_that_hangs_at_the_start_is_left_out(at_open: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_directory_that_hangs_at_the_start_is_left_out(
+    *, at_open: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Found by a fault at every disk operation: the node waited for it for ever."""
     monkeypatch.setattr(opening, "_REOPEN_TIMEOUT_S", 0.05)
     host = Host("/d1", "/d2")

@@ -121,7 +121,7 @@ async def test_a_damaged_list_of_doubts_is_reported_and_the_rest_goes_on() -> No
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-async def test_a_log_that_could_not_be_opened_is_in_doubt_when_it_can_be(is_first: bool) -> None:
+async def test_a_log_that_could_not_be_opened_is_in_doubt_when_it_can_be(*, is_first: bool) -> None:
     """Its doubt was forgotten: it would have led, without what it had acknowledged. The power is lost before the start that
     cannot open it, or before the one before that."""
     host = lone_copies.Host("/d1")

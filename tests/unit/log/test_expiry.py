@@ -34,7 +34,7 @@ def disk() -> MemoryDisk:
     ],
 )
 def test_a_producers_timestamps_are_near_the_brokers_clock(
-    disk: MemoryDisk, first: int | None, largest: int | None, is_taken: bool
+    disk: MemoryDisk, first: int | None, largest: int | None, *, is_taken: bool
 ) -> None:
     """Relative to the broker's clock; one record in microseconds would keep its segment, and all later ones, for ever."""
     clock = ManualClock(1_700_000_000_000)

@@ -10,10 +10,10 @@ import pytest
 from kafkalite.config import TopicConfig
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.log.record_checks import CHEAP_REQUEST_BYTES, CheapLooks, is_costly, prepare, rules_of
-from kafkalite.log.validation import MAX_RECORD_ERRORS, CheckedRecords, batches_for_leader
+from kafkalite.log.validation import MAX_COMPRESSED_RECORDS, MAX_RECORD_ERRORS, CheckedRecords, batches_for_leader
 from kafkalite.record.batch import HEADER_SIZE, split_batches
-from kafkalite.record.builder import RecordBatchBuilder, encode_batch
-from kafkalite.record.compression import Codec
+from kafkalite.record.builder import RecordBatchBuilder, encode_batch, encode_record
+from kafkalite.record.compression import Codec, compress
 from kafkalite.record.reader import read_records
 
 NOW = 1_700_000_000_000
@@ -121,6 +121,23 @@ def test_record_errors_are_bounded() -> None:
     with pytest.raises(ApiError) as refused:
         checked(records, TopicConfig(cleanup_policy="compact"))
     assert len(refused.value.record_errors) == MAX_RECORD_ERRORS
+
+
+@pytest.mark.parametrize("cleanup_policy", ["delete", "compact"])
+def test_millions_of_empty_records_in_a_few_bytes_are_not_even_counted(cleanup_policy: str) -> None:
+    """300 bytes stood for 36 million records: minutes of a thread at each look, and gigabytes when they were compacted."""
+    config = TopicConfig(cleanup_policy=cleanup_policy)
+    for count in (MAX_COMPRESSED_RECORDS, MAX_COMPRESSED_RECORDS + 1):
+        batch = encode_batch(
+            compress(Codec.ZSTD, encode_record(0, 0, b"k", b"", ())),  # that there is one only is for the next look
+            record_count=count, last_offset_delta=count - 1, attributes=Codec.ZSTD, base_timestamp=NOW, max_timestamp=NOW,
+        )  # fmt: skip
+        if count > MAX_COMPRESSED_RECORDS:
+            with pytest.raises(ApiError, match=str(MAX_COMPRESSED_RECORDS)) as refused:
+                batches_for_leader(memoryview(checked(batch, config)), config, "client")
+            assert refused.value.code is ErrorCode.INVALID_RECORD
+        else:
+            assert batches_for_leader(memoryview(CheckedRecords(batch)), config, "client", keys_checked=True)
 
 
 def test_a_wrong_crc_is_the_appends_to_say() -> None:

@@ -144,7 +144,7 @@ async def test_a_loss_of_power_after_a_compaction(seed: int) -> None:
 
 @pytest.mark.parametrize("spoilt", ["gone", "short", "torn", "garbage", "foreign", "backwards"])
 @pytest.mark.parametrize("clean", [False, True])
-async def test_a_transaction_index_that_cannot_be_is_made_again(spoilt: str, clean: bool) -> None:
+async def test_a_transaction_index_that_cannot_be_is_made_again(spoilt: str, *, clean: bool) -> None:
     disk = MemoryDisk()
     log = make_log(disk, segment_bytes=1024)
     abort(log, 7)

@@ -72,6 +72,27 @@ def test_a_segment_that_ends_within_an_append_has_its_producers_in_the_snapshot(
         assert sum(last + 1 for last in cut.values()) == log.log_end_offset
 
 
+@pytest.mark.checklist("F25")
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_sequence_of_a_transaction_that_has_ended_is_no_retry(*, committed: bool) -> None:
+    """librdkafka gives the sequence of a batch that it purged at an abort to the next transaction, whose record was lost."""
+    disk, other = MemoryDisk(), MemoryDisk()
+    leader, follower = make_log(disk), make_log(other)
+    write(leader, 7, 0)
+    write(leader, 7, 1)
+    end(leader, 7, commit=committed)
+    follower.append_as_follower(everything(leader))
+    for log in (leader, follower, reopen(disk), reopen(other)):
+        for sequence in (0, 1):  # no transaction is open
+            assert code_of(lambda log=log, number=sequence: write(log, 7, number)) == ErrorCode.INVALID_TXN_STATE
+        began = write(log, 7, 2)
+        assert began == 3
+        assert write(log, 7, 2) == began  # a retry within the transaction
+        assert log.log_end_offset == 4
+        assert code_of(lambda log=log: write(log, 7, 1)) == ErrorCode.INVALID_TXN_STATE
+        end(log, 7, commit=True)
+
+
 def test_an_older_epoch_is_fenced_and_a_newer_one_starts_at_zero() -> None:
     log = make_log(MemoryDisk())
     write(log, 7, 0, epoch=3)

@@ -51,6 +51,12 @@ def test_not_more_than_what_may_be_on_its_way() -> None:
     assert not skipped
 
 
+def test_the_first_producer_id_counts_as_any_other() -> None:
+    skipped = SkippedSequences()
+    skipped.refused(TP, batch(10, producer=0), NOT_LEADER)
+    assert skipped.error_ahead(TP, batch(11, producer=0)) is NOT_LEADER
+
+
 def test_those_behind_that_were_refused_themselves_count() -> None:
     skipped = SkippedSequences()
     for sequence in (10, 11, 12):
@@ -73,7 +79,7 @@ def test_others_are_not_affected(other: bytes) -> None:
 
 
 @pytest.mark.parametrize(("appended", "is_remembered"), [(9, True), (10, False), (11, False)])
-def test_what_was_appended_ends_it(appended: int, is_remembered: bool) -> None:
+def test_what_was_appended_ends_it(appended: int, *, is_remembered: bool) -> None:
     skipped = SkippedSequences()
     skipped.refused(TP, batch(10), NOT_LEADER)
     skipped.appended(TP, batch(appended))

@@ -2,7 +2,8 @@
 
 The producer is an old one (no KIP-890): it names partitions to the coordinator, and its epoch goes up only when it gives up. Now
 and then a network path holds up one of its batches: the client gives up on it, aborts, and the batch arrives when
-the transaction is over. Or a batch that was acknowledged arrives a second time.
+the transaction is over. Or a batch that was acknowledged arrives a second time. Or the client aborts, keeps its epoch, and gives the
+sequence of a batch that the log has to the next transaction.
 """
 
 from __future__ import annotations
@@ -118,9 +119,10 @@ class TransactionWorkload:
         where = source.sample(self._places(), source.choice((1, 1, 2)))
         await self._add(client, where)
         sent: list[tuple[str, Any]] = []
-        held_up = False
+        held_up = purged = False
         for topic, partition in where:
             for _ in range(source.choice((1, 1, 2))):
+                sequence = self._sequences.get((topic, partition), 0)
                 request = self._batch(client, env, transaction, topic, partition, source)
                 if source.random() < 0.08 and self._plan.late_batches:
                     # Still under way: the client gives up on it.
@@ -129,7 +131,12 @@ class TransactionWorkload:
                     break
                 await self._produce(client, topic, partition, request)
                 sent.append((f"{topic}-{partition}", request))
-        commit = not held_up and source.random() < 0.7
+                if source.random() < 0.05:
+                    # As librdkafka: the response counts as lost, the abort takes the batch out of the queue.
+                    self._sequences[topic, partition] = sequence
+                    purged = True
+                    break
+        commit = not held_up and not purged and source.random() < 0.7
         if commit:
             transaction.outcome = TransactionOutcome.UNKNOWN
         await self._end(client, commit=commit)
