@@ -36,6 +36,7 @@ from kafkalite.features import Finalized
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.record_checks import RecordRules
 from kafkalite.model import BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
+from kafkalite.partition_values import CurrentLeader
 from kafkalite.replica.client_fetch import AT_ONCE, ClientFetch, FetchDone, FetchEntry, FetchTerms, Pacing
 from kafkalite.replica.purgatory import ProduceDone, ResponseLimit
 from kafkalite.replica.requests import (
@@ -304,6 +305,11 @@ class Services(Protocol):
 
     @property
     def cluster_id(self) -> str: ...
+
+    def current_leader(self, partition: TopicPartition, listener_name: str) -> CurrentLeader | None:
+        """As far as this node knows: from its own replica or from its metadata, whatever is newer. None: nobody is known, or it is not alive
+        or has no such listener."""
+        ...
 
     def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
         """What is known of these topics (None: all). Unknown ones carry UNKNOWN_TOPIC_OR_PARTITION. Synchronous: a cache."""

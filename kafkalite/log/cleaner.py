@@ -20,11 +20,10 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.index import AbortedTxn
 from kafkalite.log.kept_producers import KeptBatches, kept_batches, own_view
 from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.rewriting import CleanedTransactions, OffsetMap, Rewriter
 from kafkalite.log.segment import Segment
-from kafkalite.record.batch import DELETE_HORIZON_FLAG, BatchHeader, parse_header
-from kafkalite.record.builder import empty_batch, encode_batch, encode_record
-from kafkalite.record.compression import Codec, compress
-from kafkalite.record.reader import Record, end_transaction_marker_of, records_of, scan
+from kafkalite.record.batch import BatchHeader, parse_header
+from kafkalite.record.reader import scan
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -32,61 +31,7 @@ _log = get_logger(__name__)
 CLEANED = ".cleaned"
 #: Estimated memory of one pass's offset map. What does not fit waits for the next pass.
 DEFAULT_MAP_BYTES = 64 * 1024 * 1024
-_ENTRY_OVERHEAD_BYTES = 120
 _WRITE_BYTES = 1024 * 1024
-#: Batches that decompress to more are looked through without their values first.
-_WHOLE_BYTES = 8 * 1024 * 1024
-#: A delete horizon in 146 million years: no record is further from it than 64 bits can say.
-_LAST_HORIZON_MS = 2**62
-
-
-class OffsetMap:
-    """The last offset of each key, up to `latest_offset`."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._offsets: dict[bytes, int] = {}
-        self._room = limit_bytes
-        self.latest_offset = -1
-
-    @property
-    def is_full(self) -> bool:
-        return self._room <= 0
-
-    def put(self, key: bytes, offset: int) -> None:
-        if key not in self._offsets:
-            self._room -= len(key) + _ENTRY_OVERHEAD_BYTES
-        self._offsets[key] = offset
-
-    def replaces(self, key: bytes, offset: int) -> bool:
-        """Whether a record behind `offset` has the same key."""
-        return self._offsets.get(key, -1) > offset
-
-
-class CleanedTransactions:
-    """Follows transactions through one pass, batch by batch in offset order."""
-
-    def __init__(self, aborted: list[AbortedTxn]) -> None:
-        self._to_come = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
-        #: Producer id -> the marker's offset of its aborted transaction. Records behind the marker are not part of it, even
-        #: if the pass never meets the marker, or only the marker is left of the transaction.
-        self._aborting: dict[int, int] = {}
-        self._has_data: set[int] = set()
-
-    def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether the data batch is of a transaction that was aborted."""
-        while self._to_come and self._to_come[-1].first_offset <= header.base_offset:
-            entry = self._to_come.pop()
-            self._aborting[entry.producer_id] = entry.last_offset
-        if not header.is_transactional:
-            return False
-        self._has_data.add(header.producer_id)
-        return header.base_offset < self._aborting.get(header.producer_id, -1)
-
-    def is_spent(self, header: BatchHeader) -> bool:
-        """Whether the marker ends a transaction of which no record is left."""
-        spent = header.producer_id not in self._has_data
-        self._has_data.discard(header.producer_id)
-        return spent
 
 
 @dataclass(slots=True)
@@ -177,11 +122,13 @@ def build_map(disk: Disk, work: CleaningPlan, aborted: list[AbortedTxn], limit_b
             if header.is_control:
                 transactions.is_spent(header)
             elif not transactions.is_aborted(header) and header.next_offset > work.first_dirty_offset:
-                if offsets.is_full:
-                    return offsets
-                for record in scan(data, 0, header):
+                for record in scan(data, 0, header) if header.record_count else ():
+                    if offsets.is_full:  # within a batch, too: it may stand for a million keys
+                        return offsets
+                    offset = min(record.offset, header.last_offset)
                     if record.key is not None:
-                        offsets.put(record.key, record.offset)
+                        offsets.put(record.key, offset)
+                    offsets.latest_offset = offset
             offsets.latest_offset = header.last_offset
         offsets.latest_offset = segment.next_offset - 1
     return offsets
@@ -201,111 +148,6 @@ def groups_of(sources: list[Segment], config: TopicConfig) -> list[list[Segment]
         else:
             groups.append([segment])
     return groups
-
-
-class Rewriter:
-    """Decides what stays, batch by batch, through one pass."""
-
-    def __init__(
-        self,
-        offsets: OffsetMap,
-        transactions: CleanedTransactions,
-        producers: KeptBatches,
-        *,
-        now_ms: int,
-        delete_retention_ms: int,
-    ) -> None:
-        self._offsets = offsets
-        self._transactions = transactions
-        self._producers = producers
-        self._now_ms = now_ms
-        # "For ever" is a value that users set: the sum must fit into a batch's head, and so must its distance from any record.
-        self._new_horizon_ms = min(now_ms + delete_retention_ms, _LAST_HORIZON_MS)
-
-    def keep(self, header: BatchHeader, data: memoryview) -> bytes | memoryview | None:
-        """The batch as it is to be written; None if nothing of it stays."""
-        horizon = header.base_timestamp if header.has_delete_horizon else None
-        expired = horizon is not None and horizon <= self._now_ms
-        if header.is_control:
-            return self._keep_marker(header, data, expired=expired, has_horizon=horizon is not None)
-        is_aborted = self._transactions.is_aborted(header)
-        kept: set[int] = set()
-        tombstones = False
-        whole = None if is_aborted or not header.record_count else _small(header, data)
-        for offset, key, has_value in () if is_aborted else _facts(header, data, whole):
-            if offset > self._offsets.latest_offset or (
-                key is not None and not self._offsets.replaces(key, offset) and (has_value or not expired)
-            ):
-                kept.add(offset)
-                tombstones = tombstones or not has_value
-        if not kept:
-            if not self._producers.has(header):
-                return None
-            return empty_batch(header) if header.record_count else data
-        if len(kept) == header.record_count and (horizon is not None or not tombstones):
-            return data
-        if tombstones and horizon is None:
-            horizon = self._new_horizon_ms
-        records = [record for record in whole or records_of(data, 0, header) if record.offset in kept]
-        return _rebuilt(header, records, horizon if tombstones else None)
-
-    def _keep_marker(
-        self, header: BatchHeader, data: memoryview, *, expired: bool, has_horizon: bool
-    ) -> bytes | memoryview | None:
-        marker = end_transaction_marker_of(data, 0, header)
-        if marker is None or not self._transactions.is_spent(header):
-            return data
-        if expired:
-            return data if self._producers.has(header) else None
-        if has_horizon:
-            return data
-        return _rebuilt(header, list(records_of(data, 0, header)), self._new_horizon_ms)
-
-
-def _small(header: BatchHeader, data: memoryview) -> list[Record] | None:
-    """The records of a batch; None if they take more memory than there should be for one (or it is damaged)."""
-    try:
-        return list(records_of(data, 0, header, limit_bytes=_WHOLE_BYTES))
-    except ApiError:
-        return None
-
-
-def _facts(
-    header: BatchHeader, data: memoryview, whole: list[Record] | None
-) -> Iterator[tuple[int, bytes | None, bool]]:
-    """(offset, key, whether there is a value) of each record. Raises ApiError CORRUPT_MESSAGE."""
-    if whole is not None:
-        for record in whole:
-            yield record.offset, record.key, record.value is not None
-        return
-    # A few kB may stand for hundreds of MB: values are not held unless the batch has to be made again.
-    for scanned in scan(data, 0, header) if header.record_count else ():
-        yield scanned.offset, scanned.key, scanned.has_value
-
-
-def _rebuilt(header: BatchHeader, records: list[Record], horizon_ms: int | None) -> bytes:
-    """A batch in the same place with these records."""
-    base = records[0].timestamp if horizon_ms is None else horizon_ms
-    payload = b"".join(
-        encode_record(
-            record.offset - header.base_offset, record.timestamp - base, record.key, record.value, record.headers
-        )
-        for record in records
-    )
-    attributes = header.attributes & ~DELETE_HORIZON_FLAG | (DELETE_HORIZON_FLAG if horizon_ms is not None else 0)
-    return encode_batch(
-        compress(Codec(header.compression), payload),
-        record_count=len(records),
-        base_offset=header.base_offset,
-        last_offset_delta=header.last_offset_delta,
-        leader_epoch=header.partition_leader_epoch,
-        attributes=attributes,
-        base_timestamp=base,
-        max_timestamp=max(record.timestamp for record in records),
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-    )
 
 
 def write_group(disk: Disk, group: CleanedGroup, rewriter: Rewriter) -> File:

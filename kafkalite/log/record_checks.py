@@ -7,21 +7,18 @@ that are wrong (KIP-467). Source: Kafka's LogValidator.
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import cramjam
 from crc32c import crc32c
 
 from kafkalite.config import TopicConfig
-from kafkalite.errors import ErrorCode, api_error
-from kafkalite.log.validation import CHEAP_BYTES, NO_TIMESTAMP, CheckedRecords, check_records
+from kafkalite.log.validation import CHEAP_BYTES, MAX_COMPRESSED_RECORDS, NO_TIMESTAMP, CheckedRecords, check_records
 from kafkalite.model import Buffer
 from kafkalite.record.batch import COMPRESSION_MASK, CRC_START, HEADER, HEADER_SIZE, MAGIC, BatchHeader
 from kafkalite.record.builder import encode_batch
-from kafkalite.record.compression import Codec, XerialPacker
-from kafkalite.record.inflating import PIECE_CHARGE_BYTES, pieces, zstd_module
+from kafkalite.record.compression import Codec
+from kafkalite.record.inflating import PIECE_CHARGE_BYTES, pieces
+from kafkalite.record.recompressing import recompressed
 
 #: What a batch that is decompressed on the loop may stand for, in bytes.
 CHEAP_CONTENT_BYTES = 256 * 1024
@@ -126,7 +123,8 @@ def prepare(records: Buffer, rules: RecordRules, now_ms: int) -> CheckedRecords:
     """
     view = memoryview(records)
     header = BatchHeader._make(HEADER.unpack_from(view))
-    if len(view) > rules.max_message_bytes or crc32c(view[CRC_START:]) != header.crc:
+    is_endless = bool(header.compression) and header.record_count > MAX_COMPRESSED_RECORDS
+    if is_endless or len(view) > rules.max_message_bytes or crc32c(view[CRC_START:]) != header.crc:
         return CheckedRecords(records)
     payload = view[HEADER_SIZE:]
     wants_codec = rules.codec is not None and rules.codec != header.compression
@@ -171,53 +169,3 @@ def _check(view: memoryview, header: BatchHeader, rules: RecordRules, now_ms: in
     if rules.before_max_ms is not None and rules.after_max_ms is not None:
         bounds = now_ms - rules.before_max_ms, now_ms + rules.after_max_ms
     check_records(view, 0, header, needs_keys=rules.needs_keys, bounds=bounds)
-
-
-# --- compression ----------------------------------------------------------------------------------
-
-
-def recompressed(content: Iterator[Buffer], codec: Codec, level: int, most: int) -> bytes:
-    """The records under another codec, never more than one piece of them and the result in memory.
-
-    Raises ApiError MESSAGE_TOO_LARGE if the result has more than `most` bytes; what `content` raises.
-    """
-    add, finish = _packer(codec, level)
-    parts: list[bytes] = []
-    size = 0
-    for piece in content:
-        packed = add(piece)
-        size += len(packed)
-        if size > most:
-            break
-        parts.append(packed)
-    parts.append(finish())
-    size += len(parts[-1])
-    if size > most:
-        text = f"compressed as the topic wants it ({codec.name.lower()}), the batch is larger than max.message.bytes"
-        raise api_error(ErrorCode.MESSAGE_TOO_LARGE, text)
-    return b"".join(parts)
-
-
-def _packer(codec: Codec, level: int) -> tuple[Callable[[Buffer], bytes], Callable[[], bytes]]:
-    """(compress a piece, end)."""
-    packer: Any
-    match codec:
-        case Codec.GZIP:
-            packer = zlib.compressobj(level, zlib.DEFLATED, 31)
-            return packer.compress, packer.flush
-        case Codec.ZSTD:
-            packer = zstd_module().ZstdCompressor(level=level)
-            return packer.compress, packer.flush
-        case Codec.LZ4:
-            packer = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-
-            def add(piece: Buffer) -> bytes:
-                packer.compress(bytes(piece))
-                return bytes(packer.flush())
-
-            return add, lambda: bytes(packer.finish())
-        case Codec.SNAPPY:
-            xerial = XerialPacker()
-            return xerial.add, xerial.finish
-        case _:
-            return bytes, lambda: b""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from typing import NamedTuple
 
 from kafkalite.errors import ErrorCode, api_error
@@ -19,6 +20,9 @@ _END_TXN_VALUE = struct.Struct(">hi")
 
 #: A record's length, attributes, timestamp, offset and key length; also more than a length.
 _HEAD_BYTES = 64
+
+#: A longer key is compared by its digest: a few kB of a batch may stand for a key of 250 MB.
+HELD_KEY_BYTES = 1024 * 1024
 
 _EARLIEST, _LATEST = -(2**63), 2**63 - 1
 
@@ -98,7 +102,7 @@ def records_of(
 
 
 class ScannedRecord(NamedTuple):
-    """What `scan` says of a record."""
+    """What `scan` says of a record. `key`: as `comparable_key` makes it."""
 
     offset: int
     timestamp: int
@@ -111,13 +115,13 @@ def scan(
 ) -> Iterator[ScannedRecord]:
     """The records of the batch at `position` without their values: in little memory, whatever they decompress to.
 
-    Only a key is ever held as a whole. What follows the key is checked where it is part of the same piece.
+    Only a key of up to HELD_KEY_BYTES is ever held as a whole. What follows the key is checked where it is part of the same piece.
 
     Raises:
         ApiError: CORRUPT_MESSAGE when the records are not what the header says.
     """
     payload = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
-    source = _PieceWindow(pieces(header.compression, payload, limit_bytes=limit_bytes))
+    source = PieceWindow(pieces(header.compression, payload, limit_bytes=limit_bytes))
     append_time = header.max_timestamp if header.is_log_append_time else None
     for _ in range(header.record_count):
         source.need(_HEAD_BYTES)
@@ -133,7 +137,12 @@ def scan(
         key: bytes | None = None
         shift = source.skip_to(at)
         end -= shift
-        if key_bytes >= 0:
+        if key_bytes > HELD_KEY_BYTES:
+            rest = end - source.at - key_bytes
+            key = _digest(source.take(key_bytes))
+            source.need(_HEAD_BYTES)
+            end = source.at + rest
+        elif key_bytes >= 0:
             shift = source.need(key_bytes + _HEAD_BYTES)
             end -= shift
             key = source.data[source.at : source.at + key_bytes]
@@ -166,7 +175,19 @@ def _check_rest(data: bytes, at: int, end: int) -> None:
         raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record's length is not that of its fields")
 
 
-class _PieceWindow:
+def comparable_key(key: bytes) -> bytes:
+    """The key itself, or, of one with more than HELD_KEY_BYTES, what stands for it."""
+    return key if len(key) <= HELD_KEY_BYTES else _digest([key])
+
+
+def _digest(parts: Iterable[Buffer]) -> bytes:
+    found = sha256()
+    for part in parts:
+        found.update(part)
+    return b"SHA-256 of a long key: " + found.digest()
+
+
+class PieceWindow:
     """A window over pieces that come one after the other; `at` is where the reader is in `data`."""
 
     def __init__(self, source: Iterator[Buffer]) -> None:
@@ -204,6 +225,21 @@ class _PieceWindow:
             self.data = bytes(piece)
         self.at = position - moved
         return moved
+
+    def take(self, size: int) -> Iterator[memoryview]:
+        """Pass over the next `size` bytes, piece by piece. Raises ApiError CORRUPT_MESSAGE: there are fewer."""
+        while size > 0:
+            if self.at == len(self.data):
+                piece = next(self._pieces, None)
+                if piece is None:
+                    self._is_over = True
+                    raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record exceeds its batch")
+                self.data, self.at = bytes(piece), 0
+                continue
+            part = memoryview(self.data)[self.at : self.at + size]
+            self.at += len(part)
+            size -= len(part)
+            yield part
 
     def is_at_end(self) -> bool:
         self.need(1)

@@ -72,7 +72,7 @@ class Compacted(RuleBasedStateMachine):
             builder.append(key, value, (), 1_000)
         self.log.append_as_leader(builder.build(), 1)
 
-    def _pairs(self, keys: list[str], deletes: bool, *, of: int = 0) -> Pairs:
+    def _pairs(self, keys: list[str], *, deletes: bool, of: int = 0) -> Pairs:
         """Of keys that no other open transaction has written: which of two writes counts is not decided here."""
         busy = {key for producer_id, pairs in self.model.open.items() if producer_id != of for key, _ in pairs}
         pairs: Pairs = []
@@ -90,8 +90,8 @@ class Compacted(RuleBasedStateMachine):
                 self.model.state[key] = value
 
     @rule(keys=st.lists(KEYS, min_size=1, max_size=3), deletes=st.booleans())
-    def write(self, keys: list[str], deletes: bool) -> None:
-        if pairs := self._pairs(keys, deletes):
+    def write(self, keys: list[str], *, deletes: bool) -> None:
+        if pairs := self._pairs(keys, deletes=deletes):
             self._append(pairs)
             self._commit(pairs)
             self._remember()
@@ -103,16 +103,16 @@ class Compacted(RuleBasedStateMachine):
         end=st.sampled_from(["commit", "abort", "abort", "later"]),
         also=st.lists(KEYS, max_size=1),
     )
-    def transaction(self, producer_id: int, keys: list[str], deletes: bool, end: str, also: list[str]) -> None:
+    def transaction(self, producer_id: int, keys: list[str], *, deletes: bool, end: str, also: list[str]) -> None:
         model = self.model
-        if pairs := self._pairs(keys, deletes, of=producer_id):
+        if pairs := self._pairs(keys, deletes=deletes, of=producer_id):
             sequence = model.sequences.get(producer_id, 0)
             model.open.setdefault(producer_id, []).extend(pairs)
             model.sequences[producer_id] = sequence + len(pairs)
             self._append(pairs, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True)
             self._remember()
         if also:
-            self.write(also, False)
+            self.write(also, deletes=False)
         if end != "later" and producer_id in model.open:
             marker = end_transaction_marker(
                 producer_id, 0, commit=end == "commit", coordinator_epoch=0, timestamp_ms=1_000
@@ -131,7 +131,7 @@ class Compacted(RuleBasedStateMachine):
         later_ms=st.sampled_from([0, 1, 10]),
         passes=st.integers(1, 2),
     )
-    def compact(self, roll: bool, map_bytes: int, later_ms: int, passes: int) -> None:
+    def compact(self, *, roll: bool, map_bytes: int, later_ms: int, passes: int) -> None:
         if roll:
             self.log.roll()
         for _ in range(passes):
@@ -195,7 +195,7 @@ class Compacted(RuleBasedStateMachine):
         self._reopened(synced)
 
     @rule(seed=st.integers(0, 2**32), power=st.booleans())
-    def stop_and_start(self, seed: int, power: bool) -> None:
+    def stop_and_start(self, seed: int, *, power: bool) -> None:
         end = self.log.log_end_offset
         asyncio.run(self.log.close_cleanly())
         if power:
@@ -206,7 +206,7 @@ class Compacted(RuleBasedStateMachine):
         self._reopened(end)
 
     @rule(lost=st.booleans())
-    def crash(self, lost: bool) -> None:
+    def crash(self, *, lost: bool) -> None:
         """With its recovery point lost, all of the log is checked, and everything that is derived is made again."""
         end, point = self.log.log_end_offset, self.log.recovery_point
         self.disk.process_crash()

@@ -124,7 +124,7 @@ steps = st.lists(
 )
 @settings(max_examples=400, deadline=None)
 def test_a_fault_anywhere_leaves_a_prefix_with_all_that_was_synced(
-    steps: list[Step], at: int, lasting: bool, torn: int, code: int, power: int | None
+    steps: list[Step], at: int, *, lasting: bool, torn: int, code: int, power: int | None
 ) -> None:
     disk = FaultyDisk(at, lasting=lasting, torn=torn, code=code)
     log = make_log(disk, **SETTINGS)

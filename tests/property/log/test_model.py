@@ -51,7 +51,7 @@ class LogModel(RuleBasedStateMachine):
         self.end = parse_header(buffer).next_offset
 
     @rule(count=st.integers(1, 4), size=st.integers(0, 300), writable=st.booleans(), many=st.integers(1, 3))
-    def append_as_leader(self, count: int, size: int, writable: bool, many: int) -> None:
+    def append_as_leader(self, count: int, size: int, *, writable: bool, many: int) -> None:
         self.time += 3
         made = [batch([b"x" * size] * count, timestamp_ms=self.time) for _ in range(many)]
         data = b"".join(made)

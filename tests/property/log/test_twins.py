@@ -91,12 +91,14 @@ class NaiveProducers:
             (h, offset) for h, offset, marker in self.of(producer_id) if h.producer_epoch == epoch and marker is None
         ]
 
-    def duplicate(self, header: BatchHeader) -> int | None:
+    def duplicate(self, header: BatchHeader) -> int | ErrorCode | None:
         if header.producer_epoch != self.epoch(header.producer_id):
             return None
+        since = self.open_since(header.producer_id)
         for kept, offset in self.batches(header.producer_id)[-5:]:
             if (kept.base_sequence, kept.record_count) == (header.base_sequence, header.record_count):
-                return offset
+                is_over = header.is_transactional and (since is None or offset < since)
+                return ErrorCode.INVALID_TXN_STATE if is_over else offset
         return None
 
     def open_since(self, producer_id: int) -> int | None:
@@ -174,8 +176,12 @@ def test_producers_agree_with_the_whole_history(script: list[tuple]) -> None:  #
             )  # fmt: skip
         header = parse_header(made)
         if marker is None:
-            kept = states.find_duplicate(header)
             expected = naive.duplicate(header)
+            try:
+                kept = states.find_duplicate(header)
+            except ApiError as error:
+                assert error.code == expected
+                continue
             assert (kept.first_offset if kept is not None else None) == expected
             if kept is not None:
                 continue

@@ -11,7 +11,7 @@ import pytest
 
 from kafkalite.config import TopicConfig
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka.handlers import data
+from kafkalite.kafka.handlers import producing
 from kafkalite.log.record_checks import prepare
 from kafkalite.model import TopicPartition
 from kafkalite.protocol import wire
@@ -44,7 +44,7 @@ async def test_a_compressed_batch_is_checked_in_a_thread_and_those_behind_it_wai
         assert may_go_on.wait(30)
         return real(*arguments)
 
-    monkeypatch.setattr(data, "prepare", slow)
+    monkeypatch.setattr(producing, "prepare", slow)
     client.send(produce("t", (0, _zstd(b"a", b"b"))), 9)
     client.send(produce("t", (0, batch(b"c"))), 9)
     while not threads:

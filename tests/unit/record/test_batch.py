@@ -199,7 +199,7 @@ def test_sequences_wrap() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_markers(commit: bool) -> None:
+def test_markers(*, commit: bool) -> None:
     made = end_transaction_marker(7, 3, commit=commit, coordinator_epoch=9, timestamp_ms=5)
     header = parse_header(made)
     assert header.is_control and header.is_transactional and header.record_count == 1

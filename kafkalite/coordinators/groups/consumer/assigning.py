@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 
@@ -16,10 +16,11 @@ from kafkalite.coordinators.groups.decisions.consumer.assignors import ASSIGNORS
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.members import (
     GroupEpoch,
+    Record,
     RegexTopics,
     ResolvedRegex,
 )
-from kafkalite.coordinators.groups.partition import ConsumerRuntime, GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.partition import ConsumerRuntime, GroupEntry, GroupPartition, Matching
 from kafkalite.coordinators.groups.target_work import TargetWork, result_of
 from kafkalite.coordinators.groups.topics import GroupTopics, metadata_hash
 from kafkalite.coordinators.internal_log import InternalLog
@@ -55,7 +56,8 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
         return bool(group.members)
 
     def _needs_round(self, group: ConsumerGroup, progress: ConsumerRuntime) -> bool:
-        return group.needs_assignment or any(regex not in group.regexes for regex in progress.visible)
+        is_unknown = any(regex not in group.regexes for regex in progress.visible)
+        return group.needs_assignment or is_unknown or bool(progress.matching)
 
     def _pause_s(self, group: ConsumerGroup) -> float:
         own = self._services.group_settings(group.group_id)
@@ -100,6 +102,7 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
         runtime = entry.runtime
         used = sorted(group.used_regexes())
         runtime.visible = {regex: runtime.visible[regex] for regex in used if regex in runtime.visible}
+        runtime.matching = {regex: runtime.matching[regex] for regex in runtime.visible if regex in runtime.matching}
         if not used:
             return
         names = tuple(self._topics.names())
@@ -107,24 +110,36 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
         is_stale = (
             names != runtime.matched_names or age_ms >= self._services.config.group_consumer_regex_refresh_interval_ms
         )
+        until = self._services.clock.monotonic() + self._match_s(group)
         for regex in used:
             known = group.regexes.get(regex)
             if known is not None and not is_stale:
                 continue
-            found = await self._matching(regex, names, runtime.visible.get(regex))
+            found = await self._matching(runtime, regex, names, until)
             if found is None or not is_current():
                 continue
             if known is None or known.topics != found:
                 version = 1 if known is None else known.version + 1
                 resolved = ResolvedRegex(found, version, self._services.clock.wall_ms())
-                self.groups.write(partition, entry, group, [RegexTopics(regex, resolved)])
-        if is_stale:
-            runtime.matched_names, runtime.matched_ms = names, self._now()
+                records: list[Record] = [RegexTopics(regex, resolved)]
+                if known is None and not group.needs_assignment:  # members have a target without these topics
+                    records.append(GroupEpoch(group.epoch + 1, group.metadata_hash))
+                self.groups.write(partition, entry, group, records)
+        if all(each.is_complete for each in runtime.matching.values()):
+            runtime.matching = {}
+            if is_stale:
+                runtime.matched_names, runtime.matched_ms = names, self._now()
+
+    def _match_s(self, group: ConsumerGroup) -> float:
+        """How long members wait for expressions, in seconds. Then they get a target without them, and a later one with them."""
+        return self.groups.settings(group.group_id).heartbeat_interval_ms / 1000
 
     async def _matching(
-        self, regex: str, names: Sequence[str], reader: tuple[Callable[[str], bool], str] | None
+        self, runtime: ConsumerRuntime, regex: str, names: tuple[str, ...], until: float
     ) -> tuple[str, ...] | None:
-        """None: it cannot be said now (no member has come since this node coordinates the group)."""
+        """What it matches. None: it cannot be said now (no member has come since this node coordinates the group), or there was
+        not time enough; then the next call goes on."""
+        reader = runtime.visible.get(regex)
         if reader is None:
             return None
         is_visible, host = reader
@@ -134,11 +149,17 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
             if error.code is not ErrorCode.INVALID_REGULAR_EXPRESSION:
                 raise
             return ()  # stored by a coordinator that could read it
-        found: list[str] = []
-        for piece in text_pieces(names):
+        progress = runtime.matching.get(regex)
+        if progress is None or progress.names != names:
+            progress = runtime.matching[regex] = Matching(names)
+        while not progress.is_complete:
+            if self._services.clock.monotonic() >= until:
+                return None
+            piece = next(text_pieces(islice(names, progress.looked_at, None)))
             matching, _ = await self._lane.run((host, regex), partial(matching_texts, matches, piece))
-            found += filter(is_visible, matching)
-        return tuple(found)
+            progress.looked_at += len(piece)
+            progress.found += filter(is_visible, matching)
+        return tuple(progress.found)
 
 
 async def _members(group: ConsumerGroup, by_name: dict[str, TopicId]) -> tuple[AssignedMember, ...]:
