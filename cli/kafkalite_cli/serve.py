@@ -185,7 +185,7 @@ async def _run(config: configuration.BrokerConfig, began: float) -> None:
     with uncollected():
         import asyncio
 
-        from kafkalite.env import open_files
+        from kafkalite.env import heap, open_files
         from kafkalite.env.real import real_env
         from kafkalite.env.supervisor import Policy, Supervisor
         from kafkalite.node.node import Node
@@ -217,6 +217,7 @@ async def _run(config: configuration.BrokerConfig, began: float) -> None:
             _log.warning("zookeeper.waits", zookeeper=config.zookeeper_connect, reason="no session with ZooKeeper yet")
 
     announcer.spawn("announce", announce(), Policy.FATAL)
+    announcer.spawn("heap", heap.give_back_regularly(), Policy.ISOLATED)
     announcer.spawn("zookeeper.note", note_zookeeper(), Policy.ISOLATED)
     try:
         await node.run()

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 #: Minimum number of log files that a node may keep open, on any system.
 LEAST_LOG_FILES = 512
+#: Connections that the kernel keeps per listener until the loop accepts them (`net.core.somaxconn` may be less). What comes beyond
+#: them is dropped, and the client's kernel tries again after 1 s, then 2, then 4. 100 members of a group open 200 connections to
+#: each of three nodes at once, and a node whose processor is busy may not have its turn for some time.
+LISTEN_BACKLOG = 512
 
 
 class Clock(Protocol):

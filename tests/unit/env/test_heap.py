@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
+import sys
 from typing import Any
 
-from kafkalite.env.heap import CROWD, Crowds, give_back
+import pytest
+
+from kafkalite.env import heap
+from kafkalite.env.heap import CROWD, MOST_FREE_BYTES, Crowds, free_bytes, give_back, give_back_regularly
 
 
 class Timers:
@@ -42,3 +48,56 @@ def test_once_per_crowd() -> None:
 
 def test_the_c_library_can_be_asked() -> None:
     give_back()
+
+
+async def test_only_what_is_worth_it_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heap, "LOOK_S", 0)
+    free = iter([0, MOST_FREE_BYTES, MOST_FREE_BYTES + 1, 0, 2 * MOST_FREE_BYTES])
+    given, seen = [], 0
+
+    def counted() -> int:
+        nonlocal seen
+        found = next(free, None)
+        if found is None:
+            raise asyncio.CancelledError
+        seen += 1
+        return found
+
+    with pytest.raises(asyncio.CancelledError):
+        await give_back_regularly(counted, lambda: given.append(seen))
+    assert given == [3, 5]
+
+
+#: In a process of its own: another test's threads and memory must not count. 500 MB in blocks that malloc takes from its heap, a small
+#: one between them, and then only the small ones stay.
+_HOLES = """
+import asyncio, ctypes
+from kafkalite.env import heap
+ctypes.CDLL(None).mallopt(-3, 32 * 2**20)  # M_MMAP_THRESHOLD, as it is after a block of 32 MiB was freed
+large, small = [], []
+for _ in range(1_000):
+    large.append(bytearray(b"x" * 500_000))
+    small.append(bytearray(3_000))
+large.clear()
+before = heap.free_bytes()
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+had = resident()
+async def main():
+    task = asyncio.create_task(heap.give_back_regularly())
+    while resident() > had / 2:
+        await asyncio.sleep(0.05)
+    task.cancel()
+heap.LOOK_S = 0.05
+asyncio.run(asyncio.wait_for(main(), 60))
+print(before > heap.MOST_FREE_BYTES)
+"""
+
+
+async def test_the_holes_of_freed_responses_go_back_to_the_system() -> None:
+    if not hasattr(ctypes.CDLL(None), "mallinfo2"):  # not glibc: nothing is counted, nothing is given back
+        assert free_bytes() == 0
+        return
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", _HOLES, stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    assert (process.returncode, output) == (0, b"True\n")
