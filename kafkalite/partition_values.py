@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH, NO_OFFSET, BrokerId, LeaderEpoch, Offset, ProducerId, TopicId
 
@@ -53,6 +55,16 @@ class ProducedPartition:
     message: str = ""
     #: Records that are wrong: (number within the batch, why). Empty with an error: the whole batch is.
     record_errors: tuple[tuple[int, str], ...] = ()
+
+
+class CurrentLeader(NamedTuple):
+    """The leader of a partition, and its address on the listener that the client uses (KIP-951)."""
+
+    broker_id: BrokerId
+    leader_epoch: LeaderEpoch
+    host: str
+    port: int
+    rack: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,8 @@ _log = get_logger(__name__)
 TICK_S = 5.0
 #: Number of ticks after which all topic znodes are read again, to see changes made from outside.
 TICKS_PER_FULL_READ = 6
+#: Longest time in seconds for which a node that leaves waits until the others know the new leaders: one of them may hang.
+ANNOUNCED_S = 1.0
 
 #: The subject of the history of all that the balancer did.
 BALANCER = "balancer"
@@ -164,9 +166,22 @@ class ControllerEventLoop:
         self._shutdowns[token] = future
         self.inbox.post(ControlledShutdownReceived(broker_id, broker_epoch, token))
         try:
-            return await future
+            response = await future
         finally:
             self._shutdowns.pop(token, None)
+        await self._announced()
+        return response
+
+    async def _announced(self) -> None:
+        """Return when all brokers have answered what they were sent so far, after ANNOUNCED_S at the latest.
+
+        A node that leaves goes on answering until then: its clients get the new leaders from it, and others do not name it any more.
+        """
+        announced = asyncio.Event()
+        self.channels.when_settled(announced.set)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ANNOUNCED_S):
+                await announced.wait()
 
     def close(self) -> None:
         """The term is over: nothing waits for us any more."""

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 
 from kafkalite.env.heap import Crowds
+from kafkalite.env.seams import LISTEN_BACKLOG
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.tls import ServerTls, describe
@@ -29,8 +30,8 @@ SHUTDOWN_S = 5.0
 MAX_HANDSHAKES = 1024
 #: The first byte of a TLS connection (RFC 8446 section 5.1: content type handshake).
 _TLS_HANDSHAKE = b"\x16"
-#: As asyncio's.
-_BACKLOG = 100
+#: Connections accepted in one turn of the loop.
+_ACCEPTED_PER_TURN = 100
 #: Handshakes whose first message is answered in one turn of the loop: each costs a signature, a millisecond or two.
 _PER_TURN = 2
 #: Pause in seconds after accepting has failed.
@@ -94,7 +95,7 @@ class TlsListener:
                 bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             try:
                 bound.bind(address)
-                bound.listen(_BACKLOG)
+                bound.listen(LISTEN_BACKLOG)
             except OSError:
                 await self.close()
                 raise
@@ -112,7 +113,7 @@ class TlsListener:
             handshake.give_up()
 
     def _accept(self, bound: socket.socket) -> None:
-        for _ in range(_BACKLOG):
+        for _ in range(_ACCEPTED_PER_TURN):
             try:
                 accepted, address = bound.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

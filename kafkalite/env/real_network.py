@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalite.env.seams import ConnectionHandler, Listener
+from kafkalite.env.seams import LISTEN_BACKLOG, ConnectionHandler, Listener
 from kafkalite.env.streams import open_stream, stream_protocol
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.telemetry.logs import get_logger
@@ -81,7 +81,8 @@ class RealNetwork:
     ) -> Listener:
         # asyncio's and uvloop's transports set TCP_NODELAY themselves.
         if tls is None:
-            return RealListener(await asyncio.get_running_loop().create_server(factory, host, port))
+            loop = asyncio.get_running_loop()
+            return RealListener(await loop.create_server(factory, host, port, backlog=LISTEN_BACKLOG))
         from kafkalite.env.handshakes import TlsListener  # loaded only where TLS is used
 
         listener = TlsListener(tls, factory, self._supervisor)

@@ -23,7 +23,8 @@ UNREAD_GRACE_S = 10.0
 class Unread(Protocol):
     """A connection with responses that the client has not read: since when (seconds; 0: there are none), and their bytes."""
 
-    unread_since: float
+    @property
+    def unread_since(self) -> float: ...
 
     @property
     def unread_bytes(self) -> int: ...

@@ -20,6 +20,9 @@ Handler = Callable[["Request", Any], "Any | Coroutine[Any, Any, Any] | None"]
 #: Makes the response in steps, and sends it through `request.respond`, at the end or later.
 ManyHandler = Callable[["Request", Any], Generator[None, None, None]]
 
+#: A message that stands for a request (connection, version, body), made without decoding all of it; None: it has to be decoded.
+Recall = Callable[[Any, int, memoryview], Any]
+
 #: API -> (lowest, highest) version advertised. What is known below or above is refused politely.
 OFFERED = {
     "Produce": (0, 13), "Fetch": (4, 18), "ListOffsets": (0, 11), "Metadata": (0, 13), "OffsetCommit": (0, 10),
@@ -67,6 +70,8 @@ class OfferedApi:
     handler: Handler
     #: For a request with too many elements for one turn of the loop; None: it is cut (`pieces`), or refused.
     many: ManyHandler | None = None
+    #: What stands for a request that hardly differs from the last one of its connection.
+    recall: Recall | None = None
 
     @property
     def response_name(self) -> str:
@@ -87,9 +92,11 @@ def refusal(api: OfferedApi, message: Any, version: int, code: ErrorCode, text: 
 
 
 def make_apis(
-    handlers: Mapping[str, Handler], many: Mapping[str, ManyHandler] = MappingProxyType({})
+    handlers: Mapping[str, Handler],
+    many: Mapping[str, ManyHandler] = MappingProxyType({}),
+    recall: Mapping[str, Recall] = MappingProxyType({}),
 ) -> dict[int, OfferedApi]:
-    """The table of APIs by key for those that have a handler. `many`: see `OfferedApi.many`."""
+    """The table of APIs by key for those that have a handler. `many`, `recall`: see `OfferedApi`."""
     table: dict[int, OfferedApi] = {}
     for name, handler in handlers.items():
         request = schemas()[name + "Request"]
@@ -105,5 +112,6 @@ def make_apis(
             flexible_responses=range(0) if name == "ApiVersions" else schemas()[name + "Response"].flexible,
             handler=handler,
             many=many.get(name),
+            recall=recall.get(name),
         )
     return table

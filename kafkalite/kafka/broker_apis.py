@@ -21,7 +21,6 @@ from kafkalite.kafka.client_metrics import ClientMetrics
 from kafkalite.kafka.handlers.cluster import ClusterHandlers
 from kafkalite.kafka.handlers.configs.altering import AlterConfigHandlers
 from kafkalite.kafka.handlers.configs.describing import DescribeConfigHandlers
-from kafkalite.kafka.handlers.data import DataHandlers
 from kafkalite.kafka.handlers.extension import ExtensionHandlers
 from kafkalite.kafka.handlers.features import FeatureHandlers
 from kafkalite.kafka.handlers.fetching import FetchHandlers
@@ -32,7 +31,9 @@ from kafkalite.kafka.handlers.groups.offsets import OffsetHandlers
 from kafkalite.kafka.handlers.groups.share import ShareGroupHandlers
 from kafkalite.kafka.handlers.groups.streams import StreamsGroupHandlers
 from kafkalite.kafka.handlers.log_dirs import LogDirHandlers
+from kafkalite.kafka.handlers.log_offsets import LogOffsetHandlers
 from kafkalite.kafka.handlers.partitions import PartitionHandlers
+from kafkalite.kafka.handlers.producing import ProduceHandlers
 from kafkalite.kafka.handlers.sasl import SaslHandlers
 from kafkalite.kafka.handlers.security import SecurityHandlers
 from kafkalite.kafka.handlers.shares.fetching import ShareHandlers
@@ -72,7 +73,8 @@ class KafkaSide:
         coordinated = TransactionExtension(self.transactions, self.transaction_groups, self.markers).handlers()
         handlers = {
             **ClusterHandlers(services).table(),
-            **DataHandlers(services, self.verifier).table(),
+            **ProduceHandlers(services, self.verifier).table(),
+            **LogOffsetHandlers(services).table(),
             **self.fetching.table(),
             **self.share_fetching.table(),
             **TopicHandlers(services).table(),
@@ -95,7 +97,9 @@ class KafkaSide:
             **TelemetryHandlers(services, self.client_metrics).table(),
             **TransactionHandlers(services, self.groups, self.transactions, self.markers, self.shares).table(),
         }
-        self.apis: dict[int, OfferedApi] = make_apis(handlers, {"Fetch": self.fetching.fetch_many})
+        self.apis: dict[int, OfferedApi] = make_apis(
+            handlers, {"Fetch": self.fetching.fetch_many}, {"Fetch": self.fetching.recall}
+        )
         self.listener = KafkaListener(services, self.apis)
         self.listener.on_closed.append(self.share_fetching.connection_closed)
         self.listener.on_closed.append(self.fetching.connection_closed)

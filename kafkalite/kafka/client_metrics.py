@@ -28,6 +28,8 @@ MAX_CONTENT_BYTES = 4 * 1024 * 1024
 MAX_POINTS = 2_000
 MAX_INSTANCES = 1_000
 MAX_SERIES = 200
+#: Characters of what a client says of itself, as it is kept and shown.
+MAX_TEXT = 120
 #: Of all instances: a scrape of the metrics page holds the loop.
 MAX_ALL_SERIES = 5_000
 #: Intervals without a push after which nothing is shown of an instance.
@@ -157,7 +159,8 @@ class ClientMetrics:
                 _, gone = self._instances.popitem(last=False)
                 self._series -= len(gone.series)
             subscription = subscription_of(client, self._settings())
-            known = self._instances[instance_id] = _Instance(client, subscription)
+            clipped = MetricsClient._make(each[:MAX_TEXT] for each in client)
+            known = self._instances[instance_id] = _Instance(clipped, subscription)
         self._instances.move_to_end(instance_id)
         return known
 

@@ -14,21 +14,22 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from kafkalite.env.fair_queue import Owner
 from kafkalite.env.loop_times import COUNTED_S
 from kafkalite.env.streams import close_when_written
 from kafkalite.env.turns import SLICE_S
+from kafkalite.kafka import frames
+from kafkalite.kafka.flow_control import MUTED, RETIRING, STARVED, UNREAD, YIELDING, FlowControl
 from kafkalite.kafka.outbox import Outbox
 from kafkalite.kafka.receive_buffer import ReceiveBuffer
 from kafkalite.kafka.request import Request
 from kafkalite.kafka.throttle_accounting import Arrears
 from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
 from kafkalite.protocol.errors import TooManyAtOnce, WireError
-from kafkalite.protocol.request_header import HEAD_BYTES, parse_header, skip_tags
-from kafkalite.security.principal import ANONYMOUS, Principal
+from kafkalite.protocol.request_header import parse_header, skip_tags
+from kafkalite.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
     from kafkalite.kafka.apis import OfferedApi
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 _LENGTH = struct.Struct(">i").unpack_from
 API_VERSIONS = 18
-#: Only Produce carries records; no other request has a reason to be larger.
-MAX_OTHER_REQUEST_BYTES = 16 * 2**20
 #: Answers beyond this are handed to the transport before the next request is looked at.
 _FLUSH_BYTES = 2**20
 #: Time in seconds to answer the outstanding requests of a connection that retires.
@@ -69,30 +68,21 @@ class KafkaConnection(asyncio.BufferedProtocol):
         #: The request whose handler is running.
         self._served: Request | None = None
         self.is_closed = False
-        self._transport: asyncio.Transport | None = None
+        #: Responses on their way to the transport.
+        self.out = Outbox(listener.answers)
         self._own = ReceiveBuffer(listener.memory, self, listener.shared_bytes)
         self._waiting: deque[Request] = deque()
-        self._out = Outbox(listener.answers)
-        #: Since when the peer does not read what it is sent; 0 if it does.
-        self.unread_since = 0.0
-        self._postponed: list[Callable[[], None]] = []
+        self._flow = FlowControl(listener.max_in_flight)
         self._is_parsing = False
         self._is_flush_due = False
-        self._is_write_paused = False
         self._is_reading_paused = False
-        self._is_starved = False
-        self._is_muted = False
-        self._holds = 0
-        self._is_yielding = False
-        self._is_retiring = False
-        self._unmute_at = 0.0
         self._arrears = Arrears(listener.quotas)
 
     # --- the transport's calls ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are asyncio's in deed, not in type.
-        transport = self._transport = cast(asyncio.Transport, transport)
+        transport = self.out.transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=_FLUSH_BYTES)
         address = transport.get_extra_info("peername")
         if isinstance(address, tuple) and len(address) >= 2:
@@ -111,27 +101,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
         self._waiting.clear()
-        self._out.drop()
-        self._postponed = []
-        self._is_write_paused = False
+        # Nothing comes any more. Strangers by the thousand must not wait, with all their TLS, for the collector of cycles.
+        self.out.drop()
+        self.authenticator = None
         self._own.release()
         self.listener.closed(self)
-        # Nothing comes any more. Strangers by the thousand must not wait, with all their TLS, for the collector of cycles.
-        self.authenticator = None
-        self._transport = None
 
     def pause_writing(self) -> None:
-        self._is_write_paused = True
-        self.unread_since = self.unread_since or self.listener.now()
-        self._pause_reading()
+        self.out.paused(self.listener.now())
+        self._forbid(UNREAD)
 
     def resume_writing(self) -> None:
-        self._is_write_paused = False
-        self.unread_since = 0.0
-        self._count_unread()
-        postponed, self._postponed = self._postponed, []
-        for start in postponed:
-            start()
+        self._flow.allow(UNREAD)
+        self.out.resumed()
         self._resume()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -164,74 +146,55 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _parse(self, view: memoryview, start: int, stop: int) -> int:
         """Start the requests in view[start:stop]; return where the first one that was not started begins."""
         self._is_parsing = True
-        limit = self.listener.max_in_flight
         spent = 0.0
         try:
             while stop - start >= 4:
-                if len(self._waiting) >= limit or self._is_write_paused or self._is_muted or self._is_retiring:
-                    self._pause_reading()
-                    break
-                if self._holds or self._is_yielding:
+                if not self._flow.may_start(len(self._waiting)):
                     self._pause_reading()
                     break
                 size = _LENGTH(view, start)[0]
-                if not self._is_acceptable(view, start, stop, size):
+                arrived = view[start + 4 : stop]
+                least = frames.LEAST_BYTES if self.authenticator is None else frames.LEAST_TOKEN_BYTES
+                if why := frames.why_refused(arrived, size, least, self.max_request_bytes):
+                    self.refuse("frame.length", why)
                     return stop
-                if self.listener.quotas.is_active and self._is_in_arrears(view[start + 4 : stop]):
+                if self.listener.quotas.is_active and self._is_in_arrears(arrived):
                     break
-                end = start + 4 + size
-                if end > stop:
+                if size > len(arrived):
                     break
                 self.frame_began = 0.0
-                spent += self._frame(view[start + 4 : end])
-                start = end
+                spent += self._frame(arrived[:size])
+                start += 4 + size
                 if spent > SLICE_S:
                     self._yield()
                 if self.is_closed:
                     return stop
-                if self._out.bytes > _FLUSH_BYTES:
-                    self._write()
+                if self.out.bytes > _FLUSH_BYTES:
+                    self.out.write()
         finally:
             self._is_parsing = False
         if start < stop and not self.frame_began and not self._is_reading_paused:
             self.frame_began = self.last_active
         return start
 
-    def _is_acceptable(self, view: memoryview, start: int, stop: int, size: int) -> bool:
-        """Whether a frame may have this length; otherwise the connection is closed."""
-        if (size < HEAD_BYTES - 2 and self.authenticator is None) or not 0 < size <= self.max_request_bytes:
-            self.refuse("frame.length", f"a frame of {size} bytes")
-            return False
-        if size > MAX_OTHER_REQUEST_BYTES and stop - start >= 6 and int.from_bytes(view[start + 4 : start + 6]) != 0:
-            self.refuse("frame.length", f"{size} bytes in a request that carries no records")
-            return False
-        return True
-
     def _is_in_arrears(self, frame: memoryview) -> bool:
         """Whether this request, whose beginning has arrived, has to wait; then the connection is muted."""
-        if self.is_unauthenticated or self._transport is None:
-            return False
-        try:
-            api_key, version, _, client_id, _ = parse_header(frame)
-        except (WireError, struct.error, UnicodeDecodeError):
-            return False  # its header is not complete, or it is refused as a whole
-        api = self.listener.apis.get(api_key)
-        if api is None:
+        if self.is_unauthenticated or self.out.transport is None:
             return False
         now_ms = int(self.listener.now() * 1000)
-        wait_ms = self._arrears.wait_ms(api.name, version, self.principal.name, client_id, now_ms)
+        wait_ms = self._arrears.wait_before(frame, self.listener.apis, self.principal.name, now_ms)
         if wait_ms:
             self.mute(wait_ms)
         return wait_ms > 0
 
     def _yield(self) -> None:
         """Its requests have taken a slice of the loop's time: the next ones are started in its turn."""
-        if not self._is_yielding and not self.is_closed:
-            self._is_yielding = True
+        if not self._flow.forbids_for(YIELDING) and not self.is_closed:
+            self._flow.forbid(YIELDING)
             self.listener.turns.call(self.owner, self._proceed)
 
     def _proceed(self) -> bool:
-        self._is_yielding = False
+        self._flow.allow(YIELDING)
         if self.is_closed or not self._is_reading_paused:
             return False
         self._resume()
@@ -266,11 +229,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         # Bytes behind the message are ignored, as by Kafka: librdkafka's Metadata v12 for all topics has three.
         # Records are used where they were received, unless they are for many partitions.
         body = view[position:]
-        try:
-            message, _ = api.decoder(version)(body, ELEMENTS_AT_ONCE)
-        except TooManyAtOnce:
-            self._dispatch_large(bytes(body), api, version, correlation_id, client_id)
-            return
+        message = None
+        if api.recall is not None and not self.listener.tracer.watchers:
+            message = api.recall(self, version, body)
+        if message is None:
+            try:
+                message, _ = api.decoder(version)(body, ELEMENTS_AT_ONCE)
+            except TooManyAtOnce:
+                self._dispatch_large(bytes(body), api, version, correlation_id, client_id)
+                return
         request = self._served = Request(self, api, version, correlation_id, client_id)
         self._waiting.append(request)
         self.listener.handle(request, message)
@@ -279,20 +246,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """The request is served in slices, and those behind it wait."""
         request = Request(self, api, version, correlation_id, client_id)
         self._waiting.append(request)
-        self.hold(len(body))
+        self.out.hold(len(body))
         self.hold_requests()
         self.listener.handle_large(request, body)
-
-    def stand_for(self, principal: Principal, host: str, transport: asyncio.Transport) -> None:
-        """No peer is connected: one request comes from another node, for this user at this host."""
-        self._transport = transport
-        self.principal = principal
-        self.peer_host = self.peer = host
-
-    def take(self, frame: memoryview) -> None:
-        """One request as a whole, without its length."""
-        self._frame(frame)
-        self._flush()
 
     def _unsupported(
         self, api: OfferedApi | None, api_key: int, version: int, correlation_id: int, client_id: str
@@ -318,7 +274,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         waiting = self._waiting
         while waiting and waiting[0].is_answered:
             first = waiting.popleft()
-            self._out.add(first.buffers, first.counted)
+            self.out.add(first.buffers, first.counted)
             first.buffers = []  # a remaining reference to the request must not keep its response
             if first.throttle is not None and first.throttle.throttle_ms:
                 self.mute(first.throttle.throttle_ms)
@@ -337,121 +293,93 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _flush_later(self) -> None:
         self._is_flush_due = False
         self._flush()
-        if self._is_retiring and not self._waiting:
+        if not self._waiting and self._flow.forbids_for(RETIRING):
             self.close()
         self._resume()
 
     def _flush(self) -> None:
-        if self._out and not self.is_closed:
-            self._write()
+        if self.out and not self.is_closed:
+            self.out.write()
 
-    def _write(self) -> None:
-        transport = self._transport
-        assert transport is not None
-        if self._out.write(transport) or self._is_write_paused:
-            self._count_unread()
-
-    def postpone(self, start: Callable[[], None]) -> None:
-        """Call `start` when the peer has read what it was sent; never if it is gone by then."""
-        self._postponed.append(start)
-
-    def hold(self, size: int) -> None:
-        """A response of `size` bytes is to be sent."""
-        if not self.is_closed:
-            self._out.hold(size, self._stuck())
-
-    def let_go(self, size: int) -> None:
-        """This many bytes that `hold` counted are not in memory any more."""
-        if not self.is_closed:
-            self._out.hold(-size, self._stuck())
-
-    def _stuck(self) -> int:
-        """Bytes in the transport, if its peer does not read."""
-        if self._is_write_paused and self._transport is not None:
-            return self._transport.get_write_buffer_size()
-        return 0
-
-    def _count_unread(self) -> None:
-        self._out.count(self._stuck())
+    @property
+    def unread_since(self) -> float:
+        """See Outbox."""
+        return self.out.unread_since
 
     @property
     def unread_bytes(self) -> int:
-        """What is counted of its answers."""
-        return self._out.unread_bytes
+        """See Outbox."""
+        return self.out.unread_bytes
 
     # --- flow control ---
 
+    def _forbid(self, reason: int) -> None:
+        self._flow.forbid(reason)
+        self._pause_reading()
+
     def _pause_reading(self) -> None:
-        if not self._is_reading_paused and not self.is_closed and self._transport is not None:
+        if not self._is_reading_paused and not self.is_closed and self.out.transport is not None:
             self._is_reading_paused = True
             self.frame_began = 0.0  # backpressure is ours: stop the frame deadline
-            self._transport.pause_reading()
-
-    def mute(self, throttle_ms: int) -> None:
-        """Read nothing for this time: the client exceeds a quota, as the last response says (KIP-219)."""
-        until = self.listener.now() + throttle_ms / 1000
-        if until <= self._unmute_at:
-            return
-        self._unmute_at = until
-        if not self._is_muted:
-            self._is_muted = True
-            asyncio.get_running_loop().call_later(throttle_ms / 1000, self._unmute)
-        self._pause_reading()
-        # If others wait for memory, it does not keep what it has sent ahead (FrameMemory.evict).
-        self.frame_began = self.listener.now()
-
-    def _unmute(self) -> None:
-        now = self.listener.now()
-        if self.is_closed:
-            return
-        if self._unmute_at > now:  # muted for longer meanwhile
-            asyncio.get_running_loop().call_later(self._unmute_at - now, self._unmute)
-            return
-        self._is_muted = False
-        self.last_active = now
-        self.frame_began = 0.0
-        self._resume()
-
-    def hold_requests(self) -> None:
-        """Start no further request before `release_requests`: one is not started as a whole yet, and those behind it must wait.
-
-        Calls are counted: all who hold them must release them.
-        """
-        self._holds += 1
-        self._pause_reading()
-
-    def release_requests(self) -> None:
-        self._holds -= 1
-        if not self._holds and not self.is_closed:
-            self.last_active = self.listener.now()
-            asyncio.get_running_loop().call_soon(self._resume)
-
-    def starve(self) -> None:
-        """The listener has no memory left for half received frames: read on when it has."""
-        self._is_starved = True
-        self._pause_reading()
-
-    def feed(self) -> None:
-        self._is_starved = False
-        self.last_active = self.listener.now()
-        # Not at once: the caller may be in the middle of growing our buffer.
-        asyncio.get_running_loop().call_soon(self._resume)
+            self.out.transport.pause_reading()
 
     def _resume(self) -> None:
         """Start what was read ahead, then read on, if nothing forbids it any more."""
-        if not self._is_reading_paused or self.is_closed or self._is_write_paused or self._is_starved or self._is_muted:
-            return
-        if self._is_retiring or self._holds or self._is_yielding:
-            return
-        if len(self._waiting) >= self.listener.max_in_flight:
+        if not self._is_reading_paused or self.is_closed or not self._flow.may_read(len(self._waiting)):
             return
         self._is_reading_paused = False
         if self._own.view:
             self._parse_own()
             self._flush()
         if not self._is_reading_paused and not self.is_closed:
-            assert self._transport is not None
-            self._transport.resume_reading()
+            assert self.out.transport is not None
+            self.out.transport.resume_reading()
+
+    def _resume_soon(self) -> None:
+        """Not at once: the caller may be in the middle of something of this connection."""
+        self.last_active = self.listener.now()
+        asyncio.get_running_loop().call_soon(self._resume)
+
+    def mute(self, throttle_ms: int) -> None:
+        """Read nothing for this time: the client exceeds a quota, as the last response says (KIP-219)."""
+        now = self.listener.now()
+        until = now + throttle_ms / 1000
+        if until <= self._flow.unmute_at:
+            return
+        self._flow.unmute_at = until
+        if not self.is_muted:
+            asyncio.get_running_loop().call_later(throttle_ms / 1000, self._unmute)
+        self._forbid(MUTED)
+        # If others wait for memory, it does not keep what it has sent ahead (FrameMemory.evict).
+        self.frame_began = now
+
+    def _unmute(self) -> None:
+        now = self.listener.now()
+        if self.is_closed:
+            return
+        if left_s := self._flow.left_s(now):  # muted for longer meanwhile
+            asyncio.get_running_loop().call_later(left_s, self._unmute)
+            return
+        self.last_active = now
+        self.frame_began = 0.0
+        self._resume()
+
+    def hold_requests(self) -> None:
+        """Start no further request before `release_requests`. Calls are counted: all who hold must release."""
+        self._flow.hold()
+        self._pause_reading()
+
+    def release_requests(self) -> None:
+        if self._flow.release() and not self.is_closed:
+            self._resume_soon()
+
+    def starve(self) -> None:
+        """The listener has no memory left for half received frames: read on when it has."""
+        self._forbid(STARVED)
+
+    def feed(self) -> None:
+        self._flow.allow(STARVED)
+        self._resume_soon()
 
     @property
     def owner(self) -> Owner:
@@ -466,17 +394,17 @@ class KafkaConnection(asyncio.BufferedProtocol):
     @property
     def is_muted(self) -> bool:
         """Whether a quota keeps it waiting."""
-        return self._is_muted
+        return self._flow.forbids_for(MUTED)
 
     @property
     def transport(self) -> asyncio.Transport | None:
         """None before it is connected, and after the end."""
-        return self._transport
+        return self.out.transport
 
     @property
     def is_busy(self) -> bool:
         """Whether requests are under way, or kept waiting by a quota."""
-        return bool(self._waiting) or self._is_muted
+        return bool(self._waiting) or self.is_muted
 
     def relax(self) -> None:
         """Give the memory of a drained buffer back; called when nothing has come for a while."""
@@ -498,11 +426,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def retire(self, reason: str, **details: object) -> None:
         """Take nothing more, and close when what was asked is answered, or has not been for RETIRED_S."""
-        if self.is_closed or self._is_retiring:
+        if self.is_closed or self._flow.forbids_for(RETIRING):
             return
         self.listener.warn("kafka.connection_retired", self, reason, **details)
-        self._is_retiring = True
-        self._pause_reading()
+        self._forbid(RETIRING)
         if not self._waiting:
             self.close()
         else:
@@ -510,13 +437,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Write what is answered, then close."""
-        if self._transport is not None and not self.is_closed:
+        if self.out.transport is not None and not self.is_closed:
             self._flush()
             self.is_closed = True
-            close_when_written(self._transport)
+            close_when_written(self.out.transport)
 
     def abort(self) -> None:
         """Close now."""
         self.is_closed = True
-        if self._transport is not None:
-            self._transport.abort()
+        if self.out.transport is not None:
+            self.out.transport.abort()

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Collection
 from typing import cast
 
+from kafkalite.kafka.current_leaders import MOVED, CurrentLeaders
 from kafkalite.model import Buffer
 from kafkalite.protocol import topic_ids
 from kafkalite.protocol.compiling.source import CHUNK_BYTES
@@ -24,6 +25,9 @@ _HEAD = struct.Struct(">ihqqq")
 _OLD_HEAD = struct.Struct(">ihqq")
 _INT32 = struct.Struct(">i")
 _ABORTED = struct.Struct(">qq")
+#: From this version on, an answer says where the leader is (KIP-951): a partition's tagged field 1, and the answer's tagged field 0.
+_LEADERS_FROM = 16
+_LEADER = struct.Struct(">BBBiiB")
 _TOP = struct.Struct(">ihi")
 #: The same of a partition without records, which nearly all partitions of a large fetch are: in one step.
 _EMPTY = struct.Struct(">ihqqqBiBB")
@@ -32,7 +36,9 @@ _EMPTY_WITH_REPLICA = struct.Struct(">ihqqqiii")
 _AT_ONCE = 4 * STEP
 
 
-def encoding_fetched(version: int, entries: Collection[FetchEntry], isolation: int) -> Steps[list[Buffer]]:
+def encoding_fetched(
+    version: int, entries: Collection[FetchEntry], isolation: int, leaders: CurrentLeaders
+) -> Steps[list[Buffer]]:
     """The body of the answer, in pieces: large record sets are not copied. `begin_fetched` completes it."""
     topics = yield from _by_topic(entries, by_id=version >= _BY_ID_FROM)
     w = bytearray(_TOP.size if version >= _WITH_SESSION_FROM else _INT32.size)
@@ -52,14 +58,19 @@ def encoding_fetched(version: int, entries: Collection[FetchEntry], isolation: i
             w += name
         _put_count(w, len(topic), is_flexible=is_flexible)
         for entry in topic:
-            w = _put_partition(w, pieces, entry, version, isolation)
+            if entry.wire:
+                w += entry.wire
+            elif entry.error in MOVED and version >= _LEADERS_FROM:
+                _put_moved(w, entry, leaders)
+            else:
+                w = _put_partition(w, pieces, entry, version, isolation)
             done += 1
             if not done % _AT_ONCE:
                 yield
         if is_flexible:
             w.append(0)
     if is_flexible:
-        w.append(0)
+        _put_endpoints(w, leaders.endpoints())
     pieces.append(w)
     return pieces
 
@@ -99,11 +110,44 @@ def _put_count(w: bytearray, count: int, *, is_flexible: bool) -> None:
     w.append(count)
 
 
+def _put_moved(w: bytearray, entry: FetchEntry, leaders: CurrentLeaders) -> None:
+    """Add a partition that has another leader, or another epoch."""
+    leader = leaders.of(entry.key)
+    marks = (entry.key.partition, entry.error, entry.high_watermark, entry.last_stable_offset, entry.log_start_offset)
+    w += _EMPTY.pack(*marks, 0, entry.preferred, 1, 0)
+    if leader is not None:
+        w[-1:] = _LEADER.pack(1, 1, 9, leader.broker_id, leader.leader_epoch, 0)
+
+
+def _put_endpoints(w: bytearray, endpoints: list[tuple[int, str, int, str | None]]) -> None:
+    """Add the tagged fields of the whole answer."""
+    if not endpoints:
+        w.append(0)
+        return
+    field = bytearray()
+    _put_count(field, len(endpoints), is_flexible=True)
+    for node_id, host, port, rack in endpoints:
+        field += _INT32.pack(node_id)
+        _put_string(field, host)
+        field += _INT32.pack(port)
+        _put_string(field, rack)
+        field.append(0)
+    w += b"\x01\x00"
+    _put_count(w, len(field) - 1, is_flexible=True)  # a plain varint
+    w += field
+
+
+def _put_string(w: bytearray, text: str | None) -> None:
+    if text is None:
+        w.append(0)
+        return
+    encoded = text.encode()
+    _put_count(w, len(encoded), is_flexible=True)
+    w += encoded
+
+
 def _put_partition(w: bytearray, pieces: list[Buffer], entry: FetchEntry, version: int, isolation: int) -> bytearray:
     """Add one partition to `w`; large records end it, and begin another one."""
-    if entry.wire:
-        w += entry.wire
-        return w
     is_flexible = version >= _FLEXIBLE_FROM
     has_aborted = isolation == READ_COMMITTED and not entry.error
     number = entry.key.partition

@@ -43,13 +43,29 @@ class Forwarded:
         if len(frame) < _LENGTH_BYTES or int.from_bytes(frame[:2]) in _LOGINS:
             raise api_error(ErrorCode.INVALID_REQUEST, "not a request that is forwarded")
         transport = _Answer()
-        connection = KafkaConnection(self._listener, self._name)
-        connection.stand_for(principal, request.host, transport)
+        connection = _UserConnection(self._listener, self._name, transport, principal, request.host)
         try:
             connection.take(frame)
             return await transport.frame
         finally:
             connection.connection_lost(None)
+
+
+class _UserConnection(KafkaConnection):
+    """No peer is connected: one request comes from another node, for this user at this host."""
+
+    def __init__(
+        self, listener: KafkaListener, listener_name: str, transport: asyncio.Transport, principal: Principal, host: str
+    ) -> None:
+        super().__init__(listener, listener_name)
+        self.out.transport = transport
+        self.principal = principal
+        self.peer_host = self.peer = host
+
+    def take(self, frame: memoryview) -> None:
+        """One request as a whole, without its length."""
+        self._frame(frame)
+        self._flush()
 
 
 class _Answer(asyncio.Transport):

@@ -90,7 +90,7 @@ async def serve(listener: Server, request: Request, body: bytes) -> None:
             not request.is_answered and not is_served
         ):  # refused, or a bug, or the node stops: the client must not wait for ever
             connection.abort()
-        connection.let_go(len(body))
+        connection.out.hold(-len(body))
         connection.release_requests()
 
 

@@ -163,30 +163,42 @@ def repeated(api: str, message: Any) -> Generator[None, None, bool]:
             continue
         seen: set[Any] = set()
         kept: list[Any] = []
-        for number, element in enumerate(elements):
-            if not number % PIECE_ELEMENTS:
-                yield
-            if inner:
-                for place, part in enumerate(getattr(element, inner)):
-                    if not place % PIECE_ELEMENTS:
-                        yield
-                    key = (
-                        getattr(element, cut.key),
-                        getattr(part, part._names[0]) if hasattr(part, "_names") else part,
-                    )
-                    if key in seen and cut.is_unique:
-                        return True
-                    seen.add(key)
-                kept.append(element)
-                continue
-            key = getattr(element, cut.key) if cut.is_unique else _identity(element)
-            if key not in seen:
-                seen.add(key)
-                kept.append(element)
-            elif cut.is_unique:
-                return True
+        is_repeated = yield from _seen_twice(elements, inner, cut, seen, kept)
+        while seen:  # to free hundreds of thousands of keys at once takes tens of milliseconds
+            for _ in range(min(len(seen), PIECE_ELEMENTS)):
+                seen.pop()
+            yield
+        if is_repeated:
+            return True
         if len(kept) < len(elements):
             setattr(message, source, kept)
+    return False
+
+
+def _seen_twice(elements: Any, inner: str, cut: Cut, seen: set[Any], kept: list[Any]) -> Generator[None, None, bool]:
+    """Whether something that may be named once is named twice. `seen` and `kept` get the names, and the elements without repetitions."""
+    for number, element in enumerate(elements):
+        if not number % PIECE_ELEMENTS:
+            yield
+        if inner:
+            for place, part in enumerate(getattr(element, inner)):
+                if not place % PIECE_ELEMENTS:
+                    yield
+                key = (
+                    getattr(element, cut.key),
+                    getattr(part, part._names[0]) if hasattr(part, "_names") else part,
+                )
+                if key in seen and cut.is_unique:
+                    return True
+                seen.add(key)
+            kept.append(element)
+            continue
+        key = getattr(element, cut.key) if cut.is_unique else _identity(element)
+        if key not in seen:
+            seen.add(key)
+            kept.append(element)
+        elif cut.is_unique:
+            return True
     return False
 
 

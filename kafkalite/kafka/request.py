@@ -145,7 +145,7 @@ class Request:
         self.buffers = chunks
         if size >= COUNTED_BYTES:
             self.counted = size
-            self.connection.hold(size)
+            self.connection.out.hold(size)
         self.respond_nothing()
 
     def respond_nothing(self) -> None:

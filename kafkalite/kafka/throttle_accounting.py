@@ -6,9 +6,13 @@ listener. The wait is in the response, and the connection is muted after it (KIP
 
 from __future__ import annotations
 
-from typing import Any
+import struct
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from kafkalite.env.seams import Clock
+from kafkalite.protocol.errors import WireError
+from kafkalite.protocol.request_header import parse_header
 from kafkalite.security.principal import Principal
 from kafkalite.security.quotas import Kind, Quotas
 
@@ -32,6 +36,13 @@ STRICT_SINCE = {"CreateTopics": 6, "DeleteTopics": 5, "CreatePartitions": 3}
 _USES = {"Produce": Kind.PRODUCE, "Fetch": Kind.FETCH, "ShareFetch": Kind.FETCH}
 
 
+class _Named(Protocol):
+    """An API."""
+
+    @property
+    def name(self) -> str: ...
+
+
 class Arrears:
     """What has been used under a connection's limits before the connection came: it waits for that once, per client id.
 
@@ -44,6 +55,15 @@ class Arrears:
         self._quotas = quotas
         #: The client id of the last request of each kind.
         self._settled: dict[Kind, str] = {}
+
+    def wait_before(self, frame: memoryview, apis: Mapping[int, _Named], user: str, now_ms: int) -> int:
+        """As `wait_ms`, for a frame whose beginning, at least, has arrived."""
+        try:
+            api_key, version, _, client_id, _ = parse_header(frame)
+        except (WireError, struct.error, UnicodeDecodeError):
+            return 0  # its header is not complete, or it is refused as a whole
+        api = apis.get(api_key)
+        return 0 if api is None else self.wait_ms(api.name, version, user, client_id, now_ms)
 
     def wait_ms(self, api: str, version: int, user: str, client_id: str, now_ms: int) -> int:
         """How long the connection has to wait before this request; 0 when it has waited."""

@@ -199,7 +199,7 @@ class ClientFetch(Waiting):
     """One consumer's entries, and its long poll if it waits."""
 
     __slots__ = (
-        "_complete", "_wheel", "awaited_bytes", "entries", "has_changed", "has_missed", "is_scheduled", "is_session", "is_waiting",
+        "_complete", "_wheel", "awaited_bytes", "entries", "has_changed", "has_missed", "has_unknown_topics", "is_scheduled", "is_session", "is_waiting",
         "isolation", "listed", "lists_all", "rack", "readable_bytes", "reads", "reads_followers", "ready", "request",
     )  # fmt: skip
 
@@ -221,6 +221,8 @@ class ClientFetch(Waiting):
         self.lists_all = False
         self.request = 0
         self.listed = 0
+        #: It lists topics by ids that nobody knows; they may be known later.
+        self.has_unknown_topics = False
         #: Something was not in the page cache when it was read last.
         self.has_missed = False
         #: Which reading of its entries is under way, or was the last.
@@ -261,6 +263,7 @@ class ClientFetch(Waiting):
         """The next request lists all partitions that it wants."""
         self.request += 1
         self.listed = 0
+        self.has_unknown_topics = False
 
     def forget(self, topic: str, number: int) -> None:
         """The consumer removes a partition, by its topic's name or id."""

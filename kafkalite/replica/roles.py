@@ -275,6 +275,9 @@ class Roles:
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
     def _become_follower(self, partition: Partition, state: PartitionState) -> None:
+        if partition.leader is not None:
+            # Producers and consumers that wait are refused with the next line, and the answer says who leads now (KIP-951).
+            partition.leader_id, partition.leader_epoch = state.leader, state.leader_epoch
         self._hosted.demote(partition)
         self._take_state(partition, state)
         if state.leader == NO_LEADER:

@@ -10,8 +10,10 @@ from kafkalite.coordinators.services import Services
 from kafkalite.env.loop_times import COUNTED_S
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.current_leaders import CurrentLeaders
 from kafkalite.kafka.fetch_answer import begin_fetched, encoding_fetched
 from kafkalite.kafka.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, ClientSession, FetchSessions
+from kafkalite.kafka.kept_fetches import KEPT_FROM, KeptFetches
 from kafkalite.kafka.pieces import pieces_of
 from kafkalite.kafka.request import Request
 from kafkalite.model import NO_TOPIC_ID, Buffer, TopicId, TopicPartition
@@ -28,9 +30,6 @@ _BY_ID_FROM = 13
 #: Older clients know nothing of reading from followers (KIP-392).
 _FOLLOWERS_FROM = 11
 _SESSIONS_FROM = 7
-#: The fetch of a client without sessions is kept for its next request from this number of partitions on; partitions of all that are kept.
-KEPT_FROM = 50
-MAX_KEPT = 100_000
 
 
 class _Fetch:
@@ -86,19 +85,7 @@ class _Fetch:
             self.fetch.interrupt()
 
     def hold(self, size_bytes: int) -> None:
-        self.request.connection.hold(size_bytes)
-
-
-class _Kept:
-    """The last fetch of a connection. `is_free`: it is not under way now."""
-
-    __slots__ = ("fetch", "is_free", "size", "version")
-
-    def __init__(self, version: int, fetch: ClientFetch) -> None:
-        self.version = version
-        self.fetch = fetch
-        self.is_free = True
-        self.size = len(fetch.entries)
+        self.request.connection.out.hold(size_bytes)
 
 
 def _nothing(result: None) -> None:
@@ -113,9 +100,8 @@ class FetchHandlers:
         self._access = services.rights.access
         #: Of sessions that have made room for others: the steps that free their memory.
         self._ended: list[Steps[None]] = []
-        #: By connections of clients without sessions that list many partitions.
-        self._kept: dict[KafkaConnection, _Kept] = {}
-        self._kept_partitions = 0
+        #: Of clients without sessions.
+        self.kept = KeptFetches(self._rights)
         self.sessions = FetchSessions(
             services.config.max_incremental_fetch_session_cache_slots,
             lambda: int(services.clock.monotonic() * 1000),
@@ -125,6 +111,10 @@ class FetchHandlers:
 
     def table(self) -> dict[str, Handler]:
         return {"Fetch": self.fetch}
+
+    def recall(self, connection: KafkaConnection, version: int, body: memoryview) -> wire.FetchRequest | None:
+        """See KeptFetches."""
+        return self.kept.recall(connection, version, body)
 
     def fetch(self, request: Request, message: wire.FetchRequest) -> wire.FetchResponse | None:
         waiting = self._begin(request, message)
@@ -196,9 +186,9 @@ class FetchHandlers:
         request, fetch, session = waiting.request, waiting.fetch, waiting.session
         if session is None:
             if fetch.is_session and fetch.listed != len(fetch.entries):
-                waiting.run_then(fetch.forgetting_unlisted(), lambda _: self._await_memory(waiting))
+                waiting.run_then(fetch.forgetting_unlisted(), lambda _: self._taken_up(waiting))
             else:
-                self._await_memory(waiting)
+                self._taken_up(waiting)
             return
         if waiting.is_outdated:
             self._refuse_outdated(waiting)
@@ -214,6 +204,11 @@ class FetchHandlers:
         if fetch.is_waiting:  # the client does not wait for that answer any more
             fetch.expire()
         waiting.run_then(self._look_again(session, request), lambda _: self._await_memory(waiting))
+
+    def _taken_up(self, waiting: _Fetch) -> None:
+        """The entries are what the client without a session wants."""
+        self.kept.listed(waiting.request.connection, waiting.fetch)
+        self._await_memory(waiting)
 
     def _most_bytes(self, request: Request, message: wire.FetchRequest) -> int:
         most = request.throttle.most_at_once(Kind.FETCH) if request.throttle is not None else None
@@ -231,6 +226,7 @@ class FetchHandlers:
             refusal = ErrorCode.NONE
             if name is None:
                 refusal = ErrorCode.UNKNOWN_TOPIC_ID
+                fetch.has_unknown_topics = True
             elif name in denied:
                 refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             for partition in topic.partitions:
@@ -261,9 +257,7 @@ class FetchHandlers:
 
     def _look_again(self, session: ClientSession, request: Request) -> Steps[None]:
         """ACLs have changed since its partitions were listed, or an id that nobody knew may be known now."""
-        authorizer = self._access.authorizer
-        changes = authorizer.changes if authorizer is not None else 0
-        fetch = session.fetch
+        changes, fetch = self._rights(), session.fetch
         allowed: dict[str, bool] = {}
 
         def refusal_of(name: str) -> ErrorCode:
@@ -300,8 +294,8 @@ class FetchHandlers:
 
     def _start(self, waiting: _Fetch) -> None:
         connection = waiting.request.connection
-        if connection.unread_since:
-            connection.postpone(lambda: self._await_memory(waiting))
+        if connection.out.unread_since:
+            connection.out.postpone(lambda: self._await_memory(waiting))
         elif connection.is_closed:
             return
         elif waiting.is_outdated:
@@ -331,17 +325,18 @@ class FetchHandlers:
         if session is None and not waiting.opens_session and len(fetch.entries) >= KEPT_FROM:
             fetch.lists_all = True
         due = fetch.due()
+        leaders = CurrentLeaders(self._services, request)
         is_withheld = request.throttle is not None and self._is_withheld(
             request, sum(entry.records_size for entry in due)
         )
         if is_withheld:
             if session is not None:
-                pieces = yield from encoding_fetched(request.version, (), fetch.isolation)
+                pieces = yield from encoding_fetched(request.version, (), fetch.isolation, leaders)
                 self._send(waiting, pieces, session.session_id)
                 return None
             for entry in due:
                 entry.drop_records()
-        pieces = yield from encoding_fetched(request.version, due, fetch.isolation)
+        pieces = yield from encoding_fetched(request.version, due, fetch.isolation, leaders)
         if request.connection.is_closed:
             if session is None:
                 yield from fetch.ending()
@@ -359,37 +354,30 @@ class FetchHandlers:
     def _send_and_keep(self, waiting: _Fetch, pieces: list[Buffer]) -> None:
         connection, fetch = waiting.request.connection, waiting.fetch
         self._send(waiting, pieces, NO_SESSION)
-        kept, size = self._kept.get(connection), len(fetch.entries)
-        if kept is not None and kept.fetch is fetch:
-            kept.is_free = True
-            self._kept_partitions += size - kept.size
-            kept.size = size
-        elif kept is not None or connection.is_closed or self._kept_partitions + size > MAX_KEPT:
+        if not self.kept.keep(connection, waiting.request.version, fetch):
             waiting.run(fetch.ending())
-        else:
-            self._kept[connection] = _Kept(waiting.request.version, fetch)
-            self._kept_partitions += size
 
     def _kept_or_new(self, request: Request, message: wire.FetchRequest) -> ClientFetch:
         """The last fetch of the connection, of which only what has changed needs to be read; or a new one."""
-        kept = self._kept.get(request.connection)
-        if kept is not None and kept.is_free:
-            fetch = kept.fetch
-            wanted = (request.version, message.isolation_level, message.rack_id)
-            wants_session = message.session_epoch == INITIAL_EPOCH and request.version >= _SESSIONS_FROM
-            if (kept.version, fetch.isolation, fetch.rack) == wanted and not wants_session:
-                kept.is_free = False
-                fetch.begin_listing()
-                return fetch
-            self.connection_closed(request.connection)
+        connection = request.connection
+        if self.kept.is_free(connection):
+            if message.session_epoch != INITIAL_EPOCH or request.version < _SESSIONS_FROM:
+                fetch = self.kept.take(connection, request.version, message)
+                if fetch is not None:
+                    return fetch
+            self.connection_closed(connection)
         return ClientFetch(message.isolation_level)
+
+    def _rights(self) -> int:
+        """Grows with every change of the rights."""
+        authorizer = self._access.authorizer
+        return authorizer.changes if authorizer is not None else 0
 
     def connection_closed(self, connection: KafkaConnection) -> None:
         """Nobody will use what is kept for it."""
-        kept = self._kept.pop(connection, None)
-        if kept is not None:
-            self._kept_partitions -= kept.size
-            connection.listener.turns.run(connection.owner, kept.fetch.ending(), _nothing)
+        fetch = self.kept.drop(connection)
+        if fetch is not None:
+            connection.listener.turns.run(connection.owner, fetch.ending(), _nothing)
 
     def _send(self, waiting: _Fetch, pieces: list[Buffer], session_id: int) -> None:
         request = waiting.request
@@ -414,10 +402,9 @@ class FetchHandlers:
         return False
 
     def _open(self, request: Request, fetch: ClientFetch) -> ClientSession | None:
-        authorizer = self._access.authorizer
         return self.sessions.open(
             fetch,
             (request.principal, request.client_host),
             uses_ids=request.version >= _BY_ID_FROM,
-            rights_version=authorizer.changes if authorizer is not None else 0,
+            rights_version=self._rights(),
         )

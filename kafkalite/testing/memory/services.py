@@ -47,6 +47,7 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.partition_values import (
+    CurrentLeader,
     PartitionMetadata,
     TopicMetadata,
 )
@@ -93,6 +94,8 @@ class MemoryServices:
         self.answers: dict[Any, Any] = {}
         #: Handlers of the extension API; tests add theirs.
         self.extension: dict[type[Message], ExtensionHandler] = {}
+        #: What `current_leader` returns, instead of this node.
+        self.leaders: dict[TopicPartition, CurrentLeader] = {}
         self._ids: dict[str, TopicId] = {}
         self._blocks = count()
 
@@ -127,6 +130,12 @@ class MemoryServices:
     @property
     def cluster_id(self) -> str:
         return "memory"
+
+    def current_leader(self, partition: TopicPartition, listener_name: str) -> CurrentLeader | None:
+        known = self.leaders.get(partition)
+        if known is None and partition in self.partitions.logs:
+            known = CurrentLeader(self.broker_id, EPOCH, *self.kafka_endpoint, None)
+        return known
 
     def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
         names = sorted(self._ids) if topics is None else topics

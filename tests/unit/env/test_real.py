@@ -233,6 +233,29 @@ async def test_streams_both_ways_without_delay() -> None:
     await writer.wait_closed()
 
 
+async def test_connections_wait_while_the_loop_has_no_turn() -> None:
+    """A group of 100 opens twice as many connections to a node at once: with a backlog of 100 the rest tried again after a second."""
+    network = RealNetwork(_fatal)
+    served = 0
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal served
+        served += 1
+        await reader.read()
+
+    listener = await network.listen("127.0.0.1", 0, handler)
+    # Not one turn of the loop meanwhile: what the kernel does not keep never comes.
+    clients = [socket.create_connection((listener.host, listener.port), timeout=30) for _ in range(200)]
+    try:
+        async with asyncio.timeout(60):
+            while served < len(clients):
+                await asyncio.sleep(0.01)
+    finally:
+        for client in clients:
+            client.close()
+        await listener.close()
+
+
 @pytest.mark.parametrize("steps", range(8))
 async def test_a_connection_that_is_accepted_as_the_listener_closes_is_not_forgotten(steps: int) -> None:
     network = RealNetwork(_fatal)
@@ -243,7 +266,7 @@ async def test_a_connection_that_is_accepted_as_the_listener_closes_is_not_forgo
     listener = await network.listen("127.0.0.1", 0, handler)
     loop = asyncio.get_running_loop()
     with socket.socket() as client:
-        client.setblocking(False)
+        client.settimeout(0)
         with contextlib.suppress(BlockingIOError):
             client.connect((listener.host, listener.port))
         for _ in range(steps):

@@ -30,7 +30,7 @@ async def alter(client: FrameClient, *changes: tuple[str, int, str | None], name
 async def described(client: FrameClient, *keys: str, name: str = "t", kind: int = TOPIC, version: int = 4) -> Any:
     request = wire.DescribeConfigsRequest
     resource = request.DescribeConfigsResource(kind, name, list(keys) or None)
-    answer = await client.ask(request([resource], True, True), version)
+    answer = await client.ask(request([resource], include_synonyms=True, include_documentation=True), version)
     return answer.results[0]
 
 
@@ -253,7 +253,9 @@ async def test_metadata_creates_topics_on_demand(broker: Broker, version: int) -
     }
     assert answer.brokers[0].port == broker.services.kafka_endpoint[1]
     if version >= 4:
-        quiet = await client.ask(request([request.MetadataRequestTopic(name="other")], False), version)
+        quiet = await client.ask(
+            request([request.MetadataRequestTopic(name="other")], allow_auto_topic_creation=False), version
+        )
         assert quiet.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     everything = await client.ask(request([] if version == 0 else None), version)
     assert [topic.name for topic in everything.topics] == ["fresh"]
@@ -307,7 +309,7 @@ async def test_describe_cluster(broker: Broker, version: int) -> None:
 
 @pytest.mark.parametrize("hears_of_it", [True, False])
 async def test_metadata_waits_a_moment_for_the_first_word_of_a_controller(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, hears_of_it: bool
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, *, hears_of_it: bool
 ) -> None:
     known = broker.services.metadata
     words = 0
@@ -369,7 +371,12 @@ async def test_kafkas_settings_that_are_facts_here(make_broker: Any) -> None:
     client = await broker.client()
     request = wire.DescribeConfigsRequest
     node = str(broker.services.broker_id)
-    answer = await client.ask(request([request.DescribeConfigsResource(BROKER, node, None)], True, True), 4)
+    answer = await client.ask(
+        request(
+            [request.DescribeConfigsResource(BROKER, node, None)], include_synonyms=True, include_documentation=True
+        ),
+        4,
+    )
     names = [each.name for each in answer.results[0].configs]
     assert len(names) == len(set(names))
     shown = {each.name: each for each in answer.results[0].configs}

@@ -122,7 +122,7 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
         case "DeleteRecords":
             return _topics(request, "DeleteRecordsTopic", "DeleteRecordsPartition", 0, timeout_ms=100)
         case "Metadata":
-            return request([request.MetadataRequestTopic(name="t")], False)
+            return request([request.MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
         case "OffsetCommit":
             message = commit("g", 3)
             message.topics[0].topic_id = topic_id
@@ -162,27 +162,29 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
         case "StreamsGroupTopologyDescriptionUpdate":
             return request("g", "m", 1, request.TopologyDescription())
         case "CreateTopics":
-            return request([request.CreatableTopic("t", 1, 1)], 100, True)
+            return request([request.CreatableTopic("t", 1, 1)], 100, validate_only=True)
         case "DeleteTopics":
             return request(topics=[request.DeleteTopicState("t")], topic_names=["t"], timeout_ms=100)
         case "CreatePartitions":
-            return request([request.CreatePartitionsTopic("t", 2, None)], 100, True)
+            return request([request.CreatePartitionsTopic("t", 2, None)], 100, validate_only=True)
         case "InitProducerId":
             return request("x", 60_000)
         case "AddPartitionsToTxn":
             topics = [request.AddPartitionsToTxnTopic("t", [0])]
-            new = [request.AddPartitionsToTxnTransaction("x", 0, 0, False, topics)]
+            new = [request.AddPartitionsToTxnTransaction("x", 0, 0, verify_only=False, topics=topics)]
             return request(new, "x", 0, 0, topics)
         case "AddOffsetsToTxn":
             return request("x", 0, 0, "g")
         case "EndTxn":
-            return request("x", 0, 0, False)
+            return request("x", 0, 0, committed=False)
         case "TxnOffsetCommit":
             part = request.TxnOffsetCommitRequestPartition(0, 3, committed_metadata="")
             return request("x", "g", 0, 0, topics=[request.TxnOffsetCommitRequestTopic("t", topic_id, [part])])
         case "WriteTxnMarkers":
             topics = [request.WritableTxnMarkerTopic("t", [0])]
-            return request([request.WritableTxnMarker(0, 0, False, topics, 0)])
+            return request(
+                [request.WritableTxnMarker(0, 0, transaction_result=False, topics=topics, coordinator_epoch=0)]
+            )
         case "ShareGroupHeartbeat":
             return request("g", "m", 0, None, ["t"])
         case "ShareGroupDescribe":
@@ -219,7 +221,8 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
             )
         case "AlterConfigs" | "IncrementalAlterConfigs":
             return request(
-                [request.AlterConfigsResource(kind, name, []) for kind, name in ((2, "t"), (32, "g"), (4, "1"))], True
+                [request.AlterConfigsResource(kind, name, []) for kind, name in ((2, "t"), (32, "g"), (4, "1"))],
+                validate_only=True,
             )
         case "CreateDelegationToken":
             return request("User" if version >= 3 else None, "bob" if version >= 3 else None, (), -1)
@@ -243,7 +246,10 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
             return request([request.DeleteAclsFilter(2, "n", 3, None, None, 1, 1)])
         case "AlterClientQuotas":
             entity = [request.EntityData("user", "u")]
-            return request([request.EntryData(entity, [request.OpData("producer_byte_rate", 1.0, False)])], True)
+            return request(
+                [request.EntryData(entity, [request.OpData("producer_byte_rate", 1.0, remove=False)])],
+                validate_only=True,
+            )
         case "ElectLeaders":
             return request(0, [request.TopicPartitions("t", [0])], 100)
         case "AlterPartitionReassignments":
@@ -440,21 +446,29 @@ async def test_authorized_operations(broker: Broker) -> None:
     allow(broker, "ann", GROUP, "g", Operation.ALL)
 
     async def cluster_bits() -> tuple[int, int]:
-        answer = await client.ask(wire.MetadataRequest([topic], False, True, True), 8)
+        answer = await client.ask(
+            wire.MetadataRequest(
+                [topic],
+                allow_auto_topic_creation=False,
+                include_cluster_authorized_operations=True,
+                include_topic_authorized_operations=True,
+            ),
+            8,
+        )
         bits = sum(
             1 << op for op in (Operation.READ, Operation.DESCRIBE, Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS)
         )
         assert answer.topics[0].topic_authorized_operations == bits
-        described = await client.ask(wire.DescribeClusterRequest(True), 0)
+        described = await client.ask(wire.DescribeClusterRequest(include_cluster_authorized_operations=True), 0)
         return answer.cluster_authorized_operations, described.cluster_authorized_operations
 
     assert await cluster_bits() == (0, 0)
     allow(broker, "ann", CLUSTER, CLUSTER_NAME, Operation.DESCRIBE)
     assert await cluster_bits() == (1 << Operation.DESCRIBE,) * 2
-    groups = (await client.ask(wire.DescribeGroupsRequest(["g"], True), 5)).groups
+    groups = (await client.ask(wire.DescribeGroupsRequest(["g"], include_authorized_operations=True), 5)).groups
     bits = (Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
     assert groups[0].authorized_operations == sum(1 << bit for bit in bits)
-    unasked = await client.ask(wire.MetadataRequest([topic], False), 8)
+    unasked = await client.ask(wire.MetadataRequest([topic], allow_auto_topic_creation=False), 8)
     assert unasked.topics[0].topic_authorized_operations == -(2**31)
 
 

@@ -154,6 +154,17 @@ def test_instances_and_series_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(list(rig.metrics.shown())) == client_metrics.MAX_SERIES  # those that are gone have freed their room
 
 
+def test_what_a_client_says_of_itself_is_kept_short() -> None:
+    """A client id of 32 kB in each of 5,000 lines made a page of the metrics of 160 MB."""
+    rig = _Rig()
+    boaster = Pusher("id", "c" * 32_000, "s" * 32_000, "v" * 32_000, "10.0.0.1", "5")
+    wanted = subscription_of(boaster, rig.settings).subscription_id
+    rig.metrics.check_push(_ME, boaster, wanted, 1, is_last=False)
+    rig.metrics.took(_ME, [Point("a.sum", (), 1.0, is_delta=False)])
+    [(client, *_)] = rig.metrics.shown()
+    assert all(len(text) <= client_metrics.MAX_TEXT for text in client)
+
+
 async def test_a_client_asks_and_pushes(broker: Broker) -> None:
     client: FrameClient = await broker.client()
     request = wire.IncrementalAlterConfigsRequest
@@ -164,7 +175,9 @@ async def test_a_client_asks_and_pushes(broker: Broker) -> None:
     assert found.error_code == 0 and found.client_instance_id != bytes(16)
     assert (list(found.requested_metrics), found.push_interval_ms, found.delta_temporality) == ([""], 100, True)
     data = zlib.compress(_metrics(gauge("org.apache.kafka.x", 5.0)), wbits=31)
-    push = wire.PushTelemetryRequest(found.client_instance_id, found.subscription_id, False, 1, data)
+    push = wire.PushTelemetryRequest(
+        found.client_instance_id, found.subscription_id, terminating=False, compression_type=1, metrics=data
+    )
     assert (await client.ask(push, 0)).error_code == 0
     [(pusher, name, _, value)] = broker.side.client_metrics.shown()
     assert (pusher.client_id, pusher.client_software_name, name, value) == (
@@ -174,9 +187,15 @@ async def test_a_client_asks_and_pushes(broker: Broker) -> None:
         5.0,
     )
     again = await client.ask(wire.GetTelemetrySubscriptionsRequest(), 0)
-    bad = wire.PushTelemetryRequest(again.client_instance_id, again.subscription_id, False, 1, b"no gzip")
+    bad = wire.PushTelemetryRequest(
+        again.client_instance_id, again.subscription_id, terminating=False, compression_type=1, metrics=b"no gzip"
+    )
     assert (await client.ask(bad, 0)).error_code == ErrorCode.INVALID_RECORD
-    strange = wire.PushTelemetryRequest(again.client_instance_id, again.subscription_id, False, 9, b"")
+    strange = wire.PushTelemetryRequest(
+        again.client_instance_id, again.subscription_id, terminating=False, compression_type=9, metrics=b""
+    )
     assert (await client.ask(strange, 0)).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    nobody = wire.PushTelemetryRequest(bytes(16), again.subscription_id, False, 0, b"")
+    nobody = wire.PushTelemetryRequest(
+        bytes(16), again.subscription_id, terminating=False, compression_type=0, metrics=b""
+    )
     assert (await client.ask(nobody, 0)).error_code == ErrorCode.INVALID_REQUEST

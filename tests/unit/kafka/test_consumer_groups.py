@@ -11,7 +11,7 @@ import pytest
 
 from kafkalite.coordinators.groups.consumer import assigning
 from kafkalite.coordinators.internal_log import partition_of
-from kafkalite.coordinators.patterns import full_match
+from kafkalite.coordinators.patterns import full_match, matching_texts
 from kafkalite.errors import ErrorCode
 from kafkalite.model import GROUP_TOPIC, TopicPartition
 from kafkalite.protocol import wire
@@ -192,6 +192,41 @@ async def test_a_regular_expression_is_matched_off_the_loop(broker: Broker, monk
     member.topics = None
     await settled(member, count=4)
     assert seen and threading.main_thread() not in seen
+
+
+@pytest.mark.parametrize(("regex", "count"), [("[st]{1}", 6), ("t+", 4)])
+async def test_a_slow_regular_expression_delays_no_member(
+    make_broker: Any, monkeypatch: pytest.MonkeyPatch, regex: str, count: int
+) -> None:
+    """Members get a target without it after a heartbeat interval, and one with it when it is matched."""
+    broker = await make_broker(group_consumer_heartbeat_interval_ms=50, group_consumer_min_heartbeat_interval_ms=1)
+    interval_is_over, are_answered = threading.Event(), threading.Event()
+
+    def slow(matches: Callable[[str], bool], texts: list[str]) -> list[str]:
+        assert (are_answered if "t" in texts else interval_is_over).wait(60)
+        return matching_texts(matches, texts)
+
+    monkeypatch.setattr(assigning, "matching_texts", slow)
+    monkeypatch.setattr(assigning, "text_pieces", lambda texts: ([text] for text in texts))  # one topic at a time
+    client = await started(broker)
+    await broker.create("s", 2)
+    member, other = Member(client, "m", subscribed_topic_regex=regex), Member(await broker.client(), "o", "t")
+    try:
+        joined = asyncio.gather(member.beat(), other.beat())
+        await asyncio.sleep(0.1)
+        interval_is_over.set()
+        async with asyncio.timeout(30):
+            answers = await joined
+    finally:
+        interval_is_over.set()
+        are_answered.set()
+    assert all(not answer.error_code and answer.member_epoch > 0 for answer in answers)
+    assert not member.partitions
+    member.more = {}
+    await settled(member, other, count=count)
+    async with asyncio.timeout(30):
+        while not member.partitions:
+            await settled(member, other, count=count)
 
 
 async def test_without_re2_a_regular_expression_is_refused(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

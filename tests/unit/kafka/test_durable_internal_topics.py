@@ -197,7 +197,7 @@ async def test_transactions_and_offsets_of_a_topic_that_flushes_are_on_every_dis
         written = batch(b"x", producer_id=producer[0], producer_epoch=producer[1], base_sequence=0, transactional=True)
         taken = await leader.ask(produce("durable", (0, written), transactional_id="x"), 9)
         assert taken.responses[0].partition_responses[0].error_code == 0
-        await _patient(transactions, wire.EndTxnRequest("x", *producer, True), 3, lambda got: got.error_code)
+        await _patient(transactions, wire.EndTxnRequest("x", *producer, committed=True), 3, lambda got: got.error_code)
         assert _unsynced(cluster, TRANSACTION_TOPIC) == []  # the decision
         await _patient(groups, commit("g", 2, topic="durable"), 8, _first_code)
         assert _unsynced(cluster, GROUP_TOPIC) == []
@@ -214,7 +214,7 @@ async def test_transactions_and_offsets_of_a_topic_that_flushes_are_on_every_dis
         }
         alter = wire.IncrementalAlterConfigsRequest
         change = alter.AlterableConfig("log.flush.before.ack", 0, "false")
-        answer = await client.ask(alter([alter.AlterConfigsResource(2, GROUP_TOPIC, [change])], False), 1)
+        answer = await client.ask(alter([alter.AlterConfigsResource(2, GROUP_TOPIC, [change])], validate_only=False), 1)
         assert answer.responses[0].error_code == 0
         await _until(lambda: _flushing(cluster, GROUP_TOPIC) == {False})
         assert _flushing(cluster, TRANSACTION_TOPIC) == {True}

@@ -173,9 +173,9 @@ async def test_a_transaction_of_a_group(broker: Broker) -> None:
     assert isinstance(listed, ListTransactionsResponse)
     assert [each.transactional_id for each in listed.transactions] == [name]
     member = TransactionMember(name, begun.producer_id, begun.producer_epoch)
-    ended = await ask(client, EndTxnGroupRequest("g", "query", 0, (member,), True))
+    ended = await ask(client, EndTxnGroupRequest("g", "query", 0, (member,), is_commit=True))
     assert ended.error == E.INVALID_TXN_STATE, "nothing was written"
-    ended = await ask(client, EndTxnGroupRequest("g", "query", 0, (), True))
+    ended = await ask(client, EndTxnGroupRequest("g", "query", 0, (), is_commit=True))
     assert (ended.error, ended.was_decided) == (0, False)
     again = await ask(client, BeginTxnGroupRequest(name, "query", 0))
     assert (again.error, again.is_decided, again.producer_id) == (0, True, -1)
@@ -187,7 +187,7 @@ async def test_ending_a_group_takes_the_right_to_the_group(secured: Broker) -> N
     name = transactional_id("g", "m")
     allow(secured, "alice", ResourceType.TRANSACTIONAL_ID, name, Operation.WRITE)
     member = TransactionMember(name, 1, 0)  # type: ignore[arg-type]
-    code, _ = await ask(alice, EndTxnGroupRequest("g", "query", 0, (member,), True))
+    code, _ = await ask(alice, EndTxnGroupRequest("g", "query", 0, (member,), is_commit=True))
     assert code is E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 

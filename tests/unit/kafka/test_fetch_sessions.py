@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from kafkalite.errors import ErrorCode
+from kafkalite.kafka.current_leaders import CurrentLeaders
 from kafkalite.kafka.fetch_answer import begin_fetched, encoding_fetched
 from kafkalite.kafka.fetch_sessions import EVICTION_MS, FetchSessions
-from kafkalite.model import Offset, ProducerId, TopicId, TopicPartition
-from kafkalite.partition_values import AbortedTransaction
+from kafkalite.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
+from kafkalite.partition_values import AbortedTransaction, CurrentLeader
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import encode
 from kafkalite.replica.client_fetch import READ_COMMITTED, ClientFetch
@@ -250,16 +252,23 @@ def test_answers_are_encoded_as_by_the_generic_codec(version: int, isolation: in
     ids = {name: topic_ids.from_wire(bytes([number]) * 16) for number, name in enumerate(("a", "b" * 200), 1)}
     response = wire.FetchResponse
     topics = []
+    known = {
+        TopicPartition("a", 4): CurrentLeader(BrokerId(7), LeaderEpoch(300), "h" * 130, 9092, "a rack"),
+        TopicPartition("b" * 200, 4): CurrentLeader(BrokerId(8), LeaderEpoch(2), "::1", 9093, None),
+    }
+    services: Any = SimpleNamespace(current_leader=lambda partition, listener: known.get(partition))
+    leaders = CurrentLeaders(services, cast(Any, SimpleNamespace(listener_name="PLAINTEXT")))
     for name, topic_id in ids.items():
         partitions = []
-        for number, size in enumerate((0, 10, 5000, 0)):
+        for number, size in enumerate((0, 10, 5000, 0, 0, 0)):
             entry = fetch.list(
                 TopicPartition(name, number), Offset(3), 1, topic_id=topic_id if version >= 13 else TopicId("")
             )
             entry.high_watermark, entry.last_stable_offset, entry.log_start_offset = Offset(9), Offset(8), Offset(1)
             entry.records, entry.records_size = [b"r" * size][: bool(size)], size
-            if number == 3:
-                entry.refuse(3)
+            if number >= 3:
+                entry.refuse(3 if number == 3 else int(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            leader = known.get(entry.key) if version >= 16 else None
             if size and isolation:
                 entry.aborted = (AbortedTransaction(ProducerId(5), Offset(6)),)
             aborted = [response.AbortedTransaction(one.producer_id, one.first_offset) for one in entry.aborted]
@@ -272,10 +281,12 @@ def test_answers_are_encoded_as_by_the_generic_codec(version: int, isolation: in
                     entry.log_start_offset,
                     aborted_transactions=aborted if isolation and not entry.error else None,
                     records=b"r" * size,
+                    current_leader=response.LeaderIdAndEpoch(*leader[:2]) if leader is not None else None,
                 )
             )
         topics.append(response.FetchableTopicResponse(name, topic_ids.to_wire(topic_id), partitions))
-    expected = encode(response(7, 0, 99, topics), version)
-    pieces = run_to_end(encoding_fetched(version, fetch.due(), isolation))
+    endpoints = [response.NodeEndpoint(each[0], *each[2:]) for each in known.values()] if version >= 16 else []
+    expected = encode(response(7, 0, 99, topics, endpoints), version)
+    pieces = run_to_end(encoding_fetched(version, fetch.due(), isolation, leaders))
     begin_fetched(pieces, version, 7, 99)
     assert b"".join(map(bytes, pieces)) == expected

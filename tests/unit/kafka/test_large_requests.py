@@ -27,7 +27,7 @@ async def test_a_large_request_is_answered_like_many_small_ones_and_those_behind
     await broker.create("t00001", 3)
     client, other = await broker.client(), await broker.client()
     topic = wire.MetadataRequest.MetadataRequestTopic
-    client.send(wire.MetadataRequest([topic(name=name) for name in _names()], False), 12)
+    client.send(wire.MetadataRequest([topic(name=name) for name in _names()], allow_auto_topic_creation=False), 12)
     client.send(wire.ApiVersionsRequest("x", "1"), 3)
     assert (await other.ask(wire.ApiVersionsRequest("x", "1"), 3)).error_code == 0
     _, answer = await client.receive()
@@ -58,7 +58,7 @@ async def test_what_is_named_twice_in_a_large_request_is_refused_as_a_whole_or_a
     answer = await client.ask(request(-1, topics=[request.ListOffsetsTopic("t", parts)]), 7)
     assert {part.error_code for part in answer.topics[0].partitions} == {ErrorCode.INVALID_REQUEST}
     assert len(answer.topics[0].partitions) == MANY
-    described = await client.ask(wire.DescribeGroupsRequest(_names(1000) * 3, False), 5)
+    described = await client.ask(wire.DescribeGroupsRequest(_names(1000) * 3, include_authorized_operations=False), 5)
     assert [group.group_id for group in described.groups] == _names(1000)
 
 
@@ -150,7 +150,7 @@ async def test_those_behind_one_that_cannot_be_cut_come_after_it(broker: Broker)
 async def test_a_client_that_goes_away_leaves_nothing_behind(broker: Broker) -> None:
     client = await broker.client()
     topic = wire.MetadataRequest.MetadataRequestTopic
-    client.send(wire.MetadataRequest([topic(name=name) for name in _names()], False), 12)
+    client.send(wire.MetadataRequest([topic(name=name) for name in _names()], allow_auto_topic_creation=False), 12)
     await client.writer.drain()
     client.close()
     listener = broker.side.listener
@@ -214,7 +214,7 @@ async def test_pipelined_requests_that_take_long_leave_turns_to_others(
         return known(topics)
 
     monkeypatch.setattr(broker.services, "metadata", slow)
-    frames = b"".join(greedy.frame(wire.MetadataRequest(None, False), 12) for _ in range(30))
+    frames = b"".join(greedy.frame(wire.MetadataRequest(None, allow_auto_topic_creation=False), 12) for _ in range(30))
     greedy.writer.write(frames)
     while not served:
         await asyncio.sleep(0)
@@ -237,3 +237,13 @@ async def test_floods_of_tagged_fields_are_refused(make_broker: Any, place: str)
     whole = plain[:at] + tags + plain[at + 1 :]
     client.writer.write(len(whole).to_bytes(4) + whole)
     assert await client.is_closed()
+
+
+def test_names_that_were_compared_are_freed_in_steps() -> None:
+    """All at once took tens of milliseconds for 190,000 of them."""
+    topic = wire.MetadataRequest.MetadataRequestTopic
+    names = _names(10_000)
+    message = wire.MetadataRequest([topic(name=name) for name in names])
+    steps = sum(1 for _ in pieces.repeated("Metadata", message))
+    assert [each.name for each in message.topics or ()] == names
+    assert steps >= 2 * len(names) // pieces.PIECE_ELEMENTS

@@ -46,7 +46,7 @@ def test_a_connection_that_was_reset_while_idle_is_left(make_loop: Callable[[], 
                 supervisor=SimpleNamespace(spawn=lambda name, work, policy: tasks.append(asyncio.ensure_future(work))),
             )
             channel = _MarkerChannel(services, server.sockets[0].getsockname())
-            marker = Marker(ProducerId(1), 0, True, 0, (TopicPartition("t", 0),))
+            marker = Marker(ProducerId(1), 0, is_commit=True, coordinator_epoch=0, partitions=(TopicPartition("t", 0),))
             for _ in range(2):
                 with pytest.raises(OSError):
                     await channel.send(marker)
@@ -80,7 +80,7 @@ async def test_an_unexpected_error_reaches_every_waiter() -> None:
     """Cancelled, they would leave their transactions prepared until another node coordinates them."""
     services = _Recorder(ValueError("a bug"), OSError("refused"))
     channel = _MarkerChannel(services, ("h", 1))  # type: ignore[arg-type]
-    marker = Marker(ProducerId(1), 0, True, 0, (TopicPartition("t", 0),))
+    marker = Marker(ProducerId(1), 0, is_commit=True, coordinator_epoch=0, partitions=(TopicPartition("t", 0),))
     first = asyncio.ensure_future(channel.send(marker))
     await services.dialling.wait()
     second = asyncio.ensure_future(channel.send(marker))  # queues up behind
@@ -124,7 +124,7 @@ async def test_an_error_code_of_a_newer_node_concerns_its_partition_alone() -> N
         services.dial_kafka = dial  # type: ignore[method-assign]
         channel = _MarkerChannel(services, server.sockets[0].getsockname())  # type: ignore[arg-type]
         both = (TopicPartition("t", 0), TopicPartition("t", 1))
-        errors = await channel.send(Marker(ProducerId(1), 0, True, 0, both))
+        errors = await channel.send(Marker(ProducerId(1), 0, is_commit=True, coordinator_epoch=0, partitions=both))
         assert errors == {both[0]: ErrorCode.NONE, both[1]: ErrorCode.UNKNOWN_SERVER_ERROR}
         channel.disconnect()
         await asyncio.gather(*services.tasks)

@@ -44,7 +44,14 @@ async def test_produce_and_fetch_on_the_leader_and_only_there(tmp_path: Path) ->
         [leader] = await _leaders(first, "t")
         other = await _client(cluster, 3 - leader)
         refused = await other.ask(produce("t", (0, batch(b"x"))), 9)
-        assert refused.responses[0].partition_responses[0].error_code == 6
+        assert refused.responses[0].partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        # From version 10 on the answer says where the leader is (KIP-951); a Fetch with an epoch that is not the leader's, too.
+        endpoint = cluster.nodes[leader].endpoints["kafka"]
+        there = [(leader, endpoint.host, endpoint.port, None)]
+        refused = await other.ask(produce("t", (0, batch(b"x"))), 10)
+        part = refused.responses[0].partition_responses[0]
+        assert (part.error_code, part.current_leader.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, leader)
+        assert [(e.node_id, e.host, e.port, e.rack) for e in refused.node_endpoints] == there
         client = await _client(cluster, leader)
         taken = await client.ask(produce("t", (0, batch(b"x")), acks=-1), 9)
         assert taken.responses[0].partition_responses[0].error_code == 0

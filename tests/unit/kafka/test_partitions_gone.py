@@ -57,7 +57,7 @@ async def test_a_transaction_with_partitions_that_are_no_more_ends(
     clock, real = broker.services.clock, broker.services.clock.monotonic
     skipped = 0
     monkeypatch.setattr(clock, "monotonic", lambda: real() + skipped)
-    assert await producer.end(is_commit) == 0
+    assert await producer.end(committed=is_commit) == 0
     # Metadata may only be behind: for a while the coordinator waits for the partition.
     skipped = 5
     for _ in range(5):
@@ -140,7 +140,7 @@ async def test_a_leader_that_does_not_answer_does_not_hold_up_the_markers_of_oth
 
     monkeypatch.setattr(broker.services, "metadata", metadata)
     monkeypatch.setattr(broker.services, "dial_kafka", dial)
-    assert await producer.end(True) == 0
+    assert await producer.end(committed=True) == 0
     log = broker.services.partitions.logs[TopicPartition("t", 1)]
     async with asyncio.timeout(150):
         while not (asked and any(header.is_control for header, _ in log.batches)):

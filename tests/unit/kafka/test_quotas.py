@@ -52,11 +52,11 @@ async def test_the_producer_is_told_and_then_not_read(make_broker: Any) -> None:
     client.send(wire.ApiVersionsRequest("a", "1"), 3)
     # Its other connection is served meanwhile: what is muted is the connection.
     assert (await other.ask(wire.ApiVersionsRequest("a", "1"), 3)).error_code == 0
-    [muted] = [each for each in broker.side.listener.connections if each._is_muted]
+    [muted] = [each for each in broker.side.listener.connections if each.is_muted]
     assert muted.is_busy  # not idle: the sweeper leaves it alone
     assert not muted._waiting
     # The wait is over (early, by hand): it is read again, and what was sent in between is answered.
-    muted._unmute_at = 0.0
+    muted._flow.unmute_at = 0.0
     muted._unmute()
     _, answer = await client.receive()
     assert answer.error_code == 0
@@ -71,9 +71,9 @@ async def test_requests_sent_ahead_wait_as_well(make_broker: Any) -> None:
     client.writer.write(b"".join(frames))
     _, answer = await client.receive()
     assert answer.throttle_time_ms >= 10_000
-    [muted] = [each for each in broker.side.listener.connections if each._is_muted]
+    [muted] = [each for each in broker.side.listener.connections if each.is_muted]
     assert not muted._waiting  # the second was not begun
-    muted._unmute_at = 0.0
+    muted._flow.unmute_at = 0.0
     muted._unmute()
     _, answer = await client.receive()
     assert answer.error_code == 0
@@ -218,7 +218,7 @@ async def test_describing_and_altering_quotas_on_the_wire(make_broker: Any) -> N
 
     async def change(entity: Sequence[tuple[str, str | None]], *ops: tuple[str, float, bool]) -> int:
         entry = alter.EntryData([alter.EntityData(*part) for part in entity], [alter.OpData(*op) for op in ops])
-        answer = await client.ask(alter([entry], True), 1)
+        answer = await client.ask(alter([entry], validate_only=True), 1)
         assert [part.entity_name for part in answer.entries[0].entity] == [name for _, name in entity]
         return int(answer.entries[0].error_code)
 
@@ -268,7 +268,7 @@ async def test_changes_of_the_cluster_are_paid_for(make_broker: Any) -> None:
         wanted = [create.CreatableTopic(name, count, 1) for name, count in topics]
         answer = await client.ask(create(wanted, 1000, validate), version)
         for connection in broker.side.listener.connections:
-            connection._unmute_at = 0.0
+            connection._flow.unmute_at = 0.0
             connection._unmute()
         return [each.error_code for each in answer.topics], answer.throttle_time_ms
 
@@ -283,12 +283,12 @@ async def test_changes_of_the_cluster_are_paid_for(make_broker: Any) -> None:
     assert ([each.error_code for each in deleted.responses], deleted.throttle_time_ms) == ([89], 1_000)
     assert not broker.services.metadata(["a"]).topics[0].error
     for connection in broker.side.listener.connections:
-        connection._unmute_at = 0.0
+        connection._flow.unmute_at = 0.0
         connection._unmute()
     more = [add.CreatePartitionsTopic("t", 2, None)]
-    assert [each.error_code for each in (await client.ask(add(more, 1000, False), 3)).results] == [89]
+    assert [each.error_code for each in (await client.ask(add(more, 1000, validate_only=False), 3)).results] == [89]
     for connection in broker.side.listener.connections:
-        connection._unmute_at = 0.0
+        connection._flow.unmute_at = 0.0
         connection._unmute()
     # A client that does not know the error gets what it asks for, and waits.
     assert await created(5, ("b", 4)) == ([0], 5_000)
@@ -299,11 +299,16 @@ async def test_changes_of_the_cluster_are_paid_for(make_broker: Any) -> None:
 async def test_a_topic_that_is_created_by_its_first_use_is_paid_for_and_not_refused(make_broker: Any) -> None:
     broker, client, _ = await limited(make_broker, controller_mutation_rate=0.01)
     for name in ("x", "y"):
-        answer = await client.ask(wire.MetadataRequest([wire.MetadataRequest.MetadataRequestTopic(name=name)], True), 9)
+        answer = await client.ask(
+            wire.MetadataRequest(
+                [wire.MetadataRequest.MetadataRequestTopic(name=name)], allow_auto_topic_creation=True
+            ),
+            9,
+        )
         assert answer.topics[0].error_code in (0, 5)
         assert answer.throttle_time_ms > 0
         for connection in broker.side.listener.connections:
-            connection._unmute_at = 0.0
+            connection._flow.unmute_at = 0.0
             connection._unmute()
 
 
@@ -334,7 +339,7 @@ async def test_a_new_connection_waits_for_what_others_have_used(make_broker: Any
     again.send(produce("t", (0, batch(b"y" * 150))), 9)
     [waiting] = [each for each in await muted(broker, 2) if each is not first]
     assert not waiting._waiting  # it was not begun
-    waiting._unmute_at = 0.0
+    waiting._flow.unmute_at = 0.0
     waiting._unmute()
     _, answer = await again.receive()
     assert answer.responses[0].partition_responses[0].error_code == 0

@@ -294,7 +294,7 @@ async def test_markers_do_not_meet_the_end_of_a_session(make: Any, monkeypatch: 
     host, port = services.kafka_endpoint
     there = RpcBroker(BrokerId(9), BrokerEpoch(1), host, port, "", 0)
     channels = MarkerChannels(services, cast(Any, None))
-    marker = Marker(ProducerId(1), 0, True, 0, (TopicPartition("t", 0),))
+    marker = Marker(ProducerId(1), 0, is_commit=True, coordinator_epoch=0, partitions=(TopicPartition("t", 0),))
     with capture_logs() as lines:
         for late[0], dialled in ((0.0, 1), (30.0, 1), (55.0, 2), (80.0, 2), (200.0, 3)):
             assert await channels.send(there, marker)
@@ -307,7 +307,13 @@ async def test_markers_do_not_meet_the_end_of_a_session(make: Any, monkeypatch: 
 async def test_only_nodes_write_markers(make: Any) -> None:
     broker = await make()
     request = wire.WriteTxnMarkersRequest
-    message = request([request.WritableTxnMarker(1, 0, True, [request.WritableTxnMarkerTopic("t", [0])], 0)])
+    message = request(
+        [
+            request.WritableTxnMarker(
+                1, 0, transaction_result=True, topics=[request.WritableTxnMarkerTopic("t", [0])], coordinator_epoch=0
+            )
+        ]
+    )
     codes = {}
     for user in ("alice", "node"):
         client = await broker.client()
@@ -331,7 +337,13 @@ async def test_an_operator_who_may_alter_the_cluster_writes_markers(
     client = await broker.client()
     await log_in(client, "alice")
     request = wire.WriteTxnMarkersRequest
-    message = request([request.WritableTxnMarker(1, 0, False, [request.WritableTxnMarkerTopic("t", [0])], 0)])
+    message = request(
+        [
+            request.WritableTxnMarker(
+                1, 0, transaction_result=False, topics=[request.WritableTxnMarkerTopic("t", [0])], coordinator_epoch=0
+            )
+        ]
+    )
     answer = await client.ask(message, 1)
     assert answer.markers[0].topics[0].partitions[0].error_code == code
 

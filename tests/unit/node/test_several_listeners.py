@@ -156,7 +156,9 @@ def test_a_broker_is_found_by_the_name_of_the_listener() -> None:
         2,
         listeners=(ListenerAddress("A", "a", 3), ListenerAddress("B", "b", 4)),
     )
-    request = UpdateMetadataRequest(BrokerId(1), ControllerEpoch(1), BrokerEpoch(1), True, (named,), ())
+    request = UpdateMetadataRequest(
+        BrokerId(1), ControllerEpoch(1), BrokerEpoch(1), is_full=True, brokers=(named,), partitions=()
+    )
     received = unpack_as(UpdateMetadataRequest, pack(request))
     assert isinstance(received, UpdateMetadataRequest)
     [known] = received.brokers
@@ -274,7 +276,13 @@ async def test_each_listener_asks_what_its_protocol_asks(tmp_path: Path) -> None
         "sasl.plain.users.location": str(users),
     }
     request = wire.WriteTxnMarkersRequest
-    markers = request([request.WritableTxnMarker(1, 0, True, [request.WritableTxnMarkerTopic("t", [0])], 0)])
+    markers = request(
+        [
+            request.WritableTxnMarker(
+                1, 0, transaction_result=True, topics=[request.WritableTxnMarkerTopic("t", [0])], coordinator_epoch=0
+            )
+        ]
+    )
     async with LoopbackCluster(tmp_path / "cluster", settings=settings) as cluster:
         node = cluster.nodes[1]
         assert node.security is not None

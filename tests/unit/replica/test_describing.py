@@ -37,7 +37,12 @@ async def test_health_and_metrics_pass_over_what_a_reassignment_adds(make_cluste
     def tell(**changes):
         told = dataclasses.replace(state, **changes)
         request = UpdateMetadataRequest(
-            BrokerId(99), cluster.controller_epoch, node.broker_epoch, False, cluster.brokers(), (told,)
+            BrokerId(99),
+            cluster.controller_epoch,
+            node.broker_epoch,
+            is_full=False,
+            brokers=cluster.brokers(),
+            partitions=(told,),
         )
         assert node.manager.commands.update_metadata(request).error == 0
         return told

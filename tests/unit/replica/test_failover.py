@@ -84,14 +84,21 @@ async def test_a_thousand_waiting_acks_fail_at_once_when_leadership_goes(make_cl
     cluster.create_topic("t", {0: (1, 2)})
     await cluster.command(1, cluster.decide(TP, leader=1, isr=(1, 2), epoch=0))
     node = cluster.node(1)
-    answers = []
+    answers, leaders = [], set()
     batch = build_batch([(None, b"x")])
+    partition = node.partition(TP)
+
+    def refused(parts):
+        answers.append(parts[0].error)
+        leaders.add((partition.leader_id, partition.leader_epoch))
+
     for _ in range(1_000):
-        node.manager.producing.produce(-1, 60_000, [(TP, batch)], lambda parts: answers.append(parts[0].error))
+        node.manager.producing.produce(-1, 60_000, [(TP, batch)], refused)
     assert not answers
     await cluster.command(1, cluster.decide(TP, leader=2, isr=(1, 2), epoch=1))
     # When the command is answered they are too: nothing waits for a deadline (60 s) or a tick.
     assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1_000
+    assert leaders == {(2, 1)}, "the answers can say who leads now (KIP-951)"
     assert not node.partition(TP).produce_waiters
     assert len(node.manager.hosted.wheel) == 0
     assert (await node.produce(TP, b"late")).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -131,7 +138,9 @@ async def test_a_controller_of_the_past_commands_nothing(three):
         await three.command(1, state, controller_epoch=ControllerEpoch(4)),
         await three.stop_replica(1, TP, epoch=9, delete=True, controller_epoch=ControllerEpoch(4)),
         three.node(1).manager.commands.update_metadata(
-            UpdateMetadataRequest(BrokerId(9), ControllerEpoch(4), three.node(1).broker_epoch, True, (), ())
+            UpdateMetadataRequest(
+                BrokerId(9), ControllerEpoch(4), three.node(1).broker_epoch, is_full=True, brokers=(), partitions=()
+            )
         ),
     ):
         assert answer.error == ErrorCode.STALE_CONTROLLER_EPOCH

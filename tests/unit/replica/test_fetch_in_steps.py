@@ -95,7 +95,9 @@ async def test_steps_are_bounded_and_give_what_one_step_gives(node: Any) -> None
 
 
 @pytest.mark.parametrize("session", [False, True])
-async def test_a_record_that_comes_between_two_steps_ends_the_long_poll(node: Any, until: Any, session: bool) -> None:
+async def test_a_record_that_comes_between_two_steps_ends_the_long_poll(
+    node: Any, until: Any, *, session: bool
+) -> None:
     fetch = many(3 * STEP, session=session)
     pacing = ByHand()
     answers: list[int] = []

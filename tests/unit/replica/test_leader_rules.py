@@ -259,7 +259,7 @@ def test_a_session_without_changes_keeps_a_follower_caught_up() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "keeps"), [(5, False), (6, True), (7, False)])
-def test_a_leader_that_goes_on_keeps_what_it_knows_only_without_an_epoch_between(epoch: int, keeps: bool) -> None:
+def test_a_leader_that_goes_on_keeps_what_it_knows_only_without_an_epoch_between(epoch: int, *, keeps: bool) -> None:
     previous = leader()
     made = new_leader(
         previous,

@@ -32,7 +32,12 @@ async def cluster(make_cluster):
 def tell_metadata(cluster, *states):
     node = cluster.node(1)
     request = UpdateMetadataRequest(
-        BrokerId(99), cluster.controller_epoch, node.broker_epoch, True, cluster.brokers(), states
+        BrokerId(99),
+        cluster.controller_epoch,
+        node.broker_epoch,
+        is_full=True,
+        brokers=cluster.brokers(),
+        partitions=states,
     )
     assert node.manager.commands.update_metadata(request).error == 0
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from kafkalite.config import BrokerConfig, inter_broker_listener
 from kafkalite.coordinators.groups.offsets import MAX_METADATA_BYTES
+from kafkalite.env.seams import LISTEN_BACKLOG
 from kafkalite.kafka.client_metrics import MAX_PUSH_BYTES
 from kafkalite.kafka.listener import MAX_STRANGERS_BYTES
 from kafkalite.protocol import wire
@@ -16,8 +17,6 @@ from kafkalite.protocol import wire
 _SOURCE_DEFAULT = 5
 #: Kafka's ConfigDef types.
 _BOOLEAN, _STRING, _INT = 1, 2, 3
-#: What the event loop asks the kernel for when it listens (asyncio's default).
-_BACKLOG = 100
 #: Kafka's word for what the operating system chooses.
 _SYSTEM = "-1"
 
@@ -43,7 +42,7 @@ TRUE_VALUES: Mapping[str, TrueValue] = {
         lambda config: inter_broker_listener(config).protocol, _STRING,
         "security protocol of the Kafka listener to which nodes connect",
     ),
-    "socket.listen.backlog.size": (_constant(_BACKLOG), _INT, "connections that wait to be accepted, per listener"),
+    "socket.listen.backlog.size": (_constant(LISTEN_BACKLOG), _INT, "connections that wait to be accepted, per listener"),
     "socket.receive.buffer.bytes": (_constant(_SYSTEM), _INT, "as the operating system chooses"),
     "socket.send.buffer.bytes": (_constant(_SYSTEM), _INT, "as the operating system chooses"),
     "telemetry.max.bytes": (_constant(MAX_PUSH_BYTES), _INT, "size of the largest push of a client's metrics"),

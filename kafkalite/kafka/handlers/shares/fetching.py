@@ -13,11 +13,12 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import SHARE_FEATURE
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import KafkaConnection
+from kafkalite.kafka.current_leaders import MOVED, CurrentLeaders
 from kafkalite.kafka.request import Request
-from kafkalite.kafka.shares.answers import MAX_MEMBER_ID, MOVED, Batches, acknowledgements, leaders
+from kafkalite.kafka.shares.answers import MAX_MEMBER_ID, Batches, acknowledgements
 from kafkalite.kafka.shares.fetch import Delivered, ShareFetch, ShareTerms
 from kafkalite.kafka.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Listed, ShareSession, ShareSessions
-from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH, TopicId
+from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH, TopicId, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.quotas import Kind
@@ -25,6 +26,9 @@ from kafkalite.security.quotas import Kind
 _RECORD_LIMIT = 1
 _Message = wire.ShareFetchRequest | wire.ShareAcknowledgeRequest
 _Result = asyncio.Future[ErrorCode] | ErrorCode
+
+#: Nobody is known to lead.
+_NO_LEADER = (int(NO_LEADER), int(NO_LEADER_EPOCH))
 
 
 class _Waiting(NamedTuple):
@@ -90,8 +94,8 @@ class ShareHandlers:
     def _start(self, waiting: _Waiting) -> None:
         request, message, session = waiting.request, waiting.message, waiting.session
         connection = request.connection
-        if connection.unread_since:
-            connection.postpone(lambda: self._await_memory(waiting))
+        if connection.out.unread_since:
+            connection.out.postpone(lambda: self._await_memory(waiting))
             return
         if connection.is_closed:
             return
@@ -171,10 +175,10 @@ class ShareHandlers:
         self, request: Request, codes: dict[Listed, ErrorCode], lock_ms: int
     ) -> wire.ShareAcknowledgeResponse:
         response = wire.ShareAcknowledgeResponse
-        led, addresses = leaders(self._services, request, [listed for listed, code in codes.items() if code in MOVED])
+        leaders = CurrentLeaders(self._services, request)
         topics: dict[TopicId, list[wire.ShareAcknowledgeResponse.PartitionData]] = {}
         for listed, code in codes.items():
-            leader = led.get(listed, (NO_LEADER, NO_LEADER_EPOCH))
+            leader = self._leader(leaders, listed) if code in MOVED else _NO_LEADER
             topics.setdefault(listed[0], []).append(
                 response.PartitionData(listed[1], int(code), None, response.LeaderIdAndEpoch(*leader))
             )
@@ -183,11 +187,16 @@ class ShareHandlers:
                 response.ShareAcknowledgeTopicResponse(topic_ids.to_wire(topic_id), partitions)
                 for topic_id, partitions in topics.items()
             ],
-            node_endpoints=[response.NodeEndpoint(node_id, *address) for node_id, address in addresses.items()],
+            node_endpoints=[response.NodeEndpoint(*endpoint) for endpoint in leaders.endpoints()],
             acquisition_lock_timeout_ms=lock_ms,
         )
 
     # --- both ---
+
+    def _leader(self, leaders: CurrentLeaders, listed: Listed) -> tuple[int, int]:
+        name = self._services.topic_name(listed[0])
+        found = leaders.of(TopicPartition(name, listed[1])) if name is not None else None
+        return _NO_LEADER if found is None else (found.broker_id, found.leader_epoch)
 
     def _check(self, message: _Message) -> tuple[str, str]:
         """The group and the member. Raises ApiError."""
@@ -301,12 +310,12 @@ class ShareHandlers:
         codes: dict[Listed, ErrorCode],
     ) -> wire.ShareFetchResponse:
         response = wire.ShareFetchResponse
-        moved = [listed for some in (errors, codes) for listed, code in some.items() if code in MOVED]
-        led, addresses = leaders(self._services, waiting.request, moved)
+        leaders = CurrentLeaders(self._services, waiting.request)
         topics: dict[TopicId, list[wire.ShareFetchResponse.PartitionData]] = {}
         for listed in dict.fromkeys((*delivered, *errors, *codes)):
             got = delivered.get(listed)
-            leader = led.get(listed, (NO_LEADER, NO_LEADER_EPOCH))
+            is_moved = errors.get(listed) in MOVED or codes.get(listed) in MOVED
+            leader = self._leader(leaders, listed) if is_moved else _NO_LEADER
             topics.setdefault(listed[0], []).append(
                 response.PartitionData(
                     listed[1],
@@ -324,7 +333,7 @@ class ShareHandlers:
                 response.ShareFetchableTopicResponse(topic_ids.to_wire(topic_id), partitions)
                 for topic_id, partitions in topics.items()
             ],
-            node_endpoints=[response.NodeEndpoint(node_id, *address) for node_id, address in addresses.items()],
+            node_endpoints=[response.NodeEndpoint(*endpoint) for endpoint in leaders.endpoints()],
             acquisition_lock_timeout_ms=self._lock_ms(waiting.message),
         )
 

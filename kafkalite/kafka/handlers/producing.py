@@ -1,33 +1,27 @@
-"""Produce, ListOffsets, OffsetForLeaderEpoch, DeleteRecords: partitions and their records."""
+"""Produce."""
 
 from __future__ import annotations
 
-import asyncio
 import struct
-from collections import Counter
-from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
 
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.verifier import TransactionVerifier
 from kafkalite.env.supervisor import Policy
-from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.kafka import stepped
 from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.current_leaders import CurrentLeaders
 from kafkalite.kafka.request import Request
 from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.kafka.topic_names import name_topics
 from kafkalite.log.record_checks import CheapLooks, RecordRules, is_costly, prepare
-from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Buffer, Offset, TopicPartition
+from kafkalite.model import INTERNAL_TOPICS, Buffer, Offset, TopicPartition
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode
-from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest
 from kafkalite.security.quotas import Kind
 
-_S = TypeVar("_S")
-_T = TypeVar("_T")
 _LENGTH_AND_MAGIC = struct.Struct(">8xi4xb").unpack_from
 _ATTRIBUTES = struct.Struct(">21xh").unpack_from
 _BATCH_BYTES = 61
@@ -37,19 +31,14 @@ _PRODUCED = struct.Struct(">ihqqq")
 _PREBUILT_FROM = 8
 _MAX_PREBUILT = 10_000
 _ZSTD = 4
-_EARLIEST_LOCAL = -4
-_LATEST_TIERED = -5
-_EARLIEST_PENDING_UPLOAD = -6
-#: Nothing is moved to other storage: there is no such offset.
-_TIERED = frozenset({_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD})
-#: Timestamp with a meaning -> the version of ListOffsets that has it first.
-_SINCE = {-3: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
 _TRANSACTIONAL = 0x10
 #: Versions of Produce that know TRANSACTION_ABORTABLE, and that leave it to the leader to add the partition (KIP-890).
 _ABORTABLE_FROM = 11
 _ADDS_FROM = 12
 #: From this version on, Produce names topics by id.
 _IDS_FROM = 13
+#: From this version on, an answer says where the leader is (KIP-951).
+_LEADERS_FROM = 10
 
 
 def records_error(records: Buffer | None, version: int) -> ErrorCode:
@@ -70,7 +59,7 @@ def records_error(records: Buffer | None, version: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
-class DataHandlers:
+class ProduceHandlers:
     def __init__(self, services: Services, verifier: TransactionVerifier) -> None:
         self._services = services
         self._partitions = services.partitions
@@ -79,14 +68,7 @@ class DataHandlers:
         self._prebuilt: dict[tuple[int, str, bytes], tuple[bytes, bytes]] = {}
 
     def table(self) -> dict[str, Handler]:
-        return {
-            "Produce": self.produce,
-            "ListOffsets": self.list_offsets,
-            "OffsetForLeaderEpoch": self.offset_for_leader_epoch,
-            "DeleteRecords": self.delete_records,
-        }
-
-    # --- Produce ---
+        return {"Produce": self.produce}
 
     def produce(self, request: Request, message: wire.ProduceRequest) -> Steps[None] | None:
         steps = self._producing(request, message)
@@ -254,7 +236,8 @@ class DataHandlers:
         by_key = dict(refused)
         for result in results:
             by_key[result.topic, result.partition] = result
-        stepped.respond(request, _answer_about(message, by_key))
+        leaders = CurrentLeaders(self._services, request) if request.version >= _LEADERS_FROM else None
+        stepped.respond(request, _answer_about(message, by_key, leaders))
 
     def _produced_one(self, request: Request, topic_id: bytes, result: ProducedPartition) -> None:
         key = (request.version, result.topic, topic_id)
@@ -268,144 +251,11 @@ class DataHandlers:
         )
         request.respond_encoded(pieces[0] + figures + pieces[1])
 
-    # --- offsets ---
-
-    async def list_offsets(self, request: Request, message: wire.ListOffsetsRequest) -> wire.ListOffsetsResponse:
-        # A partition that is named twice is refused before anything is looked up: each look-up may read a whole batch.
-        times = Counter(
-            (topic.name, partition.partition_index) for topic in message.topics for partition in topic.partitions
-        )
-        duplicates = {key for key, count in times.items() if count > 1}
-        asked: list[ListOffsetsPartition] = []
-        too_early: set[tuple[str, int]] = set()
-        denied = request.denied.topics
-        for topic in message.topics:
-            for partition in topic.partitions:
-                key = (topic.name, partition.partition_index)
-                timestamp = partition.timestamp
-                if request.version < _SINCE.get(timestamp, 0):
-                    too_early.add(key)
-                elif timestamp not in _TIERED and topic.name not in denied and key not in duplicates:
-                    asked.append(
-                        ListOffsetsPartition(
-                            topic.name,
-                            partition.partition_index,
-                            EARLIEST_TIMESTAMP if timestamp == _EARLIEST_LOCAL else timestamp,
-                            partition.current_leader_epoch,
-                        )
-                    )
-        listed = await self._partitions.list_offsets(
-            ListOffsetsRequest(tuple(asked), message.isolation_level, request.connection.owner)
-        )
-        by_key = {(entry.topic, entry.partition): entry for entry in listed.partitions}
-        response = wire.ListOffsetsResponse
-        topics = []
-        for topic in message.topics:
-            partitions = []
-            for partition in topic.partitions:
-                answer = response.ListOffsetsPartitionResponse(partition.partition_index)
-                key = (topic.name, partition.partition_index)
-                entry = by_key.get(key)
-                if topic.name in denied:
-                    answer.error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                elif key in duplicates:
-                    answer.error_code = int(ErrorCode.INVALID_REQUEST)
-                elif key in too_early:
-                    answer.error_code = int(ErrorCode.UNSUPPORTED_VERSION)
-                elif entry is not None:
-                    answer.error_code = entry.error
-                    answer.timestamp, answer.offset, answer.leader_epoch = (
-                        entry.timestamp,
-                        entry.offset,
-                        entry.leader_epoch,
-                    )
-                    if not entry.error and entry.offset >= 0:
-                        answer.old_style_offsets = [entry.offset]
-                partitions.append(answer)
-            topics.append(response.ListOffsetsTopicResponse(topic.name, partitions))
-        return response(topics=topics)
-
-    def offset_for_leader_epoch(
-        self, request: Request, message: wire.OffsetForLeaderEpochRequest
-    ) -> wire.OffsetForLeaderEpochResponse:
-        response = wire.OffsetForLeaderEpochResponse
-
-        def answer(
-            topic: str, partition: wire.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
-        ) -> wire.OffsetForLeaderEpochResponse.EpochEndOffset:
-            _check_topic(request, topic)
-            epoch, end = self._partitions.end_offset_for_epoch(
-                TopicPartition(topic, partition.partition), partition.current_leader_epoch, partition.leader_epoch
-            )
-            return response.EpochEndOffset(0, partition.partition, epoch, end)
-
-        return response(
-            topics=[
-                response.OffsetForLeaderTopicResult(
-                    topic.topic,
-                    [
-                        _or_error(
-                            lambda topic=topic, partition=partition: answer(topic.topic, partition),  # type: ignore[misc]
-                            lambda code, partition=partition: response.EpochEndOffset(code, partition.partition),  # type: ignore[misc]
-                        )
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in message.topics
-            ]
-        )
-
-    async def delete_records(self, request: Request, message: wire.DeleteRecordsRequest) -> wire.DeleteRecordsResponse:
-        """Begin all at once. The response follows when the followers know it too, or with REQUEST_TIMED_OUT."""
-        response = wire.DeleteRecordsResponse
-        result = response.DeleteRecordsPartitionResult
-
-        def begin(topic: str, partition: wire.DeleteRecordsRequest.DeleteRecordsPartition) -> Awaitable[Offset]:
-            _check_topic(request, topic)
-            return self._partitions.delete_records(TopicPartition(topic, partition.partition_index), partition.offset)
-
-        begun: list[tuple[str, list[tuple[int, Awaitable[Offset] | int]]]] = [
-            (
-                topic.name,
-                [
-                    (
-                        partition.partition_index,
-                        _or_error(
-                            lambda topic=topic, partition=partition: begin(topic.name, partition),  # type: ignore[misc]
-                            lambda code: code,
-                        ),
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in message.topics
-        ]
-        deadline = asyncio.get_running_loop().time() + max(0, message.timeout_ms) / 1000
-
-        async def outcome(
-            number: int, waiting: Awaitable[Offset] | int
-        ) -> wire.DeleteRecordsResponse.DeleteRecordsPartitionResult:
-            if isinstance(waiting, int):
-                return result(number, -1, waiting)
-            try:
-                async with asyncio.timeout_at(deadline):
-                    return result(number, await waiting, 0)
-            except TimeoutError:
-                return result(number, -1, int(ErrorCode.REQUEST_TIMED_OUT))
-            except ApiError as error:
-                return result(number, -1, int(error.code))
-
-        return response(
-            topics=[
-                response.DeleteRecordsTopicResult(name, [await outcome(*partition) for partition in partitions])
-                for name, partitions in begun
-            ]
-        )
-
 
 def _answer_about(
-    message: wire.ProduceRequest, by_key: dict[tuple[str, int], ProducedPartition]
+    message: wire.ProduceRequest, by_key: dict[tuple[str, int], ProducedPartition], leaders: CurrentLeaders | None
 ) -> Steps[wire.ProduceResponse]:
+    """`leaders`: for versions that say where the leader is."""
     response = wire.ProduceResponse
     topic_class, partition_class = response.TopicProduceResponse, response.PartitionProduceResponse
     error_class = response.BatchIndexAndErrorMessage
@@ -416,6 +266,11 @@ def _answer_about(
             if not number % STEP:
                 yield
             result = by_key[topic.name, partition.index]
+            leader = None
+            if leaders is not None and result.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                found = leaders.of(TopicPartition(topic.name, partition.index))
+                if found is not None:
+                    leader = response.LeaderIdAndEpoch(found.broker_id, found.leader_epoch)
             partitions.append(
                 partition_class(
                     partition.index,
@@ -425,10 +280,12 @@ def _answer_about(
                     result.log_start_offset,
                     [error_class(*each) for each in result.record_errors],
                     result.message or None,
+                    leader,
                 )
             )
         topics.append(topic_class(topic.name, topic.topic_id, partitions))
-    return response(topics)
+    endpoints = leaders.endpoints() if leaders is not None else []
+    return response(topics, node_endpoints=[response.NodeEndpoint(*endpoint) for endpoint in endpoints])
 
 
 def _pieces_around(version: int, topic: str, topic_id: bytes) -> tuple[bytes, bytes]:
@@ -444,15 +301,3 @@ def _pieces_around(version: int, topic: str, topic_id: bytes) -> tuple[bytes, by
 
 def _refused(key: TopicPartition, error: ApiError) -> ProducedPartition:
     return ProducedPartition(*key, int(error.code), Offset(-1), message=str(error), record_errors=error.record_errors)
-
-
-def _check_topic(request: Request, topic: str) -> None:
-    if topic in request.denied.topics:
-        raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-
-
-def _or_error(attempt: Callable[[], _T], refusal: Callable[[int], _S]) -> _T | _S:
-    try:
-        return attempt()
-    except ApiError as error:
-        return refusal(int(error.code))

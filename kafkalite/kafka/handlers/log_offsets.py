@@ -1,0 +1,182 @@
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords: where a partition's records begin and end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from kafkalite.coordinators.services import Services
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.request import Request
+from kafkalite.model import EARLIEST_TIMESTAMP, Offset, TopicPartition
+from kafkalite.protocol import wire
+from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest
+
+_S = TypeVar("_S")
+_T = TypeVar("_T")
+_EARLIEST_LOCAL = -4
+_LATEST_TIERED = -5
+_EARLIEST_PENDING_UPLOAD = -6
+#: Nothing is moved to other storage: there is no such offset.
+_TIERED = frozenset({_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD})
+#: Timestamp with a meaning -> the version of ListOffsets that has it first.
+_SINCE = {-3: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
+
+
+class LogOffsetHandlers:
+    def __init__(self, services: Services) -> None:
+        self._partitions = services.partitions
+
+    def table(self) -> dict[str, Handler]:
+        return {
+            "ListOffsets": self.list_offsets,
+            "OffsetForLeaderEpoch": self.offset_for_leader_epoch,
+            "DeleteRecords": self.delete_records,
+        }
+
+    async def list_offsets(self, request: Request, message: wire.ListOffsetsRequest) -> wire.ListOffsetsResponse:
+        # A partition that is named twice is refused before anything is looked up: each look-up may read a whole batch.
+        times = Counter(
+            (topic.name, partition.partition_index) for topic in message.topics for partition in topic.partitions
+        )
+        duplicates = {key for key, count in times.items() if count > 1}
+        asked: list[ListOffsetsPartition] = []
+        too_early: set[tuple[str, int]] = set()
+        denied = request.denied.topics
+        for topic in message.topics:
+            for partition in topic.partitions:
+                key = (topic.name, partition.partition_index)
+                timestamp = partition.timestamp
+                if request.version < _SINCE.get(timestamp, 0):
+                    too_early.add(key)
+                elif timestamp not in _TIERED and topic.name not in denied and key not in duplicates:
+                    asked.append(
+                        ListOffsetsPartition(
+                            topic.name,
+                            partition.partition_index,
+                            EARLIEST_TIMESTAMP if timestamp == _EARLIEST_LOCAL else timestamp,
+                            partition.current_leader_epoch,
+                        )
+                    )
+        listed = await self._partitions.list_offsets(
+            ListOffsetsRequest(tuple(asked), message.isolation_level, request.connection.owner)
+        )
+        by_key = {(entry.topic, entry.partition): entry for entry in listed.partitions}
+        response = wire.ListOffsetsResponse
+        topics = []
+        for topic in message.topics:
+            partitions = []
+            for partition in topic.partitions:
+                answer = response.ListOffsetsPartitionResponse(partition.partition_index)
+                key = (topic.name, partition.partition_index)
+                entry = by_key.get(key)
+                if topic.name in denied:
+                    answer.error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                elif key in duplicates:
+                    answer.error_code = int(ErrorCode.INVALID_REQUEST)
+                elif key in too_early:
+                    answer.error_code = int(ErrorCode.UNSUPPORTED_VERSION)
+                elif entry is not None:
+                    answer.error_code = entry.error
+                    answer.timestamp, answer.offset, answer.leader_epoch = (
+                        entry.timestamp,
+                        entry.offset,
+                        entry.leader_epoch,
+                    )
+                    if not entry.error and entry.offset >= 0:
+                        answer.old_style_offsets = [entry.offset]
+                partitions.append(answer)
+            topics.append(response.ListOffsetsTopicResponse(topic.name, partitions))
+        return response(topics=topics)
+
+    def offset_for_leader_epoch(
+        self, request: Request, message: wire.OffsetForLeaderEpochRequest
+    ) -> wire.OffsetForLeaderEpochResponse:
+        response = wire.OffsetForLeaderEpochResponse
+
+        def answer(
+            topic: str, partition: wire.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+        ) -> wire.OffsetForLeaderEpochResponse.EpochEndOffset:
+            _check_topic(request, topic)
+            epoch, end = self._partitions.end_offset_for_epoch(
+                TopicPartition(topic, partition.partition), partition.current_leader_epoch, partition.leader_epoch
+            )
+            return response.EpochEndOffset(0, partition.partition, epoch, end)
+
+        return response(
+            topics=[
+                response.OffsetForLeaderTopicResult(
+                    topic.topic,
+                    [
+                        _or_error(
+                            lambda topic=topic, partition=partition: answer(topic.topic, partition),  # type: ignore[misc]
+                            lambda code, partition=partition: response.EpochEndOffset(code, partition.partition),  # type: ignore[misc]
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in message.topics
+            ]
+        )
+
+    async def delete_records(self, request: Request, message: wire.DeleteRecordsRequest) -> wire.DeleteRecordsResponse:
+        """Begin all at once. The response follows when the followers know it too, or with REQUEST_TIMED_OUT."""
+        response = wire.DeleteRecordsResponse
+        result = response.DeleteRecordsPartitionResult
+
+        def begin(topic: str, partition: wire.DeleteRecordsRequest.DeleteRecordsPartition) -> Awaitable[Offset]:
+            _check_topic(request, topic)
+            return self._partitions.delete_records(TopicPartition(topic, partition.partition_index), partition.offset)
+
+        begun: list[tuple[str, list[tuple[int, Awaitable[Offset] | int]]]] = [
+            (
+                topic.name,
+                [
+                    (
+                        partition.partition_index,
+                        _or_error(
+                            lambda topic=topic, partition=partition: begin(topic.name, partition),  # type: ignore[misc]
+                            lambda code: code,
+                        ),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+        deadline = asyncio.get_running_loop().time() + max(0, message.timeout_ms) / 1000
+
+        async def outcome(
+            number: int, waiting: Awaitable[Offset] | int
+        ) -> wire.DeleteRecordsResponse.DeleteRecordsPartitionResult:
+            if isinstance(waiting, int):
+                return result(number, -1, waiting)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return result(number, await waiting, 0)
+            except TimeoutError:
+                return result(number, -1, int(ErrorCode.REQUEST_TIMED_OUT))
+            except ApiError as error:
+                return result(number, -1, int(error.code))
+
+        return response(
+            topics=[
+                response.DeleteRecordsTopicResult(name, [await outcome(*partition) for partition in partitions])
+                for name, partitions in begun
+            ]
+        )
+
+
+def _check_topic(request: Request, topic: str) -> None:
+    if topic in request.denied.topics:
+        raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def _or_error(attempt: Callable[[], _T], refusal: Callable[[int], _S]) -> _T | _S:
+    try:
+        return attempt()
+    except ApiError as error:
+        return refusal(int(error.code))
