@@ -159,6 +159,11 @@ def single(name: str, value: float) -> Metric:
     return found
 
 
+def _quoted(text: str) -> str:
+    """Part of a list of attributes: two lists that differ must not look alike, or a scrape has a sample twice."""
+    return text.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
+
+
 def labelled(name: str, rows: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
     """A metric with labels, in their order."""
     found = family(name)
@@ -214,7 +219,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield single("kafkalite_client_metrics_refused", clients.refused)
         rows = []
         for client, name, attributes, value in clients.shown():
-            attribute_text = ",".join(f"{key}={text}" for key, text in attributes)
+            attribute_text = ",".join(f"{_quoted(key)}={_quoted(text)}" for key, text in attributes)
             rows.append(
                 (
                     (client.client_id, client.client_instance_id, client.client_software_name, name, attribute_text),

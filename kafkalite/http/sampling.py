@@ -36,6 +36,8 @@ MAX_TOPICS = 500
 #: Groups, and committed partitions of all of them, of which the lag is measured.
 MAX_GROUPS = 500
 MAX_PARTITIONS = 2000
+#: Characters of a group's id. A client may choose 32,767, and each partition of the group is a line of the metrics.
+MAX_GROUP_ID = 300
 #: Partitions of one question to another node: it must not keep its loop for long.
 _ASKED_AT_ONCE = 200
 _PATIENCE_S = 2.0
@@ -125,7 +127,8 @@ class Sampler:
         for group, count, offsets in self._node.kafka.groups.committed_by_group():
             if not offsets:
                 continue
-            if len(committed) >= MAX_GROUPS or places + len(offsets) > MAX_PARTITIONS:
+            is_room = len(committed) < MAX_GROUPS and places + len(offsets) <= MAX_PARTITIONS
+            if not is_room or len(group) > MAX_GROUP_ID:
                 omitted += len(offsets)
                 continue
             places += len(offsets)

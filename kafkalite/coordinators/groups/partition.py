@@ -56,11 +56,26 @@ class AssignedRuntime(Generic[T, OutcomeT]):
 
 
 @dataclass(slots=True)
+class Matching:
+    """How far a regular expression has been matched with these names."""
+
+    names: tuple[str, ...]
+    looked_at: int = 0
+    found: list[str] = field(default_factory=list)
+
+    @property
+    def is_complete(self) -> bool:
+        return self.looked_at >= len(self.names)
+
+
+@dataclass(slots=True)
 class ConsumerRuntime(AssignedRuntime[Assignment, ConsumerOutcome]):
     """Of a consumer group."""
 
     #: Regular expression -> what its members may see, and the host that sent it.
     visible: dict[str, tuple[Callable[[str], bool], str]] = field(default_factory=dict)
+    #: Regular expressions that are being matched; one that takes long goes on in the next round.
+    matching: dict[str, Matching] = field(default_factory=dict)
     #: The names that the expressions were matched with, and when.
     matched_names: tuple[str, ...] | None = None
     matched_ms: int = 0
