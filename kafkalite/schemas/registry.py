@@ -30,11 +30,12 @@ OffLoop = Callable[[Callable[[], object]], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What somebody wants to register. `id`, `version` -1: the registry chooses."""
+    """What somebody wants to register. `id`, `version` -1: the registry chooses. `normalize`: what differs in order only is the same."""
 
     schema: Schema
     id: int = -1
     version: int = -1
+    normalize: bool = False
 
 
 class SubjectRegistry:
@@ -78,6 +79,15 @@ class SubjectRegistry:
         self._parsed[made] = parsed
         return made
 
+    async def _alike(self, schema: Schema, *, normalize: bool) -> list[Schema]:
+        """The texts that count as this schema, the one to register first. Raises RegistryError 42201."""
+        canonical = await self.canonical(schema)
+        if not normalize:
+            return [canonical]
+        parsed = await self.parsed(canonical)
+        text = await self._off_loop(parsed.normalized)
+        return [Schema(schema.type, text, schema.references), canonical]
+
     def _imports(self, references: Sequence[Reference]) -> list[Import]:
         """What the references lead to, each after what it refers to itself. Raises RegistryError 42201."""
         found: dict[tuple[str, int], Import] = {}
@@ -107,14 +117,18 @@ class SubjectRegistry:
 
     async def register(self, subject: str, wanted: Registration) -> Version:
         """The version that the schema has in the subject, made if it is new. Raises RegistryError."""
-        schema = await self.canonical(wanted.schema)
+        alike = await self._alike(wanted.schema, normalize=wanted.normalize)
         async with self._changing:
-            known = self.state.registered(subject, schema)
+            known = self._registered(subject, alike)
             if known is not None and wanted.id in (-1, known.id):
                 return known
-            version = await self._new_version(subject, schema, wanted)
+            version = await self._new_version(subject, alike[0], wanted)
             await self._write([subjects.version_record(version)])
             return version
+
+    def _registered(self, subject: str, alike: Sequence[Schema], *, with_deleted: bool = False) -> Version | None:
+        found = (self.state.registered(subject, each, with_deleted=with_deleted) for each in alike)
+        return next((each for each in found if each is not None), None)
 
     async def _new_version(self, subject: str, schema: Schema, wanted: Registration) -> Version:
         mode = self._check_writable(subject)
@@ -154,16 +168,20 @@ class SubjectRegistry:
         return found
 
     async def compatibility(self, subject: str, schema: Schema, number: int | None) -> list[str]:
-        """Why the schema would not fit. `number`: one version (-1: the newest); None: those that the level asks for."""
+        """Why the schema would not fit. `number`: one version (-1: the newest); None: those that the level asks for.
+
+        To a subject that does not exist every schema fits, so that a check before the first registration passes.
+        """
         schema = await self.canonical(schema)
-        if number is None:
-            return await self._differences(subject, schema, self.state.existing(subject))
+        if number is None or (number == -1 and not self.state.of(subject)):
+            return await self._differences(subject, schema, self.state.of(subject))
         return await self._differences(subject, schema, [self.state.version(subject, number)])
 
-    async def lookup(self, subject: str, schema: Schema, *, with_deleted: bool) -> Version:
+    async def lookup(self, subject: str, wanted: Registration, *, with_deleted: bool) -> Version:
         """The version that this schema has. Raises RegistryError 40401, 40403."""
         self.state.existing(subject, with_deleted=with_deleted)
-        found = self.state.registered(subject, await self.canonical(schema), with_deleted=with_deleted)
+        alike = await self._alike(wanted.schema, normalize=wanted.normalize)
+        found = self._registered(subject, alike, with_deleted=with_deleted)
         if found is None:
             raise errors.schema_not_found()
         return found

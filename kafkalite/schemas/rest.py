@@ -168,7 +168,12 @@ class _Call:
         if not isinstance(references, list):
             raise RegistryError(422, "references is not a list")
         schema = Schema(type_, text, tuple(_reference(each) for each in references))
-        return Registration(schema, _whole(value, "id"), _whole(value, "version"))
+        return Registration(schema, _whole(value, "id"), _whole(value, "version"), self.flag("normalize"))
+
+    def prefix(self) -> str:
+        """Of names of subjects. ":*:" and ":.:" in front mean every context, and the default one, which is the only one."""
+        text = self.request.query.get("subjectPrefix", "")
+        return text[3:] if text.startswith((":*:", ":.:")) else text
 
 
 def _whole(value: Mapping[str, Any], name: str) -> int:
@@ -221,7 +226,7 @@ async def _contexts(call: _Call) -> Any:
 
 
 async def _subjects(call: _Call) -> Any:
-    prefix = call.request.query.get("subjectPrefix", "")
+    prefix = call.prefix()
     only_deleted = call.flag("deletedOnly")
     names = call.state.names(with_deleted=only_deleted or call.flag("deleted"))
     if only_deleted:
@@ -230,7 +235,7 @@ async def _subjects(call: _Call) -> Any:
 
 
 async def _schemas(call: _Call) -> Any:
-    prefix, with_deleted = call.request.query.get("subjectPrefix", ""), call.flag("deleted")
+    prefix, with_deleted = call.prefix(), call.flag("deleted")
     found: list[Version] = []
     for name in call.state.names(with_deleted=with_deleted):
         if name.startswith(prefix) and call.sees(name):
@@ -303,7 +308,7 @@ async def _register(call: _Call) -> Any:
 
 async def _lookup(call: _Call) -> Any:
     subject = call.subject(Operation.DESCRIBE)
-    found = await call.registry.lookup(subject, call.registration().schema, with_deleted=call.flag("deleted"))
+    found = await call.registry.lookup(subject, call.registration(), with_deleted=call.flag("deleted"))
     return _described(found)
 
 
@@ -341,7 +346,10 @@ async def _level(call: _Call) -> Any:
 
 async def _set_level(call: _Call) -> Any:
     subject = _setting(call, Operation.ALTER_CONFIGS)
-    level = str(call.body().get("compatibility", "")).upper()
+    value = call.body()
+    if others := [name for name in value if name != "compatibility" and value[name] is not None]:
+        raise RegistryError(422, f"{others[0][:50]!a} is not supported: only the level of compatibility can be set")
+    level = str(value.get("compatibility", "")).upper()
     await call.registry.set_level(subject, level)
     return {"compatibility": level}
 

@@ -61,6 +61,10 @@ class ParsedSchema(Protocol):
         """Canonical."""
         ...
 
+    def normalized(self) -> str:
+        """A text that all schemas have in common which differ in nothing but order and the like (`normalize=true`)."""
+        ...
+
     def cannot_read(self, writer: ParsedSchema) -> Sequence[str]:
         """Why data written with `writer` (of the same type) cannot be read with this one; empty if it can."""
         ...

@@ -18,6 +18,12 @@ from kafkalite.schemas.schema import Import, InvalidSchema, ParsedSchema, check_
 _MAX_PAIRS = 50_000
 
 
+#: The order in which Avro for Java writes the attributes of a type and of a field; others follow by name.
+_OF_TYPES = ("type", "name", "namespace", "doc", "fields", "symbols", "items", "values", "size", "default", "aliases")
+_OF_FIELDS = ("name", "type", "doc", "default", "order", "aliases")
+_NAMED = ("record", "error", "enum", "fixed")
+
+
 class _Checker(avro.compatibility.ReaderWriterCompatibilityChecker):
     """The package's, which ends."""
 
@@ -41,6 +47,9 @@ class AvroSchema:
     def __init__(self, text: str, parsed: avro.schema.Schema) -> None:
         self.text = text
         self.parsed = parsed
+
+    def normalized(self) -> str:
+        return json.dumps(_normal(json.loads(self.text), ""), separators=(",", ":"), ensure_ascii=False)
 
     def cannot_read(self, writer: ParsedSchema) -> Sequence[str]:
         assert isinstance(writer, AvroSchema)
@@ -70,6 +79,44 @@ def _json(text: str, what: str) -> Any:
         raise InvalidSchema(f"{what} is not JSON: {error}") from None
     check_depth(value)
     return value
+
+
+def _normal(value: Any, namespace: str) -> Any:
+    """Attributes in one order, primitive types by name only, a namespace where it differs from the one around it (Avro, Names)."""
+    if isinstance(value, str):
+        return value.removeprefix(f"{namespace}.") if value.rpartition(".")[0] == namespace else value
+    if isinstance(value, list):
+        return [_normal(each, namespace) for each in value]
+    kind = value.get("type")
+    if len(value) == 1 and isinstance(kind, str):
+        return _normal(kind, namespace)
+    made = {key: _sorted_keys(each) for key, each in value.items()}
+    if kind in _NAMED:
+        before = namespace
+        dotted, _, name = str(value["name"]).rpartition(".")
+        namespace = dotted or str(value.get("namespace", before) or "")
+        made |= {"name": name, "namespace": namespace}
+        if namespace == before:
+            del made["namespace"]
+    if not isinstance(kind, str):
+        made["type"] = _normal(kind, namespace)
+    made |= {key: _normal(value[key], namespace) for key in ("items", "values") if key in value}
+    if kind in ("record", "error"):
+        fields = [{**_sorted_keys(each), "type": _normal(each["type"], namespace)} for each in value["fields"]]
+        made["fields"] = [_in_order(each, _OF_FIELDS) for each in fields]
+    return _in_order(made, _OF_TYPES)
+
+
+def _in_order(attributes: dict[str, Any], order: Sequence[str]) -> dict[str, Any]:
+    place = {name: number for number, name in enumerate(order)}
+    return dict(sorted(attributes.items(), key=lambda each: (place.get(each[0], len(place)), each[0])))
+
+
+def _sorted_keys(value: Any) -> Any:
+    """Of defaults and attributes of other programs."""
+    if isinstance(value, dict):
+        return {key: _sorted_keys(value[key]) for key in sorted(value)}
+    return [_sorted_keys(each) for each in value] if isinstance(value, list) else value
 
 
 def _made(value: Any, names: avro.name.Names) -> avro.schema.Schema:

@@ -41,6 +41,9 @@ class JsonSchema:
         comparison = _JsonComparison(writer, self)
         return comparison.differences(writer.value, self.value, "#")
 
+    def normalized(self) -> str:
+        return json.dumps(self.value, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
+
     def resolve(self, value: Any) -> Any:
         """Follow `$ref` to the schema behind it; the value itself if there is none."""
         for _ in range(len(self.imports) + 100):

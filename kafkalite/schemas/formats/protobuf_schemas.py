@@ -18,9 +18,10 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorProto,
 )
 from google.protobuf.message import DecodeError
-from proto_schema_parser.generator import Generator
+from proto_schema_parser import ast
 from proto_schema_parser.parser import Parser
 
+from kafkalite.schemas.formats.protobuf_order import ProtoText, in_order
 from kafkalite.schemas.formats.protobuf_text import descriptor, text_of
 from kafkalite.schemas.schema import MAX_DEPTH, Import, InvalidSchema, ParsedSchema
 
@@ -35,10 +36,19 @@ _MAX_TEXT_BYTES = 100_000
 class ProtobufSchema:
     """A valid Protobuf schema. `file` is complete: every name of a type is the full one."""
 
-    def __init__(self, text: str, file: FileDescriptorProto, messages: Mapping[str, DescriptorProto]) -> None:
+    def __init__(
+        self, text: str, file: FileDescriptorProto, known: Mapping[str, DescriptorProto | EnumDescriptorProto]
+    ) -> None:
         self.text = text
         self.file = file
-        self.messages = messages
+        self.messages = {name: each for name, each in known.items() if isinstance(each, DescriptorProto)}
+        self._known = known
+
+    def normalized(self) -> str:
+        def full_name(name: str, scope: str) -> str:
+            return _full_name(name, scope, self._known)
+
+        return ProtoText().generate(in_order(_parsed(self.text), self.file.package, full_name))
 
     def serialized(self) -> str:
         """The FileDescriptorProto in base64 (`format=serialized`)."""
@@ -66,8 +76,7 @@ def parse(text: str, imports: Sequence[Import]) -> ProtobufSchema:
         elif name not in names:
             raise InvalidSchema(f"the import {name!r} is not among the references")
     _resolve(file, known)
-    own = {name: each for name, each in known.items() if isinstance(each, DescriptorProto)}
-    return ProtobufSchema(canonical, file, own)
+    return ProtobufSchema(canonical, file, known)
 
 
 def _file(text: str, name: str) -> tuple[FileDescriptorProto, str]:
@@ -79,8 +88,12 @@ def _file(text: str, name: str) -> tuple[FileDescriptorProto, str]:
         raise InvalidSchema("the file is empty")
     if len(text.encode()) > _MAX_TEXT_BYTES:
         raise InvalidSchema(f"a .proto file of more than {_MAX_TEXT_BYTES:,} bytes is not taken")
-    parsed = Parser(setup_lexer=_fails_at_errors, setup_parser=_fails_at_errors).parse(text)
-    return descriptor(parsed, name), Generator().generate(parsed)
+    parsed = _parsed(text)
+    return descriptor(parsed, name), ProtoText().generate(parsed)
+
+
+def _parsed(text: str) -> ast.File:
+    return Parser(setup_lexer=_fails_at_errors, setup_parser=_fails_at_errors).parse(text)
 
 
 class _FirstError(ErrorListener):  # type: ignore[misc]

@@ -33,6 +33,9 @@ except SchemaRegistryError as error:
     seen["incompatible"] = error.http_status_code
 seen["test"] = registry.test_compatibility("t-value", Schema(AVRO, "AVRO"))
 seen["level"] = [other.set_compatibility("t-value", "FULL")["compatibility"], registry.get_compatibility("t-value")]
+turned = '{"fields": [{"type": {"type": "int"}, "name": "x"}], "name": "A", "type": "record"}'
+seen["normalized"] = registry.register_schema("t-value", Schema(turned, "AVRO"), normalize_schemas=True) == first
+seen["new subject fits"] = registry.test_compatibility("new-value", Schema(AVRO, "AVRO"))
 seen["lookup"] = registry.lookup_schema("t-value", Schema(AVRO, "AVRO")).version
 
 producer = Producer({"bootstrap.servers": bootstrap})

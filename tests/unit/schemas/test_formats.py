@@ -309,3 +309,98 @@ def test_values_under_references_of_an_import() -> None:
     new = parse("JSON", '{"allOf":[{"$ref":"other.json"}]}', [Import("other.json", other)])
     assert not new.cannot_read(parse("JSON", '{"const":{"n":"abc"}}', []))
     assert new.cannot_read(parse("JSON", '{"const":{"n":"abcd"}}', []))
+
+
+OPTIONS = """syntax = "proto3";
+// what it is
+package a.b;
+option optimize_for = SPEED;
+option java_package = "com.x";
+option (tags) = { name: "t" };
+message M {
+  map<string, N> m = 3 [deprecated = true];
+  int32 x = 1 [json_name = "X", deprecated = true];
+  oneof o {
+    int64 t = 7;
+    string s = 2;
+  }
+  message N {
+  }
+  N n = 4;
+}
+enum E {
+  A = 0 [deprecated = true];
+  B = 1;
+}
+service S {
+  rpc R (M) returns (stream M) {
+    option idempotency_level = NO_SIDE_EFFECTS;
+  }
+}"""
+
+
+def test_a_proto_file_keeps_its_options_and_comments() -> None:
+    text = parse("PROTOBUF", OPTIONS).text
+    for line in OPTIONS.splitlines():
+        assert line.strip() in text.replace('{\n  name: "t"\n}', '{ name: "t" }'), text
+    assert parse("PROTOBUF", text).text == text
+
+
+@pytest.mark.parametrize(
+    ("type_", "one", "other"),
+    [
+        (
+            "AVRO",
+            """{"type": "record", "namespace": "a.b", "name": "R", "doc": "d", "fields": [
+                {"name": "x", "type": {"type": "int"}, "default": 1},
+                {"name": "r", "type": ["null", "a.b.R"]},
+                {"name": "e", "type": {"type": "enum", "name": "a.b.E", "symbols": ["A"]}},
+                {"name": "f", "type": {"type": "fixed", "name": "c.F", "size": 2, "own": {"q": 1, "p": 2}}}]}""",
+            """{"fields": [
+                {"default": 1, "type": "int", "name": "x"},
+                {"type": ["null", "R"], "name": "r"},
+                {"type": {"symbols": ["A"], "namespace": "a.b", "name": "E", "type": "enum"}, "name": "e"},
+                {"name": "f", "type": {"type": "fixed", "own": {"p": 2, "q": 1}, "size": 2, "namespace": "c", "name": "F"}}],
+                "name": "a.b.R", "doc": "d", "type": "record"}""",
+        ),
+        ("AVRO", '{"type": "map", "values": {"type": "string"}}', '{"values": "string", "type": "map"}'),
+        (
+            "JSON",
+            '{"type": "object", "properties": {"b": {"type": "integer"}, "a": true}}',
+            '{"properties": {"a": true, "b": {"type": "integer"}}, "type": "object"}',
+        ),
+        (
+            "PROTOBUF",
+            OPTIONS,
+            """syntax="proto3"; package a.b; option java_package = "com.x"; option (tags) = { name: "t" }; option optimize_for = SPEED;
+            message M { int32 x = 1 [deprecated = true, json_name = "X"]; oneof o { string s = 2; int64 t = 7; }
+            map<string, .a.b.M.N> m = 3 [deprecated = true]; message N {} M.N n = 4; }
+            enum E { A = 0 [deprecated = true]; B = 1; }
+            service S { rpc R (M) returns (stream .a.b.M) { option idempotency_level = NO_SIDE_EFFECTS; } }""",
+        ),
+    ],
+)
+def test_what_differs_in_order_only_has_one_normal_text(type_: str, one: str, other: str) -> None:
+    normal = parse(type_, one).normalized()
+    assert parse(type_, other).normalized() == normal
+    again = parse(type_, normal)
+    assert again.normalized() == normal
+    assert not again.cannot_read(parse(type_, one)) and not parse(type_, one).cannot_read(again)
+
+
+def test_messages_keep_their_places_in_the_normal_text() -> None:
+    """Serializers write a message's index in front of each record."""
+    normal = parse("PROTOBUF", 'syntax = "proto3"; message B { message D {} message C {} } message A {}').normalized()
+    parsed = parse("PROTOBUF", normal)
+    assert isinstance(parsed, ProtobufSchema)
+    assert [each.name for each in parsed.file.message_type] == ["B", "A"]
+    assert [each.name for each in parsed.file.message_type[0].nested_type] == ["D", "C"]
+
+
+def test_an_avro_name_outside_the_namespace_around_it() -> None:
+    text = """{"type": "record", "name": "a.R", "fields": [{"name": "x", "type":
+        {"type": "record", "name": "Q", "namespace": "b", "fields": [{"name": "y", "type": ["null", "Q", "a.R"]}]}}]}"""
+    normal = json.loads(parse("AVRO", text).normalized())
+    [field] = normal["fields"]
+    assert (normal["namespace"], field["type"]["namespace"]) == ("a", "b")
+    assert field["type"]["fields"][0]["type"] == ["null", "Q", "a.R"]

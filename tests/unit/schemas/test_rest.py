@@ -182,6 +182,41 @@ async def test_levels_and_modes(api: Api) -> None:
     assert (await api("POST", "/subjects/newer/versions", {"schema": '"double"'}))["id"] == 71
 
 
+async def test_what_differs_in_order_only_is_one_schema_when_normalized(api: Api) -> None:
+    wide = {"schema": '{"type": "record", "fields": [{"type": {"type": "int"}, "name": "x"}], "name": "A"}'}
+    made = await api("POST", "/subjects/t-value/versions?normalize=true", wide)
+    assert json.loads(made["schema"]) == json.loads(INT["schema"]), "the normal text is what is registered"
+    assert await api("POST", "/subjects/t-value/versions", INT) == made
+    assert (await api("POST", "/subjects/t-value?normalize=true", wide))["version"] == 1
+    assert await api("POST", "/subjects/t-value", wide) == 40403
+    assert (await api("POST", "/subjects/u-value/versions", wide))["id"] == 2
+    assert (await api("POST", "/subjects/u-value/versions?normalize=true", wide))["id"] == 2, "registered as it was"
+    assert await api("GET", "/subjects/u-value/versions") == [1]
+
+
+async def test_every_schema_fits_to_a_subject_that_does_not_exist(api: Api) -> None:
+    """A build asks before the first registration."""
+    for versions in ("versions", "versions/latest"):
+        assert await api("POST", f"/compatibility/subjects/new/{versions}", INT) == {"is_compatible": True}
+    assert await api("POST", "/compatibility/subjects/new/versions/1", INT) == 40401
+    await api("POST", "/subjects/t-value/versions", INT)
+    assert await api("POST", "/compatibility/subjects/t-value/versions/2", INT) == 40402
+
+
+async def test_prefixes_that_name_a_context(api: Api) -> None:
+    for subject in ("t-value", "u-value"):
+        await api("POST", f"/subjects/{subject}/versions", INT)
+    for prefix in ("", ":*:", ":.:"):
+        assert await api("GET", f"/subjects?subjectPrefix={prefix}") == ["t-value", "u-value"]
+        assert await api("GET", f"/subjects?subjectPrefix={prefix}u") == ["u-value"]
+        assert [each["subject"] for each in await api("GET", f"/schemas?subjectPrefix={prefix}u")] == ["u-value"]
+
+
+async def test_settings_of_data_contracts_are_refused(api: Api) -> None:
+    assert await api("PUT", "/config/t-value", {"compatibility": "FULL", "alias": "u-value"}) == 422
+    assert await api("PUT", "/config/t-value", {"compatibility": "FULL", "alias": None}) == {"compatibility": "FULL"}
+
+
 async def test_protobuf_as_a_descriptor(api: Api) -> None:
     text = 'syntax = "proto3"; message A { int32 x = 1; }'
     await api("POST", "/subjects/p/versions", {"schema": text, "schemaType": "PROTOBUF"})
