@@ -15,6 +15,8 @@ from typing import Any, Self
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 PATIENCE_S = 60
+#: How often an element may be replaced by a new one between the two requests of a click. Tables are drawn again every few seconds.
+STALE = 20
 
 
 class Browser:
@@ -97,7 +99,14 @@ class Browser:
 
     def click(self, selector: str) -> None:
         """Click as a person does: what is hidden or covered cannot be clicked."""
-        self._call(f"/element/{self._element(selector)}/click", {})
+        for _ in range(STALE):
+            try:
+                self._call(f"/element/{self._element(selector)}/click", {})
+                return
+            except AssertionError as error:
+                if "stale element" not in str(error):
+                    raise
+        raise AssertionError(f"{selector} was drawn again {STALE} times while it was clicked")
 
     def type(self, selector: str, text: str) -> None:
         """Empty a field and type into it, key by key. `\\ue007` is Enter, `\\ue004` Tab."""

@@ -57,6 +57,7 @@ class Answers:
         return {
             "principal": str(asked.principal),
             "broker_id": self._node.local.broker_id,
+            "cluster_id": self._node.local.cluster_id,
             "may_act": self._node.config.http_actions_enable,
             "can": {
                 name: rights.may(api, {ResourceType.CLUSTER: [CLUSTER_NAME]})

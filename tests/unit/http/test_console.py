@@ -109,7 +109,7 @@ SAME = {"host": "10.0.0.1:9292", "content-type": "application/json", "x-kafkalit
         ({"x-kafkalite-token": "tt"}, True),
     ],
 )
-def test_changes_come_from_a_page_of_this_console(change: dict[str, str], is_foreign: bool) -> None:
+def test_changes_come_from_a_page_of_this_console(change: dict[str, str], *, is_foreign: bool) -> None:
     assert bool(origin.foreign_change({**SAME, **change}, {"console.example.org"}, "t")) == is_foreign
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -23,14 +22,12 @@ from kafkalite.testing.cluster import Cluster, cluster
 from tests.support.browser import CHROMIUM, DRIVER, Browser
 from tests.unit.kafka.test_hanging_transactions import a_hanging_transaction
 
-ROOT = Path(__file__).parents[3]
 EVIL = '<img src=x onerror="document.body.dataset.hacked=1">'
 ENTER = "\ue007"
 
 if CHROMIUM is not None and DRIVER is not None:  # takes part where there is a browser
 
     async def test_topics_messages_and_groups_by_clicks(tmp_path: Path) -> None:
-        images = ROOT / "docs" / "images" if os.environ.get("KAFKALITE_SCREENSHOTS") == "1" else tmp_path
         async with cluster(3) as running, AsyncClient.connect(running.bootstrap) as client:
             await _fill(client)
             for node in running.nodes.values():
@@ -41,15 +38,15 @@ if CHROMIUM is not None and DRIVER is not None:  # takes part where there is a b
             assert "payments" in names
             settings = await describe_configs(client, ConfigResource.topic("payments"))
             assert settings.own == {"min.insync.replicas": "2", "retention.ms": "3600000"}
-            await asyncio.to_thread(_browse_messages, tmp_path / "browse", url, images)
-            await asyncio.to_thread(_reset_a_group, tmp_path / "reset", url, images)
+            await asyncio.to_thread(_browse_messages, tmp_path / "browse", url)
+            await asyncio.to_thread(_reset_a_group, tmp_path / "reset", url)
             _, told = await Groups(client).describe("billing")
             assert {each.offset for each in told.offsets} == {0}
             await asyncio.to_thread(_users_and_quotas, tmp_path / "users", url)
             assert (await describe_users(client, ["clara"]))["clara"] == {"SCRAM-SHA-256": 8192, "SCRAM-SHA-512": 8192}
             async with AsyncClient.connect(running.bootstrap) as other:
                 assert await describe_quotas(other) == [(Entity("clara", None), {"producer_byte_rate": 5000.0})]
-            await _look_around(running, tmp_path, url, images)
+            await _look_around(running, tmp_path, url)
             assert "payments" not in {each.topic for each in (await client.metadata()).topics}
 
     async def test_a_broker_is_decommissioned_by_clicks(tmp_path: Path) -> None:
@@ -128,7 +125,7 @@ def _create_a_topic(profile: Path, url: str) -> None:
         assert said == []
 
 
-def _browse_messages(profile: Path, url: str, images: Path) -> None:
+def _browse_messages(profile: Path, url: str) -> None:
     with _open(profile, url + "#page=topic&name=orders", height=1000) as browser:
         browser.wait("document.querySelectorAll('#records .record').length === 25")
         browser.type("#m-text", '"order": 42,')
@@ -141,7 +138,6 @@ def _browse_messages(profile: Path, url: str, images: Path) -> None:
         assert '"amount": 12345678901234567890,\n' in shown
         assert EVIL in shown
         assert "header source" in shown and "shop" in shown and "customer-0" in shown
-        browser.screenshot(images / "console-topic.png")
         browser.type("#m-text", "")
         browser.type("#m-key", "binary" + ENTER)
         browser.wait("document.getElementById('records').innerText.includes('ff 00')")
@@ -164,7 +160,7 @@ def _browse_messages(profile: Path, url: str, images: Path) -> None:
         _end(browser)
 
 
-def _reset_a_group(profile: Path, url: str, images: Path) -> None:
+def _reset_a_group(profile: Path, url: str) -> None:
     with _open(profile, url) as browser:
         browser.press("3")  # the third page, from the keyboard
         browser.wait(
@@ -176,7 +172,6 @@ def _reset_a_group(profile: Path, url: str, images: Path) -> None:
         browser.choose("#ask select[name=to]", "earliest")
         browser.click("#ask-do")  # only shows
         browser.wait("document.querySelectorAll('#ask-preview tbody tr').length === 4")
-        browser.screenshot(images / "console-group.png")
         browser.click("#ask-do")
         browser.wait("document.getElementById('said').textContent === 'billing: 4 offsets are set'")
         browser.wait("document.querySelector('#group-offsets tbody td:nth-child(2)').textContent === '0'")
@@ -249,7 +244,7 @@ def _disks_and_transactions(profile: Path, url: str) -> None:
         _end(browser)
 
 
-async def _look_around(running: Cluster, tmp_path: Path, url: str, images: Path) -> None:
+async def _look_around(running: Cluster, tmp_path: Path, url: str) -> None:
     def phone() -> None:
         with _open(tmp_path / "phone", url + "#page=topic&name=orders", width=390, height=800) as browser:
             browser.wait("document.querySelectorAll('#records .record').length === 25")
@@ -257,7 +252,6 @@ async def _look_around(running: Cluster, tmp_path: Path, url: str, images: Path)
             browser.wait("document.querySelector('#records pre')")
             # Tables scroll within their cards; the page itself does not grow sideways.
             assert browser.run("return document.documentElement.scrollWidth") <= 390
-            browser.screenshot(images / "console-phone.png")
             _end(browser)
 
     def dark() -> None:
@@ -267,7 +261,6 @@ async def _look_around(running: Cluster, tmp_path: Path, url: str, images: Path)
                 browser.wait("document.body.dataset.page === arguments[0]", page)
             browser.wait("document.querySelectorAll('#topics tbody button').length === 3")
             assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(15, 20, 24)"
-            browser.screenshot(images / "console-dark.png")
             # Deleting takes the name; a wrong one leaves the button dead.
             browser.run(
                 "[...document.querySelectorAll('#topics tbody button')].find(b => b.textContent === 'payments').click()"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import urllib.error
 import urllib.request
@@ -118,7 +117,11 @@ async def test_ten_thousand_partitions_are_told_a_page_at_a_time() -> None:
         metadata = MetadataCache()
         brokers = node.metadata.brokers()
         epoch = brokers[0].broker_epoch
-        metadata.apply(UpdateMetadataRequest(BrokerId(1), ControllerEpoch(1), epoch, True, brokers, states))
+        metadata.apply(
+            UpdateMetadataRequest(
+                BrokerId(1), ControllerEpoch(1), epoch, is_full=True, brokers=brokers, partitions=states
+            )
+        )
         host = SimpleNamespace(
             metadata=metadata,
             session=node.session,
@@ -245,7 +248,17 @@ async def test_a_move_is_told_with_its_bytes_and_the_time_left() -> None:
 
 def test_keys_of_top() -> None:
     request = StatusRequest(limit=10)
-    answer = StatusResponse(0, "", BrokerId(1), True, 0, "c", BrokerId(1), ControllerEpoch(1), partitions_matched=25)
+    answer = StatusResponse(
+        0,
+        "",
+        BrokerId(1),
+        is_live=True,
+        at_ms=0,
+        cluster_id="c",
+        controller_id=BrokerId(1),
+        controller_epoch=ControllerEpoch(1),
+        partitions_matched=25,
+    )
     second = turn(request, "n", answer, 10)
     assert second is not None and second.offset == 10
     third = turn(second, "\x1b[B", answer, 10)
@@ -264,7 +277,6 @@ def test_keys_of_top() -> None:
 if CHROMIUM is not None and DRIVER is not None:  # takes part where there is a browser
 
     async def test_the_page_in_chromium(tmp_path: Path) -> None:
-        images = ROOT / "docs" / "images" if os.environ.get("KAFKALITE_SCREENSHOTS") == "1" else tmp_path
 
         async with cluster(3, settings={"broker.rack": EVIL}) as running:
             async with AsyncClient.connect(running.bootstrap) as client:
@@ -272,18 +284,16 @@ if CHROMIUM is not None and DRIVER is not None:  # takes part where there is a b
                 await wait_status(client, StatusRequest(), lambda a: a.partitions_total == 126)
                 await wait_status(client, StatusRequest(), lambda a: not a.partitions_offline)
             urls = {number: f"http://{node.endpoints['http']}/" for number, node in running.nodes.items()}
-            await asyncio.to_thread(_browse, tmp_path, urls, images)
+            await asyncio.to_thread(_browse, tmp_path, urls)
             await running.stop_node(3)
-            await asyncio.to_thread(
-                _browse_in_trouble, tmp_path, f"http://{running.nodes[1].endpoints['http']}/", images
-            )
+            await asyncio.to_thread(_browse_in_trouble, tmp_path, f"http://{running.nodes[1].endpoints['http']}/")
 
 
 def _text(browser: Browser, selector: str) -> str:
     return str(browser.run("return document.querySelector(arguments[0]).innerText", selector))
 
 
-def _browse(profile: Path, urls: Mapping[int, str], images: Path) -> None:
+def _browse(profile: Path, urls: Mapping[int, str]) -> None:
     url = urls[1]
     with Browser(profile / "light", width=1100, height=900) as browser:
         browser.open(url)
@@ -294,7 +304,6 @@ def _browse(profile: Path, urls: Mapping[int, str], images: Path) -> None:
         links = "return [...document.querySelectorAll('#brokers a')].map(each => [each.textContent, each.href])"
         assert browser.run(links) == [[str(number), each] for number, each in sorted(urls.items())]
         assert browser.run("return document.images.length") == 0
-        browser.screenshot(images / "status-light.png")
         # The next page, by a click; then the last.
         for wanted in ("51–100 of 126", "101–126 of 126"):
             browser.run("document.getElementById('partitions-next').click()")
@@ -323,16 +332,14 @@ def _browse(profile: Path, urls: Mapping[int, str], images: Path) -> None:
         browser.wait("document.body.dataset.drawn")
         # Tables scroll within their cards; the page itself does not grow sideways.
         assert browser.run("return document.documentElement.scrollWidth") <= 390
-        browser.screenshot(images / "status-narrow.png")
 
 
-def _browse_in_trouble(profile: Path, url: str, images: Path) -> None:
+def _browse_in_trouble(profile: Path, url: str) -> None:
     with Browser(profile / "dark", width=1100, height=900, dark=True) as browser:
         browser.open(url + "#state=troubled")
         browser.wait("document.querySelector('#problems').innerText.includes('partition.under_replicated')")
         assert "broker.unreachable" in _text(browser, "#problems")
         assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(15, 20, 24)"
-        browser.screenshot(images / "status-dark.png")
         browser.run("document.querySelector('#partitions tbody button').click()")
         name = browser.wait("document.body.dataset.why")
         led_there = _text(browser, "#why-body")
@@ -340,7 +347,6 @@ def _browse_in_trouble(profile: Path, url: str, images: Path) -> None:
         assert "What led there" in led_there
         assert "controller.elected" in led_there or "controller.broker.gone" in led_there
         assert str(name).rpartition("-")[0] in ("flights", "orders")
-        browser.screenshot(images / "status-why.png")
         assert browser.run("return document.body.dataset.hacked || ''") == ""
         assert browser.complaints() == []
 

@@ -28,12 +28,18 @@ function size(bytes) {
 function span(seconds) {
   if (seconds < 0) return "–";
   if (seconds < 60) return Math.round(seconds) + " s";
-  if (seconds < 3600) return Math.floor(seconds / 60) + " min " + Math.floor(seconds % 60) + " s";
+  if (seconds >= 600 && seconds < 3600) return Math.round(seconds / 60) + " min";
+  if (seconds < 600) return Math.floor(seconds / 60) + " min " + Math.floor(seconds % 60) + " s";
   if (seconds < 172800) return Math.floor(seconds / 3600) + " h " + Math.floor(seconds % 3600 / 60) + " min";
   return Math.floor(seconds / 86400) + " days";
 }
 const count = value => value === undefined || value === null || value < 0 ? "–" : number.format(value);
-function time(ms) { return ms < 0 ? "–" : new Date(ms).toLocaleString([], {dateStyle: "short", timeStyle: "medium"}); }
+const amount = (value, word) => count(value) + " " + word + (value === 1 ? "" : "s");
+const two = value => String(value).padStart(2, "0");
+const day = at => at.getFullYear() + "-" + two(at.getMonth() + 1) + "-" + two(at.getDate());
+const clock = at => two(at.getHours()) + ":" + two(at.getMinutes()) + ":" + two(at.getSeconds());
+// In the browser's time zone, the same in every language: 11/10/26 is two different days.
+function time(ms) { const at = new Date(ms); return ms < 0 ? "–" : day(at) + " " + clock(at); }
 function meter(share, text) {
   const cell = el("span"), bar = el("span", null, "meter"), fill = el("i");
   fill.style.width = Math.max(0, Math.min(100, share)) + "%";
@@ -53,6 +59,7 @@ function table(id, columns, rows, empty) {
       if (value instanceof Node) cell.append(value);
       else if (Array.isArray(value)) { cell.textContent = value[0]; cell.className = cls + " " + value[1]; }
       else cell.textContent = value;
+      if (/\b(name|short)\b/.test(cls)) cell.title = cell.textContent;  // it may be cut
       line.append(cell);
     }
     body.append(line);
@@ -97,26 +104,27 @@ function button(text, act, cls) {
 function plot(title, values, format, interval_ms) {
   const SVG = "http://www.w3.org/2000/svg", box = el("div", null, "plot card");
   const last = values.length ? values[values.length - 1] : 0, most = Math.max(1, ...values);
-  box.append(el("span", title, "dim"), " ", el("b", format(last)));
+  const most_said = values.length ? "at most " + format(Math.max(0, ...values)) : "not measured yet";
+  box.append(el("span", title, "dim"), " ", el("b", values.length ? format(last) : "–"));
   const picture = document.createElementNS(SVG, "svg");
   picture.setAttribute("viewBox", "0 0 180 40");
   picture.setAttribute("preserveAspectRatio", "none");
   picture.setAttribute("role", "img");
   const shown = values.length > 1 ? values : [last, last], step = 180 / (shown.length - 1);
   const points = shown.map((value, at) => (at * step).toFixed(1) + "," + (38 - 36 * value / most).toFixed(1)).join(" ");
-  picture.setAttribute("aria-label", title + ": at most " + format(Math.max(0, ...values)) + " in " + span(shown.length * (interval_ms || 0) / 1000));
+  picture.setAttribute("aria-label", title + ": " + most_said + " in " + span(shown.length * (interval_ms || 0) / 1000));
   const area = document.createElementNS(SVG, "polygon"), line = document.createElementNS(SVG, "polyline");
   area.setAttribute("points", "0,40 " + points + " 180,40");
   line.setAttribute("points", points);
   picture.append(area, line);
-  box.append(picture, el("span", "at most " + format(Math.max(0, ...values)) + (interval_ms ? " in " + span(shown.length * interval_ms / 1000) : ""), "dim"));
+  box.append(picture, el("span", most_said + (values.length && interval_ms ? " in " + span(shown.length * interval_ms / 1000) : ""), "dim"));
   return box;
 }
 const perSecond = bytes => size(bytes) + "/s", each_s = value => count(value) + "/s";
 function since(at, now) { return at ? "for " + span(Math.max(0, now - at) / 1000) : ""; }
 function eventTime(at, now) {
   const [then, today] = [new Date(at), new Date(now)];
-  return then.toDateString() === today.toDateString() ? then.toLocaleTimeString() : then.toLocaleString();
+  return day(then) === day(today) ? clock(then) : time(at);
 }
 function pager(name, offset, shown, matched, total) {
   const text = !matched ? "none of " + count(total) : count(offset + 1) + "–" + count(offset + shown) + " of " + count(matched) + (matched < total ? " (" + count(total) + " in all)" : "");
@@ -150,6 +158,7 @@ async function whoami() {
   Object.assign(me, found);
   $("who").textContent = found.principal === "User:ANONYMOUS" ? "" : found.principal;
   $("title").textContent = "kafkalite node " + found.broker_id;
+  if (!$("cluster").textContent) $("cluster").textContent = "cluster " + found.cluster_id;
   $("elect-all").hidden = !me.may_act || !me.can.elect;
 }
 

@@ -68,12 +68,12 @@ function drawCluster(s) {
     ["", "n", m => me.may_act && me.can.move ? link("call off", () => callOff(m)) : ""]], s.moves, "none");
   table("brokers", [
     ["id", "n", b => b.http ? elsewhere(String(b.broker_id), b.http) : String(b.broker_id)],
-    ["state", "", b => brokerState(b, s.controller_id)],
-    ["Kafka", "wide", b => b.kafka || "–"], ["RPC", "wide", b => b.rpc || "–"], ["rack", "wide", b => b.rack || "–"],
+    ["state", "wrap", b => brokerState(b, s.controller_id)],
+    ["Kafka", "wide", b => b.kafka || "–"], ["RPC", "wide", b => b.rpc || "–"], ["rack", "short wide", b => b.rack || "–"],
     ["leads", "n", b => count(b.leaders)], ["replicas", "n", b => count(b.replicas)],
     ["not in sync", "n", b => b.out_of_sync ? [count(b.out_of_sync), "warn"] : "0"],
     ["in", "n", b => rate(b, "bytes_in")], ["out", "n", b => rate(b, "bytes_out")],
-    ["", "", b => brokerButtons(b)]], s.brokers, "no broker is known");
+    ["", "n", b => brokerButtons(b)]], s.brokers, "no broker is known");
   const disks = s.brokers.flatMap(b => b.disks.map(d => ({...d, broker: b.broker_id})));
   table("disks", [
     ["broker", "n", d => String(d.broker)], ["directory", "name", d => d.path],

@@ -18,7 +18,7 @@ PAGES.group = {
   load: () => get("api/console/group", {group: view.name}),
   draw: d => {
     $("group-title").textContent = d.group;
-    $("group-note").textContent = d.state + ", " + count(d.members_total) + " members, coordinator is broker " + d.coordinator;
+    $("group-note").textContent = d.state + ", " + amount(d.members_total, "member") + ", coordinator is broker " + d.coordinator;
     $("group-plots").replaceChildren(plot("lag, in records", d.lag, count, d.interval_ms));
     table("group-members", [
       ["client", "", m => m.client_id], ["host", "", m => m.host], ["member", "name wide", m => m.instance_id || m.member_id],

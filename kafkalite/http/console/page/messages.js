@@ -31,8 +31,8 @@ function drawRecords(d, query) {
   const errors = Object.entries(d.errors).map(([key, text]) => el("p", key + ": " + text, "bad"));
   if (d.partitions_left_out) errors.push(el("p", "the topic has more partitions than are read at once: choose one to see the other " + d.partitions_left_out, "warn"));
   const rows = d.records.map(record => recordRow(d.topic, record));
-  $("records").replaceChildren(...errors, ...(rows.length ? rows : [el("p", d.scanned ? "none of " + count(d.scanned) + " records fits" : "no records here", "dim")]));
-  $("m-note").textContent = count(d.records.length) + " of " + count(d.scanned) + " records read";
+  $("records").replaceChildren(...errors, ...(rows.length ? rows : [el("p", d.scanned ? "none of " + amount(d.scanned, "record") + " fits" : "no records here", "dim")]));
+  $("m-note").textContent = count(d.records.length) + " of " + amount(d.scanned, "record") + " read";
   const isTail = query.from === "end" || query.from === "before";
   $("m-before").hidden = !isTail || (!d.records.length && !d.scanned);
   $("m-next").hidden = isTail || d.is_end;

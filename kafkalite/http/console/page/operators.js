@@ -7,7 +7,7 @@ PAGES.transactions = {
   load: () => get("api/console/transactions", {text: view.ids_text}),
   draw: d => {
     table("hanging", [...openColumns, ["why", "wrap", t => t.reason],
-      ["", "", t => me.may_act && d.can_abort ? link("abort", () => ask({title: "Abort the transaction of producer " + t.producer_id + " on " + t.topic + "-" + t.partition, fields: [], label: "abort", isDanger: true,
+      ["", "n", t => me.may_act && d.can_abort ? link("abort", () => ask({title: "Abort the transaction of producer " + t.producer_id + " on " + t.topic + "-" + t.partition, fields: [], label: "abort", isDanger: true,
         run: async () => (await act("transaction.abort", {topic: t.topic, partition: t.partition, start_offset: t.start_offset})).text})) : ""]], d.hanging, "none hangs");
     $("hanging-note").textContent = d.note;
     table("open", openColumns, d.open, "none is open");
@@ -24,12 +24,12 @@ PAGES.security = {
     const may = name => me.may_act && me.can[name];
     for (const name of ["users", "acls", "quotas"]) $(name + "-add").hidden = !may(name);
     table("users", [["user", "name", u => u.user], ["mechanisms", "", u => u.mechanisms.join(" ")],
-      ["", "", u => may("users") ? both(link("password", () => setUser(u.user)), link("delete", () => deleteUser(u.user))) : ""]], d.users.rows, "no user has a SCRAM credential");
+      ["", "n", u => may("users") ? both(link("password", () => setUser(u.user)), link("delete", () => deleteUser(u.user))) : ""]], d.users.rows, "no user has a SCRAM credential");
     table("acls", [["who", "name", a => a.principal], ["", "", a => a.permission === "DENY" ? ["deny", "bad"] : "allow"], ["operation", "", a => a.operation], ["on", "", a => a.resource],
       ["name", "name", a => a.name + (a.pattern === "PREFIXED" ? "…" : "")], ["from", "wide", a => a.host],
-      ["", "", a => may("acls") ? link("remove", () => removeAcl(a)) : ""]], d.acls.rows, "none");
+      ["", "n", a => may("acls") ? link("remove", () => removeAcl(a)) : ""]], d.acls.rows, "none");
     table("quotas", [["user", "name", q => q.user || "any"], ["client id", "name", q => q.client_id || "any"], ["limits", "wrap", q => Object.entries(q.limits).map(([key, value]) => key + "=" + value).join(", ")],
-      ["", "", q => may("quotas") ? link("change", () => setQuota(q)) : ""]], d.quotas.rows, "none");
+      ["", "n", q => may("quotas") ? link("change", () => setQuota(q)) : ""]], d.quotas.rows, "none");
     note("users", d.users); note("acls", d.acls); note("quotas", d.quotas);
   },
 };

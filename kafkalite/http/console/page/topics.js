@@ -47,7 +47,7 @@ PAGES.topic = {
     topicShown = d;
     $("topic-title").textContent = d.topic;
     const records = d.partitions.reduce((sum, p) => sum + Math.max(0, p.end - p.start), 0);
-    $("topic-note").textContent = count(d.partitions_total) + " partitions, " + (d.partitions_total === d.partitions.length ? count(records) + " records, " : "") + size(d.size_bytes) + (d.is_internal ? ", internal" : "");
+    $("topic-note").textContent = amount(d.partitions_total, "partition") + ", " + (d.partitions_total === d.partitions.length ? amount(records, "record") + ", " : "") + size(d.size_bytes) + (d.is_internal ? ", internal" : "");
     if (isNew) { topicButtons(d); $("records").replaceChildren(); $("m-note").textContent = ""; $("m-before").hidden = $("m-next").hidden = true; }
     $("topic-plots").replaceChildren(
       plot("written", d.traffic.bytes_in, perSecond, 10000), plot("read", d.traffic.bytes_out, perSecond, 10000),
@@ -59,7 +59,7 @@ PAGES.topic = {
       ["replicas", "", p => p.replicas.join(" ") + (p.adding.length ? " (+" + p.adding.join(" +") + ")" : "")],
       ["from", "n", p => count(p.start)], ["to", "n", p => count(p.end)], ["size", "n", p => size(p.size_bytes)],
       ["oldest", "wide", p => time(p.oldest_ms)], ["newest", "wide", p => time(p.newest_ms)],
-      ["", "", p => me.may_act && me.can.move ? link("move", () => movePartition(d.topic, p)) : ""]], d.partitions, "none");
+      ["", "n", p => me.may_act && me.can.move ? link("move", () => movePartition(d.topic, p)) : ""]], d.partitions, "none");
     pager("tp", d.offset, d.partitions.length, d.partitions_total, d.partitions_total);
     drawSettings();
     partitionChoices(d.partitions_total);
