@@ -8,12 +8,20 @@ from collections.abc import Collection
 
 #: First word of a command of kafka-*.sh, rpk or kcat -> what to use. At the top level and under `admin`.
 _COMMANDS = {
-    "topic": "'kafkalite admin list-topics', 'create-topic', 'describe', 'delete-topic'",
+    "topic": "'kafkalite admin list-topics', 'create-topic', 'describe', 'delete-topic', or 'kafkalite produce' and 'consume'",
     "list": "'kafkalite admin list-topics'",
-    "group": "'kafkalite admin groups'",
-    "consumer-group": "'kafkalite admin groups'",
+    "group": "'kafkalite admin groups list', 'describe', 'reset-offsets', 'delete'",
+    "consumer-group": "'kafkalite admin groups list', 'describe', 'reset-offsets', 'delete'",
     "broker": "'kafkalite admin broker list'",
-    "cluster": "'kafkalite admin describe-cluster' or 'kafkalite admin health'",
+    "node": "'kafkalite admin broker list'",
+    "cluster": "'kafkalite admin describe-cluster', 'kafkalite admin health' or 'kafkalite admin config'",
+    "debug": "'kafkalite admin health', 'kafkalite admin why' or 'kafkalite admin trace'",
+    "transform": "'kafkalite pipeline'",
+    "storage": "'kafkalite serve': a node prepares its directories at the first start",
+    "feature": "'kafkalite admin describe-cluster'",
+    "get-offset": "'kafkalite admin describe TOPIC'",
+    "verify": "'kafkalite admin reassign status'",
+    "query": "'kafkalite consume TOPIC --key TEXT' or '--grep REGEX'",
     "acl": "'kafkalite admin acls'",
     "security": "'kafkalite admin acls' and 'kafkalite admin users'",
     "user": "'kafkalite admin users'",
@@ -80,12 +88,23 @@ _KCAT = {
     "-P": "'kafkalite produce TOPIC'",
     "-L": "'kafkalite admin describe'",
     "-b": "'kafkalite COMMAND --bootstrap HOST:PORT'",
+    "--zookeeper": "'kafkalite COMMAND --bootstrap HOST:PORT': clients talk to brokers only",
     "-t": "'kafkalite consume TOPIC' or 'kafkalite produce TOPIC'",
+    "-X": "'kafkalite COMMAND --client-config FILE', or --bootstrap HOST:PORT",
+    "-Q": "'kafkalite consume TOPIC --from TIME'",
     "-v": "'kafkalite --version'",
     "-V": "'kafkalite --version'",
     "--list": "'kafkalite admin list-topics'",
     "--describe": "'kafkalite admin describe'",
     "--create": "'kafkalite admin create-topic'",
+}
+#: Options of Kafka's tools that are commands here, within a group of commands.
+_VERBS = {
+    "--reset-offsets": "reset-offsets",
+    "--verify": "status",
+    "--generate": "plan",
+    "--alter": "set",
+    "--add": "add",
 }
 #: (option of another tool, the option here, what to write). It is a hint only where the command has the option.
 _OPTIONS = (
@@ -113,6 +132,20 @@ _OPTIONS = (
     ("-X", "--client-config", "--client-config FILE"),
     ("-F", "--client-config", "--client-config FILE"),
     ("-c", "--max", "--max N"),
+    ("-c", "--set", "--set KEY=VALUE"),
+    ("--tail", "--last", "--last N"),
+    ("--dry-run", "--execute", "the command without it: it only shows, until you add --execute"),
+    ("--entity-type", "--topic", "--topic NAME, --broker N or --cluster"),
+    ("--entity-name", "--topic", "--topic NAME, --broker N or --cluster"),
+    ("--election-type", "--preferred", "--preferred or --unclean"),
+    ("--topics-to-move-json-file", "--topic", "--topic NAME"),
+    ("--broker-list", "--brokers", "--brokers 1,2,3"),
+    ("--partitions", "--count", "--count N: how many to add"),
+    ("-n", "--count", "--count N: how many to add"),
+    ("--num", "--count", "--count N: how many to add"),
+    ("--follow", "--exit-at-end", "the command without it: it goes on until Ctrl-C"),
+    ("-J", "--json", "--json"),
+    ("-D", "--format", "--format TEXT"),
     ("-e", "--exit-at-end", "--exit-at-end"),
     ("--timeout-ms", "--exit-at-end", "--exit-at-end"),
     ("-G", "--group", "--group GROUP"),
@@ -143,6 +176,7 @@ _ARGUMENTS = {
     "GROUP": ("--group", "-g"),
     "KEY=VALUE": ("--set", "--add-config"),
     "KEYS": ("--delete-config",),
+    "PLAN": ("--reassignment-json-file",),
 }
 _UNKNOWN_KEY = re.compile(r"(?:^|: )([\w.-]{1,80}): no such (?:topic |broker )?configuration$")
 
@@ -160,14 +194,25 @@ def for_command(word: str, verbs: Collection[str], group: str = "") -> str | Non
 
 
 def for_option(
-    option: str, options: Collection[str], arguments: Collection[str], *, is_command: bool = True
+    option: str,
+    options: Collection[str],
+    arguments: Collection[str],
+    *,
+    path: str = "",
+    verbs: Collection[str] | None = None,
 ) -> str | None:
     """What to use instead of this unknown option of a command with these options and arguments (their metavars).
 
-    Not `is_command`: it stands where a command should stand.
+    `verbs`: it stands where one of these commands of the group `path` should stand.
     """
-    if not is_command and option in _KCAT:
-        return _KCAT[option]
+    if verbs is not None:
+        word, is_top = option.removeprefix("--"), path.rpartition(" ")[2] in ("kafkalite", "admin")
+        if is_top and option in _KCAT:
+            return _KCAT[option]
+        if verb := next((each for each in (word, _VERBS.get(option, "")) if each in verbs), None):
+            return f"'{path} {verb}'"
+        if instead := _WITHIN.get((path.rpartition(" ")[2], word)):
+            return instead
     for theirs, ours, text in _OPTIONS:
         if theirs == option and ours in options:
             return text
@@ -177,11 +222,29 @@ def for_option(
     return next((f"{each} without an option in front" for each in names if option in _ARGUMENTS.get(each, ())), None)
 
 
+#: Kafka's settings of listeners that there are not here -> what to set instead. A name of a listener may be in front.
+_KAFKA_KEYS = {
+    "security.inter.broker.protocol": "set inter.broker.listener.name (and rpc.security.protocol, if nodes should differ from it)",
+    "controller.listener.names": "there is no controller listener: leave it out, here and in listeners",
+    "early.start.listeners": "leave it out: a node listens when it can serve",
+    "sasl.jaas.config": "set inter.broker.username and inter.broker.password; users are in `kafkalite admin users`, or in sasl.plain.users.location",
+    "ssl.keystore.type": "leave it out: keystores are PEM files",
+    "ssl.truststore.type": "leave it out: truststores are PEM files",
+    "ssl.keystore.password": "keystores are PEM files; ssl.key.password is the key's (`openssl pkcs12 -in store.p12 -nodes -out store.pem`)",
+    "ssl.truststore.password": "leave it out: truststores are PEM files",
+    "num.network.threads": "leave it out: a node has one event loop",
+    "max.connection.creation.rate": "set it for all Kafka listeners together, without listener.name",
+}
+
+
 def with_key(text: str) -> str:
     """An error about an unknown setting, with the closest one that there is."""
     found = _UNKNOWN_KEY.search(text)
     if found is None:
         return text
+    for key, instead in _KAFKA_KEYS.items():
+        if found[1] == key or (found[1].startswith("listener.name.") and found[1].endswith("." + key)):
+            return f"{text}; {instead}"
     from kafkalite.config import BROKER_KEYS, TOPIC_KEYS
 
     close = difflib.get_close_matches(found[1], sorted({*TOPIC_KEYS, *BROKER_KEYS}), 1)

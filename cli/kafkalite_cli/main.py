@@ -142,6 +142,8 @@ def run(arguments: list[str]) -> int:
             said = f"{error.option_name} goes after the command: kafkalite COMMAND … {error.option_name}"
         elif context is not None and (hint := _option_hint(error.option_name, context)):
             said = f"No such option {error.option_name!r}. Use {hint}."
+        elif context is not None and "Did you mean" not in said:
+            said = f"{said} '{context.command_path} --help' lists the options."
         _print_error(said, "", wants_json=wants_json, path=context.command_path if context else "kafkalite")
         return error.exit_code
     except click.ClickException as error:
@@ -165,7 +167,8 @@ def _option_hint(option: str, context: click.Context) -> str | None:
     parameters = context.command.params
     options = {name for each in parameters if isinstance(each, click.Option) for name in each.opts}
     arguments = [each.make_metavar(context) for each in parameters if isinstance(each, click.Argument)]
-    return hints.for_option(option, options, arguments, is_command=not isinstance(context.command, click.Group))
+    verbs = context.command.list_commands(context) if isinstance(context.command, click.Group) else None
+    return hints.for_option(option, options, arguments, path=context.command_path, verbs=verbs)
 
 
 def _with_command(said: str, context: click.Context | None) -> str:
@@ -181,7 +184,9 @@ def _with_command(said: str, context: click.Context | None) -> str:
     if "Did you mean" in said or context is None or not isinstance(group, click.Group):
         return said
     close = difflib.get_close_matches(found[1], group.list_commands(context), 1)
-    return f"{found[0]}. Did you mean {close[0]!r}?" if close else said
+    return f"{found[0]}. " + (
+        f"Did you mean {close[0]!r}?" if close else f"'{context.command_path} --help' lists the commands."
+    )
 
 
 def _is_text(argument: str) -> bool:

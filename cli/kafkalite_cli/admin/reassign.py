@@ -10,7 +10,7 @@ import click
 from kafkalite.admin.decisions.planner import Goal, ReassignmentPlan, make_plan
 from kafkalite.client.admin.refusals import refuse
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
@@ -224,9 +224,14 @@ def execute(
         out = Output(as_json)
         async with connect(bootstrap, timeout_s) as client:
             wanted = (WantedReassignment(p.topic, p.partition, r, throttle or 0) for p, r in sorted(targets.items()))
-            await request_moves(
-                client, wanted, timeout_s, limits=limits, allow_rf_change=allow_rf_change, may_replace=replace
-            )
+            try:
+                await request_moves(
+                    client, wanted, timeout_s, limits=limits, allow_rf_change=allow_rf_change, may_replace=replace
+                )
+            except ApiError as error:
+                if error.code != ErrorCode.INVALID_REPLICATION_FACTOR or allow_rf_change:
+                    raise
+                raise api_error(error.code, f"{error}; --allow-rf-change permits it") from None
             if is_watched:
                 await watch(client, out, timeout_s=timeout_s, is_requested=True)
                 return

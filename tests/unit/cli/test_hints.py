@@ -12,7 +12,7 @@ from kafkalite_cli.main import run
     ("typed", "hint"),
     [
         ("topic list", "No such command 'topic'. Use 'kafkalite admin list-topics'"),
-        ("admin consumer-groups list", "Use 'kafkalite admin groups'."),
+        ("admin consumer-groups list", "Use 'kafkalite admin groups list'"),
         ("health", "Use 'kafkalite admin health'."),
         ("tops", "Did you mean 'top'?"),
         ("consume t --from-beginning", "No such option '--from-beginning'. Use --from beginning."),
@@ -37,6 +37,20 @@ from kafkalite_cli.main import run
         ("produce t -K :", "Use --key-separator TEXT."),
         ("produce t -z gzip", "Use --compression CODEC."),
         ("perf produce t --throughput -1", "Use --rate N."),
+        ("debug bundle", "Use 'kafkalite admin health'"),
+        ("shadow list", "No such command 'shadow'. 'kafkalite --help' lists the commands."),
+        ("-X brokers=h:1 topic list", "--client-config FILE"),
+        ("--zookeeper h:1 topics", "clients talk to brokers only"),
+        ("admin create-topic t -c k=v", "Use --set KEY=VALUE."),
+        ("admin list-topics -q", "'kafkalite admin list-topics --help' lists the options."),
+        ("consume t --tail 5", "Use --last N."),
+        ("consume t --follow", "it goes on until Ctrl-C"),
+        ("admin groups --describe --group g", "Use 'kafkalite admin groups describe'."),
+        ("admin config --describe", "Use 'kafkalite admin config get'."),
+        ("admin reassign --generate", "Use 'kafkalite admin reassign plan'."),
+        ("admin reassign execute --reassignment-json-file x", "Use PLAN without an option in front."),
+        ("admin groups reset-offsets g --dry-run", "it only shows, until you add --execute"),
+        ("admin add-partitions t --partitions 9", "--count N: how many to add"),
         ("serve --id x", "'x' is not a valid integer."),
         ("admin health --bootstrap http://h:1", "'http://h:1' is not HOST:PORT"),
         ("serve --id 1 --kafka 9092", "'9092' is not HOST:PORT"),
@@ -52,3 +66,19 @@ def test_the_closest_setting() -> None:
     assert with_key("t: retentin.ms: no such topic configuration").endswith("; did you mean retention.ms?")
     for text in ("t: frobnicate: no such topic configuration", "something else", "x" * 100 + ": no such configuration"):
         assert with_key(text) == text
+
+
+@pytest.mark.parametrize(
+    ("key", "instead"),
+    [
+        ("security.inter.broker.protocol", "set inter.broker.listener.name"),
+        ("controller.listener.names", "leave it out, here and in listeners"),
+        ("listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config", "set inter.broker.username"),
+        ("ssl.keystore.type", "PEM"),
+        ("ssl.keystore.password", "ssl.key.password"),
+        ("listener.name.internal.max.connection.creation.rate", "without listener.name"),
+        ("listener.name.internal.num.network.threads", "one event loop"),
+    ],
+)
+def test_listeners_of_kafka_that_are_set_otherwise_here(key: str, instead: str) -> None:
+    assert instead in with_key(f"{key}: no such configuration")

@@ -29,8 +29,8 @@ class _NothingMoves:
     ("is_requested", "says"), [(True, "all reassignments are done"), (False, "no reassignment is in progress")]
 )
 async def test_moves_that_were_done_before_the_first_look(
-    is_requested: bool, says: str, capsys: pytest.CaptureFixture[str]
+    *, is_requested: bool, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = cast(AsyncClient, _NothingMoves())
-    await watch(client, Output(False), timeout_s=1, is_requested=is_requested)
+    await watch(client, Output(as_json=False), timeout_s=1, is_requested=is_requested)
     assert capsys.readouterr().out == says + "\n"
