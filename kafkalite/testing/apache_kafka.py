@@ -24,6 +24,8 @@ KAFKA_VERSION = "3.9.1"
 NEWEST_VERSION = "4.4.0"
 #: The Java client that users of today have.
 CLIENT_VERSION = "4.4.0"
+#: A Java client of 2019 (of 2.1).
+OLDEST_CLIENT_VERSION = "2.1.1"
 #: The newest whose MirrorMaker is in the registry.
 MIRROR_VERSION = "4.3.0"
 #: The newest Kafka Streams, with the tools, that the registry has.
@@ -104,6 +106,11 @@ def newest_streams_class_path(cache: Path) -> str:
 def newest_client_class_path(cache: Path) -> str:
     """The class path of the Java client of CLIENT_VERSION; fetched into `cache` if need be. Raises KafkaJarsMissing."""
     return _filled(cache / f"kafka-clients-{CLIENT_VERSION}", ("kafka-clients",), CLIENT_VERSION)
+
+
+def oldest_client_class_path(cache: Path) -> str:
+    """The class path of the Java client of OLDEST_CLIENT_VERSION; fetched into `cache` if need be. Raises KafkaJarsMissing."""
+    return _filled(cache / f"kafka-clients-{OLDEST_CLIENT_VERSION}", ("kafka-clients",), OLDEST_CLIENT_VERSION)
 
 
 def _filled(directory: Path, artifacts: Sequence[str], version: str = KAFKA_VERSION) -> str:

@@ -33,6 +33,19 @@ CLUSTER_SETTINGS = {
     "controlled.shutdown.enable": False,  # nothing is left to move to
 }
 _CLIENT_DEADLINE_S = 150
+
+
+def python_of(version: str) -> str | None:
+    """An interpreter of that version, in PATH or of pyenv; a wheel of years ago fits no newer one."""
+    name = f"python{version}"
+    found = [str(path) for path in sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/{name}"))]
+    # pyenv puts commands into PATH that only say that the version is not chosen.
+    candidates = [each for each in (shutil.which(name), *found) if each]
+    return next(
+        (each for each in candidates if not subprocess.run([each, "-c", ""], capture_output=True).returncode), None
+    )
+
+
 _IS_WHOLE_MATRIX = bool(os.environ.get("KAFKALITE_INTEROP"))
 _HAS_JAVA = _IS_WHOLE_MATRIX and shutil.which("java") is not None and shutil.which("mvn") is not None
 #: File of tests -> whether this run can and should have it.
@@ -52,6 +65,7 @@ _HAS = {
     "test_moving.py": _HAS_JAVA,
     "test_kafka_tools.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_mixed_versions.py": _HAS_JAVA and shutil.which("javac") is not None,
+    "test_old_clients.py": _HAS_JAVA and shutil.which("javac") is not None and python_of("3.10") is not None,
     "test_rates.py": _HAS_JAVA,
     "test_delegation_tokens.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_java_tokens.py": _HAS_JAVA and shutil.which("javac") is not None,
@@ -86,7 +100,7 @@ def install(directory: Path, *commands: list[str]) -> None:
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         for command in commands:
-            done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=280)
+            done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=1500)
             assert done.returncode == 0, f"{command}: {(done.stdout + done.stderr)[-3000:]}"
         (directory / ".complete").touch()
 

@@ -65,7 +65,15 @@ def client(cluster: SecuredCluster, user: str) -> AsyncClient:
 def by_token(cluster: SecuredCluster, token: DelegationToken, mechanism: str = "SCRAM-SHA-512") -> ClientSecurity:
     password = base64.b64encode(token.hmac).decode()
     return ClientSecurity(
-        "SASL_SSL", cluster.authority.truststore, "", "", True, mechanism, token.token_id, password, is_token=True
+        "SASL_SSL",
+        cluster.authority.truststore,
+        "",
+        "",
+        check_hostname=True,
+        mechanism=mechanism,
+        username=token.token_id,
+        password=password,
+        is_token=True,
     )
 
 
@@ -94,7 +102,16 @@ async def test_a_stolen_token_is_a_login_of_the_kafka_listener_and_nothing_else(
     assert page(cluster, "/subjects", token.token_id, hmac) == 401
     # Without the extension it is nobody's name and password, by any mechanism.
     for mechanism in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-        plain = ClientSecurity("SASL_SSL", cluster.authority.truststore, "", "", True, mechanism, token.token_id, hmac)
+        plain = ClientSecurity(
+            "SASL_SSL",
+            cluster.authority.truststore,
+            "",
+            "",
+            check_hostname=True,
+            mechanism=mechanism,
+            username=token.token_id,
+            password=hmac,
+        )
         with pytest.raises((ApiError, RpcError)):
             async with AsyncClient.connect(cluster.bootstrap, security=plain) as stolen:
                 await stolen.metadata(["orders"], timeout_s=5)

@@ -57,7 +57,7 @@ class _Roles:
         kind, _, name = role.partition(" ")
         if kind == "leader":
             topic = wire.MetadataRequest.MetadataRequestTopic(name=name)
-            answer = await client.ask(wire.MetadataRequest([topic], False), 9)
+            answer = await client.ask(wire.MetadataRequest([topic], allow_auto_topic_creation=False), 9)
             return int(answer.topics[0].partitions[0].leader_id) if answer.topics[0].partitions else -1
         answer = await client.ask(wire.FindCoordinatorRequest(name, {"group": 0, "transaction": 1}[kind]), 2)
         return int(answer.node_id)

@@ -60,6 +60,8 @@ async def test_confluent_schema_registry(python_clients: Path, tmp_path: Path) -
             "incompatible": 409,
             "test": False,  # the newest version is wider
             "level": ["FULL", "FULL"],
+            "normalized": True,
+            "new subject fits": True,
             "lookup": 1,
             "read": {"avro": 1, "json": 2, "proto": 3},
             "subjects": ["avro-value", "json-value", "proto-value", "t-value"],
