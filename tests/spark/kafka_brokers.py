@@ -78,8 +78,8 @@ class Broker:
         tp = self._jvm.org.apache.kafka.common.TopicPartition(topic, partition)
         # a static method and another one have this name, which py4j does not tell apart
         java = self._jvm.java.lang
-        loader = java.Thread.currentThread().getContextClassLoader()
-        records = java.Class.forName("org.apache.kafka.clients.admin.RecordsToDelete", True, loader)
+        loader, initialize = java.Thread.currentThread().getContextClassLoader(), True
+        records = java.Class.forName("org.apache.kafka.clients.admin.RecordsToDelete", initialize, loader)
         types = self._gateway.new_array(java.Class, 1)
         types[0] = java.Long.TYPE
         values = self._gateway.new_array(java.Object, 1)

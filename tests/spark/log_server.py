@@ -135,8 +135,10 @@ class LogServer:
                 topic.error,
                 topic.topic,
                 to_wire(topic.topic_id),
-                False,
-                [response.MetadataResponsePartition(0, p.partition, 1, 0, [1], [1], []) for p in topic.partitions],
+                is_internal=False,
+                partitions=[
+                    response.MetadataResponsePartition(0, p.partition, 1, 0, [1], [1], []) for p in topic.partitions
+                ],
             )
             for topic in found.topics
         ]

@@ -37,10 +37,16 @@ def seal(batch, codec: int = 0) -> bytes:
     return sealed
 
 
-@given(rows, st.booleans(), st.integers(60, 500), st.sampled_from(list(Codec)), st.integers(0, 5))
+@given(
+    given_rows=rows,
+    with_headers=st.booleans(),
+    batch_bytes=st.integers(60, 500),
+    codec=st.sampled_from(list(Codec)),
+    skip=st.integers(0, 5),
+)
 @settings(max_examples=150, deadline=None)
 def test_the_reader_reads_what_was_written(
-    given_rows, with_headers: bool, batch_bytes: int, codec: Codec, skip: int
+    given_rows, *, with_headers: bool, batch_bytes: int, codec: Codec, skip: int
 ) -> None:
     given_rows = sorted(given_rows, key=lambda r: r[3])
     whole = as_rows(given_rows, with_headers=with_headers)

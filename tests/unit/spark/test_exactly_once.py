@@ -80,7 +80,7 @@ class TransactionalLog(FakeLog):
             self.open = {k: m for k, m in self.open.items() if not k.startswith(f"{version.group}/")}
         if self.lose_answer:
             raise RpcTimeout("no answer")
-        return EndTxnGroupResponse(0, was_decided, True)
+        return EndTxnGroupResponse(0, was_decided, is_complete=True)
 
     def abort_group(self, version: GroupVersion, members: Any, *, timeout_ms: int | None = None) -> None:
         self._called("abort_group")
@@ -304,6 +304,6 @@ def test_a_batch_write_under_a_name_and_a_version_happens_once(log, task) -> Non
         ({"deliveryGuarantee": "exactly-once", "txnVersion": "1"}, False, "needs both"),
     ],
 )
-def test_options_that_do_not_go_together(options: dict[str, str], is_stream: bool, says: str) -> None:
+def test_options_that_do_not_go_together(options: dict[str, str], *, is_stream: bool, says: str) -> None:
     with pytest.raises(OptionError, match=says):
         write_options({"kafka.bootstrap.servers": "a:1"} | options, streaming=is_stream)

@@ -13,12 +13,20 @@ from pyspark_kafkalite.options import OptionError
 BASE = {"kafka.bootstrap.servers": "a:9092,b:9093", "subscribe": "t"}
 
 
-def read(streaming: bool = False, /, **options: str):
-    return read_options(BASE | {k.replace("__", "."): v for k, v in options.items()}, streaming=streaming)
+def as_options(options: dict[str, str]) -> dict[str, str]:
+    return BASE | {k.replace("__", "."): v for k, v in options.items()}
+
+
+def read(**options: str):
+    return read_options(as_options(options), streaming=False)
+
+
+def read_stream(**options: str):
+    return read_options(as_options(options), streaming=True)
 
 
 def test_defaults_of_a_batch_and_of_a_stream() -> None:
-    batch, stream = read(), read(True)
+    batch, stream = read(), read_stream()
     assert (batch.starting, batch.ending, stream.starting) == (Earliest(), Latest(), Latest())
     assert batch.client.bootstrap == ("a:9092", "b:9093")
     assert batch.fetch.fail_on_data_loss and not batch.include_headers and batch.fetch.read_committed
@@ -57,7 +65,7 @@ def test_offsets_and_their_precedence() -> None:
     assert read(**both).starting == AtTimestamp({Tp("t", 0): 1000})
     assert read(**both, startingTimestamp="5").starting == AtTimestamp({}, 5)
     assert read(endingTimestamp="5", endingOffsets="latest").ending == AtTimestamp({}, 5)
-    assert read(True, startingOffsets=" Earliest ").starting == Earliest()
+    assert read_stream(startingOffsets=" Earliest ").starting == Earliest()
 
 
 def test_old_names_still_work_with_a_warning() -> None:
@@ -126,7 +134,9 @@ def test_security() -> None:
         "kafka__sasl__password": "hush",
     }
     client = read(**given).client
-    assert client.security == ClientSecurity("SASL_SSL", "/ca.pem", "", "", True, "PLAIN", "spark", "hush")
+    assert client.security == ClientSecurity(
+        "SASL_SSL", "/ca.pem", "", "", check_hostname=True, mechanism="PLAIN", username="spark", password="hush"
+    )
     assert "hush" not in repr(client)
     assert hash(client) != hash(read().client)
     with pytest.raises(OptionError, match=r"kafka\.security\.protocol"):
@@ -141,7 +151,7 @@ def test_security() -> None:
     [("500ms", 500), ("30s", 30_000), ("15m", 900_000), ("2 hours", 7_200_000), ("1 min", 60_000), ("7", 7)],
 )
 def test_durations(text: str, milliseconds: int) -> None:
-    assert read(True, maxTriggerDelay=text).max_trigger_delay_ms == milliseconds
+    assert read_stream(maxTriggerDelay=text).max_trigger_delay_ms == milliseconds
 
 
 @pytest.mark.parametrize(

@@ -316,7 +316,9 @@ def test_small_fetches_read_the_same(topic) -> None:
 def test_schemas_that_users_give() -> None:
     from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-    some = columns_of(StructType([StructField("OFFSET", LongType(), False), StructField("topic", StringType())]))
+    some = columns_of(
+        StructType([StructField("OFFSET", LongType(), nullable=False), StructField("topic", StringType())])
+    )
     assert [(c.field, c.name, c.nullable) for c in some] == [("offset", "OFFSET", False), ("topic", "topic", True)]
     with pytest.raises(OptionError, match="the columns are key, value"):
         columns_of(StructType([StructField("body", StringType())]))

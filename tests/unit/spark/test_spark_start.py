@@ -37,6 +37,26 @@ assert "class DataFrameWriter" in inspect.getsource(module)
     assert said(START + "kafkalite_spark_start.start();" + program) == wanted  # two directories with the line
 
 
+def test_the_process_that_plans_a_stream_imports_arrow_when_it_is_needed() -> None:
+    program = """
+sys.orig_argv = [sys.executable, "-m", "pyspark.sql.streaming.python_streaming_source_runner"]
+kafkalite_spark_start.start()
+import pyspark.sql.streaming.python_streaming_source_runner as runner
+assert {"pyarrow", "numpy"}.isdisjoint(sys.modules), "the import"
+schema = runner.StructType().add("n", "integer")
+[batch] = runner.records_to_arrow_batches(iter([(7,), (8,)]), 10, schema, object())
+import pyspark.sql.worker.plan_data_source_read as module
+print(batch.num_rows, module.__spec__.loader.__class__.__name__, module.__name__)
+"""
+    wanted = "2 SourceFileLoader pyspark.sql.worker.plan_data_source_read"
+    assert said("import sys, kafkalite_spark_start;" + program) == wanted
+
+
+def test_other_processes_import_arrow_as_ever() -> None:
+    program = "import pyspark.sql.worker.plan_data_source_read; print('pyarrow' in sys.modules)"
+    assert said(START + program) == "True"
+
+
 def test_it_can_be_switched_off() -> None:
     program = (
         START + "import pyspark.sql.readwriter as module; print(hasattr(module.DataFrameWriter.save, '__wrapped__'))"
