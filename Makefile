@@ -80,7 +80,8 @@ suites: $(VENV)/.complete ## other people's own test suites: franz-go, librdkafk
 
 console: $(VENV)/.complete ## the console in Chromium, by clicks (apt: chromium chromium-driver); SCREENSHOTS=1 writes docs/images
 	@command -v chromedriver >/dev/null || { echo "there is no chromedriver: apt-get install chromium chromium-driver"; exit 1; }
-	KAFKALITE_SCREENSHOTS=$(SCREENSHOTS) $(PY) -m pytest tests/unit/http -k chromium
+	$(PY) -m pytest tests/unit/http -k chromium
+	@if [ -n "$(SCREENSHOTS)" ]; then $(PY) -m tests.support.console_pictures; fi
 
 protocol: $(VENV)/.complete ## what a kafka-clients jar has that we do not offer (JAR=FILE; default: the newest client that the tests use)
 	@$(PY) -m kafkalite.testing.kafka_jar $(JAR)

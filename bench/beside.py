@@ -100,21 +100,21 @@ def huge() -> dict[str, tuple[Any, int]]:
     """Requests with as many elements as are taken."""
     topic, offsets = wire.MetadataRequest.MetadataRequestTopic, wire.ListOffsetsRequest
     return {
-        "CreateTopics": (wire.CreateTopicsRequest([wire.CreateTopicsRequest.CreatableTopic(n, 1, 1) for n in names()], 1000, True), 7),
+        "CreateTopics": (wire.CreateTopicsRequest([wire.CreateTopicsRequest.CreatableTopic(n, 1, 1) for n in names()], 1000, validate_only=True), 7),
         "DeleteTopics": (wire.DeleteTopicsRequest([wire.DeleteTopicsRequest.DeleteTopicState(n) for n in names()], timeout_ms=1000), 6),
-        "Metadata": (wire.MetadataRequest([topic(name=n) for n in names()], False), 12),
+        "Metadata": (wire.MetadataRequest([topic(name=n) for n in names()], allow_auto_topic_creation=False), 12),
         "DescribeConfigs": (wire.DescribeConfigsRequest([wire.DescribeConfigsRequest.DescribeConfigsResource(2, n, None) for n in names()]), 4),
         "FindCoordinator": (wire.FindCoordinatorRequest(key_type=0, coordinator_keys=names()), 5),
-        "DescribeGroups": (wire.DescribeGroupsRequest(names(), False), 5),
+        "DescribeGroups": (wire.DescribeGroupsRequest(names(), include_authorized_operations=False), 5),
         "ListOffsets": (offsets(-1, topics=[offsets.ListOffsetsTopic("t", [offsets.ListOffsetsPartition(n, -1, -1) for n in range(ELEMENTS)])]), 7),
         "DescribeProducers": (wire.DescribeProducersRequest([wire.DescribeProducersRequest.TopicRequest("t", list(range(ELEMENTS)))]), 0),
         "OffsetForLeaderEpoch": (wire.OffsetForLeaderEpochRequest(-2, [wire.OffsetForLeaderEpochRequest.OffsetForLeaderTopic("t", [wire.OffsetForLeaderEpochRequest.OffsetForLeaderPartition(n, -1, 0) for n in range(ELEMENTS)])]), 4),
         "DescribeTransactions": (wire.DescribeTransactionsRequest(names()), 0),
         "DeleteGroups": (wire.DeleteGroupsRequest(names()), 2),
         "DeleteRecords": (wire.DeleteRecordsRequest([wire.DeleteRecordsRequest.DeleteRecordsTopic("t", [wire.DeleteRecordsRequest.DeleteRecordsPartition(n, 1) for n in range(ELEMENTS)])], 1000), 2),
-        "CreatePartitions": (wire.CreatePartitionsRequest([wire.CreatePartitionsRequest.CreatePartitionsTopic(n, 2) for n in names()], 1000, True), 3),
+        "CreatePartitions": (wire.CreatePartitionsRequest([wire.CreatePartitionsRequest.CreatePartitionsTopic(n, 2) for n in names()], 1000, validate_only=True), 3),
         "OffsetCommit": (wire.OffsetCommitRequest("g", topics=[wire.OffsetCommitRequest.OffsetCommitRequestTopic("t", partitions=[wire.OffsetCommitRequest.OffsetCommitRequestPartition(n, 1) for n in range(ELEMENTS)])]), 8),
-        "IncrementalAlterConfigs": (wire.IncrementalAlterConfigsRequest([wire.IncrementalAlterConfigsRequest.AlterConfigsResource(2, n, []) for n in names()], True), 1),
+        "IncrementalAlterConfigs": (wire.IncrementalAlterConfigsRequest([wire.IncrementalAlterConfigsRequest.AlterConfigsResource(2, n, []) for n in names()], validate_only=True), 1),
         "Produce": (wire.ProduceRequest(acks=1, timeout_ms=1000, topic_data=[wire.ProduceRequest.TopicProduceData("t", partition_data=[wire.ProduceRequest.PartitionProduceData(n, b"x") for n in range(ELEMENTS)])]), 9),
         "Fetch": (wire.FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, topics=[wire.FetchRequest.FetchTopic("t", partitions=[wire.FetchRequest.FetchPartition(n, -1, 0, partition_max_bytes=1000) for n in range(ELEMENTS)])]), 12),
     }  # fmt: skip
@@ -160,7 +160,12 @@ class Bench:
 
     def leader_of(self, topic: str) -> str:
         client = BesideClient(self.leader)
-        answer = client.ask(wire.MetadataRequest([wire.MetadataRequest.MetadataRequestTopic(name=topic)], False), 12)
+        answer = client.ask(
+            wire.MetadataRequest(
+                [wire.MetadataRequest.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+            ),
+            12,
+        )
         client.close()
         addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
         return addresses[answer.topics[0].partitions[0].leader_id]
@@ -245,7 +250,7 @@ def all_metadata(bench: Bench, connections: int = 2, depth: int = 64) -> str:
     clients = [BesideClient(bench.leader_of("victim")) for _ in range(connections)]
     for client in clients:
         for _ in range(depth):
-            client.send(wire.MetadataRequest(None, False), 12)
+            client.send(wire.MetadataRequest(None, allow_auto_topic_creation=False), 12)
     size = 0
     for client in clients:
         for _ in range(depth):

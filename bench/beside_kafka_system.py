@@ -99,7 +99,12 @@ class System:
 
     def metadata(self, topic: str) -> Any:
         client = BesideClient(self.bootstrap.split(",", maxsplit=1)[0])
-        answer = client.ask(wire.MetadataRequest([wire.MetadataRequest.MetadataRequestTopic(name=topic)], False), 12)
+        answer = client.ask(
+            wire.MetadataRequest(
+                [wire.MetadataRequest.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
+            ),
+            12,
+        )
         client.close()
         return answer
 

@@ -33,7 +33,7 @@ class FailingDataSource(KafkaliteDataSource):
     def name(cls) -> str:
         return "failing_kafkalite"
 
-    def streamWriter(self, schema: Any, overwrite: bool) -> FailingWriter:
+    def streamWriter(self, schema: Any, overwrite: bool) -> FailingWriter:  # noqa: FBT001 - Spark calls it
         options = write_options({k: v for k, v in self.options.items() if k not in _OURS}, streaming=True)
         return FailingWriter(options, row_shape(schema, options.topic), {k: self.options[k] for k in _OURS})
 

@@ -121,7 +121,7 @@ async def measure(directory: Path, seconds: float = 1.0) -> dict[str, float]:
 @click.command()
 @click.option("--seconds", default=1.0, show_default=True, help="Per floor.")
 @click.option("--serve", is_flag=True, hidden=True)
-def main(seconds: float, serve: bool) -> None:
+def main(seconds: float, *, serve: bool) -> None:
     """memcpy, file write and echo on this machine."""
     if serve:
         uvloop.run(_serve())

@@ -166,7 +166,7 @@ class FuzzProbe:
         if self._client is None:
             asker = await self._any()
             topic = wire.MetadataRequest.MetadataRequestTopic(name=PROBE)
-            answer = await asker.ask(wire.MetadataRequest([topic], False), 9)
+            answer = await asker.ask(wire.MetadataRequest([topic], allow_auto_topic_creation=False), 9)
             asker.close()
             self._client = FrameClient()
             await self._client.connect(*self._endpoints[answer.topics[0].partitions[0].leader_id])

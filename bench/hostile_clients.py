@@ -86,7 +86,7 @@ def kept_open(attacks: Attacks, address: str, count: int, until: float, pieces: 
                     made = dial(address)
                 except OSError:
                     break
-                made.setblocking(False)
+                made.settimeout(0)
                 open_now[made] = iter(pieces)
                 attacks.count()
             for each, rest in list(open_now.items()):

@@ -75,7 +75,16 @@ class Secured(ProcessCluster):
 
     @property
     def security(self) -> ClientSecurity:
-        return ClientSecurity("SASL_SSL", self.authority.truststore, "", "", True, "PLAIN", USER, PASSWORD)
+        return ClientSecurity(
+            "SASL_SSL",
+            self.authority.truststore,
+            "",
+            "",
+            check_hostname=True,
+            mechanism="PLAIN",
+            username=USER,
+            password=PASSWORD,
+        )
 
 
 class Wave:

@@ -208,6 +208,7 @@ class Librdkafka:
 )
 @click.option("--json", "json_file", type=click.Path(), help="Write the figures there.")
 def main(
+    *,
     librdkafka: bool,
     socket_timeout_ms: tuple[int, ...],
     stop_for: float,

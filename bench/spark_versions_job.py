@@ -23,11 +23,11 @@ def main(master: str, bootstrap: str, prefix: str, scratch: str) -> None:
     spark = (builder.remote(master) if master.startswith("sc://") else builder.master(master)).getOrCreate()
     where = {"kafka.bootstrap.servers": bootstrap}
 
-    def read(topic: str) -> Any:
-        return spark.read.format("kafkalite").options(**where, subscribe=topic).load()
+    def read(topic: str, options: dict[str, str]) -> Any:
+        return spark.read.format("kafkalite").options(**where, **options, subscribe=topic).load()
 
-    def numbers(topic: str) -> tuple[int, int]:
-        found = read(topic).selectExpr("count(*)", "sum(CAST(CAST(value AS string) AS bigint))").collect()[0]
+    def numbers(topic: str, **options: str) -> tuple[int, int]:
+        found = read(topic, options).selectExpr("count(*)", "sum(CAST(CAST(value AS string) AS bigint))").collect()[0]
         return int(found[0]), int(found[1] or 0)
 
     def writes() -> None:
@@ -46,14 +46,21 @@ def main(master: str, bootstrap: str, prefix: str, scratch: str) -> None:
         source = spark.readStream.format("kafkalite").options(
             **where, subscribe=f"{prefix}-in", startingOffsets="earliest"
         )
+        inputs = []
         for _ in range(2):  # the second run finds nothing new
             sink = source.load().select("key", "value").writeStream.format("kafkalite")
             sink = sink.options(**where, topic=f"{prefix}-out", deliveryGuarantee="exactly-once")
             sink = sink.option("checkpointLocation", f"{scratch}/{prefix}").queryName(prefix)
             query = sink.trigger(availableNow=True).start()
             assert query.awaitTermination(300), "has not ended"
+            inputs.append(sum(progress.numInputRows for progress in query.recentProgress))
         found = numbers(f"{prefix}-out")
-        assert found == (ROWS, sum(range(ROWS))), found
+        if found != (ROWS, sum(range(ROWS))):  # not read, not written, or not visible yet?
+            written = numbers(f"{prefix}-out", **{"kafka.isolation.level": "read_uncommitted"})
+            later = numbers(f"{prefix}-out")
+            raise AssertionError(
+                f"{found}, then {later}; with read_uncommitted {written}; the queries had read {inputs}"
+            )
 
     for name, check in (("writer", writes), ("reader", reads), ("stream", streams)):
         print(json.dumps({"check": name, "error": failure(check)}), flush=True)

@@ -30,10 +30,10 @@ class TwinDataSource(KafkaliteDataSource):
     def name(cls) -> str:
         return "twin_kafkalite"
 
-    def streamWriter(self, schema: Any, overwrite: bool) -> TwinStreamWriter:
+    def streamWriter(self, schema: Any, overwrite: bool) -> TwinStreamWriter:  # noqa: FBT001 - Spark calls it
         return TwinStreamWriter(self.options["notes"], *_given(self.options, schema, streaming=True))
 
-    def writer(self, schema: Any, overwrite: bool) -> TwinWriter:
+    def writer(self, schema: Any, overwrite: bool) -> TwinWriter:  # noqa: FBT001 - Spark calls it
         return TwinWriter(self.options["notes"], self.options["batch"], *_given(self.options, schema, streaming=False))
 
 

@@ -222,7 +222,7 @@ def differing(cluster: NetworkedCluster, topics: tuple[str, ...]) -> list[str]:
     help="It is kept. Default: a temporary one, kept if anything is found.",
 )
 def main(
-    minutes: float, seed: int | None, rate: float, flush: bool, with_java: bool, faults: str, directory: Path | None
+    *, minutes: float, seed: int | None, rate: float, flush: bool, with_java: bool, faults: str, directory: Path | None
 ) -> None:
     """Every fault under other people's clients; then everything is counted."""
     if not available():

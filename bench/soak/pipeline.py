@@ -58,7 +58,7 @@ def copy_some(producer: Producer, consumer: Consumer, ended: set[int]) -> bool:
     return True
 
 
-def main(bootstrap: str, to_the_end: bool) -> None:
+def main(bootstrap: str, *, to_the_end: bool) -> None:
     """Until killed, or until every partition's end has been seen with nothing left."""
     producer = consumer = None
     ended: set[int] = set()
@@ -83,4 +83,4 @@ def main(bootstrap: str, to_the_end: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], "--to-the-end" in sys.argv[2:])
+    main(sys.argv[1], to_the_end="--to-the-end" in sys.argv[2:])

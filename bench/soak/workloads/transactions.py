@@ -53,14 +53,14 @@ class TransactionsWorkload(Workload):
             number += 1
             count = self.rng.randint(1, 6)
             is_commit = self.rng.random() < 0.75
-            result, producer_is_sound = self._one(producer, number, count, is_commit)
+            result, producer_is_sound = self._one(producer, number, count, is_commit=is_commit)
             self.outcomes[self.name, number] = (result, count)
             self.counts[f"{self.name} {result}"] += 1
             if not producer_is_sound:
                 producer = self._open()
             self.stopping.wait(self.rng.random() * 2 * count / self.rate)
 
-    def _one(self, producer: Producer, number: int, count: int, is_commit: bool) -> tuple[str, bool]:
+    def _one(self, producer: Producer, number: int, count: int, *, is_commit: bool) -> tuple[str, bool]:
         """(result, whether the producer can go on)."""
         try:
             producer.begin_transaction()

@@ -57,18 +57,18 @@ def test_transactions_that_are_not(seen: list[str], kind: str) -> None:
 
 
 SENT = {
-    "a": [SoakVersion(1, False), SoakVersion(2, False), SoakVersion(3, False)],
-    "b": [SoakVersion(1, False), SoakVersion(2, True)],
+    "a": [SoakVersion(1, is_tombstone=False), SoakVersion(2, is_tombstone=False), SoakVersion(3, is_tombstone=False)],
+    "b": [SoakVersion(1, is_tombstone=False), SoakVersion(2, is_tombstone=True)],
 }
-NEWEST = {"a": SoakVersion(2, False, 10.0), "b": SoakVersion(2, True, 10.0)}
+NEWEST = {"a": SoakVersion(2, is_tombstone=False, at=10.0), "b": SoakVersion(2, is_tombstone=True, at=10.0)}
 
 
 @pytest.mark.parametrize(
     "log",
     [
-        {"a": [SoakVersion(2, False)], "b": []},
-        {"a": [SoakVersion(1, False), SoakVersion(3, False)]},
-        {"a": [SoakVersion(2, False)], "b": [SoakVersion(2, True)]},
+        {"a": [SoakVersion(2, is_tombstone=False)], "b": []},
+        {"a": [SoakVersion(1, is_tombstone=False), SoakVersion(3, is_tombstone=False)]},
+        {"a": [SoakVersion(2, is_tombstone=False)], "b": [SoakVersion(2, is_tombstone=True)]},
     ],
 )
 def test_keys_with_their_newest_values(log: dict[str, list[SoakVersion]]) -> None:
@@ -78,12 +78,12 @@ def test_keys_with_their_newest_values(log: dict[str, list[SoakVersion]]) -> Non
 @pytest.mark.parametrize(
     ("log", "kind"),
     [
-        ({"a": [SoakVersion(1, False)]}, "t LOST"),
+        ({"a": [SoakVersion(1, is_tombstone=False)]}, "t LOST"),
         ({}, "t LOST"),
-        ({"a": [SoakVersion(2, False)], "b": [SoakVersion(1, False)]}, "t DELETE UNDONE"),
-        ({"a": [SoakVersion(3, False), SoakVersion(2, False)]}, "t DISORDERED"),
-        ({"a": [SoakVersion(2, False), SoakVersion(4, False)]}, "t NEVER SENT"),
-        ({"a": [SoakVersion(2, False)], "c": [SoakVersion(1, False)]}, "t NEVER SENT"),
+        ({"a": [SoakVersion(2, is_tombstone=False)], "b": [SoakVersion(1, is_tombstone=False)]}, "t DELETE UNDONE"),
+        ({"a": [SoakVersion(3, is_tombstone=False), SoakVersion(2, is_tombstone=False)]}, "t DISORDERED"),
+        ({"a": [SoakVersion(2, is_tombstone=False), SoakVersion(4, is_tombstone=False)]}, "t NEVER SENT"),
+        ({"a": [SoakVersion(2, is_tombstone=False)], "c": [SoakVersion(1, is_tombstone=False)]}, "t NEVER SENT"),
     ],
 )
 def test_keys_without_them(log: dict[str, list[SoakVersion]], kind: str) -> None:
@@ -92,7 +92,9 @@ def test_keys_without_them(log: dict[str, list[SoakVersion]], kind: str) -> None
 
 def test_expired_keys_may_be_gone_but_a_delete_stays() -> None:
     assert keyed("t", SENT, NEWEST, {}, expired_before=11.0) == []
-    assert kinds(keyed("t", SENT, NEWEST, {"b": [SoakVersion(1, False)]}, expired_before=11.0)) == ["t DELETE UNDONE"]
+    assert kinds(keyed("t", SENT, NEWEST, {"b": [SoakVersion(1, is_tombstone=False)]}, expired_before=11.0)) == [
+        "t DELETE UNDONE"
+    ]
 
 
 def test_a_pipeline() -> None:
