@@ -2,8 +2,9 @@
 
 python -m kafkalite.testing.mutate [MODULE …] [--seconds 600] [--list]
 
-A mutant is killed by a test that fails, by a test that does not end, or by a module that cannot be imported. A mutant that survives is
-printed with its line: either no test looks there, or the change makes no difference (write that down in EQUAL).
+The tests are collected once. Each mutant has a child process, forked behind that, in which the module's functions get the changed code. A
+mutant is killed by a test that fails or does not end. One that survives is printed with its line: either no test looks there, or the
+change makes no difference (write that down in EQUAL).
 """
 
 from __future__ import annotations
@@ -11,20 +12,21 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
-import copy
+import gc
 import importlib
-import importlib.abc
-import importlib.machinery
-import io
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING
 
 from kafkalite.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    import pytest
 
 #: Module -> the fast tests of its rules.
 MODULES: dict[str, tuple[str, ...]] = {
@@ -33,12 +35,18 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/datadriven/test_controller.py",
     ),
     "kafkalite.coordinators.transactions.state": ("tests/unit/kafka/test_transaction_state.py",),
-    "kafkalite.log.cleaner": ("tests/unit/log/test_cleaner.py",),
+    "kafkalite.log.cleaner": (
+        "tests/unit/log/test_cleaner.py",
+        "tests/unit/log/test_compaction_transactions.py",
+        "tests/property/log/test_compaction.py",
+    ),
+    "kafkalite.log.rewriting": ("tests/unit/log/test_cleaner.py", "tests/property/log/test_compaction.py"),
     "kafkalite.log.epoch_cache": (
         "tests/unit/log/test_epoch_cache.py",
         "tests/property/log/test_twins.py",
         "tests/unit/log/test_partition_log.py",
     ),
+    "kafkalite.log.kept_producers": ("tests/unit/log/test_cleaner.py", "tests/property/log/test_compaction.py"),
     "kafkalite.log.producer_state": (
         "tests/unit/log/test_transactions.py",
         "tests/unit/log/test_partition_log.py",
@@ -48,6 +56,10 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/unit/log/test_retention_rules.py",
         "tests/property/log/test_twins.py",
         "tests/unit/log/test_partition_log.py",
+    ),
+    "kafkalite.log.transaction_index": (
+        "tests/unit/log/test_transaction_index.py",
+        "tests/unit/log/test_transactions.py",
     ),
     "kafkalite.replica.decisions.follower": ("tests/unit/replica/test_isr.py", "tests/unit/replica/test_scenarios.py"),
     "kafkalite.replica.decisions.isr": (
@@ -62,6 +74,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/property/test_high_watermark.py",
         "tests/unit/replica/test_scenarios.py",
     ),
+    "kafkalite.replica.skipped_sequences": ("tests/unit/replica/test_skipped_sequences.py",),
 }
 #: (module, source line without indentation): changes of these lines that make no difference, each with its reason.
 EQUAL: dict[tuple[str, str], str] = {
@@ -70,6 +83,10 @@ EQUAL: dict[tuple[str, str], str] = {
         "kafkalite.replica.decisions.leader",
         "return lowest if lowest > mark else mark",
     ): "the higher one of two equal marks",
+    (
+        "kafkalite.replica.skipped_sequences",
+        "if error not in PASSING or len(records) < _HEAD_BYTES:",
+    ): "no batch is as short as that: its header has 61 bytes",
 }
 
 _COMPARE: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -86,23 +103,28 @@ _QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change."""
+    """One change; `number` counts the places of the module where one can be made."""
 
     module: str
     line: int
     what: str
-    source: str
+    number: int
 
 
-def mutants(module: str, source: str) -> Iterator[Mutant]:
+def mutants(module: str, source: str) -> list[Mutant]:
     """Every change of the module's functions, one at a time."""
+    sites = _sites(ast.parse(source))
+    return [Mutant(module, node.lineno, what, number) for number, (node, _, what) in enumerate(sites)]
+
+
+def mutated(source: str, mutant: Mutant) -> ast.Module:
+    """The module with this change."""
     tree = ast.parse(source)
-    count = sum(1 for _ in _sites(tree))
-    for number in range(count):
-        twin = copy.deepcopy(tree)
-        node, change, what = list(_sites(twin))[number]
-        change()
-        yield Mutant(module, node.lineno, what, ast.unparse(ast.fix_missing_locations(twin)))
+    for number, (_, change, _) in enumerate(_sites(tree)):
+        if number == mutant.number:
+            change()
+            break
+    return ast.fix_missing_locations(tree)
 
 
 #: Where, how, and in words.
@@ -162,74 +184,109 @@ def _changes(node: ast.AST) -> Iterator[_Site]:
         yield node, add, f"{node.value} -> {node.value + 1}"
 
 
-class _Mutated(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports one module from another source."""
-
-    def __init__(self, mutant: Mutant) -> None:
-        self._mutant = mutant
-
-    def find_spec(self, name: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
-        if name != self._mutant.module:
-            return None
-        return importlib.machinery.ModuleSpec(name, self, origin=_file(name).as_posix())
-
-    def exec_module(self, module: ModuleType) -> None:
-        exec(compile(self._mutant.source, f"<{self._mutant.what}>", "exec"), module.__dict__)
-
-
 def _file(module: str) -> Path:
     return Path(*module.split(".")).with_suffix(".py")
 
 
-def _passes(mutant: Mutant | None, tests: Sequence[str], patience_s: float) -> bool:
-    """Whether the tests pass, in a child that has imported nothing of the project's yet."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        with contextlib.suppress(BaseException):
-            os.setpgid(0, 0)
-            with open(os.devnull, "w") as nowhere:
-                os.dup2(nowhere.fileno(), 1)
-                os.dup2(nowhere.fileno(), 2)
-            for name in [name for name in sys.modules if name.partition(".")[0] == "kafkalite"]:
-                del sys.modules[name]
-            if mutant is not None:
-                sys.meta_path.insert(0, _Mutated(mutant))
-                # Now: pytest puts a finder of its own in front, which rewrites what belongs to a plugin's package.
-                importlib.import_module(mutant.module)
-            import pytest
+def _functions(code: CodeType) -> Iterator[CodeType]:
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield each
+            yield from _functions(each)
 
-            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-                code = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *_QUIET, *tests]))
-        os._exit(code)
-    deadline = time.monotonic() + patience_s
-    while time.monotonic() < deadline:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status) == 0
-        time.sleep(0.02)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return False
+
+class Functions:
+    """The functions of a module that is loaded, wherever they are bound."""
+
+    def __init__(self, module: str) -> None:
+        origin = importlib.import_module(module).__file__
+        assert origin is not None
+        self._origin = origin
+        self._of: dict[tuple[str, int], list[FunctionType]] = {}
+        for each in gc.get_objects():
+            if type(each) is FunctionType and each.__code__.co_filename == origin:
+                key = (each.__code__.co_qualname, each.__code__.co_firstlineno)
+                self._of.setdefault(key, []).append(each)
+
+    def take(self, tree: ast.Module) -> None:
+        """From now on they do what the other tree says. Its functions are at the same lines."""
+        for code in _functions(compile(tree, self._origin, "exec")):
+            for function in self._of.get((code.co_qualname, code.co_firstlineno), ()):
+                function.__code__ = code
+
+
+class _InsteadOfTheTests:
+    """A plugin: runs the collected tests for each mutant in a child process of its own, which is forked after all imports."""
+
+    def __init__(self, module: str, seconds: float) -> None:
+        self._module = module
+        self._seconds = seconds
+        self.there = self.tried = 0
+        self.survivors: list[Mutant] = []
+        self.error = ""
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Pytest's hook: what it does after it has collected."""
+        source = _file(self._module).read_text()
+        lines = source.splitlines()
+        every = mutants(self._module, source)
+        functions = Functions(self._module)
+        began = time.monotonic()
+        if not self._passes(session, None, 600.0):
+            self.error = f"{self._module}: the tests fail without any change"
+            return True
+        one_s = time.monotonic() - began
+        count = max(1, min(len(every), int(self._seconds / max(one_s * 0.8, 0.1))))
+        for number in range(count):
+            mutant = every[number * len(every) // count]
+            line = lines[mutant.line - 1].strip()
+            if (self._module, line) in EQUAL:
+                continue
+            change = (functions, mutated(source, mutant))
+            if self._passes(session, change, one_s * _PATIENCE + 10):
+                self.survivors.append(mutant)
+                print(f"  survives: {self._module}:{mutant.line} {mutant.what}: {line}", file=sys.stderr, flush=True)
+        self.there, self.tried = len(every), count
+        return True
+
+    @staticmethod
+    def _passes(session: pytest.Session, change: tuple[Functions, ast.Module] | None, patience_s: float) -> bool:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            with contextlib.suppress(BaseException):
+                os.setpgid(0, 0)
+                with open(os.devnull, "w") as nowhere:
+                    os.dup2(nowhere.fileno(), 1)
+                    os.dup2(nowhere.fileno(), 2)
+                if change is not None:
+                    change[0].take(change[1])
+                from _pytest.main import pytest_runtestloop
+
+                pytest_runtestloop(session)
+                code = int(session.testsfailed > 0)
+            os._exit(code)
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status) == 0
+            time.sleep(0.01)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        return False
 
 
 def run(module: str, tests: Sequence[str], seconds: float) -> tuple[int, int, list[Mutant]]:
     """(mutants there are, mutants tried, survivors); not all are tried if time is short, but evenly spread ones."""
-    source = _file(module).read_text()
-    every = list(mutants(module, source))
-    began = time.monotonic()
-    if not _passes(None, tests, 600.0):
-        raise SystemExit(f"{module}: the tests fail without any change: {' '.join(tests)}")
-    one_s = time.monotonic() - began
-    count = max(1, min(len(every), int(seconds / max(one_s * 0.8, 0.1))))
-    chosen = [every[number * len(every) // count] for number in range(count)]
-    survivors = []
-    lines = source.splitlines()
-    for mutant in chosen:
-        if _passes(mutant, tests, one_s * _PATIENCE + 10) and (module, lines[mutant.line - 1].strip()) not in EQUAL:
-            survivors.append(mutant)
-            print(f"  survives: {module}:{mutant.line} {mutant.what}: {lines[mutant.line - 1].strip()}", flush=True)
-    return len(every), len(chosen), survivors
+    import pytest
+
+    plugin = _InsteadOfTheTests(module, seconds)
+    collected = pytest.main(["-x", "-q", "-s", "-p", "no:cacheprovider", "-p", "no:xdist", *_QUIET, *tests], [plugin])
+    if plugin.error or not plugin.there:
+        raise SystemExit(plugin.error or f"{module}: no tests ({collected!s}): {' '.join(tests)}")
+    return plugin.there, plugin.tried, plugin.survivors
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -238,7 +295,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=900.0, help="for each module (default 900)")
     parser.add_argument("--list", action="store_true", help="print every mutant, run nothing")
     options = parser.parse_args(arguments)
-    importlib.import_module("pytest")
     table = []
     for module in options.modules or sorted(MODULES):
         if options.list:

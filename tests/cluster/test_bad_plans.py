@@ -62,7 +62,10 @@ def move(**wrong: Any) -> str:
     [
         (move(replicas=[1, 9]), "t-0: brokers that are not alive: [9]; nothing was changed"),
         (move(replicas=[1, 1]), "t-0: the same broker twice in [1, 1]; nothing was changed"),
-        (move(replicas=[1, 2, 3]), "t-0 has 2 replicas, the request has 3; nothing was changed"),
+        (
+            move(replicas=[1, 2, 3]),
+            "t-0 has 2 replicas, the request has 3; nothing was changed; --allow-rf-change permits it",
+        ),
         (move(partition=7), "there is no partition t-7; nothing was changed"),
         (move(topic="no"), "there is no partition no-0; nothing was changed"),
         (move(partition=1), "t-1 occurs twice"),

@@ -162,9 +162,9 @@ class Transactional(Producer):
 
         return int((await until_true("an answer to a Produce", sent))[0])
 
-    async def finish(self, committed: bool) -> int:
+    async def finish(self, *, committed: bool) -> int:
         async def end() -> list[int] | None:
-            error = await self.end(committed)
+            error = await self.end(committed=committed)
             return None if error in _RETRY else [error]
 
         return int((await until_true("the end of a transaction", end))[0])
@@ -199,7 +199,7 @@ async def test_nothing_is_lost_in_compacted_logs(tmp_path: Path) -> None:
             for number in range(_TRANSACTIONS):
                 assert await producer.add() == 0
                 assert await producer.send(b"%d" % number) == 0
-                assert await producer.finish(number % 2 == 0) == 0
+                assert await producer.finish(committed=number % 2 == 0) == 0
         open_one = producers[0]
         assert await open_one.add() == 0
         assert await open_one.send(b"open") == 0
@@ -246,11 +246,11 @@ async def test_nothing_is_lost_in_compacted_logs(tmp_path: Path) -> None:
         assert states == [(each.name, state, each.id) for each, state in zip(producers, expected)]
         assert [state.producer_epoch for state in described.transaction_states] == [each.epoch for each in producers]
         open_one.client = transactions
-        assert await open_one.finish(True) == 0
+        assert await open_one.finish(committed=True) == 0
         producers[1].client, producers[1].leader = transactions, await cluster.leader("t")
         assert await producers[1].add() == 0
         assert await producers[1].send(b"last") == 0
-        assert await producers[1].finish(True) == 0
+        assert await producers[1].finish(committed=True) == 0
 
         async def is_stable() -> bool:
             reader = await cluster.leader("t")

@@ -107,7 +107,7 @@ def pour(connections: list[socket.socket], beginning: bytes) -> None:
     data = bytes(MIB)
     for connection in connections:
         send(connection, beginning)
-        connection.setblocking(False)
+        connection.settimeout(0)
     for _ in range(12):
         for connection in connections:
             with contextlib.suppress(BlockingIOError, ConnectionError):
@@ -201,7 +201,7 @@ def test_only_nodes_are_let_in(cluster: ProcessCluster) -> None:
     ids=lambda data: data[:24].hex(),
 )
 def test_what_is_no_request_ends_the_connection(
-    cluster: ProcessCluster, hello: bytes, is_greeted: bool, data: bytes
+    cluster: ProcessCluster, hello: bytes, *, is_greeted: bool, data: bytes
 ) -> None:
     must_be_cut(cluster.nodes[1], "rpc", hello + data if is_greeted else data)
 

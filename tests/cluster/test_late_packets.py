@@ -51,9 +51,9 @@ class Late(Transactional):
         self.sequence += not code
         return int(code)
 
-    async def finish(self, committed: bool) -> int:
+    async def finish(self, *, committed: bool) -> int:
         if self.version < 12:
-            return await super().finish(committed)
+            return await super().finish(committed=committed)
 
         async def end() -> Any:
             request = wire.EndTxnRequest(self.name, self.id, self.epoch, committed)
@@ -116,7 +116,7 @@ async def test_nothing_late_is_visible(tmp_path: Path, version: int) -> None:
             assert await producer.send(value) == 0
             held_up = producer.records(b"late " + value, producer.sequence)
             is_commit = number % 4 == 3
-            ending = asyncio.ensure_future(producer.finish(is_commit))
+            ending = asyncio.ensure_future(producer.finish(committed=is_commit))
             if is_commit:
                 wanted.append(value)
             else:  # on its way somewhere, and there about when the marker is, or later

@@ -34,7 +34,16 @@ async def test_three_rounds_of_restarts(tmp_path: Path) -> None:
         "inter.broker.username": "node",
         "inter.broker.password": "of the cluster",
     }
-    alice = ClientSecurity("SASL_SSL", authority.truststore, "", "", True, "PLAIN", "alice", "in wonderland")
+    alice = ClientSecurity(
+        "SASL_SSL",
+        authority.truststore,
+        "",
+        "",
+        check_hostname=True,
+        mechanism="PLAIN",
+        username="alice",
+        password="in wonderland",
+    )
     settings: dict[str, Any] = {"controlled.shutdown.max.wait.ms": 3_000}
     cluster = LoopbackCluster(tmp_path / "cluster", nodes=3, settings=settings)
     sent = 0

@@ -50,7 +50,14 @@ _GIVES = {
 
 
 def naive(
-    rules: list[Binding], user: str, host: str, operation: Operation, kind: ResourceType, name: str, allow_if_none: bool
+    rules: list[Binding],
+    user: str,
+    host: str,
+    operation: Operation,
+    kind: ResourceType,
+    name: str,
+    *,
+    allow_if_none: bool,
 ) -> bool:
     """One sentence of Kafka's documentation after the other."""
     if user == "root":
@@ -88,19 +95,20 @@ def authorizer_with(rules: list[Binding], *, allow_if_none: bool) -> Authorizer:
     return made
 
 
-@given(bindings, bindings, questions, st.booleans())
+@given(first=bindings, then=bindings, asked=questions, allow_if_none=st.booleans())
 @settings(max_examples=400)
 def test_agrees_with_the_naive_model_before_and_after_a_change(
     first: list[Binding],
     then: list[Binding],
     asked: list[tuple[str, str, Operation, ResourceType, str]],
+    *,
     allow_if_none: bool,
 ) -> None:
     authorizer = authorizer_with(first, allow_if_none=allow_if_none)
 
     def check(rules: list[Binding]) -> None:
         for user, host, operation, kind, name in asked * 2:  # the second answer comes from memory
-            expected = naive(rules, user, host, operation, kind, name, allow_if_none)
+            expected = naive(rules, user, host, operation, kind, name, allow_if_none=allow_if_none)
             assert authorizer.authorize(Principal("User", user), host, operation, kind, name) == expected
 
     check(first)
@@ -113,10 +121,10 @@ def test_agrees_with_the_naive_model_before_and_after_a_change(
     assert authorizer.bindings(Filter()) == sorted(set(then))
 
 
-@given(bindings, USERS, HOSTS, OPERATIONS, TYPES, st.booleans())
+@given(rules=bindings, user=USERS, host=HOSTS, operation=OPERATIONS, kind=TYPES, allow_if_none=st.booleans())
 @settings(max_examples=300)
 def test_any_resource_agrees_with_asking_for_many(
-    rules: list[Binding], user: str, host: str, operation: Operation, kind: ResourceType, allow_if_none: bool
+    rules: list[Binding], user: str, host: str, operation: Operation, kind: ResourceType, *, allow_if_none: bool
 ) -> None:
     """KIP-679 looks at permissions only as they are written (a READ gives no DESCRIBE there), hence no implied ones."""
     if operation in (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS):
@@ -125,7 +133,9 @@ def test_any_resource_agrees_with_asking_for_many(
     # Names that the rules could tell apart: those that occur, longer ones under each prefix, and a stranger.
     names = {binding.pattern.name for binding in rules if binding.pattern.name != "*"}
     names |= {f"{name}{end}" for name in set(names) for end in ("~", "a~", "b~", "c~", "bc~")} | {"stranger"}
-    possible = any(naive(rules, user, host, operation, kind, name, allow_if_none) for name in sorted(names))
+    possible = any(
+        naive(rules, user, host, operation, kind, name, allow_if_none=allow_if_none) for name in sorted(names)
+    )
     answer = authorizer.authorize_any(Principal("User", user), host, operation, kind)
     if not allow_if_none:
         assert answer == possible

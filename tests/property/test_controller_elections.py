@@ -35,12 +35,13 @@ def check(before: LeaderAndIsr, after: LeaderAndIsr) -> None:
 @pytest.mark.checklist(19)
 @pytest.mark.checklist("C6")
 @pytest.mark.checklist("C7")
-@given(partitions(), some_brokers, some_brokers, some_brokers, st.booleans())
+@given(partition=partitions(), live=some_brokers, leaving=some_brokers, restarted=some_brokers, unclean=st.booleans())
 def test_repair(
     partition: tuple[tuple[BrokerId, ...], LeaderAndIsr],
     live: frozenset[BrokerId],
     leaving: frozenset[BrokerId],
     restarted: frozenset[BrokerId],
+    *,
     unclean: bool,
 ) -> None:
     replicas, before = partition

@@ -76,15 +76,16 @@ class Model(Script):
         told = self.metadata.setdefault(info.broker_id, {})
         match effect.command:
             case LeaderAndIsrRequest() as command:
-                named = {TopicPartition(each.topic, each.partition): each.leader_epoch for each in command.partitions}
                 if command.is_init:
                     roles.clear()
-                for partition, epoch in named.items():
-                    durable = self.znodes[partition]
-                    assert epoch <= durable.leader_epoch, "told before it was durable"
-                    roles[partition] = max(epoch, roles.get(partition, -1))
                 for state in command.partitions:
-                    self.hosted[info.broker_id, TopicPartition(state.topic, state.partition)] = state.topic_id
+                    partition = TopicPartition(state.topic, state.partition)
+                    durable = self.znodes[partition]
+                    assert state.leader_epoch <= durable.leader_epoch, "told before it was durable"
+                    # A replica of another topic of that name is set aside.
+                    is_same = self.hosted.get((info.broker_id, partition)) == state.topic_id
+                    roles[partition] = max(state.leader_epoch, roles.get(partition, -1) if is_same else -1)
+                    self.hosted[info.broker_id, partition] = state.topic_id
             case UpdateMetadataRequest() as command:
                 if command.is_full:
                     told.clear()
@@ -279,6 +280,7 @@ ACTIONS = (
 @example([("topic", 0), ("bounce", 9), ("failover unanswered", 7)])
 @example([("toggle", 0), ("toggle", 0), ("suspect", 0), ("topic", 1)])
 @example([("toggle", 0), ("topic", 0), ("failover unanswered", 2), ("toggle", 0), ("toggle", 3)])
+@example([("topic", 0), ("toggle", 1), ("suspect", 0), ("vanish", 0), ("topic", 0), ("topic", 1)])
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), max_size=40))
 def test_random_lives(steps: list[tuple[str, int]]) -> None:
     model = Model()

@@ -75,17 +75,25 @@ def commands(draw: st.DrawFn) -> list[Command]:
             case "leader":
                 new = draw(st.booleans())
                 told = tuple(entry(topic, each, is_new=new) for each in partitions)
-                result.append(LeaderAndIsrRequest(ME, EPOCH, BrokerEpoch(1), False, told, ()))
+                result.append(
+                    LeaderAndIsrRequest(ME, EPOCH, BrokerEpoch(1), is_init=False, partitions=told, brokers=())
+                )
             case "init":
                 told = tuple(entry(topic, each) for each in partitions)
-                result.append(LeaderAndIsrRequest(ME, EPOCH, BrokerEpoch(1), True, told, ()))
+                result.append(LeaderAndIsrRequest(ME, EPOCH, BrokerEpoch(1), is_init=True, partitions=told, brokers=()))
             case "stop":
                 life = TopicId(f"{topic}{lives[topic]}")
-                stops = tuple(StopPartition(topic, each, life, LeaderEpoch(-2), True) for each in partitions)
+                stops = tuple(
+                    StopPartition(topic, each, life, LeaderEpoch(-2), delete_files=True) for each in partitions
+                )
                 result.append(StopReplicaRequest(ME, EPOCH, BrokerEpoch(1), stops))
                 lives[topic] += 1
             case "deleted":
-                result.append(UpdateMetadataRequest(ME, EPOCH, BrokerEpoch(1), False, (), (), (topic,)))
+                result.append(
+                    UpdateMetadataRequest(
+                        ME, EPOCH, BrokerEpoch(1), is_full=False, brokers=(), partitions=(), deleted_topics=(topic,)
+                    )
+                )
             case kind:
                 told = tuple(entry(topic, each) for each in partitions)
                 result.append(UpdateMetadataRequest(ME, EPOCH, BrokerEpoch(1), kind == "full", (), told))
@@ -124,6 +132,6 @@ def test_an_unsent_queue_stays_short(offered: list[Command]) -> None:
 
 
 def test_commands_to_different_lives_stay_apart() -> None:
-    first = UpdateMetadataRequest(ME, EPOCH, BrokerEpoch(1), False, (), ())
+    first = UpdateMetadataRequest(ME, EPOCH, BrokerEpoch(1), is_full=False, brokers=(), partitions=())
     second = dataclasses.replace(first, broker_epoch=BrokerEpoch(2))
     assert enqueue([first], second) == [first, second]

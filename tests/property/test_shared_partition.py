@@ -133,7 +133,7 @@ class Run:
         self.accepted: set[int] = set()
         self.deleted = 0
 
-    def acquire(self, member: str, count: int, is_exact: bool) -> None:
+    def acquire(self, member: str, count: int, *, is_exact: bool) -> None:
         twin, partition = self.twin, self.partition
         partition.expire(twin.now)
         twin.expire()
@@ -213,7 +213,7 @@ class Run:
         self.partition.expire(self.twin.now)
         self.twin.expire()
 
-    def store_changes(self, is_stored: bool) -> None:
+    def store_changes(self, *, is_stored: bool) -> None:
         if self.write is None:
             self.write = self.partition.begin_write()
             if self.write is not None:
@@ -291,8 +291,10 @@ class Run:
 def test_like_one_that_keeps_each_offset(shape: list[tuple[int, int, bool]], steps: list[tuple[Any, ...]]) -> None:
     run = Run(_log(shape))
     verbs: dict[str, Callable[..., None]] = {
-        "acquire": run.acquire, "acknowledge": run.acknowledge, "mine": run.mine, "release": run.release, "time": run.time,
-        "write": run.store_changes, "log start": run.log_start, "failover": run.failover,
+        "acquire": lambda member, count, is_exact: run.acquire(member, count, is_exact=is_exact),
+        "write": lambda is_stored: run.store_changes(is_stored=is_stored),
+        "acknowledge": run.acknowledge, "mine": run.mine, "release": run.release, "time": run.time,
+        "log start": run.log_start, "failover": run.failover,
     }  # fmt: skip
     for verb, *arguments in steps:
         verbs[verb](*arguments)
@@ -300,9 +302,9 @@ def test_like_one_that_keeps_each_offset(shape: list[tuple[int, int, bool]], ste
 
 
 @settings(max_examples=100, deadline=None)
-@given(_logs, st.integers(1, 6), st.booleans())
+@given(shape=_logs, count=st.integers(1, 6), is_exact=st.booleans())
 def test_everything_is_delivered_and_done_in_the_end(
-    shape: list[tuple[int, int, bool]], count: int, is_exact: bool
+    shape: list[tuple[int, int, bool]], count: int, *, is_exact: bool
 ) -> None:
     log = _log(shape)
     partition = SharedPartition(Offset(0), (), _LIMITS)

@@ -25,10 +25,6 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
     "kafka-go": {
         "TestConn/test_delete_topics": "its own Metadata request creates the topic again, and is answered when that is done",
         "TestConn": "of the subtest",
-        "TestReaderReadCompactedMessage": (
-            "has 120 s for a topic of 150 batches that is read with a MinBytes of more than one batch: open; raw fetches"
-            " of the compacted log read it to its end"
-        ),
     },
     "sarama": {},
     "kafkajs": {

@@ -30,7 +30,7 @@ class _Connections:
             taken, _ = self.listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
-        taken.setblocking(False)
+        taken.settimeout(0)
         task = self._loop.create_task(self._loop.connect_accepted_socket(lambda: _Connection(self), taken))
         self._made.add(task)
         task.add_done_callback(self._made.discard)
@@ -77,7 +77,7 @@ class _Connection(asyncio.StreamReaderProtocol):
 async def accepting(accepted: Accepted) -> AsyncIterator[int]:
     """Listens on a free port of 127.0.0.1, which it yields; `accepted` gets the streams of each connection."""
     connections = _Connections(socket.create_server(("127.0.0.1", 0)), accepted)
-    connections.listener.setblocking(False)
+    connections.listener.settimeout(0)
     asyncio.get_running_loop().add_reader(connections.listener, connections.accept)
     try:
         yield connections.listener.getsockname()[1]

@@ -120,7 +120,9 @@ class SecuredCluster(ProcessCluster):
         if not self.protocol.startswith("SASL"):
             return ClientSecurity(self.protocol, truststore, self.authority.issue(user))
         secret = password or (PLAIN_PASSWORD if mechanism == "PLAIN" else PASSWORDS[user])
-        return ClientSecurity(self.protocol, truststore, "", "", True, mechanism, user, secret)
+        return ClientSecurity(
+            self.protocol, truststore, "", "", check_hostname=True, mechanism=mechanism, username=user, password=secret
+        )
 
     def client_config(self, user: str, password: str = "") -> str:
         """A file for `--client-config`."""

@@ -132,5 +132,5 @@ true
         (["at 13:52:58.829"], ["at 07:00:00.001"], True),
     ],
 )
-def test_what_counts_as_the_same(expected: list[str], actual: list[str], is_same: bool) -> None:
+def test_what_counts_as_the_same(expected: list[str], actual: list[str], *, is_same: bool) -> None:
     assert (difference(expected, actual) is None) is is_same

@@ -72,7 +72,7 @@ def test_what_is_given_back() -> None:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-async def test_a_broker_that_came_back_leads_again(enabled: bool) -> None:
+async def test_a_broker_that_came_back_leads_again(*, enabled: bool) -> None:
     cluster = Cluster(auto_leader_rebalance_enable=enabled, leader_imbalance_check_interval_seconds=1)
     try:
         for number in (1, 2):

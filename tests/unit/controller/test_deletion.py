@@ -44,7 +44,7 @@ def vanish(cluster: Cluster, *topics: str) -> None:
 @pytest.mark.checklist(11)
 @pytest.mark.checklist("F18")
 @pytest.mark.parametrize("fails_over", [False, True])
-async def test_a_deleted_topics_name_is_free_while_a_broker_is_dead(cluster: Cluster, fails_over: bool) -> None:
+async def test_a_deleted_topics_name_is_free_while_a_broker_is_dead(cluster: Cluster, *, fails_over: bool) -> None:
     await running(cluster)
     cluster.create_topic("t", {0: (1, 2), 1: (2, 3)})
     cluster.create_topic("kept", {0: (1, 2)})
@@ -120,7 +120,7 @@ async def test_an_order_below_one_that_stands_is_seen(cluster: Cluster) -> None:
 @pytest.mark.checklist("C19")
 @pytest.mark.checklist("F19")
 @pytest.mark.parametrize("fails_over", [False, True])
-async def test_topics_that_vanish_are_not_deleted(cluster: Cluster, fails_over: bool) -> None:
+async def test_topics_that_vanish_are_not_deleted(cluster: Cluster, *, fails_over: bool) -> None:
     await running(cluster)
     for name in "tuv":
         cluster.create_topic(name, {0: (1, 2, 3)})

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from kafkalite.config import TopicConfig
+from kafkalite.controller import event_loop
 from kafkalite.coordination import admin_znodes, cluster_znodes, paths
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicPartition
@@ -327,6 +328,7 @@ async def test_controlled_shutdown_moves_leaders_and_stops_followers(cluster: Cl
     request = ControlledShutdownRequest(BrokerId(1), cluster.brokers[1].epoch)
     answer = await cluster.controllers[1].controlled_shutdown(request)
     assert answer.error == 0 and answer.remaining == ()
+    assert all(settled(cluster, TopicPartition("t", p)) for p in range(3)), "nobody names the leaving node any more"
     assert cluster.leader_and_isr("t", 0) == (2, (2, 3), 1)
     assert cluster.leader_and_isr("t", 1) == (2, (2,), 1)
     assert cluster.leader_and_isr("t", 2) == (1, (1,), 0)
@@ -336,6 +338,23 @@ async def test_controlled_shutdown_moves_leaders_and_stops_followers(cluster: Cl
     assert [(each.partition, each.delete_files) for each in stop.partitions] == [(0, False), (1, False)]
     wrong = ControlledShutdownRequest(BrokerId(1), cluster.brokers[1].epoch + 1)  # type: ignore[arg-type]
     assert (await cluster.controllers[1].controlled_shutdown(wrong)).error == 77
+
+
+async def test_a_hung_broker_does_not_keep_others_from_leaving(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_loop, "ANNOUNCED_S", 0.01)
+    await running(cluster)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    await until(lambda: settled(cluster))
+    hung = cluster.brokers[3].hung = asyncio.Event()
+    request = ControlledShutdownRequest(BrokerId(1), cluster.brokers[1].epoch)
+    answer = await cluster.controllers[1].controlled_shutdown(request)
+    assert answer.error == 0 and answer.remaining == ()
+    assert not settled(cluster)
+    hung.set()
+    cluster.brokers[3].hung = None
+    await until(lambda: settled(cluster))
 
 
 @pytest.mark.checklist(62, 64)

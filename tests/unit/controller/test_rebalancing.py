@@ -122,7 +122,7 @@ def test_a_full_disk_takes_nothing_and_gives_something() -> None:
 
 
 @pytest.mark.parametrize("takeover", [False, True])
-async def test_a_drain_ends_whoever_is_the_controller(cluster: Cluster, takeover: bool) -> None:
+async def test_a_drain_ends_whoever_is_the_controller(cluster: Cluster, *, takeover: bool) -> None:
     await running(cluster, 4)
     cluster.create_topic("t", dict.fromkeys(range(12), (1, 2, 3)))
     async with Copying(cluster, "t") as copying:

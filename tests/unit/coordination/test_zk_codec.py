@@ -58,9 +58,9 @@ def test_transactions_are_packed_as_aiozk_packs_them(ops: list[Check | SetData |
     assert codec.multi(xid, ops) == theirs.serialize(xid)
 
 
-@given(paths, data, versions, st.booleans(), st.integers(1, 2**31 - 1))
+@given(path=paths, value=data, version=versions, flag=st.booleans(), xid=st.integers(1, 2**31 - 1))
 def test_single_requests_are_packed_as_aiozk_packs_them(
-    path: str, value: bytes, version: int, flag: bool, xid: int
+    path: str, value: bytes, version: int, *, flag: bool, xid: int
 ) -> None:
     assert codec.get(xid, path, watch=flag) == protocol.GetDataRequest(path=path, watch=flag).serialize(xid)
     assert codec.exists(xid, path, watch=flag) == protocol.ExistsRequest(path=path, watch=flag).serialize(xid)
@@ -95,8 +95,8 @@ def test_answers_are_read() -> None:
 
 
 def multi_answer(*results: tuple[int, bytes]) -> bytes:
-    body = b"".join(struct.pack("!i?i", opcode, False, 0) + rest for opcode, rest in results)
-    return body + struct.pack("!i?i", -1, True, -1)
+    body = b"".join(struct.pack("!i?i", opcode, 0, 0) + rest for opcode, rest in results)
+    return body + struct.pack("!i?i", -1, 1, -1)
 
 
 def test_answers_of_a_transaction_are_read() -> None:
@@ -113,8 +113,8 @@ def test_answers_of_a_transaction_are_read() -> None:
 
 def test_a_read_of_many_is_one_request() -> None:
     """As MultiOperationRecord.serialize writes it: a header, {false, -1}, and the read, per znode; one more at the end."""
-    reads = b"".join(struct.pack("!i?i", 4, False, -1) + sized(path) + b"\0" for path in (b"/a", b"/\xc3\xa4"))
-    assert codec.multi_read(7, ["/a", "/ä"]) == struct.pack("!ii", 7, 22) + reads + struct.pack("!i?i", -1, True, -1)
+    reads = b"".join(struct.pack("!i?i", 4, 0, -1) + sized(path) + b"\0" for path in (b"/a", b"/\xc3\xa4"))
+    assert codec.multi_read(7, ["/a", "/ä"]) == struct.pack("!ii", 7, 22) + reads + struct.pack("!i?i", -1, 1, -1)
 
 
 def test_answers_of_a_read_of_many_are_read() -> None:

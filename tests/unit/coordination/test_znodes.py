@@ -348,8 +348,14 @@ def test_topics_come_back(topic_id: str, partitions: dict[int, Any], adding: dic
     assert topic_znodes.decode_topic(topic_znodes.encode_topic(decoded)) == decoded
 
 
-@given(broker_lists, st.booleans(), st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
-def test_states_come_back(isr: Any, led: bool, leader_epoch: int, controller_epoch: int, version: int) -> None:
+@given(
+    isr=broker_lists,
+    led=st.booleans(),
+    leader_epoch=st.integers(0, 2**31 - 1),
+    controller_epoch=st.integers(0, 2**31 - 1),
+    version=st.integers(0, 2**31 - 1),
+)
+def test_states_come_back(isr: Any, *, led: bool, leader_epoch: int, controller_epoch: int, version: int) -> None:
     state = LeaderAndIsr(
         isr[0] if led else NO_LEADER,
         LeaderEpoch(leader_epoch),

@@ -66,7 +66,7 @@ def test_headers_that_say_nothing(header: str) -> None:
         ("nobody", "\0\0\0\0", False, False),
     ],
 )
-def test_names_and_passwords(user: str, password: str, fits: bool, is_known: bool) -> None:
+def test_names_and_passwords(user: str, password: str, *, fits: bool, is_known: bool) -> None:
     all_kinds = logins("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", plain={"eve": "in the file"})
     evidence = all_kinds.evidence(user)
     assert (evidence.fits(password), evidence.is_known) == (fits, is_known)

@@ -136,11 +136,11 @@ def codes_in(message: Any) -> set[int]:
 def request_of(cls: type[Message]) -> Message:
     """A request of that class which names topic "t" and the transactional id "x"."""
     given: dict[type[Message], Message] = {
-        CreateTopicsRequest: CreateTopicsRequest((NewTopic("t", 1, 1),), 1000, True),
+        CreateTopicsRequest: CreateTopicsRequest((NewTopic("t", 1, 1),), 1000, validate_only=True),
         DeleteTopicsRequest: DeleteTopicsRequest(("t",), 0),
         DescribeReplicasRequest: DescribeReplicasRequest(("t",)),
         RemovePartitionsRequest: RemovePartitionsRequest("t", 5, timeout_ms=0),
-        EndTxnGroupRequest: EndTxnGroupRequest("g", "o", 1, (), False),
+        EndTxnGroupRequest: EndTxnGroupRequest("g", "o", 1, (), is_commit=False),
         AlterReassignmentsRequest: AlterReassignmentsRequest((), 0),
     }
     if cls in given:
@@ -409,9 +409,9 @@ async def test_quotas_of_the_command_line(cluster: LoopbackCluster) -> None:
             assert answer.responses[0].partition_responses[0].error_code == 0
             waits.append(answer.throttle_time_ms)
         node = cluster.nodes[leader]
-        [muted] = [each for each in node.kafka.listener.connections if each._is_muted]
+        [muted] = [each for each in node.kafka.listener.connections if each.is_muted]
         # The node's other connections, and the same user's, are served meanwhile.
         await admin(cluster, "quotas", "delete", "producer_byte_rate", "consumer_byte_rate", "--user", "root")
-        muted._unmute_at = 0.0
+        muted._flow.unmute_at = 0.0
         muted._unmute()
     await until(lambda: all(len(node.rights.quotas.entities()) == 1 for node in cluster.nodes.values()))

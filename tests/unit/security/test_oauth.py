@@ -146,7 +146,7 @@ async def test_keys_are_fetched_again_after_a_failure() -> None:
     port = listening.sockets[0].getsockname()[1]
     remote = RemoteKeys.parse(f"http://127.0.0.1:{port}/keys?a=b", 0.01)
 
-    async def dial(host: str, port: int, is_secure: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def dial(host: str, port: int, is_secure: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:  # noqa: FBT001 - an oauth.Dial
         assert not is_secure
         return await asyncio.open_connection(host, port)
 

@@ -109,7 +109,9 @@ def test_a_clients_settings() -> None:
         'password="hu\\"sh";',
     }
     security = ClientSecurity.parse(given)
-    assert security == ClientSecurity("SASL_SSL", "/ca.pem", "", "", True, "PLAIN", "al ice", 'hu"sh')
+    assert security == ClientSecurity(
+        "SASL_SSL", "/ca.pem", "", "", check_hostname=True, mechanism="PLAIN", username="al ice", password='hu"sh'
+    )
     assert pickle.loads(pickle.dumps(security)) == security
     assert "sh" not in repr(security).replace("SHA", "")
     assert ClientSecurity.parse({}) is None

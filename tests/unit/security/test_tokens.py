@@ -52,7 +52,7 @@ def test_a_token_is_found_by_its_hmac_until_it_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("now_ms,is_valid", [(5_000, True), (5_001, False)])
-def test_a_token_ends_at_its_time(now_ms: int, is_valid: bool) -> None:
+def test_a_token_ends_at_its_time(now_ms: int, *, is_valid: bool) -> None:
     world = World()
     world.now_ms = now_ms
     delegated = world.tokens.delegated(MECHANISM, "id")
