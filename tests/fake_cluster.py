@@ -27,6 +27,7 @@ from kafkalite.extension.messages.watching import (
 )
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
+    NO_LEADER,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -288,6 +289,7 @@ class FakeNode:
             for entry in topic.partitions:
                 log = self.cluster.logs.get(TopicPartition(topic.topic, entry.partition))
                 code, data = E.NONE, b""
+                preferred = NO_LEADER
                 if log is None:
                     code = E.UNKNOWN_TOPIC_OR_PARTITION
                 elif log.leader != self.number:
@@ -298,13 +300,22 @@ class FakeNode:
                     code = E.FENCED_LEADER_EPOCH
                 elif not log.start <= entry.fetch_offset <= log.end:
                     code = E.OFFSET_OUT_OF_RANGE
+                elif message.rack_id and self.cluster.preferred != NO_LEADER:
+                    preferred = self.cluster.preferred
                 else:
                     data = log.read(entry.fetch_offset, entry.partition_max_bytes)
                 end = Offset(log.end if log else -1)
                 start = Offset(log.start if log else -1)
                 parts.append(
                     response.PartitionData(
-                        entry.partition, int(code), end, end, start, aborted_transactions=None, records=data
+                        entry.partition,
+                        int(code),
+                        end,
+                        end,
+                        start,
+                        aborted_transactions=None,
+                        records=data,
+                        preferred_read_replica=preferred,
                     )
                 )
             topics.append(response.FetchableTopicResponse(topic.topic, partitions=parts))
@@ -406,6 +417,8 @@ class FakeCluster:
         self.errors: deque[ErrorCode | None] = deque()
         self.problems: list[HealthProblem] = []
         self.requests: list[tuple[int, str]] = []
+        #: The replica that leaders name to consumers that say their rack (KIP-392).
+        self.preferred = NO_LEADER
         self.next_producer_id = 1000
         self.max_message_bytes = 0
 

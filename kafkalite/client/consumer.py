@@ -34,6 +34,8 @@ EARLIEST = "earliest"
 LATEST = "latest"
 #: For how many seconds a follower is read without asking the leader again (Kafka: metadata.max.age.ms).
 _PREFERRED_S = 300.0
+#: For how many seconds the leader is read after it has named a replica that could not be read: it would name it again at once.
+_LED_S = 1.0
 
 
 class ConsumedRecord(NamedTuple):
@@ -64,6 +66,8 @@ class _Assigned:
     #: The follower to read from, and until when (seconds); then the leader is asked again.
     preferred: BrokerId = NO_LEADER
     preferred_until: float = 0.0
+    #: Until when the leader is asked for records, not for a replica (seconds).
+    led_until: float = 0.0
 
 
 class Consumer:
@@ -213,11 +217,19 @@ class Consumer:
         """The replica that the leader has named, as long as it is known; else the leader."""
         preferred = entry.preferred
         if preferred != NO_LEADER:
-            if now < entry.preferred_until and self._client.view.endpoint(preferred) is not None:
-                return preferred
+            if now < entry.preferred_until:
+                if self._client.view.endpoint(preferred) is not None:
+                    return preferred
+                self._not_readable(entry)
             entry.preferred = NO_LEADER
         leader = self._client.view.leader(entry.key)
         return leader.broker_id if leader is not None else None
+
+    def _not_readable(self, entry: _Assigned) -> None:
+        """The replica that the leader has named is not known (any more), or refuses: the leader has to be read for a while."""
+        entry.preferred = NO_LEADER
+        entry.led_until = self._client.now() + _LED_S
+        self._client.refresh_soon()
 
     async def _fetch(self, node: BrokerId, entries: list[_Assigned]) -> None:
         try:
@@ -256,7 +268,7 @@ class Consumer:
             max_bytes=self._max_bytes * min(len(positions), 8),
             partition_max_bytes=self._max_bytes,
             isolation=self._isolation,
-            rack=self._client_rack,
+            rack="" if any(self._client.now() < entry.led_until for entry in entries) else self._client_rack,
         )
         wait_s = self._max_wait_ms / 1000
         led = [entry.key for entry in entries if entry.preferred == NO_LEADER]
@@ -277,8 +289,7 @@ class Consumer:
 
     def _accept(self, entry: _Assigned, fetched: FetchedPartition, records: memoryview) -> None:
         if fetched.error and entry.preferred != NO_LEADER:  # the leader knows more
-            entry.preferred = NO_LEADER
-            self._client.refresh_soon()
+            self._not_readable(entry)
             return
         if fetched.preferred != NO_LEADER:
             entry.preferred = fetched.preferred
@@ -300,7 +311,8 @@ class Consumer:
     def _failed(self, entry: _Assigned, error: RpcError | ApiError) -> None:
         entry.failures += 1
         entry.error = error
-        entry.preferred = NO_LEADER
+        if entry.preferred != NO_LEADER:
+            self._not_readable(entry)
         entry.not_before = self._client.now() + self._client.backoff.pause_s(entry.failures)
         self._client.refresh_soon()
         if isinstance(error, RpcError) or is_retriable(error.code):
