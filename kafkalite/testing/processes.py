@@ -27,6 +27,8 @@ from typing import Any, Self
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 #: A fork and an exec take far less.
 _SPAWN_S = 10.0
+#: Until a process that gets SIGSTOP has stopped: a step in the kernel ends first.
+_PAUSE_S = 30.0
 #: The signal comes when the THREAD that started the process ends, so one thread of our own starts them all. No
 #: executor: a Ctrl-C while it starts its thread makes the interpreter wait for that thread for ever.
 _wanted: queue.SimpleQueue[tuple[Callable[[], subprocess.Popen[bytes]], Future[subprocess.Popen[bytes]]]]
@@ -136,6 +138,15 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
+
+    def pause(self) -> None:
+        """SIGSTOP; returns when the process's main thread takes no further step. Raises TimeoutError."""
+        self.signal(signal.SIGSTOP)
+        until = time.monotonic() + _PAUSE_S
+        while self.running and Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TtZ":
+            if time.monotonic() > until:
+                raise TimeoutError(f"{self.name} does not stop")
+            time.sleep(0.001)
 
     def kill(self) -> None:
         """kill -9, also if stopped; also if `launch` was interrupted."""
