@@ -54,7 +54,8 @@ class ProcessFailed(RuntimeError):
 class Process:
     """One `kafkalite` subprocess whose first line on stdout is its ready event.
 
-    `tree`: a checkout whose code it runs, instead of this one's. `before`: a command that becomes this one (nsenter).
+    `tree`: a checkout whose code it runs, instead of this one's. `python`: another interpreter that has the packages.
+    `before`: a command that becomes this one (nsenter).
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Process:
         log_path: Path,
         *,
         tree: Path | None = None,
+        python: Path | None = None,
         before: Sequence[str] = (),
     ) -> None:
         self.name = name
@@ -71,7 +73,7 @@ class Process:
         self.before = tuple(before)
         self._tree = tree
         self.log_path = log_path
-        self._arguments = [sys.executable, "-m", "kafkalite_cli", *arguments]
+        self._arguments = [str(python or sys.executable), "-m", "kafkalite_cli", *arguments]
         self._process: subprocess.Popen[bytes] | None = None
         self._starting: Future[subprocess.Popen[bytes]] | None = None
         self.ready: dict[str, Any] = {}
@@ -227,6 +229,8 @@ class ProcessCluster:
         self._ports: dict[int, dict[str, str]] = {}
         #: Node -> the checkout whose code it runs from its next start on; the others run this one's.
         self.trees: dict[int, Path] = {}
+        #: Node -> the interpreter that runs it from its next start on.
+        self.pythons: dict[int, Path] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -273,7 +277,9 @@ class ProcessCluster:
         for key, value in self.settings.items():
             arguments += ["--set", f"{key}={value}"]
         log_path = self.directory / f"node-{broker_id}.log"
-        return Process(f"node {broker_id}", arguments, log_path, tree=self.trees.get(broker_id))
+        return Process(
+            f"node {broker_id}", arguments, log_path, tree=self.trees.get(broker_id), python=self.pythons.get(broker_id)
+        )
 
     def _note_ready(self, broker_id: int, deadline_s: float = 60.0) -> None:
         ready = self.nodes[broker_id].wait_ready(deadline_s)
