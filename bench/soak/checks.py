@@ -39,7 +39,8 @@ def numbered(
         implied: (partition, value) of acknowledgements without an offset. librdkafka takes a batch whose response was lost for
             acknowledged when a later one of the same partition is.
     """
-    lost, moved, doubled, disordered = [], [], [], []
+    lost: list[tuple[int, int | None, str]] = []
+    moved, doubled, disordered = [], [], []
     without_offset: dict[int, list[str]] = defaultdict(list)
     for partition, value in implied:
         without_offset[partition].append(value)
