@@ -25,14 +25,12 @@ class SoakStage:
 
     Args:
         disks: the file systems of each node, if they can be made here.
-        is_flushed: log.flush.before.ack is on, so that the power of all may go at once.
     """
 
     cluster: NetworkedCluster
     disks: dict[int, list[LoopDisk]]
     rng: random.Random
     say: Callable[[str], None]
-    is_flushed: bool
 
     def node(self) -> int:
         return self.rng.choice(sorted(self.cluster.nodes))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Set
 from typing import Any, TypeVar
 
@@ -13,6 +12,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.config import ALIASES, BROKER_KEYS, LIMIT_KEYS, TOPIC_KEYS, is_dynamic, is_limit
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import BrokerId
+from kafkalite_cli.hints import closest
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
 from kafkalite_cli.parameters import Whole
 
@@ -111,8 +111,8 @@ def _refuse_unknown(keys: tuple[str, ...], known: Set[str]) -> None:
     """A key that nobody knows is most likely misspelt. Raises ApiError."""
     for key in keys:
         if key not in known and not is_limit(key) and ALIASES.get(key, key) not in known:
-            close = difflib.get_close_matches(key, sorted(known), 1)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            close = closest(key, sorted(known))
+            hint = f"; did you mean {close}?" if close else ""
             raise api_error(ErrorCode.INVALID_CONFIG, f"{key}: no such configuration{hint}")
 
 
