@@ -91,13 +91,16 @@ class AclStore:
         for notifications in self._notifications:
             news = await notifications.news(coordinator, watch)
             patterns: dict[Pattern, None] = {}
+            is_unclear = news.is_incomplete
             for path, data in news.fresh:
                 try:
                     patterns[decode_change(data, path)] = None
                 except ZnodeError as error:
-                    # It named something that has changed, and nobody knows what: read all.
                     self._report(path, error.reason)
-                    await self.load(coordinator)
+                    is_unclear = True
+            if is_unclear:  # something has changed, and nobody knows what: read all
+                patterns.clear()
+                await self.load(coordinator)
             await self._read(coordinator, list(patterns))
             for path in news.expired:
                 self.malformed.pop(path, None)
