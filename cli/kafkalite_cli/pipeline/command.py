@@ -61,10 +61,10 @@ def check(file: Path, *, as_json: bool) -> None:
       kafkalite pipeline check flights.toml
     """
     from kafkalite_pipelines import PipelineError, load
+    from kafkalite_pipelines.steps import missing_functions
 
     try:
-        load(file)
-        problems: tuple[str, ...] = ()
+        problems = tuple(missing_functions(load(file)))
     except PipelineError as error:
         problems = error.problems
     if as_json:
