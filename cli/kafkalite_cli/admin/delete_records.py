@@ -48,7 +48,7 @@ def delete_records(
       kafkalite admin delete-records flights --before -7d
       kafkalite admin delete-records flights --partition 0 --before 1000
     """
-    where = parse_start(before)
+    where = parse_start(before, "--before")
     if where == "earliest":
         raise click.BadParameter("nothing is before the beginning", param_hint="--before")
     if isinstance(where, int) and partition is None:

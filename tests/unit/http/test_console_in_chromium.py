@@ -282,7 +282,7 @@ async def _look_around(running: Cluster, tmp_path: Path, url: str) -> None:
             browser.wait(
                 "document.getElementById('topic-title').textContent === 'payments' && document.querySelector('#topic-actions .danger')"
             )
-            browser.click("#topic-actions .danger")
+            browser.click("#topic-actions .danger:last-child")
             browser.type("#ask input[name=confirm]", "payment")
             assert browser.run("return document.getElementById('ask-do').disabled")
             browser.type("#ask input[name=confirm]", "payments")
