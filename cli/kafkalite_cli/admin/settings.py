@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Any, TypeVar
 
 import click
@@ -145,9 +145,14 @@ def _alter(
 
 def _too_many_in_sync(client: AsyncClient, topic: str, changes: dict[str, str]) -> str:
     """That a topic has fewer replicas than must be in sync, if this was just set: allowed, as with Kafka, but rarely meant."""
-    wanted = changes.get("min.insync.replicas", "")
     known = client.view.topics.get(topic)
     replicas = min((len(each.replicas) for each in known.partitions), default=0) if known is not None else 0
+    return note_of_min_isr(topic, replicas, changes)
+
+
+def note_of_min_isr(topic: str, replicas: int, changes: Mapping[str, str]) -> str:
+    """Empty if the settings fit a topic with that number of replicas (0: not known)."""
+    wanted = changes.get("min.insync.replicas", "")
     if not wanted.isdigit() or not 0 < replicas < int(wanted):
         return ""
     has = f"{replicas} replica{'' if replicas == 1 else 's'}"

@@ -305,7 +305,7 @@ def test_a_pattern_that_matches_what_the_pipeline_writes_is_refused_at_the_start
     """A pipeline that a program made: it would read its own dead letters for ever."""
     pipeline = Pipeline(name="p", kafka={}, source=Source(pattern="p.*"), sinks=(), dead_letters=DeadLetters("p.dead"))
     with pytest.raises(PipelineError, match="topic p\\.dead is also read by this pipeline"):
-        start(pipeline, None)  # type: ignore[arg-type]
+        start(pipeline, None)
 
 
 def test_a_range_does_not_go_into_a_topic_that_the_pattern_matches() -> None:
