@@ -13,14 +13,15 @@ from kafkalite.log.local_log import LocalLog
 from kafkalite.log.log_state import LogState
 from kafkalite.log.reading import (
     LogMoved,
+    Newest,
     ReadInfo,
     aborted_transactions,
     candidate_for_timestamp,
     first_record,
-    newest_candidate,
     newest_record,
     read_batches,
     sound_prefix,
+    stretch_of,
 )
 from kafkalite.log.segment import Segment
 from kafkalite.model import LeaderEpoch, Offset
@@ -116,16 +117,30 @@ class ReadableLog(LogState):
         await self.load_timestamps(cold, owner)
         for _ in range(_LOOKUP_ATTEMPTS):
             with self._local.io("look-up by timestamp"):
-                candidate = newest_candidate(self._local.segments, self.log_start_offset)
-                if candidate is None:
-                    return None
-                look = partial(newest_record, self.disk, candidate, self.log_start_offset)
                 try:
-                    found, _ = await cold.lane(self.directory).run(owner, look)
+                    newest = await self._newest_record(cold, owner)
                 except LogMoved:
                     continue
-                return found
+                return None if newest is None else (newest.timestamp, newest.offset, newest.leader_epoch)
         raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE, _LOG_CHANGED)
+
+    async def _newest_record(self, cold: ColdReads, owner: Owner) -> Newest | None:
+        """Raises LogMoved, OSError, ApiError CORRUPT_MESSAGE."""
+        newest: Newest | None = None
+        # In the order of their newest timestamps, so that one look is enough unless DeleteRecords removed that record.
+        for segment in sorted(self._local.segments, key=lambda each: each.largest_timestamp()[0], reverse=True):
+            if not segment.size or segment.next_offset <= self.log_start_offset:
+                continue
+            if newest is not None and segment.largest_timestamp()[0] < newest.header_timestamp:
+                break
+            look = partial(newest_record, self.disk, stretch_of(segment, self.log_start_offset), self.log_start_offset)
+            found, _ = await cold.lane(self.directory).run(owner, look)
+            if newest is None or (
+                found is not None
+                and (-found.header_timestamp, found.offset) < (-newest.header_timestamp, newest.offset)
+            ):
+                newest = found
+        return newest
 
     @property
     def needs_timestamps(self) -> bool:
