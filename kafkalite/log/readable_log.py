@@ -110,22 +110,31 @@ class ReadableLog(LogState):
     async def max_timestamp_offset(self, cold: ColdReads, owner: Owner) -> tuple[int, Offset, LeaderEpoch] | None:
         """(timestamp, offset, leader epoch) of the first record with the largest timestamp; None if there is none.
 
-        The end of a transaction counts, as in Kafka: in a topic with transactions it is often the newest of all. The batch
-        is chosen by the headers. Raises as `offset_for_timestamp`.
+        The end of a transaction counts, as in Kafka: in a topic with transactions it is often the newest of all. If headers
+        say more than the records have that are left, some batches are looked into, and the newest record of these is it.
+        Raises as `offset_for_timestamp`.
         """
         await self.load_timestamps(cold, owner)
+        newest: tuple[int, Offset, LeaderEpoch] | None = None
+        known: set[int] = set()
         for _ in range(_LOOKUP_ATTEMPTS):
             with self._local.io("look-up by timestamp"):
-                candidate = newest_candidate(self._local.segments, self.log_start_offset)
-                if candidate is None:
-                    return None
+                candidate = newest_candidate(self._local.segments, self.log_start_offset, known)
+                if candidate is None or (newest is not None and newest[0] >= candidate.header.max_timestamp):
+                    return newest
                 look = partial(newest_record, self.disk, candidate, self.log_start_offset)
                 try:
                     found, _ = await cold.lane(self.directory).run(owner, look)
                 except LogMoved:
                     continue
-                return found
-        raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE, _LOG_CHANGED)
+            if found is not None and (newest is None or found[0] > newest[0]):
+                newest = found
+                if found[0] >= candidate.header.max_timestamp:
+                    return newest
+            known.add(candidate.header.base_offset)
+        if newest is None:
+            raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE, _LOG_CHANGED)
+        return newest
 
     @property
     def needs_timestamps(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from itertools import islice
 from typing import NamedTuple
 
@@ -206,10 +206,10 @@ def candidate_for_timestamp(
     return None
 
 
-def newest_candidate(segments: list[Segment], log_start_offset: int) -> Candidate | None:
+def newest_candidate(segments: list[Segment], log_start_offset: int, known: Set[int]) -> Candidate | None:
     """The first batch with the largest timestamp, by the headers, of those that are still in the log; None if there is none.
 
-    The end of a transaction counts. Raises ApiError CORRUPT_MESSAGE, OSError.
+    `known`: base offsets of batches that are left out. The end of a transaction counts. Raises ApiError CORRUPT_MESSAGE, OSError.
     """
     newest: Candidate | None = None
     for segment in segments:
@@ -217,23 +217,24 @@ def newest_candidate(segments: list[Segment], log_start_offset: int) -> Candidat
             continue
         if newest is not None and segment.largest_timestamp()[0] <= newest.header.max_timestamp:
             continue
-        found = _newest_in(segment, log_start_offset)
+        found = _newest_in(segment, log_start_offset, known)
         if found is not None and (newest is None or found[1].max_timestamp > newest.header.max_timestamp):
             newest = Candidate(segment.log_path, *found)
     return None if newest is None or newest.header.max_timestamp < 0 else newest
 
 
-def _newest_in(segment: Segment, log_start_offset: int) -> tuple[int, BatchHeader] | None:
+def _newest_in(segment: Segment, log_start_offset: int, known: Set[int]) -> tuple[int, BatchHeader] | None:
     largest, last_offset = segment.largest_timestamp()
     if last_offset >= log_start_offset:
         for position, header in segment.headers(segment.position_for_timestamp(largest)):
             if header.max_timestamp >= largest and header.last_offset >= log_start_offset:
-                if header.record_count:
+                if header.record_count and header.base_offset not in known:
                     return position, header
                 break
     # DeleteRecords or a compaction removed the records with the segment's largest timestamp.
     left = segment.headers(segment.position_of(log_start_offset))
-    return max((each for each in left if each[1].record_count), key=_max_timestamp, default=None)
+    fit = (each for each in left if each[1].record_count and each[1].base_offset not in known)
+    return max(fit, key=_max_timestamp, default=None)
 
 
 def _max_timestamp(found: tuple[int, BatchHeader]) -> int:
