@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from kafkalite.log.local_log import LocalLog
 from kafkalite.log.segment import Segment
 from kafkalite.model import LeaderEpoch, Offset
 from kafkalite.record.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_of, parse_header
-from kafkalite.record.reader import scan
+from kafkalite.record.reader import ScannedRecord, scan
 
 
 class ReadInfo(NamedTuple):
@@ -187,24 +188,56 @@ class Candidate(NamedTuple):
 
 
 def candidate_for_timestamp(
-    segments: list[Segment], timestamp_ms: int, log_start_offset: int, behind: int = -1, *, with_markers: bool = False
+    segments: list[Segment], timestamp_ms: int, log_start_offset: int, behind: int = -1
 ) -> Candidate | None:
     """The first batch behind offset `behind` that, by its header, has a record whose timestamp is >= `timestamp_ms`.
 
-    `with_markers`: the end of a transaction counts as a record.
-
-    Raises ApiError CORRUPT_MESSAGE, OSError.
+    The end of a transaction does not count. Raises ApiError CORRUPT_MESSAGE, OSError.
     """
     lowest = max(log_start_offset, behind + 1)
     for segment in segments:
         if not segment.size or segment.next_offset <= lowest or segment.largest_timestamp()[0] < timestamp_ms:
             continue
         for position, header in segment.headers(segment.position_for_timestamp(timestamp_ms)):
-            if header.is_control and not with_markers:
+            if header.is_control:
                 continue
             if header.max_timestamp >= timestamp_ms and header.last_offset >= lowest:
                 return Candidate(segment.log_path, position, header)
     return None
+
+
+def newest_candidate(segments: list[Segment], log_start_offset: int) -> Candidate | None:
+    """The first batch with the largest timestamp, by the headers, of those that are still in the log; None if there is none.
+
+    The end of a transaction counts. Raises ApiError CORRUPT_MESSAGE, OSError.
+    """
+    newest: Candidate | None = None
+    for segment in segments:
+        if not segment.size or segment.next_offset <= log_start_offset:
+            continue
+        if newest is not None and segment.largest_timestamp()[0] <= newest.header.max_timestamp:
+            continue
+        found = _newest_in(segment, log_start_offset)
+        if found is not None and (newest is None or found[1].max_timestamp > newest.header.max_timestamp):
+            newest = Candidate(segment.log_path, *found)
+    return None if newest is None or newest.header.max_timestamp < 0 else newest
+
+
+def _newest_in(segment: Segment, log_start_offset: int) -> tuple[int, BatchHeader] | None:
+    largest, last_offset = segment.largest_timestamp()
+    if last_offset >= log_start_offset:
+        for position, header in segment.headers(segment.position_for_timestamp(largest)):
+            if header.max_timestamp >= largest and header.last_offset >= log_start_offset:
+                if header.record_count:
+                    return position, header
+                break
+    # DeleteRecords or a compaction removed the records with the segment's largest timestamp.
+    left = segment.headers(segment.position_of(log_start_offset))
+    return max((each for each in left if each[1].record_count), key=_max_timestamp, default=None)
+
+
+def _max_timestamp(found: tuple[int, BatchHeader]) -> int:
+    return found[1].max_timestamp
 
 
 def first_record(
@@ -214,6 +247,30 @@ def first_record(
 
     Runs off the loop: it may have to decompress hundreds of MB. Raises ApiError CORRUPT_MESSAGE; LogMoved; OSError.
     """
+    for record in _records_of(disk, candidate):
+        if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
+            epoch = LeaderEpoch(candidate.header.partition_leader_epoch)
+            return record.timestamp, Offset(record.offset), epoch
+    return None
+
+
+def newest_record(disk: Disk, candidate: Candidate, log_start_offset: int) -> tuple[int, Offset, LeaderEpoch] | None:
+    """(timestamp, offset, leader epoch) of the batch's first record with the largest timestamp; None if none is left.
+
+    That is not always the header's: a producer may write a later one there than its records have. Runs off the loop, as
+    `first_record`, and raises the same.
+    """
+    newest: ScannedRecord | None = None
+    for record in _records_of(disk, candidate):
+        if record.offset >= log_start_offset and (newest is None or record.timestamp > newest.timestamp):
+            newest = record
+    if newest is None:
+        return None
+    return newest.timestamp, Offset(newest.offset), LeaderEpoch(candidate.header.partition_leader_epoch)
+
+
+def _records_of(disk: Disk, candidate: Candidate) -> Iterator[ScannedRecord]:
+    """Raises ApiError CORRUPT_MESSAGE; LogMoved; OSError."""
     header = candidate.header
     try:
         file = disk.open(candidate.path)
@@ -225,10 +282,7 @@ def first_record(
         file.close()
     if len(data) < header.size or parse_header(data) != header:
         raise LogMoved
-    for record in scan(data, 0, header):
-        if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
-            return record.timestamp, Offset(record.offset), LeaderEpoch(header.partition_leader_epoch)
-    return None
+    yield from scan(data, 0, header)
 
 
 class LogMoved(Exception):

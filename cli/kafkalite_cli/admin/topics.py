@@ -17,6 +17,7 @@ from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite_cli.admin.losses import counted, record_counts, report_counts
 from kafkalite_cli.admin.refusals import raise_for_topic, refuse_forbidden
+from kafkalite_cli.admin.settings import note_of_min_isr
 from kafkalite_cli.admin.zookeeper.note import note_zookeeper
 from kafkalite_cli.output import Output, client_options, confirm, connect, run_async, size_text
 from kafkalite_cli.parameters import Whole, is_whole, parse_brokers
@@ -121,6 +122,8 @@ async def _create_topic(topic: NewTopic, bootstrap: str, timeout_s: float, out: 
         counts = f"{count} partition{'' if count == 1 else 's'}, {factor} replica{'' if factor == 1 else 's'} each"
         late = "" if spread else "; not every node knows its leaders yet"
         out.value(reported, f"created topic {result.topic}: {counts}{late}")
+        if note := note_of_min_isr(result.topic, factor, topic.configs or {}):
+            click.echo(note, err=True)
 
 
 async def wait_until_spread(client: AsyncClient, topic: str, timeout_s: float, count: int | None = None) -> bool:

@@ -19,6 +19,7 @@ from kafkalite_cli.parameters import Whole
 from kafkalite_cli.records.consume_group import consume_in_group
 from kafkalite_cli.records.lines import encode_record
 from kafkalite_cli.records.positions import choose_topics, last_records, parse_start, record_filter, resolve
+from kafkalite_cli.records.printer import Printer
 from kafkalite_cli.records.produce import TOPIC_TIMEOUT_S
 from kafkalite_cli.records.to_the_end import ToTheEnd
 from kafkalite_cli.visible import visible
@@ -217,18 +218,19 @@ async def _copy(
     exit_at_end: bool,
 ) -> None:
     end = await ToTheEnd.of(client, consumer, list(keys), timeout_s) if exit_at_end else None
-    out = sys.stdout.buffer
+    printer = Printer()
     left = sys.maxsize if maximum is None else maximum
     while left > 0 and not consumer.closed:
+        pieces: list[bytes] = []
         for record in await consumer.poll(max_records=min(left, 5000) if wanted is None else 5000):
             if wanted is not None and not wanted(record):
                 continue
             if end is None or end.is_before(TopicPartition(record.topic, record.partition), record.offset):
-                out.write(show(record))
-                left -= 1
-                if not left:
+                pieces.append(show(record))
+                if len(pieces) == left:
                     break
-        out.flush()
+        printer.add(pieces)
+        left -= await printer.write(lambda: consumer.closed)
         if end is not None and end.is_reached():
             return
 
@@ -251,7 +253,8 @@ async def _show_last(
                 kept.append((record.timestamp, record.topic, record.partition, record.offset, record))
         if len(kept) > 2 * count + 5_000:
             kept = sorted(kept, key=lambda each: each[:4])[-count:]
-    for *_, record in sorted(kept, key=lambda each: each[:4])[-count:]:
-        if wanted is None or wanted(record):
-            sys.stdout.buffer.write(show(record))
-    sys.stdout.buffer.flush()
+    chosen = [record for *_, record in sorted(kept, key=lambda each: each[:4])[-count:]]
+    printer = Printer()
+    for at in range(0, len(chosen), 5000):
+        printer.add([show(record) for record in chosen[at : at + 5000] if wanted is None or wanted(record)])
+        await printer.write(lambda: consumer.closed)
