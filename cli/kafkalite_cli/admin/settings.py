@@ -151,7 +151,7 @@ def _too_many_in_sync(client: AsyncClient, topic: str, changes: dict[str, str]) 
 
 
 def note_of_min_isr(topic: str, replicas: int, changes: Mapping[str, str]) -> str:
-    """ "" if the settings fit a topic of so many replicas (0: not known)."""
+    """Empty if the settings fit this number of replicas (0: not known)."""
     wanted = changes.get("min.insync.replicas", "")
     if not wanted.isdigit() or not 0 < replicas < int(wanted):
         return ""
