@@ -172,7 +172,7 @@ async def test_producer_ids_and_transactions_of_somebody_else(cluster: SecuredCl
             [request.TopicProduceData(topic, partition_data=[request.PartitionProduceData(0, batch)])],
         )
         key = TopicPartition(topic, 0)
-        metadata = await by.metadata([topic], timeout_s=30)
+        metadata = await alice.metadata([topic], timeout_s=30)  # mallory may not see it, and guesses
         leader = next(each.leader for each in metadata.topics[0].partitions if each.partition == 0)
         answer = await by.call_leader(leader, message, [key], timeout_s=30)
         return int(answer.responses[0].partition_responses[0].error_code)

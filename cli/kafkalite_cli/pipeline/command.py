@@ -61,10 +61,10 @@ def check(file: Path, *, as_json: bool) -> None:
       kafkalite pipeline check flights.toml
     """
     from kafkalite_pipelines import PipelineError, load
+    from kafkalite_pipelines.steps import missing_functions
 
     try:
-        load(file)
-        problems: tuple[str, ...] = ()
+        problems = tuple(missing_functions(load(file)))
     except PipelineError as error:
         problems = error.problems
     if as_json:
@@ -91,7 +91,7 @@ def plan(file: Path, *, as_json: bool) -> None:
     """
     from kafkalite_pipelines.overview import overview
 
-    found = overview(_loaded(file))
+    found = overview(_loaded(file), file.resolve())
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -190,8 +190,15 @@ def stop(file: Path, timeout_s: float) -> None:
       kafkalite pipeline stop flights.toml
     """
     from kafkalite_pipelines.control import request_stop
+    from kafkalite_pipelines.control import status as last_run
 
-    if not request_stop(_loaded(file), timeout_s):
+    described = _loaded(file)
+    found = last_run(described)
+    if found is None or found["state"] != "running":
+        state = "it was never started" if found is None else f"its state is {found['state']}"
+        click.echo(f"{described.name} does not run: {state}")
+        return
+    if not request_stop(described, timeout_s):
         raise ConfigError(f"the pipeline has not stopped within {timeout_s:g} s")
     click.echo("stopped")
 

@@ -59,7 +59,7 @@ def targets(
             )
         return pipeline.sinks
     if topic is not None:
-        if topic in pipeline.source.topics:
+        if pipeline.source.reads(topic):
             raise click.UsageError(f"--topic {topic} is the topic that is read")
         return (
             next(

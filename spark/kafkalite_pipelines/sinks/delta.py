@@ -86,9 +86,7 @@ class DeltaSinkTable:
         rows = rows.drop(DELETED)
         table = self.prepared(rows)
         named = [rows[field.name].alias(f"{writing.PARTITION}{n}") for n, field in enumerate(self.fields)]
-        return _DeltaAppend(
-            self, batch, table, writing.write(rows.select("*", *named), self._target(table), batch.prefix)
-        )
+        return _DeltaAppend(self, batch, writing.write(rows.select("*", *named), self._target(table), batch.prefix))
 
     def prepared(self, rows: DataFrame) -> DeltaTable:
         """The table with all columns of `rows`."""
@@ -231,10 +229,9 @@ def application(batch: Batch) -> str:
 class _DeltaAppend:
     """Files to be added."""
 
-    def __init__(self, sink: DeltaSinkTable, batch: Batch, table: DeltaTable, files: list[writing.WrittenFile]) -> None:
+    def __init__(self, sink: DeltaSinkTable, batch: Batch, files: list[writing.WrittenFile]) -> None:
         self._sink = sink
         self._batch = batch
-        self._schema = table.schema()
         self._files = [file for file in files if file.rows]
         self._actions = [_added(sink, file) for file in self._files]
 

@@ -30,9 +30,6 @@ from kafkalite.env.fair_lane import FairLane
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicId
 from kafkalite.resource_configs import group_setting
-from kafkalite.telemetry.logs import get_logger
-
-_log = get_logger(__name__)
 
 #: Members that are prepared for the assignor between two yields.
 _PIECE = 250
