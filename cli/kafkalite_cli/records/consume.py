@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -14,7 +12,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import EARLIEST, ConsumedRecord, Consumer
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition
-from kafkalite_cli.output import client_options, connect, run_async
+from kafkalite_cli.output import client_options, connect, on_stop, run_async
 from kafkalite_cli.parameters import Whole
 from kafkalite_cli.records.consume_group import consume_in_group
 from kafkalite_cli.records.lines import encode_record
@@ -85,7 +83,7 @@ def consume(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Print committed records, by default one value per line; until SIGINT, --max or the end.
+    """Print committed records, by default one value per line; until Ctrl-C or SIGTERM, --max or the end.
 
     With --json one object per line, as `produce --input json` reads them; keys and values that are not UTF-8 come as key_base64 and
     value_base64.
@@ -149,7 +147,7 @@ def consume(
             strict = None if isinstance(position, int) and last is None else EARLIEST
             async with Consumer(client, read_committed=read_committed, on_out_of_range=strict) as consumer:
                 consumer.assign(where)
-                asyncio.get_running_loop().add_signal_handler(signal.SIGINT, consumer.close)
+                on_stop(consumer.close)
                 if last is not None:
                     await _show_last(client, consumer, keys, last, timeout_s, show, wanted)
                 else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import ConsumedRecord, Consumer
 from kafkalite.client.membership import Membership
 from kafkalite.model import TopicPartition
+from kafkalite_cli.output import on_stop
 from kafkalite_cli.records.printer import Printer
 from kafkalite_cli.records.to_the_end import ToTheEnd
 
@@ -42,12 +42,12 @@ async def consume_in_group(
     read_committed: bool,
     wanted: Callable[[ConsumedRecord], bool] | None = None,
 ) -> None:
-    """Until SIGINT, `maximum` records, or the ends that stood when a share was given. Raises ApiError, RpcError."""
+    """Until a signal, `maximum` records, or the ends that stood when a share was given. Raises ApiError, RpcError."""
     member = Membership(client, Groups(client), group, [topic])
     printer = Printer()
     left = sys.maxsize if maximum is None else maximum
     stopped = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stopped.set)
+    on_stop(stopped.set)
     try:
         while left > 0 and not stopped.is_set():
             await member.join()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import stat
 import sys
 import threading
@@ -18,7 +17,7 @@ from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.errors import ApiError, ErrorCode, Fate, KafkaliteError, api_error
 from kafkalite.protocol import wire
 from kafkalite.wording import number_of
-from kafkalite_cli.output import Output, client_options, connect, run_async
+from kafkalite_cli.output import Output, client_options, connect, on_stop, run_async
 from kafkalite_cli.parameters import Real, Whole
 from kafkalite_cli.records.lines import LineError, RecordLine, decode_record
 
@@ -287,7 +286,7 @@ def _stdin_size() -> int | None:
 
 
 async def stdin_lines() -> AsyncIterator[list[bytes]]:
-    """The lines of stdin without their ends, as they come, until its end or SIGINT.
+    """The lines of stdin without their ends, as they come, until its end, Ctrl-C or SIGTERM.
 
     Raises LineError: a line is too long. A thread reads: stdin may be a file, a pipe or a terminal, and must not hold up the loop. It is a daemon, because
     nothing can wake it from a read.
@@ -310,7 +309,7 @@ async def stdin_lines() -> AsyncIterator[list[bytes]]:
             if not data:
                 return
 
-    loop.add_signal_handler(signal.SIGINT, chunks.put_nowait, b"")
+    on_stop(lambda: chunks.put_nowait(b""))
     threading.Thread(target=read, name="stdin", daemon=True).start()
     rest: list[bytes] = []
     size = 0

@@ -48,9 +48,9 @@ def _first_line(process: subprocess.Popen[bytes]) -> bytes:
     return os.read(process.stdout.fileno(), 200)
 
 
-def _interrupted(process: subprocess.Popen[bytes]) -> bytes:
+def _stopped(process: subprocess.Popen[bytes], by: signal.Signals) -> bytes:
     """The rest of its output: what the pipe had."""
-    process.send_signal(signal.SIGINT)
+    process.send_signal(by)
     assert process.wait() == 0
     out, err = process.communicate()
     assert err == b""
@@ -58,7 +58,7 @@ def _interrupted(process: subprocess.Popen[bytes]) -> bytes:
 
 
 async def test_a_member_whose_output_nobody_reads_stays_a_member() -> None:
-    """It shares with one that joins, commits only what it wrote, and ends at SIGINT."""
+    """It shares with one that joins, commits only what it wrote, and leaves in order when it is stopped."""
     async with cluster(1, settings=_QUICK) as on, AsyncClient.connect(on.bootstrap) as client:
         await _filled(client, 2)
         with _unread(on, "--group", "g") as process:
@@ -67,9 +67,11 @@ async def test_a_member_whose_output_nobody_reads_stays_a_member() -> None:
             await other.join()
             assert len(other.partitions) == 1, "the other partition is the blocked member's"
             kept = sum((await other.committed()).values())
-            out = first + await asyncio.to_thread(_interrupted, process)
+            out = first + await asyncio.to_thread(_stopped, process, signal.SIGTERM)
             assert 0 < kept <= out.count(b"\n") < _RECORDS
             assert sum((await other.committed()).values()) <= out.count(b"\n")
+            _, described = await Groups(client).describe("g")
+            assert len(described.members) == 1, "it has left; nobody waits for its session to end"
             await other.leave()
 
 
@@ -78,4 +80,4 @@ async def test_sigint_ends_a_consumer_whose_output_nobody_reads() -> None:
         await _filled(client, 1)
         with _unread(on) as process:
             assert await asyncio.to_thread(_first_line, process)
-            assert (await asyncio.to_thread(_interrupted, process)).count(b"\n") < _RECORDS - 1
+            assert (await asyncio.to_thread(_stopped, process, signal.SIGINT)).count(b"\n") < _RECORDS - 1
