@@ -64,8 +64,8 @@ class FinalChecks:
     def _is_reported(self, node: SimNode) -> bool:
         """Whether a node of which a disk was away says itself that it keeps replicas of the operator's topic, which was deleted
         after they had left it."""
-        assert self._simulation.operator is not None
-        if not self._simulation.operator.may_leave or not any(
+        assert self._simulation.clients.operator is not None
+        if not self._simulation.clients.operator.may_leave or not any(
             fault.kind in _DISK_FAULTS for fault in self._simulation.plan.faults
         ):
             return False
