@@ -10,9 +10,8 @@ from kafkalite.coordinators.transactions.verifier import TransactionVerifier
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.kafka import stepped
-from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.current_leaders import CurrentLeaders
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.kafka.topic_names import name_topics
 from kafkalite.log.record_checks import CheapLooks, RecordRules, is_costly, prepare
@@ -86,6 +85,9 @@ class ProduceHandlers:
             name_topics(self._services, message.topic_data)
         is_plain = message.transactional_id is None
         size = number = 0
+        is_one = len(message.topic_data) == 1 and len(message.topic_data[0].partition_data) == 1
+        seen: set[TopicPartition] = set()
+        twice: set[TopicPartition] = set()
         for topic in message.topic_data:
             name = topic.name
             for partition in topic.partition_data:
@@ -108,11 +110,19 @@ class ProduceHandlers:
                         # Nobody would ever end that transaction.
                         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
                 key = TopicPartition(name, partition.index)
+                if not is_one:
+                    if key in seen:
+                        twice.add(key)
+                    seen.add(key)
                 if error or records is None:
                     refused[key] = ProducedPartition(name, partition.index, int(error), Offset(-1))
                 else:
                     accepted.append((key, records))
 
+        if twice:
+            # The answers would have one offset for both batches.
+            accepted = [(key, records) for key, records in accepted if key not in twice]
+            refused |= {key: ProducedPartition(*key, int(ErrorCode.INVALID_REQUEST), Offset(-1)) for key in twice}
         if request.throttle is not None:
             request.throttle.count(Kind.PRODUCE, size)
         costly, wrong = yield from self._costly(accepted)
