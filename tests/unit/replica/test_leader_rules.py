@@ -68,6 +68,19 @@ def test_a_follower_joins_at_the_high_watermark_and_the_start_of_the_epoch() -> 
     assert may_join(one)
 
 
+def test_a_proposal_knows_what_to_write_if_the_joining_one_restarts() -> None:
+    """KIP-903: the members stay, and nobody joins."""
+    one = leader()
+    proposal = isr_rules.propose(one, (ONE, TWO, THREE))
+    assert (proposal.isr, proposal.joining) == ((ONE, TWO, THREE), {THREE: LIVE[THREE]})
+    assert isr_rules.still_joining(proposal, LIVE) is proposal
+    instead = isr_rules.still_joining(proposal, {**LIVE, THREE: BrokerEpoch(31)})
+    assert (instead.isr, dict(instead.joining), instead.without_joining) == ((ONE, TWO), {}, None)
+    shrunk = isr_rules.propose(one, (ONE,))
+    assert (shrunk.isr, dict(shrunk.joining), shrunk.without_joining) == ((ONE,), {}, None)
+    assert isr_rules.still_joining(shrunk, {}) is shrunk
+
+
 def test_a_member_and_a_stranger_do_not_join() -> None:
     one = leader()
     assert not may_join(one, TWO), "it is a member"
