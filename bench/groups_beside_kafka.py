@@ -33,8 +33,8 @@ from bench.kafka_peer import CACHE, ROOT, scratch_python
 from kafkalite.testing.apache_kafka import (
     NEWEST_VERSION,
     KafkaCluster,
-    newest_streams_class_path,
     server_class_path,
+    services_class_path,
     tool_command,
 )
 from kafkalite.testing.processes import ProcessCluster
@@ -147,7 +147,7 @@ def rebalances(side: Side, protocol: str, count: int, partitions: int) -> Row:
 
 
 def _tool(name: str, *arguments: str) -> str:
-    command = tool_command(newest_streams_class_path(CACHE), f"org.apache.kafka.tools.{name}", *arguments)
+    command = tool_command(services_class_path(CACHE), f"org.apache.kafka.tools.{name}", *arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     if done.returncode:
         raise RuntimeError(f"{name}: {(done.stdout + done.stderr)[-1500:]}")
@@ -162,9 +162,7 @@ def share_throughput(side: Side, records: int, threads: int) -> Row:
     shape = ["--num-records", str(records), "--record-size", "100", "--throughput", "-1"]
     _tool("ProducerPerformance", *at, "--topic", name, *shape)
     settings = ["--add-config", "share.auto.offset.reset=earliest"]
-    command = tool_command(
-        newest_streams_class_path(CACHE), "kafka.admin.ConfigCommand", *at, "--alter", "--group", name
-    )
+    command = tool_command(services_class_path(CACHE), "kafka.admin.ConfigCommand", *at, "--alter", "--group", name)
     subprocess.run([*command, *settings], check=True, capture_output=True, timeout=600)
     before = _cpu(side)
     printed = _tool(

@@ -69,6 +69,9 @@ BAD_INPUT = frozenset(
         ErrorCode.INVALID_GROUP_ID,
         ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
         ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.RESOURCE_NOT_FOUND,
+        ErrorCode.LOG_DIR_NOT_FOUND,
+        ErrorCode.SECURITY_DISABLED,
     }
 )
 

@@ -17,14 +17,17 @@ from kafkalite.log.reading import (
     aborted_transactions,
     candidate_for_timestamp,
     first_record,
+    newest_record,
     read_batches,
     sound_prefix,
+    stretch_of,
 )
 from kafkalite.log.segment import Segment
 from kafkalite.model import LeaderEpoch, Offset
 
 #: How often a look-up by timestamp starts again because the log was changed meanwhile.
 _LOOKUP_ATTEMPTS = 5
+_LOG_CHANGED = "the log was changed during the look-up"
 
 
 class ReadableLog(LogState):
@@ -80,7 +83,7 @@ class ReadableLog(LogState):
         return ReadInfo(offset, [data], len(data), end)
 
     async def offset_for_timestamp(
-        self, timestamp_ms: int, cold: ColdReads, owner: Owner, *, with_markers: bool = False
+        self, timestamp_ms: int, cold: ColdReads, owner: Owner
     ) -> tuple[int, Offset, LeaderEpoch] | None:
         """(timestamp, offset, leader epoch) of the first record whose timestamp is >= `timestamp_ms`; None if none.
 
@@ -90,9 +93,7 @@ class ReadableLog(LogState):
         behind, changes = -1, 0
         while changes < _LOOKUP_ATTEMPTS:
             with self._local.io("look-up by timestamp"):
-                candidate = candidate_for_timestamp(
-                    self._local.segments, timestamp_ms, self.log_start_offset, behind, with_markers=with_markers
-                )
+                candidate = candidate_for_timestamp(self._local.segments, timestamp_ms, self.log_start_offset, behind)
                 if candidate is None:
                     return None
                 look = partial(first_record, self.disk, candidate, timestamp_ms, self.log_start_offset)
@@ -104,19 +105,37 @@ class ReadableLog(LogState):
             if found is not None:
                 return found
             behind = candidate.header.last_offset
-        raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE, "the log was changed during the look-up")
+        raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE, _LOG_CHANGED)
 
     async def max_timestamp_offset(self, cold: ColdReads, owner: Owner) -> tuple[int, Offset, LeaderEpoch] | None:
         """(timestamp, offset, leader epoch) of the first record with the largest timestamp; None if there is none.
 
-        The end of a transaction counts, as in Kafka: in a topic with transactions it is often the newest of all.
+        The end of a transaction counts, as in Kafka: in a topic with transactions it is often the newest of all. The batch
+        is chosen by the headers. Raises as `offset_for_timestamp`.
         """
         await self.load_timestamps(cold, owner)
-        with self._local.io("look-up by timestamp"):
-            largest = max((segment.largest_timestamp()[0] for segment in self._local.segments), default=-1)
-        if largest < 0:
-            return None
-        return await self.offset_for_timestamp(largest, cold, owner, with_markers=True)
+        for _ in range(_LOOKUP_ATTEMPTS):
+            with self._local.io("look-up by timestamp"):
+                try:
+                    return await self._newest_record(cold, owner)
+                except LogMoved:
+                    continue
+        raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE, _LOG_CHANGED)
+
+    async def _newest_record(self, cold: ColdReads, owner: Owner) -> tuple[int, Offset, LeaderEpoch] | None:
+        """Raises LogMoved, OSError, ApiError CORRUPT_MESSAGE."""
+        newest: tuple[int, Offset, LeaderEpoch] | None = None
+        # In the order of their newest timestamps, so that one look is enough unless DeleteRecords removed that record.
+        for segment in sorted(self._local.segments, key=lambda each: each.largest_timestamp()[0], reverse=True):
+            if not segment.size or segment.next_offset <= self.log_start_offset:
+                continue
+            if newest is not None and segment.largest_timestamp()[0] < newest[0]:
+                break
+            look = partial(newest_record, self.disk, stretch_of(segment, self.log_start_offset), self.log_start_offset)
+            found, _ = await cold.lane(self.directory).run(owner, look)
+            if found is not None and (newest is None or (-found[0], found[1]) < (-newest[0], newest[1])):
+                newest = found
+        return newest
 
     @property
     def needs_timestamps(self) -> bool:

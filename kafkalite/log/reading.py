@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple
 
-from kafkalite.env.seams import Disk
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.env.seams import Disk, File
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.log.batch_scan import headers
 from kafkalite.log.index import AbortedTxn
 from kafkalite.log.local_log import LocalLog
 from kafkalite.log.segment import Segment
 from kafkalite.model import LeaderEpoch, Offset
 from kafkalite.record.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader, crc_of, parse_header
-from kafkalite.record.reader import scan
+from kafkalite.record.reader import ScannedRecord, scan
 
 
 class ReadInfo(NamedTuple):
@@ -187,24 +190,48 @@ class Candidate(NamedTuple):
 
 
 def candidate_for_timestamp(
-    segments: list[Segment], timestamp_ms: int, log_start_offset: int, behind: int = -1, *, with_markers: bool = False
+    segments: list[Segment], timestamp_ms: int, log_start_offset: int, behind: int = -1
 ) -> Candidate | None:
     """The first batch behind offset `behind` that, by its header, has a record whose timestamp is >= `timestamp_ms`.
 
-    `with_markers`: the end of a transaction counts as a record.
-
-    Raises ApiError CORRUPT_MESSAGE, OSError.
+    The end of a transaction does not count. Raises ApiError CORRUPT_MESSAGE, OSError.
     """
     lowest = max(log_start_offset, behind + 1)
     for segment in segments:
         if not segment.size or segment.next_offset <= lowest or segment.largest_timestamp()[0] < timestamp_ms:
             continue
-        for position, header in segment.headers(segment.position_for_timestamp(timestamp_ms)):
-            if header.is_control and not with_markers:
+        # What DeleteRecords or an earlier look has left behind is not walked through.
+        begin = max(segment.position_for_timestamp(timestamp_ms), segment.position_of(lowest))
+        for position, header in segment.headers(begin):
+            if header.is_control:
                 continue
             if header.max_timestamp >= timestamp_ms and header.last_offset >= lowest:
                 return Candidate(segment.log_path, position, header)
     return None
+
+
+#: Batches that are looked into for the newest record if headers say more than records have.
+_NEWEST_BATCHES = 5
+
+
+class Stretch(NamedTuple):
+    """The part of a segment that is still in the log."""
+
+    path: str
+    #: Where the batch with the largest timestamp is to be expected: before it there is none.
+    expected: int
+    start: int
+    end: int
+    largest_timestamp: int
+
+
+def stretch_of(segment: Segment, log_start_offset: int) -> Stretch:
+    """By the indexes. Raises ApiError CORRUPT_MESSAGE, OSError."""
+    largest, offset = segment.largest_timestamp()
+    start = segment.position_of(log_start_offset)
+    # DeleteRecords may have removed the newest record: then another one is, anywhere in what is left.
+    expected = max(start, segment.position_for_timestamp(largest)) if offset >= log_start_offset else start
+    return Stretch(segment.log_path, expected, start, segment.size, largest)
 
 
 def first_record(
@@ -214,21 +241,80 @@ def first_record(
 
     Runs off the loop: it may have to decompress hundreds of MB. Raises ApiError CORRUPT_MESSAGE; LogMoved; OSError.
     """
-    header = candidate.header
+    for record in _records_of(disk, candidate):
+        if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
+            epoch = LeaderEpoch(candidate.header.partition_leader_epoch)
+            return record.timestamp, Offset(record.offset), epoch
+    return None
+
+
+def newest_record(disk: Disk, stretch: Stretch, log_start_offset: int) -> tuple[int, Offset, LeaderEpoch] | None:
+    """(timestamp, offset, leader epoch) of the first record with the largest timestamp; None if none is left.
+
+    The batch is chosen by the headers; the end of a transaction counts. If a header says more than the records have that are left
+    (a producer wrote it, or DeleteRecords removed one), some more batches are looked into. Runs off the loop, as `first_record`:
+    it may read all headers of a segment. Raises LogMoved, OSError.
+    """
+    newest: tuple[int, Offset, LeaderEpoch] | None = None
+    known: set[int] = set()
     try:
-        file = disk.open(candidate.path)
+        while len(known) < _NEWEST_BATCHES:
+            batch = _newest_batch(disk, stretch, known, log_start_offset)
+            if batch is None or batch.header.max_timestamp < 0:
+                break
+            known.add(batch.header.base_offset)
+            if newest is not None and newest[0] >= batch.header.max_timestamp:
+                break
+            left = [record for record in _records_of(disk, batch) if record.offset >= log_start_offset]
+            found = max(left, key=_timestamp, default=None)
+            if found is not None and (newest is None or found.timestamp > newest[0]):
+                newest = found.timestamp, Offset(found.offset), LeaderEpoch(batch.header.partition_leader_epoch)
+    except ApiError:
+        raise LogMoved from None  # no batch where there was one
+    return newest
+
+
+def _newest_batch(disk: Disk, stretch: Stretch, known: Set[int], log_start_offset: int) -> Candidate | None:
+    """The first batch with the largest timestamp by the headers, without those at the `known` base offsets."""
+    newest: Candidate | None = None
+    for position in dict.fromkeys((stretch.start,) if known else (stretch.expected, stretch.start)):
+        newest = None
+        with _opened(disk, stretch.path) as file:
+            for at, header in headers(file, stretch.path, position, stretch.end):
+                if not header.record_count or header.last_offset < log_start_offset or header.base_offset in known:
+                    continue
+                if newest is None or header.max_timestamp > newest.header.max_timestamp:
+                    newest = Candidate(stretch.path, at, header)
+                    if header.max_timestamp >= stretch.largest_timestamp:
+                        return newest
+    return newest
+
+
+def _timestamp(record: ScannedRecord) -> int:
+    return record.timestamp
+
+
+@contextmanager
+def _opened(disk: Disk, path: str) -> Iterator[File]:
+    """Raises LogMoved, OSError."""
+    try:
+        file = disk.open(path)
     except FileNotFoundError:
         raise LogMoved from None
     try:
-        data = file.read_at(candidate.position, header.size)
+        yield file
     finally:
         file.close()
+
+
+def _records_of(disk: Disk, candidate: Candidate) -> Iterator[ScannedRecord]:
+    """Raises ApiError CORRUPT_MESSAGE; LogMoved; OSError."""
+    header = candidate.header
+    with _opened(disk, candidate.path) as file:
+        data = file.read_at(candidate.position, header.size)
     if len(data) < header.size or parse_header(data) != header:
         raise LogMoved
-    for record in scan(data, 0, header):
-        if record.timestamp >= timestamp_ms and record.offset >= log_start_offset:
-            return record.timestamp, Offset(record.offset), LeaderEpoch(header.partition_leader_epoch)
-    return None
+    yield from scan(data, 0, header)
 
 
 class LogMoved(Exception):

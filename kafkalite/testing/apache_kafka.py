@@ -26,20 +26,18 @@ NEWEST_VERSION = "4.4.0"
 CLIENT_VERSION = "4.4.0"
 #: A Java client of 2019 (of 2.1).
 OLDEST_CLIENT_VERSION = "2.1.1"
-#: The newest whose MirrorMaker is in the registry.
-MIRROR_VERSION = "4.3.0"
-#: The newest Kafka Streams, with the tools, that the registry has.
-STREAMS_VERSION = "4.3.1"
+#: The newest whose tools, Streams, Connect and MirrorMaker are in the registry.
+SERVICES_VERSION = "4.3.1"
 #: What bin/kafka-run-class.sh and bin/kafka-server-start.sh give the JVM.
 SERVER_FLAGS = (
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true",
 )  # fmt: skip
 _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
-#: Artifacts of the broker and of the tools; of the services that are clients.
+#: Artifacts of the broker and of the tools; of the tools and of the services that are clients.
 _SERVER = ("kafka_2.13", "kafka-tools")
 _SERVER_ALONE = ("kafka_2.13",)
-_SERVICES = ("kafka-streams", "connect-runtime", "connect-file", "connect-mirror")
+_SERVICES = ("kafka_2.13", "kafka-tools", "kafka-streams", "connect-runtime", "connect-file", "connect-mirror")
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>kafkalite</groupId><artifactId>kafka-jars</artifactId><version>1</version><dependencies>
 {0}</dependencies></project>
@@ -85,22 +83,11 @@ def server_class_path(cache: Path, version: str) -> str:
 
 
 def services_class_path(cache: Path) -> str:
-    """The class path of Kafka Streams, Connect and MirrorMaker; fetched into `cache` if need be. Raises KafkaJarsMissing."""
-    return _filled(cache / f"kafka-services-{KAFKA_VERSION}", _SERVICES)
+    """The class path of the tools, Streams, Connect and MirrorMaker of SERVICES_VERSION; fetched into `cache` if need be.
 
-
-def mirror_class_path(cache: Path) -> str:
-    """The class path of MirrorMaker of MIRROR_VERSION; fetched into `cache` if need be. Raises KafkaJarsMissing."""
-    return _filled(cache / f"kafka-mirror-{MIRROR_VERSION}", ("connect-mirror",), MIRROR_VERSION)
-
-
-def newest_streams_class_path(cache: Path) -> str:
-    """The class path of Kafka Streams and of all tools of STREAMS_VERSION; fetched into `cache` if need be. Raises KafkaJarsMissing."""
-    return _filled(
-        cache / f"kafka-streams-tools-{STREAMS_VERSION}",
-        ("kafka_2.13", "kafka-streams", "kafka-tools"),
-        STREAMS_VERSION,
-    )
+    Raises KafkaJarsMissing.
+    """
+    return _filled(cache / f"kafka-services-{SERVICES_VERSION}", _SERVICES, SERVICES_VERSION)
 
 
 def newest_client_class_path(cache: Path) -> str:

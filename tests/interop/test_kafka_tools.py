@@ -12,7 +12,7 @@ from typing import IO
 
 import pytest
 
-from kafkalite.testing.apache_kafka import newest_streams_class_path, tool_command
+from kafkalite.testing.apache_kafka import services_class_path, tool_command
 from kafkalite.testing.processes import ProcessCluster
 
 from .conftest import _base, install, scratch
@@ -62,7 +62,7 @@ class Tools:
 
 @contextmanager
 def tools(bootstrap: str, directory: Path) -> Iterator[Tools]:
-    jars = newest_streams_class_path(_base())
+    jars = services_class_path(_base())
     sources = sorted(SOURCES.glob("*.java"))
     classes = scratch("java-tools", *sources)
     install(classes, ["javac", "-cp", jars, "-d", str(classes), *map(str, sources)])

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.testing.apache_kafka import JavaProcess, KafkaCluster, tool_command
+from kafkalite.testing.apache_kafka import NEWEST_VERSION, JavaProcess, KafkaCluster, server_class_path, tool_command
 from kafkalite.testing.processes import ProcessCluster
 
-from .conftest import run_client, seen_by
+from .conftest import _base, run_client, seen_by
 
 pytestmark = [pytest.mark.timeout(560), pytest.mark.cluster]
 
@@ -69,29 +69,27 @@ class _Mirror(JavaProcess):
         super().__init__("MirrorMaker", classes, main, [str(properties)], log_path)
 
 
-async def test_topics_go_between_apache_kafka_and_us_with_their_groups(
-    kafka_classes: str, service_classes: str, tmp_path: Path
-) -> None:
+async def test_topics_go_between_apache_kafka_and_us_with_their_groups(service_classes: str, tmp_path: Path) -> None:
     async def tool(main: str, *arguments: str, stdin: bytes = b"") -> str:
-        return (await run_client(tool_command(kafka_classes, main, *arguments), stdin=stdin)).decode()
+        return (await run_client(tool_command(service_classes, main, *arguments), stdin=stdin)).decode()
 
     async def send(bootstrap: str, first: int, count: int, topic: str = "orders") -> None:
         """As many records from this number on with each codec."""
         for codec in _CODECS:
             text = "".join(f"codec:{codec}\tkey-{number}\t{codec}-{number}\n" for number in range(first, first + count))
-            flags = ("--property", "parse.key=true", "--property", "parse.headers=true", "--compression-codec", codec)
+            flags = (
+                "--reader-property",
+                "parse.key=true",
+                "--reader-property",
+                "parse.headers=true",
+                "--compression-codec",
+                codec,
+            )
             where = ("--bootstrap-server", bootstrap, "--topic", topic)
-            await tool("kafka.tools.ConsoleProducer", *where, *flags, stdin=text.encode())
+            await tool(f"{_TOOLS}.ConsoleProducer", *where, *flags, stdin=text.encode())
 
     async def consumed(bootstrap: str, topic: str, count: int, *flags: str) -> list[str]:
-        show = (
-            "--property",
-            "print.key=true",
-            "--property",
-            "print.headers=true",
-            "--property",
-            "print.partition=true",
-        )
+        show = [f"--formatter-property=print.{each}=true" for each in ("key", "headers", "partition")]
         where = ("--bootstrap-server", bootstrap, "--topic", topic, "--max-messages", str(count))
         return (await tool(f"{_TOOLS}.consumer.ConsoleConsumer", *where, *flags, *show)).splitlines()
 
@@ -117,7 +115,9 @@ async def test_topics_go_between_apache_kafka_and_us_with_their_groups(
 
     source_settings = {"group.initial.rebalance.delay.ms": 0}
     with (
-        KafkaCluster(tmp_path / "kafka", kafka_classes, nodes=1, settings=source_settings) as source,
+        KafkaCluster(
+            tmp_path / "kafka", server_class_path(_base(), NEWEST_VERSION), nodes=1, settings=source_settings
+        ) as source,
         ProcessCluster(tmp_path, nodes=3, settings=_SETTINGS) as target,
     ):
         old, new = source.bootstrap, ",".join(target.bootstrap)

@@ -16,7 +16,7 @@ from kafkalite.protocol import wire
 from kafkalite.testing.apache_kafka import (
     JavaProcess,
     newest_client_class_path,
-    newest_streams_class_path,
+    services_class_path,
     tool_command,
 )
 from kafkalite.testing.kafka_client import FrameClient
@@ -48,7 +48,7 @@ _KEYS = 20
 @pytest.fixture(scope="module")
 def streams_classes() -> str:
     """The class path of the newest Kafka Streams, and of the application."""
-    jars = newest_streams_class_path(_base())
+    jars = services_class_path(_base())
     directory = scratch("java-streams", _SOURCE)
     install(directory, ["javac", "-cp", jars, "-d", str(directory), str(_SOURCE)])
     return f"{directory}{os.pathsep}{jars}"

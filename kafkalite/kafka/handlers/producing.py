@@ -85,6 +85,9 @@ class ProduceHandlers:
             name_topics(self._services, message.topic_data)
         is_plain = message.transactional_id is None
         size = number = 0
+        is_one = len(message.topic_data) == 1 and len(message.topic_data[0].partition_data) == 1
+        seen: set[TopicPartition] = set()
+        twice: set[TopicPartition] = set()
         for topic in message.topic_data:
             name = topic.name
             for partition in topic.partition_data:
@@ -107,11 +110,19 @@ class ProduceHandlers:
                         # Nobody would ever end that transaction.
                         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
                 key = TopicPartition(name, partition.index)
+                if not is_one:
+                    if key in seen:
+                        twice.add(key)
+                    seen.add(key)
                 if error or records is None:
                     refused[key] = ProducedPartition(name, partition.index, int(error), Offset(-1))
                 else:
                     accepted.append((key, records))
 
+        if twice:
+            # The answers would have one offset for both batches.
+            accepted = [(key, records) for key, records in accepted if key not in twice]
+            refused |= {key: ProducedPartition(*key, int(ErrorCode.INVALID_REQUEST), Offset(-1)) for key in twice}
         if request.throttle is not None:
             request.throttle.count(Kind.PRODUCE, size)
         costly, wrong = yield from self._costly(accepted)

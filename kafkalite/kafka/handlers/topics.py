@@ -231,7 +231,10 @@ def _new_topic_problem(topic: wire.CreateTopicsRequest.CreatableTopic, times: in
     if times > 1:
         return ErrorCode.INVALID_REQUEST, "the topic is named twice"
     if not is_topic_name(topic.name):
-        return ErrorCode.INVALID_TOPIC_EXCEPTION, "letters, digits, '.', '_', '-'; at most 249 of them"
+        return (
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "a topic's name has letters, digits, '.', '_' and '-', at most 249 of them",
+        )
     if topic.assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
         return ErrorCode.INVALID_REQUEST, "an assignment and counts exclude each other"
     if topic.num_partitions == 0 or topic.num_partitions < -1:

@@ -17,7 +17,7 @@ from kafkalite.coordinators.transactions.state import BUMPING_VERSION, Transacti
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.node_requests import may_be_node
 from kafkalite.kafka.request import Handler, Request
-from kafkalite.model import GROUP_TOPIC, ProducerId, TopicPartition
+from kafkalite.model import GROUP_TOPIC, INTERNAL_TOPICS, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA
@@ -127,7 +127,8 @@ class TransactionHandlers:
         response = wire.AddPartitionsToTxnResponse
         if request.version < 4:
             results = await self._add(
-                request.denied.topics,
+                request.denied.topics
+                | INTERNAL_TOPICS,  # later versions come from nodes, whose group offsets lie there
                 message.v3_and_below_transactional_id,
                 message.v3_and_below_producer_id,
                 message.v3_and_below_producer_epoch,

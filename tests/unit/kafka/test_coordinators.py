@@ -366,6 +366,16 @@ def wire_error(key: TopicPartition) -> Any:
     return ProducedPartition(key.topic, key.partition, int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1)  # type: ignore[arg-type]
 
 
+async def test_a_producer_cannot_add_an_internal_topic(broker: Broker) -> None:
+    client = await broker.client()
+    producer = Producer(client)
+    await producer.start()
+    await coordinator(client, "g", GROUPS)
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        assert await producer.add(topic) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert await producer.add(topic, version=4) == 0  # of a node, for offsets in a transaction
+
+
 async def test_a_second_incarnation_fences_the_first(broker: Broker) -> None:
     await broker.create("t")
     client = await broker.client()

@@ -93,6 +93,21 @@ async def test_one_bad_partition_does_not_fail_the_others(broker: Broker) -> Non
     assert broker.services.partitions.logs[TopicPartition("t", 1)].log_end_offset == 0
 
 
+async def test_a_partition_named_twice_in_a_produce_is_refused(broker: Broker) -> None:
+    """Each answer has one offset for the partition, so neither batch is written. (Kafka writes the second one only.)"""
+    await broker.create("t", 2)
+    client = await broker.client()
+    answer = await client.ask(produce("t", (0, batch(b"a")), (1, batch(b"b")), (0, batch(b"c"))), 9)
+    found = [(part.index, part.error_code, part.base_offset) for part in answer.responses[0].partition_responses]
+    assert found == [(0, ErrorCode.INVALID_REQUEST, -1), (1, 0, 0), (0, ErrorCode.INVALID_REQUEST, -1)]
+    request = produce("t", (1, batch(b"d")))
+    request.topic_data = [*request.topic_data, *produce("t", (1, b"junk")).topic_data]
+    answer = await client.ask(request, 9)
+    assert [topic.partition_responses[0].error_code for topic in answer.responses] == [ErrorCode.INVALID_REQUEST] * 2
+    ends = [broker.services.partitions.logs[TopicPartition("t", number)].log_end_offset for number in (0, 1)]
+    assert ends == [0, 1]
+
+
 @pytest.mark.checklist("F25")
 async def test_an_idempotent_producers_retry_is_answered_with_the_first_offset(broker: Broker) -> None:
     await broker.create("t")

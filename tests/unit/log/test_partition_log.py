@@ -10,7 +10,7 @@ import pytest
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.model import TopicId
 from kafkalite.record.batch import HEADER_SIZE, parse_header, split_batches
-from kafkalite.record.builder import end_transaction_marker
+from kafkalite.record.builder import encode_batch, encode_record, end_transaction_marker
 from kafkalite.record.reader import read_records
 from tests.support.logs import PATH, TP, batch, cold_reads, everything, find_timestamp, make_log, reopen, values
 from tests.support.memory_disk import ManualClock, MemoryDisk
@@ -327,6 +327,40 @@ async def test_the_end_of_a_transaction_can_be_the_newest_of_all(disk: MemoryDis
     log.append_as_leader(marker, 2, origin="coordinator")
     assert await log.max_timestamp_offset(cold_reads(log), (0, 0)) == (50, 1, 2)
     assert await find_timestamp(log, 20) is None
+
+
+async def test_a_header_may_say_more_than_its_records_have(disk: MemoryDisk) -> None:
+    """A producer writes the largest timestamp of a batch into its header. Kafka: the broker's own count of it."""
+    log = make_log(disk)
+    log.append_as_leader(batch(["a"], timestamp_ms=10), 2)
+    log.append_as_leader(batch(["b"], timestamp_ms=30), 2)
+    record = encode_record(0, 0, None, b"c", ())
+    claims = encode_batch(record, record_count=1, last_offset_delta=0, base_timestamp=20, max_timestamp=90)
+    log.append_as_leader(claims, 2)
+    assert await log.max_timestamp_offset(cold_reads(log), (0, 0)) == (30, 1, 2)
+    assert await find_timestamp(log, 25) == (30, 1, 2)
+    assert await find_timestamp(log, 40) is None
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 300])
+async def test_the_newest_record_is_one_that_is_still_there(disk: MemoryDisk, segment_bytes: int) -> None:
+    log = make_log(disk, segment_bytes=segment_bytes)
+    for stamp in (10, 90, 40, 60, 60, 30):
+        log.append_as_leader(batch(["x"], timestamp_ms=stamp), 2)
+    expected = [(90, 1, 2), (90, 1, 2), (60, 3, 2), (60, 3, 2), (60, 4, 2), (30, 5, 2), None]
+    for start, newest in enumerate(expected):
+        log.advance_log_start_offset(start)
+        assert await log.max_timestamp_offset(cold_reads(log), (0, 0)) == newest
+
+
+async def test_the_newest_record_of_a_batch_was_deleted(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    two = encode_record(0, 80, None, b"a", ()) + encode_record(1, 0, None, b"b", ())
+    log.append_as_leader(encode_batch(two, record_count=2, last_offset_delta=1, base_timestamp=10, max_timestamp=90), 2)
+    log.append_as_leader(batch(["c"], timestamp_ms=50), 2)
+    for start, newest in enumerate([(90, 0, 2), (50, 2, 2), (50, 2, 2)]):
+        log.advance_log_start_offset(start)
+        assert await log.max_timestamp_offset(cold_reads(log), (0, 0)) == newest
 
 
 async def test_a_look_up_begins_again_if_the_log_changes_under_it(
