@@ -73,8 +73,8 @@ class Storage(DeletionStorage):
 
         The watch also fires when a registration changes: a broker may get other addresses while it runs (KIP-226).
         """
-        ids, strangers = paths.broker_ids(await self._children(paths.BROKER_IDS, watch))
-        malformed = {f"{paths.BROKER_IDS}/{name}": "not a broker id" for name in strangers}
+        ids, names = paths.broker_ids(await self._children(paths.BROKER_IDS, watch))
+        malformed = {f"{paths.BROKER_IDS}/{name}": "not a broker id" for name in names}
         found = [await self._registration(paths.broker(id_), watch) for id_ in ids]
         brokers, unusable = registered_brokers(ids, found)
         return brokers, malformed | unusable

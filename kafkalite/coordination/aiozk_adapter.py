@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _READ_WINDOW = 512
 _MULTI_READ_WINDOW = 16
 _MULTI_WINDOW = 16
-#: Of one multiRead. Were each znode as large as a server takes (1 MiB), the answer would just be one that a connection
+#: Of one multiRead. If each znode were as large as a server takes (1 MiB), the answer would just be one that a connection
 #: takes; a hundred times as many znodes in a request are not faster.
 _MULTI_READ_PATHS = 60
 _MULTI_READ_BYTES = MAX_REQUEST_BYTES // 4

@@ -101,14 +101,14 @@ def decimal(name: str) -> int | None:
 def broker_ids(children: Iterable[str]) -> tuple[list[BrokerId], list[str]]:
     """Of the names under /brokers/ids: the ids, sorted, and the names that are none."""
     ids: list[BrokerId] = []
-    strangers: list[str] = []
+    malformed: list[str] = []
     for name in children:
         number = decimal(name)
         if number is not None:
             ids.append(BrokerId(number))
         else:
-            strangers.append(name)
-    return sorted(ids), sorted(strangers)
+            malformed.append(name)
+    return sorted(ids), sorted(malformed)
 
 
 def topic(name: str) -> str:

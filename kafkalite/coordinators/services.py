@@ -307,7 +307,7 @@ class Services(Protocol):
     def cluster_id(self) -> str: ...
 
     def current_leader(self, partition: TopicPartition, listener_name: str) -> CurrentLeader | None:
-        """As far as this node knows: from its own replica or from its metadata, whatever is newer. None: nobody is known, or it is not alive
+        """As far as this node knows: the newer one of its own replica's and its metadata's. None: no leader is known, or it is not alive
         or has no such listener."""
         ...
 

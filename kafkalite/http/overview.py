@@ -36,7 +36,7 @@ from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.control import PartitionState
 
-#: A page is never longer, whatever is asked for.
+#: The largest page, even if a request asks for more.
 MAX_ROWS = 200
 #: Moves that are measured and listed; the rest is a number.
 MAX_MOVES = 100

@@ -1,7 +1,7 @@
 """The HTTP listener: a few pages, parsed by h11. Not on any hot path.
 
 A page is a function of the request that was admitted, or a coroutine of it; it runs on the node's loop, within the
-deadline of the request. Strangers cost little: a connection has its time, and when there are too many, the one that has
+deadline of the request. Unauthenticated peers cost little: a connection has its time, and when there are too many, the one that has
 waited longest without a whole request gives way.
 """
 

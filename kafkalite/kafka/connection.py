@@ -101,7 +101,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
         self._waiting.clear()
-        # Nothing comes any more. Strangers by the thousand must not wait, with all their TLS, for the collector of cycles.
+        # Nothing is received any more. The TLS buffers of thousands of connections must not wait for the collector of cycles.
         self.out.drop()
         self.authenticator = None
         self._own.release()

@@ -66,7 +66,7 @@ class LocalLog:
         #: partition.metadata and the directory itself are not durable yet.
         self.metadata_dirty = metadata_dirty
         #: partition.metadata does not exist yet: it is written before the first batch, or with the first flush (as in Kafka). An
-        #: empty log needs none: whatever topic of its name the log is given to, it has nothing of another one.
+        #: empty log needs none: it has no records that could belong to another topic of its name.
         self.metadata_unwritten = False
         #: Segments came, went or were cut: the next flush syncs the directory and the active segment, dirty or not.
         self.dir_dirty = dir_dirty

@@ -79,7 +79,7 @@ class LogState:
         self.log_start_offset = Offset(parts.log_start_offset)
         #: Where the log begins after a crash: as in the checkpoint file, or before it.
         self.durable_start_offset = self.log_start_offset
-        #: `LocalLog.next_offset`, for those who ask at every request: set again after whatever moves it.
+        #: A copy of `LocalLog.next_offset` for the hot path: set again after each change of it.
         self.log_end_offset = Offset(self._local.next_offset)
         self._flusher = Flusher(
             self._local,
@@ -94,7 +94,7 @@ class LogState:
         self.was_cut = parts.was_cut
         #: Offset at which a read met damaged bytes; None while there was no such read.
         self.damaged_at: int | None = None
-        #: The lowest end that a truncation has left since somebody who copies this log took note (see kafkalite.log.moving).
+        #: The lowest end that a truncation has left since the move that copies this log has last read it (see kafkalite.log.moving).
         self.lowest_cut: int | None = None
         #: Receives what happens to this log; None while it is not in service.
         self.events: LogEvents | None = None

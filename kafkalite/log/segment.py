@@ -346,7 +346,7 @@ class Segment:
         return written
 
     def seal(self) -> None:
-        """The segment rolls: the time index gets the largest timestamp as its last entry, the files all there is."""
+        """The segment rolls: the largest timestamp becomes the last entry of the time index, and both files get all entries."""
         if self.size:
             timestamp, offset = self.largest_timestamp()
             self._time_index().maybe_append(timestamp, offset - self.base_offset)

@@ -131,7 +131,7 @@ class HistoryFile:
                 continue
             file = self._disk.open(path)
             try:
-                # Not more than we write, whatever somebody has put there.
+                # Not more than this node writes, even if the file is longer.
                 most = MAX_FILE_BYTES + 1
                 data = file.read_at(max(0, file.size() - most), most)
             finally:

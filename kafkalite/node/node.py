@@ -2,7 +2,7 @@
 
 Start: session, cluster id, logs, listeners, registration, candidacy. The node registers when its listeners are bound
 (controller design E.5), so that readers of the registration can reach it; it never resumes a leadership on its own (docs/adr/0008). The stop
-goes the other way round: leaders move away while everything still serves, the session ends last.
+has the opposite order: leaders move away while everything still serves, and the session ends last.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity, SaslLogin
     from kafkalite.security.sasl import SaslServer
 
-#: What every peer hears whose proof does not hold, whatever is wrong with it.
+#: The error for each peer whose proof does not hold: the same for every cause.
 REFUSAL = "authentication failed: invalid credentials"
 
 

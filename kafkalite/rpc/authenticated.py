@@ -1,4 +1,4 @@
-"""A network whose outgoing connections have proved who they are: TLS, then SASL, then whatever its user says.
+"""A network whose outgoing connections are authenticated: TLS, then SASL, then the bytes of its user.
 
 All RPC connections are opened through it.
 """

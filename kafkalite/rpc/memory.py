@@ -8,7 +8,7 @@ import asyncio
 class RequestMemory:
     """Counts bytes that were received and not yet answered; makes readers wait above the limit.
 
-    Readers of whole requests only ever wait for answers. Should incomplete frames alone fill the memory, none
+    Readers of whole requests only ever wait for answers. If incomplete frames alone fill the memory, none
     of them could ever end: then the reader that has waited longest in the middle of a frame goes on, one at
     a time, so that the limit is exceeded by at most one frame (and by what one read of each connection brought).
     """

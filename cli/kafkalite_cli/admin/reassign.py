@@ -98,9 +98,9 @@ def plan(
         )
         if not goal.brokers:
             raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no broker is left for the replicas")
-        strangers = sorted(gone - live - {broker for replicas in assignment.values() for broker in replicas})
-        if strangers:
-            reason = f"broker {strangers[0]} is not alive and has no replica: nothing to drain"
+        unknown = sorted(gone - live - {broker for replicas in assignment.values() for broker in replicas})
+        if unknown:
+            reason = f"broker {unknown[0]} is not alive and has no replica: nothing to drain"
             raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
         made = make_plan(goal, assignment, chosen=chosen, racks=racks, sizes=sizes)
         document = plan_document(made, assignment)

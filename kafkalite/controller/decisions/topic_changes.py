@@ -184,14 +184,14 @@ def on_deletions_requested(state: ControllerState, event: DeletionsRequested) ->
         if name in state.topics and name not in state.deletions:
             state, begun = begin_deletion(state, name, to=state.brokers.keys())
             effects += begun
-    strangers = tuple(
+    unknown = tuple(
         name for name in event.topics if name not in state.topics and paths.topic(name) not in state.malformed
     )
-    if strangers:
+    if unknown:
         # A topic that has vanished is one of these, so that its replicas are deleted, too.
-        effects += delete_vanished(state, strangers, "topic.deletion")
-        state, forgotten = vanished.forget(state, strangers)
-        effects += [*forgotten, RemoveDeletionRequests(strangers)]
+        effects += delete_vanished(state, unknown, "topic.deletion")
+        state, forgotten = vanished.forget(state, unknown)
+        effects += [*forgotten, RemoveDeletionRequests(unknown)]
     return state, effects
 
 

@@ -106,8 +106,8 @@ class TransactionGroups:
     ) -> None:
         """Write the batch. Continues until it is known to be in the log, or another node coordinates, even if no caller waits.
 
-        An append that failed may still be replicated later. Were its transactions let go meanwhile, one could be
-        aborted after all, and a coordinator that loads this log would find the decision beside it.
+        An append that failed may still be replicated later. If its transactions were released meanwhile, one could
+        be aborted, and a coordinator that loads this log would find the decision as well.
         """
         slots = [partition.slots[target.transactional_id] for target in targets]
         for entry in slots:

@@ -13,16 +13,16 @@ from kafkalite.coordinators.groups.decisions.members import Assignment, Consumer
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import GROUP_FEATURE
+from kafkalite.kafka.handlers.groups.described_topics import DESCRIBE_TOPIC, check_visible
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import TopicId
 from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import from_wire, to_wire
-from kafkalite.security.acl import Operation, ResourceType
-from kafkalite.security.requirements import REFUSALS, Need, Scope
+from kafkalite.security.acl import ResourceType
+from kafkalite.security.requirements import REFUSALS
 
 #: From this version on clients make their member ids.
 _OWN_IDS_FROM = 1
-_DESCRIBE_TOPIC = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
 #: What a description says of members, from version 1 on.
 _CLASSIC, _CONSUMER = 0, 1
 
@@ -54,7 +54,7 @@ class ConsumerGroupHandlers:
                 said = _heartbeat(request, message, self._groups.new_member_id(request.client_id))
             if request.denied.topics:
                 raise api_error(REFUSALS[ResourceType.TOPIC])
-            is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
+            is_visible = self._access.visible(request, DESCRIBE_TOPIC)
             self._groups.consumer_heartbeat(message.group_id, said, is_visible, done)
         except ApiError as error:
             return _refused(error)
@@ -81,10 +81,7 @@ class ConsumerGroupHandlers:
             if entry is None or entry.consumer is None:
                 raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
             group = entry.consumer
-            is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
-            if not all(is_visible(topic) for topic in group.subscribed_topics()):
-                text = "The group has described topic(s) that the client is not authorized to describe."
-                raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+            check_visible(self._access, request, group.subscribed_topics())
         except ApiError as error:
             return described(int(error.code), str(error) or None, group_id)
         answer = described(

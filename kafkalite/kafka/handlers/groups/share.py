@@ -17,15 +17,15 @@ from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.coordinators.shares.persister import ClusterSharePersister
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import SHARE_FEATURE
+from kafkalite.kafka.handlers.groups.described_topics import DESCRIBE_TOPIC, check_visible
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import Offset, TopicId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.protocol.topic_ids import to_wire
-from kafkalite.security.acl import Operation, ResourceType
-from kafkalite.security.requirements import REFUSALS, Need, Scope
+from kafkalite.security.acl import ResourceType
+from kafkalite.security.requirements import REFUSALS
 
-_DESCRIBE_TOPIC = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
 _ASSIGNOR = "simple"
 _NO_SUCH_TOPIC = "This server does not host this topic-partition."
 
@@ -97,10 +97,7 @@ class ShareGroupHandlers:
             if group_id in request.denied.keys:
                 raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
             group = self._share_group(group_id)
-            is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
-            if not all(is_visible(topic) for topic in group.subscribed_topics()):
-                text = "The group has described topic(s) that the client is not authorized to describe."
-                raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+            check_visible(self._access, request, group.subscribed_topics())
         except ApiError as error:
             return described(int(error.code), str(error) or None, group_id)
         members = [self._member(member) for member in group.members.values()]
@@ -156,7 +153,7 @@ class ShareGroupHandlers:
             wanted: dict[str, tuple[TopicId | None, list[int]]] = {}
             if asked.topics is None:
                 assert group is not None
-                is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
+                is_visible = self._access.visible(request, DESCRIBE_TOPIC)
                 for known_id, topic in sorted(group.shared.initialized.items(), key=lambda item: item[1].name):
                     if is_visible(topic.name):
                         wanted[topic.name] = (known_id, sorted(topic.partitions))

@@ -19,13 +19,13 @@ from kafkalite.coordinators.groups.streams.groups import StreamsAnswer
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import STREAMS_FEATURE
+from kafkalite.kafka.handlers.groups.described_topics import check_visible
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import INTERNAL_TOPICS
 from kafkalite.protocol import wire
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import REFUSALS, Need, Scope
 
-_DESCRIBE_TOPIC = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
 _CREATE_TOPIC = Need(ResourceType.TOPIC, Operation.CREATE, Scope.EACH, or_cluster=Operation.CREATE)
 #: From this version on members can be asked for the description of their topology (KIP-1331).
 _DESCRIBES_FROM = 1
@@ -122,11 +122,8 @@ class StreamsGroupHandlers:
             if entry is None or entry.streams is None:
                 raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
             group = entry.streams
-            is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
             named = group.topology.named_topics() if group.topology is not None else ()
-            if not all(is_visible(topic) for topic in named):
-                text = "The group has described topic(s) that the client is not authorized to describe."
-                raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+            check_visible(self._access, request, named)
         except ApiError as error:
             return described(int(error.code), str(error) or None, group_id)
         answer = described(
