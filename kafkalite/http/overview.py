@@ -31,7 +31,7 @@ from kafkalite.extension.messages.watching import (
     TopicStatus,
 )
 from kafkalite.http.peers import Peers
-from kafkalite.model import INTERNAL_TOPICS, NO_LEADER, BrokerId, TopicPartition, is_under_replicated
+from kafkalite.model import INTERNAL_TOPICS, NO_LEADER, BrokerId, Endpoint, TopicPartition, is_under_replicated
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.control import PartitionState
@@ -168,8 +168,8 @@ class Overview:
             )
             found[node] = BrokerStatus(
                 broker_id=node,
-                kafka=f"{broker.kafka_host}:{broker.kafka_port}" if broker.kafka_port >= 0 else "",
-                rpc=f"{broker.rpc_host}:{broker.rpc_port}",
+                kafka=str(Endpoint(broker.kafka_host, broker.kafka_port)) if broker.kafka_port >= 0 else "",
+                rpc=str(Endpoint(broker.rpc_host, broker.rpc_port)),
                 rack=broker.rack or "",
                 leaders=0,
                 replicas=0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator, Sequence
+from operator import itemgetter
 
 from kafkalite.security.acl import (
     EVERYBODY,
@@ -136,7 +137,15 @@ class AclRules:
     def candidates(self, wanted: Filter) -> list[Pattern]:
         """The patterns that a filter means, in order."""
         if wanted.name is None:
-            return [place[-1] for place in self._ordered if wanted.matches_pattern(place[-1])]
+            places = self._ordered
+            if wanted.resource_type is not ResourceType.ANY:
+                kind = int(wanted.resource_type)
+                begin = bisect_left(places, kind, key=itemgetter(0))
+                places = places[begin : bisect_left(places, kind + 1, key=itemgetter(0))]
+            if wanted.pattern_type in (PatternType.ANY, PatternType.MATCH):
+                return [place[-1] for place in places]
+            how = int(wanted.pattern_type)
+            return [place[-1] for place in places if place[2] == how]
         types = OPERATIONS if wanted.resource_type is ResourceType.ANY else (wanted.resource_type,)
         found: list[Pattern] = []
         for kind in types:

@@ -8,7 +8,7 @@ from collections import Counter
 import click
 
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
-from kafkalite.model import BrokerId
+from kafkalite.model import BrokerId, Endpoint
 from kafkalite.telemetry.advice import advice, severity
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.refusals import refuse_forbidden
@@ -43,8 +43,8 @@ def describe_cluster(bootstrap: str, timeout_s: float, *, as_json: bool) -> None
         rows = [
             (
                 b.broker_id,
-                f"{b.rpc_host}:{b.rpc_port}",
-                f"{b.kafka_host}:{b.kafka_port}" if b.kafka_port >= 0 else "",
+                str(Endpoint(b.rpc_host, b.rpc_port)),
+                str(Endpoint(b.kafka_host, b.kafka_port)) if b.kafka_port >= 0 else "",
                 b.http,
                 b.rack or "",
                 b.broker_epoch,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.bootstrap import parse_bootstrap
 from kafkalite.config import advertised_rpc, broker_config, console_url, kafka_listeners
 from kafkalite.coordination import paths
 from kafkalite.coordination.broker_znodes import decode_broker
@@ -174,3 +175,13 @@ async def test_other_nodes_name_the_address_for_browsers(tmp_path: Path) -> None
 def test_a_registration_with_another_address_for_browsers_is_read_without_it(url: object) -> None:
     data = json.dumps({"version": 5, "host": "h", "port": 1, "rpc_endpoint": "h:2", "http_endpoint": url}).encode()
     assert decode_broker(data).info(BrokerId(1), BrokerEpoch(1)).http == ""
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "text"),
+    [(Endpoint("h", 7), "h:7"), (Endpoint("10.0.0.1", 7), "10.0.0.1:7"), (Endpoint("::1", 7), "[::1]:7")],
+)
+def test_addresses_are_written_so_that_they_can_be_used(endpoint: Endpoint, text: str) -> None:
+    """`::1:7` is an address, too: without brackets it is another one."""
+    assert str(endpoint) == text
+    assert parse_bootstrap(text) == [endpoint]
