@@ -61,12 +61,15 @@ def consumer(client: str, bootstrap: str, topic: str, partitions: int) -> subpro
 
 
 class Side:
-    """Three nodes that run one checkout's code."""
+    """Three nodes that run one checkout's code, with this interpreter or another one."""
 
-    def __init__(self, tree: Path, directory: Path) -> None:
+    def __init__(self, tree: Path, directory: Path, python: Path | None = None) -> None:
         self.name = "this" if tree == ROOT else tree.name
         self.cluster = ProcessCluster(directory)
         self.cluster.trees.update(dict.fromkeys((1, 2, 3), tree))
+        if python is not None:
+            self.name = python.name
+            self.cluster.pythons.update(dict.fromkeys((1, 2, 3), python))
 
     @property
     def bootstrap(self) -> str:

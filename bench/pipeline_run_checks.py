@@ -53,7 +53,6 @@ class Expected:
     def __init__(self, data: Data) -> None:
         self._data = data
         self._size = len(data.fields)
-        self._base = np.array([f"{year}{rest[:-1]}" for year, rest in data.times], "datetime64[ms]")
         years = range(data.repetitions)
         self._times = [
             np.array([f"{year + more}{rest[:-1]}" for year, rest in data.times], "datetime64[ms]").astype(np.int64)

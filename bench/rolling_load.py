@@ -94,7 +94,7 @@ def _count(
         "errors": errors[:10],
         "error_count": len(errors),
         "lost": sum(number not in seen for number in acked),
-        "moved": sum(seen.get(number, place) != place for number, place in acked.items()),
+        "moved": sum(seen.get(number, place) != place for number, place in acked.items() if place[1] is not None),
         "twice": twice,
         "slowest_ack_s": round(slowest, 3),
     }

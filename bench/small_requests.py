@@ -1,8 +1,8 @@
 """One 1 KiB record per request, from librdkafka with five requests in flight: CPU of all brokers per request.
 
-    python -m bench.small_requests [--tree CHECKOUT ...] [--records 8000] [--rounds 3] [--in-flight 5]
+    python -m bench.small_requests [--tree CHECKOUT ...] [--python INTERPRETER ...] [--records 8000] [--rounds 3] [--in-flight 5]
 
-Each --tree (this checkout if none) is measured in turn in every round, on three nodes with replication factor 3 (acks=all)
+Each --tree (this checkout if none), or this checkout with each --python (an interpreter that has the packages), is measured in turn in every round, on three nodes with replication factor 3 (acks=all)
 and 1. CPU time counts, not the rate: it is nearly the same on a busy machine. Needs pip (confluent-kafka).
 """
 
@@ -56,14 +56,23 @@ def measure(side: Side, load: PeerLoad, factor: int, records: int, in_flight: in
 
 @click.command()
 @click.option("--tree", "trees", type=click.Path(path_type=Path, exists=True), multiple=True)
+@click.option("--python", "pythons", type=click.Path(path_type=Path, exists=True), multiple=True)
 @click.option("--records", type=int, default=8000)
 @click.option("--rounds", type=int, default=3)
 @click.option("--in-flight", type=int, default=5)
 @click.option("--factor", "factors", type=int, multiple=True, default=(3, 1))
-def main(trees: tuple[Path, ...], records: int, rounds: int, in_flight: int, factors: tuple[int, ...]) -> None:
+def main(
+    trees: tuple[Path, ...],
+    pythons: tuple[Path, ...],
+    records: int,
+    rounds: int,
+    in_flight: int,
+    factors: tuple[int, ...],
+) -> None:
     load = PeerLoad(scratch_python())
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
-        sides = [Side(tree.resolve(), Path(scratch) / f"side-{n}") for n, tree in enumerate(trees or (ROOT,))]
+        what = [(tree.resolve(), None) for tree in trees] + [(ROOT, python) for python in pythons] or [(ROOT, None)]
+        sides = [Side(tree, Path(scratch) / f"side-{n}", python) for n, (tree, python) in enumerate(what)]
         for side in sides:
             stack.enter_context(side.cluster)
         for factor in factors:

@@ -13,7 +13,7 @@ An AssertionError is a bug in kafkalite: it is never caught, the process exits.
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import ClassVar
 
 
@@ -185,6 +185,17 @@ class LogClosed(StorageError):
     """A log was used after it had been closed. This says nothing about the files, which may be another log's by now."""
 
 
+class Fate(Enum):
+    """What became of a record that was not acknowledged."""
+
+    #: No byte of it has reached a broker, as far as the producer had to do with it.
+    NEVER_SENT = "never sent"
+    #: A broker has refused it, and has not appended it.
+    REFUSED = "refused"
+    #: It was sent, and may or may not be in the log.
+    UNKNOWN = "unknown"
+
+
 class ApiError(KafkaliteError):
     """An expected refusal, answered to the peer as `code`. One subclass per code, ever."""
 
@@ -192,6 +203,8 @@ class ApiError(KafkaliteError):
     retriable: ClassVar[bool] = False
     #: Single records of a batch that are wrong: (number within the batch, why); KIP-467.
     record_errors: tuple[tuple[int, str], ...] = ()
+    #: Of a record, if a producer knows it.
+    fate: Fate | None = None
     by_code: ClassVar[dict[ErrorCode, type[ApiError]]] = {}
 
     def __init_subclass__(cls) -> None:

@@ -265,7 +265,7 @@ def main(
         command += [str(seed), str(rate), "flush" if flush else "-", *(java_command() if with_java else ())]
         load = SoakLoad(command, directory / "load.log")
         stack.callback(load.close)
-        stage = SoakStage(cluster, disks, random.Random(seed), say, flush)
+        stage = SoakStage(cluster, disks, random.Random(seed), say)
         with SoakSampler(cluster) as sampler:
             done, findings = play(stage, load, kinds, time.monotonic() + minutes * 60)
         verdict = load.ask("stop")

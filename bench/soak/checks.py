@@ -26,16 +26,25 @@ def _findings(kind: str, found: Sequence[object]) -> list[str]:
 
 
 def numbered(
-    topic: str, acked: Mapping[tuple[int, int], str], log: Mapping[int, Sequence[tuple[int, str]]]
+    topic: str,
+    acked: Mapping[tuple[int, int], str],
+    log: Mapping[int, Sequence[tuple[int, str]]],
+    implied: Iterable[tuple[int, str]] = (),
 ) -> list[str]:
     """Records `writer:instance:sequence:…` of idempotent producers, each writer's in one order per partition.
 
     Args:
         acked: (partition, offset) -> value, from the acknowledgements.
         log: partition -> (offset, value) of every record, in the order in which it was read.
+        implied: (partition, value) of acknowledgements without an offset. librdkafka takes a batch whose response was lost for
+            acknowledged when a later one of the same partition is.
     """
-    lost, moved, doubled, disordered = [], [], [], []
-    for partition in {partition for partition, _ in acked} | log.keys():
+    lost: list[tuple[int, int | None, str]] = []
+    moved, doubled, disordered = [], [], []
+    without_offset: dict[int, list[str]] = defaultdict(list)
+    for partition, value in implied:
+        without_offset[partition].append(value)
+    for partition in {partition for partition, _ in acked} | log.keys() | without_offset.keys():
         at: dict[str, int] = {}
         last: dict[tuple[str, str], int] = {}
         for offset, value in log.get(partition, ()):
@@ -46,6 +55,7 @@ def numbered(
             if last.get((writer, instance), -1) >= int(sequence):
                 disordered.append((partition, offset, value[:40]))
             last[writer, instance] = int(sequence)
+        lost += [(partition, None, value[:40]) for value in without_offset[partition] if value not in at]
         for (of, offset), value in acked.items():
             if of != partition:
                 continue

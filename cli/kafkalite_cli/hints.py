@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 #: First word of a command of kafka-*.sh, rpk or kcat -> what to use. At the top level and under `admin`.
 _COMMANDS = {
@@ -237,6 +236,13 @@ _KAFKA_KEYS = {
 }
 
 
+def closest(word: str, words: Sequence[str]) -> str | None:
+    """The one of `words` that a mistyped `word` meant; None: it resembles none."""
+    import difflib  # only an error needs it
+
+    return next(iter(difflib.get_close_matches(word, words, 1)), None)
+
+
 def with_key(text: str) -> str:
     """An error about an unknown setting, with the closest one that there is."""
     found = _UNKNOWN_KEY.search(text)
@@ -247,5 +253,5 @@ def with_key(text: str) -> str:
             return f"{text}; {instead}"
     from kafkalite.config import BROKER_KEYS, TOPIC_KEYS
 
-    close = difflib.get_close_matches(found[1], sorted({*TOPIC_KEYS, *BROKER_KEYS}), 1)
-    return f"{text}; did you mean {close[0]}?" if close else text
+    close = closest(found[1], sorted({*TOPIC_KEYS, *BROKER_KEYS}))
+    return f"{text}; did you mean {close}?" if close else text

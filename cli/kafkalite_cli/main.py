@@ -6,7 +6,6 @@ Exit codes: 0 success, 1 failure (also if the reader of our output is gone), 2 b
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import importlib.util
 import json
@@ -70,6 +69,9 @@ BAD_INPUT = frozenset(
         ErrorCode.INVALID_GROUP_ID,
         ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
         ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.RESOURCE_NOT_FOUND,
+        ErrorCode.LOG_DIR_NOT_FOUND,
+        ErrorCode.SECURITY_DISABLED,
     }
 )
 
@@ -96,10 +98,10 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             if args[0] == "help":
                 raise click.UsageError("use 'kafkalite --help', or 'kafkalite COMMAND --help'", ctx) from None
-            close = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
-            if not close or "Did you mean" in error.format_message():
+            close = hints.closest(args[0], self.list_commands(ctx))
+            if close is None or "Did you mean" in error.format_message():
                 raise
-            raise click.UsageError(f"{error.format_message()} Did you mean {close[0]!r}?", ctx) from None
+            raise click.UsageError(f"{error.format_message()} Did you mean {close!r}?", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -183,9 +185,9 @@ def _with_command(said: str, context: click.Context | None) -> str:
         return f"{found[0]}. Use {hint}."
     if "Did you mean" in said or context is None or not isinstance(group, click.Group):
         return said
-    close = difflib.get_close_matches(found[1], group.list_commands(context), 1)
+    close = hints.closest(found[1], group.list_commands(context))
     return f"{found[0]}. " + (
-        f"Did you mean {close[0]!r}?" if close else f"'{context.command_path} --help' lists the commands."
+        f"Did you mean {close!r}?" if close else f"'{context.command_path} --help' lists the commands."
     )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -235,6 +236,12 @@ def run_watch(work: Coroutine[Any, Any, T], how_to_return: str) -> T:
     except KeyboardInterrupt:
         click.echo(f"\n{how_to_return}", err=True)
         raise click.exceptions.Exit(130) from None
+
+
+def on_stop(callback: Callable[[], object]) -> None:
+    """At Ctrl-C or SIGTERM (`timeout`, systemd, a container that is stopped) end in order. Call it in the loop."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, callback)
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
 from kafkalite.config import BrokerConfig
 from kafkalite.coordination import paths
@@ -14,13 +15,17 @@ from kafkalite.env.seams import Clock
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.security.access import Access, Subject
 from kafkalite.security.acl import AclEntry, Binding, Filter, Pattern
-from kafkalite.security.authorizer import Authorizer, Entries, parse_super_users
+from kafkalite.security.acl_rules import Entries
+from kafkalite.security.authorizer import Authorizer, parse_super_users
 from kafkalite.security.connection_limits import ConnectionLimits, parse_overrides
 from kafkalite.security.principal import Principal
 from kafkalite.security.quotas import DEFAULT, Entity, Quotas, limit_text, parse_limit
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
+
+#: Patterns or bindings that are examined in one turn of the loop.
+_AT_ONCE = 200
 
 
 class AclManager:
@@ -98,29 +103,36 @@ class AclManager:
 
     # --- ACLs ---
 
-    def describe_acls(self, wanted: Filter) -> list[Binding]:
-        """Raises ApiError SECURITY_DISABLED."""
-        return self._authorizer().bindings(wanted)
+    def describe_acls(self, wanted: Filter) -> Iterator[tuple[Pattern, list[AclEntry]]]:
+        """The patterns that the filter means, in order, each with its entries that match, which may be none. There may be a
+        hundred thousand: a caller on the loop takes some at a time. Raises ApiError SECURITY_DISABLED.
+        """
+        return self._authorizer().matching(wanted)
 
     async def create_acls(self, subject: Subject, bindings: Sequence[Binding]) -> list[ApiError | None]:
         """Add each; what is there already stays. The errors are by position. Raises ApiError SECURITY_DISABLED."""
         self._authorizer()
         results: list[ApiError | None] = []
-        wanted: dict[Pattern, set[AclEntry]] = {}
-        for binding in bindings:
+        wanted: dict[Pattern, dict[AclEntry, None]] = {}
+        positions: dict[Pattern, list[int]] = {}
+        for position, binding in enumerate(bindings):
             problem = binding.problem()
             results.append(None if problem is None else api_error(ErrorCode.INVALID_REQUEST, problem))
             if problem is None:
-                wanted.setdefault(binding.pattern, set()).add(binding.entry)
+                wanted.setdefault(binding.pattern, {})[binding.entry] = None
+                positions.setdefault(binding.pattern, []).append(position)
+            if position % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
         for pattern, entries in wanted.items():
 
-            def add(before: Entries, entries: set[AclEntry] = entries) -> Entries:
-                return before | entries
+            def add(before: Entries, entries: Iterable[AclEntry] = entries) -> Entries:
+                return before.union(entries)
 
             try:
                 before, after = await self._update(pattern, add)
             except ApiError as error:
-                results = [error if b.pattern == pattern and r is None else r for b, r in zip(bindings, results)]
+                for position in positions[pattern]:
+                    results[position] = error
                 continue
             for entry in sorted(after - before):
                 self._log_change(subject, "acl.created", Binding(pattern, entry))
@@ -132,7 +144,7 @@ class AclManager:
         What another node has acknowledged before is among it, although its notification may not have come yet: an
         administrator who removes a permission must not get the answer that there was none.
         """
-        authorizer = self._authorizer()
+        self._authorizer()
         await self._catch_up()
         results: list[list[Binding] | ApiError] = []
         for wanted in filters:
@@ -141,7 +153,7 @@ class AclManager:
                 continue
             removed: list[Binding] = []
             try:
-                for pattern in [each for each in authorizer.patterns() if wanted.matches_pattern(each)]:
+                for pattern in await self._affected(wanted):
 
                     def keep(before: Entries, wanted: Filter = wanted) -> list[AclEntry]:
                         return [entry for entry in before if not wanted.matches_entry(entry)]
@@ -155,6 +167,17 @@ class AclManager:
             for binding in removed:
                 self._log_change(subject, "acl.deleted", binding)
         return results
+
+    async def _affected(self, wanted: Filter) -> list[Pattern]:
+        """Patterns with an entry that the filter matches, and those whose entries cannot be read."""
+        authorizer = self._authorizer()
+        found = [pattern for pattern in authorizer.patterns(wanted) if not authorizer.is_readable(pattern)]
+        for number, (pattern, entries) in enumerate(authorizer.matching(wanted)):
+            if entries:
+                found.append(pattern)
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                await asyncio.sleep(0)
+        return found
 
     def _authorizer(self) -> Authorizer:
         if self.access.authorizer is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kafkalite.client.bootstrap import parse_bootstrap
-from kafkalite.client.cluster_requests import ClusterRequests, of_kind
+from kafkalite.client.cluster_requests import ClusterRequests
 from kafkalite.client.exchange import Request
 from kafkalite.client.results import Metadata
 from kafkalite.env.real import RealClock
@@ -30,7 +30,7 @@ from kafkalite.extension.messages.watching import (
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.partition_values import FetchedPartition, ListedOffset
 from kafkalite.rpc.answers import RpcError
-from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.base import Message, of_kind
 from kafkalite.security.dialling import ClientSecurity
 
 M = TypeVar("M", bound=Message)

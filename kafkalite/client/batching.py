@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafkalite.errors import Fate
 from kafkalite.model import TopicPartition
 from kafkalite.record.batch import HEADER_SIZE, MAX_SEQUENCE, parse_header
 from kafkalite.record.builder import Headers, encode_batch, encode_record
@@ -23,11 +24,12 @@ class ProducerBatch:
         created_at: seconds on the caller's clock; linger and delivery timeout count from it.
         attempts: how often it was sent; a batch that was sent keeps its records as they are.
         node: the broker that an attempt is under way to, or None.
+        fate: if it is not acknowledged: what its attempts so far say, but for one under way.
     """
 
     __slots__ = (
-        "_encoded", "_payload", "attempts", "base_sequence", "base_timestamp", "closed", "created_at", "last_error",
-        "max_timestamp", "node", "number", "producer_epoch", "producer_id", "records", "retry_at", "size_bytes",
+        "_encoded", "_payload", "attempts", "base_sequence", "base_timestamp", "closed", "created_at", "fate",
+        "last_error", "max_timestamp", "node", "number", "producer_epoch", "producer_id", "records", "retry_at", "size_bytes",
         "timestamps", "tokens", "topic_partition",
     )  # fmt: skip
 
@@ -46,6 +48,7 @@ class ProducerBatch:
         self.retry_at = 0.0
         self.node: int | None = None
         self.last_error = ""
+        self.fate = Fate.NEVER_SENT
         self.producer_id = -1
         self.producer_epoch = -1
         self.base_sequence = -1
@@ -115,6 +118,7 @@ class ProducerBatch:
                 part.assign_sequence(self.producer_id, self.producer_epoch, sequence)
             part.closed = True
             part.attempts = self.attempts
+            part.fate = self.fate
             halves.append(part)
         return halves[0], halves[1]
 

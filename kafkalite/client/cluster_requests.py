@@ -22,7 +22,6 @@ from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, KafkaliteError, is_retriable
 from kafkalite.model import BrokerId, Endpoint, TopicPartition
 from kafkalite.rpc.answers import RpcError, RpcNotSent, RpcTimeout
-from kafkalite.rpc.messages.base import Message
 
 if TYPE_CHECKING:
     from kafkalite.security.dialling import Dialling
@@ -39,14 +38,7 @@ PROBE_EVERY_AT_MOST_S = 0.25
 _PROBE_SHARE = 5
 
 
-M = TypeVar("M", bound=Message)
 T = TypeVar("T")
-
-
-def of_kind(answer: object, cls: type[M]) -> M:
-    """The response as the class that its request says it has (`exchange` has seen to that)."""
-    assert isinstance(answer, cls)
-    return answer
 
 
 class ClusterRequests:

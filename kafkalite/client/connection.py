@@ -43,6 +43,8 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
         self._unsent: list[Buffer] = []
+        #: Whose bytes these are.
+        self._unsent_numbers: set[int] = set()
         #: Nothing is sent but a login.
         self._is_held = False
         self._is_open = False
@@ -106,6 +108,7 @@ class Connection:
         """
         number, buffers = self._encode(request, has_response=True)
         self._write(buffers)
+        self._unsent_numbers.add(number)
         return self._expect(number, request)
 
     def oneway(self, request: Request) -> None:
@@ -218,6 +221,7 @@ class Connection:
             return  # `_keep_logged_in` sends it
         if self._unsent and not self.closed and not self._writer.transport.is_closing():
             buffers, self._unsent = self._unsent, []
+            self._unsent_numbers.clear()
             self._writer.writelines(buffers)
 
     async def _read(self) -> None:
@@ -260,8 +264,9 @@ class Connection:
         self._exchange.forget()
         self._unsent.clear()
         waiting, self._waiting = self._waiting, {}
-        for name, future in waiting.values():
+        for number, (name, future) in waiting.items():
             if not future.done():
-                future.set_exception(RpcDisconnected(f"{self.endpoint}: {name}: {reason}"))
+                kind = RpcNotSent if number in self._unsent_numbers else RpcDisconnected
+                future.set_exception(kind(f"{self.endpoint}: {name}: {reason}"))
                 # Nobody may be waiting any more: that is no error.
                 future.exception()

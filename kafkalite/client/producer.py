@@ -14,11 +14,11 @@ from kafkalite.client.partitioner import StickyPartitioner, partition_for_key
 from kafkalite.client.producer_core import Completion, Dispatch, ProducerCore
 from kafkalite.client.producer_settings import ProducerSettings
 from kafkalite.env.supervisor import Policy
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code
+from kafkalite.errors import ApiError, ErrorCode, api_error, error_code
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.record.builder import Headers
 from kafkalite.record.compression import codec_named
-from kafkalite.rpc.answers import RpcError
+from kafkalite.rpc.answers import RpcError, RpcNotSent
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -322,7 +322,7 @@ class Producer:
                 return
             future = connection.send_nowait(request)
         except RpcError as error:
-            self._lost(dispatch, str(error))
+            self._lost(dispatch, str(error), was_sent=False)
             return
         except ApiError as error:
             self._refused(dispatch, error)
@@ -336,14 +336,14 @@ class Producer:
         self._requests[dispatch.node].pop(number, None)
         self._wake.set()
         if future.cancelled():
-            self._lost(dispatch, "cancelled")
+            self._lost(dispatch, "cancelled", was_sent=True)
             return
         error = future.exception()
         if isinstance(error, ApiError):
             self._refused(dispatch, error)
             return
         if error is not None:
-            self._lost(dispatch, str(error))
+            self._lost(dispatch, str(error), was_sent=not isinstance(error, RpcNotSent))
             return
         entries = {(entry.topic, entry.partition): entry for entry in messages.produced(future.result())}
         for batch, attempt in zip(dispatch.batches, dispatch.attempts, strict=True):
@@ -369,10 +369,10 @@ class Producer:
         if stale:
             self._client.refresh_soon()
 
-    def _lost(self, dispatch: Dispatch, reason: str) -> None:
+    def _lost(self, dispatch: Dispatch, reason: str, *, was_sent: bool) -> None:
         now = self._loop.time()
         for batch, attempt in zip(dispatch.batches, dispatch.attempts, strict=True):
-            completion = self._core.on_lost(batch, attempt, reason, now)
+            completion = self._core.on_lost(batch, attempt, reason, now, was_sent=was_sent)
             if completion is not None:
                 self._complete([completion])
         self._client.refresh_soon()
@@ -405,7 +405,7 @@ class Producer:
     def _sender_ended(self, task: asyncio.Task[None]) -> None:
         """However the sender ends, nobody may wait for ever."""
         self._closed = True
-        error: KafkaliteError = api_error(ErrorCode.REQUEST_TIMED_OUT, "the producer was closed")
+        error = api_error(ErrorCode.REQUEST_TIMED_OUT, "the producer was closed")
         if not task.cancelled() and task.exception() is not None:
             error = api_error(ErrorCode.UNKNOWN_SERVER_ERROR, f"the producer broke: {task.exception()!r}")
         self._complete(self._core.fail_all(error))

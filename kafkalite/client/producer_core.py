@@ -22,8 +22,8 @@ from typing import Any
 
 from kafkalite.client.batching import ProducerBatch, record_bound
 from kafkalite.client.producer_settings import ProducerSettings
-from kafkalite.client.retry import Backoff, Verdict, produce_verdict
-from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.client.retry import Backoff, Verdict, fate_after, produce_verdict
+from kafkalite.errors import ApiError, ErrorCode, Fate, KafkaliteError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.record.batch import HEADER_SIZE
@@ -299,6 +299,8 @@ class ProducerCore:
         if batch not in partition.in_flight and batch not in partition.queue:
             return None, False
         verdict = produce_verdict(code, idempotent=self.settings.idempotent)
+        if verdict is not Verdict.DELIVERED:
+            batch.fate = fate_after(batch.fate, code)
         if verdict is Verdict.DELIVERED:
             # Also of an attempt that was given up: what is committed is committed.
             self._finish(partition, batch)
@@ -310,15 +312,19 @@ class ProducerCore:
             return None, False
         if verdict is Verdict.FAILED:
             self._finish(partition, batch)
-            return Completion(batch, api_error(code, f"{batch.topic_partition}: {message or code.name}")), False
+            return Completion(batch, _failure(batch, code, f"{batch.topic_partition}: {message or code.name}")), False
         if verdict is Verdict.SEQUENCE_GAP and self._oldest(partition) is batch:
             partition.needs_new_epoch = True
         completion = self._retry(partition, batch, code, message or code.name, now)
         return completion, verdict is Verdict.RETRY_ELSEWHERE
 
-    def on_lost(self, batch: ProducerBatch, attempt: int, reason: str, now: float) -> Completion | None:
-        """An attempt ended without an answer: whether the batch is in the log is not known, or it was never sent."""
+    def on_lost(
+        self, batch: ProducerBatch, attempt: int, reason: str, now: float, *, was_sent: bool
+    ) -> Completion | None:
+        """An attempt ended without an answer: whether the batch is in the log is not known, or (`was_sent` False) it never left."""
         partition = self._partitions[batch.topic_partition]
+        if was_sent:
+            batch.fate = Fate.UNKNOWN
         if batch.node is None or attempt != batch.attempts or batch not in partition.in_flight:
             return None
         return self._retry(partition, batch, ErrorCode.NETWORK_EXCEPTION, reason, now)
@@ -337,6 +343,8 @@ class ProducerCore:
         if partition is None or not self.settings.idempotent:
             return []
         gone = [batch for batch in partition.in_flight if batch.node != node]
+        for batch in gone:
+            batch.fate = Fate.UNKNOWN
         done = [self._retry(partition, batch, ErrorCode.NOT_LEADER_OR_FOLLOWER, "leader moved", now) for batch in gone]
         return [completion for completion in done if completion is not None]
 
@@ -350,20 +358,20 @@ class ProducerCore:
             for batch in (*partition.in_flight, *partition.queue):
                 deadline = batch.created_at + self.settings.delivery_timeout_s
                 if deadline <= now:
-                    self._finish(partition, batch)
                     done.append(Completion(batch, self._timed_out(batch)))
+                    self._finish(partition, batch)
                 elif next_at is None or deadline < next_at:
                     next_at = deadline
         self._expiry_bound = float("inf") if next_at is None else next_at
         return done, next_at
 
-    def fail_all(self, error: KafkaliteError) -> list[Completion]:
+    def fail_all(self, error: ApiError) -> list[Completion]:
         """The producer ends: nothing more will be sent."""
         done: list[Completion] = []
         for partition in list(self._busy.values()):
             for batch in (*partition.in_flight, *partition.queue):
+                done.append(Completion(batch, _failure(batch, error.code, str(error))))
                 self._finish(partition, batch)
-                done.append(Completion(batch, error))
         return done
 
     def oldest_attempt_under_way(self) -> Sequence[ProducerBatch]:
@@ -388,7 +396,9 @@ class ProducerCore:
         limit = self.settings.retries
         if limit is not None and batch.attempts > limit:
             self._finish(partition, batch)
-            return Completion(batch, api_error(code, f"{batch.topic_partition}: {reason}, {batch.attempts} attempts"))
+            return Completion(
+                batch, _failure(batch, code, f"{batch.topic_partition}: {reason}, {batch.attempts} attempts")
+            )
         partition.in_flight.remove(batch)
         batch.retry_at = now + self._backoff.pause_s(batch.attempts)
         self._requeue(partition, batch)
@@ -425,7 +435,24 @@ class ProducerCore:
 
     def _timed_out(self, batch: ProducerBatch) -> KafkaliteError:
         seconds = self.settings.delivery_timeout_s
-        known = "may or may not be in the log" if batch.attempts else "was never sent"
         why = f"; last: {batch.last_error}" if batch.last_error else ""
-        text = f"{batch.topic_partition}: not delivered within {seconds:g} s, {known}{why}"
-        return api_error(ErrorCode.REQUEST_TIMED_OUT, text)
+        text = f"{batch.topic_partition}: not delivered within {seconds:g} s, {_FATES[_fate(batch)]}{why}"
+        return _failure(batch, ErrorCode.REQUEST_TIMED_OUT, text)
+
+
+_FATES = {
+    Fate.NEVER_SENT: "was never sent",
+    Fate.REFUSED: "was refused",
+    Fate.UNKNOWN: "may or may not be in the log",
+}
+
+
+def _fate(batch: ProducerBatch) -> Fate:
+    """With what is under way now."""
+    return batch.fate if batch.node is None else Fate.UNKNOWN
+
+
+def _failure(batch: ProducerBatch, code: ErrorCode, text: str) -> ApiError:
+    error = api_error(code, text)
+    error.fate = _fate(batch)
+    return error

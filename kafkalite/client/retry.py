@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from enum import Enum
 
-from kafkalite.errors import ErrorCode, KafkaliteError, is_retriable
+from kafkalite.errors import ErrorCode, Fate, KafkaliteError, is_retriable
 
 
 class BootstrapFailed(KafkaliteError):
@@ -63,6 +63,26 @@ def produce_verdict(code: ErrorCode, *, idempotent: bool) -> Verdict:
     if code in _ELSEWHERE:
         return Verdict.RETRY_ELSEWHERE
     return Verdict.RETRY if is_retriable(code) else Verdict.FAILED
+
+
+#: Retriable errors after which the records of this attempt are certainly not in the log. NOT_LEADER_OR_FOLLOWER is none: a leader that
+#: has appended, and is replaced before its followers have the batch, answers with it, too.
+_NOT_APPENDED = frozenset(
+    {
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+
+
+def fate_after(before: Fate, code: ErrorCode) -> Fate:
+    """What is known of a batch after an attempt that was answered with an error."""
+    if before is Fate.UNKNOWN or code is ErrorCode.UNKNOWN_SERVER_ERROR:
+        return Fate.UNKNOWN
+    return Fate.REFUSED if code in _NOT_APPENDED or not is_retriable(code) else Fate.UNKNOWN
 
 
 class Backoff:

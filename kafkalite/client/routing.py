@@ -98,7 +98,9 @@ class Router:
         entry = self.view.topics.get(topic)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if entry is None else error_code(entry.error)
         if code is ErrorCode.INVALID_TOPIC_EXCEPTION:
-            return api_error(code, f"{topic!r}: letters, digits, '.', '_', '-'; at most 249 of them")
+            return api_error(
+                code, f"{topic!r}: a topic's name has letters, digits, '.', '_' and '-', at most 249 of them"
+            )
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return api_error(code, f"there is no topic {topic!r}")
         return None if code is ErrorCode.NONE else api_error(code, f"topic {topic}: {code.name}")

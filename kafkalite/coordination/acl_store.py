@@ -6,6 +6,7 @@ reads what they name again. While ZooKeeper is away the rules read last stand.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 from kafkalite.coordination import paths
@@ -24,13 +25,18 @@ from kafkalite.coordination.notifications import Notifications, children_of, fol
 from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.security.acl import AclEntry, Pattern, PatternType
-from kafkalite.security.authorizer import Authorizer, Entries
+from kafkalite.security.acl_rules import Entries
+from kafkalite.security.authorizer import Authorizer
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
 _CHANGE_PARENTS = (paths.ACL_CHANGES, paths.ACL_EXTENDED_CHANGES)
 _PATTERN_TYPES = (PatternType.LITERAL, PatternType.PREFIXED)
+#: Patterns that are read at a time.
+_READ_AT_ONCE = 500
+#: Patterns and entries that are decoded in one turn of the loop: some milliseconds. (One pattern's entries are one document.)
+_DECODED_AT_ONCE = 200
 
 #: A pattern's entries before -> after.
 Change = Callable[[Entries], Iterable[AclEntry]]
@@ -47,12 +53,15 @@ class AclStore:
         self._notifications = [Notifications(parent, paths.ACL_CHANGE_NAME, monotonic) for parent in _CHANGE_PARENTS]
         #: Path -> what is wrong there. A pattern that cannot be read denies everything it covers.
         self.malformed: dict[str, str] = {}
+        #: One set for each read under way: patterns whose entries this node has written since it began.
+        self._overtaken: list[set[Pattern]] = []
 
     async def load(self, coordinator: Coordinator) -> None:
         """Read everything. Raises SessionExpiredError."""
         for notifications in self._notifications:
             await notifications.begin(coordinator)
-        found: list[Pattern] = []
+        pace = _Pace()
+        found: dict[Pattern, None] = {}
         for pattern_type in _PATTERN_TYPES:
             root = paths.ACL_PREFIXED if pattern_type is PatternType.PREFIXED else paths.ACL
             for title in sorted(await children_of(coordinator, root)):
@@ -60,9 +69,13 @@ class AclStore:
                 if kind is None:
                     self._report(f"{root}/{title}", "not a type of resource")
                     continue
-                names = await children_of(coordinator, type_path(pattern_type, kind))
-                found += [Pattern(kind, name, pattern_type) for name in sorted(names)]
-        await self._read(coordinator, sorted({*found, *self._authorizer.patterns()}))
+                for name in sorted(await children_of(coordinator, type_path(pattern_type, kind))):
+                    found[Pattern(kind, name, pattern_type)] = None
+                    await pace.worked(1)
+        for pattern in self._authorizer.patterns():  # those that are gone, too
+            found[pattern] = None
+            await pace.worked(1)
+        await self._read(coordinator, list(found))
         _log.info("acls.loaded", patterns=len(found), malformed=len(self.malformed))
 
     async def follow(self, coordinator: Coordinator) -> None:
@@ -78,30 +91,47 @@ class AclStore:
         for notifications in self._notifications:
             news = await notifications.news(coordinator, watch)
             patterns: dict[Pattern, None] = {}
+            is_unclear = news.is_incomplete
             for path, data in news.fresh:
                 try:
                     patterns[decode_change(data, path)] = None
                 except ZnodeError as error:
-                    # It named something that has changed, and nobody knows what: read all.
                     self._report(path, error.reason)
-                    await self.load(coordinator)
+                    is_unclear = True
+            if is_unclear:  # something has changed, and nobody knows what: read all
+                patterns.clear()
+                await self.load(coordinator)
             await self._read(coordinator, list(patterns))
             for path in news.expired:
                 self.malformed.pop(path, None)
             await notifications.seen(coordinator, news)
 
     async def _read(self, coordinator: Coordinator, patterns: Sequence[Pattern]) -> None:
-        znodes = [pattern_path(pattern) for pattern in patterns]
-        found = await retrying(lambda: coordinator.get_many(znodes))
-        for pattern, path, znode in zip(patterns, znodes, found, strict=True):
-            try:
-                entries = frozenset() if znode is None else decode_acls(znode[0], pattern)
-            except ZnodeError as error:
-                self._report(path, error.reason)
-                self._authorizer.put(pattern, None)
-                continue
-            self.malformed.pop(path, None)
-            self._authorizer.put(pattern, entries)
+        overtaken: set[Pattern] = set()
+        self._overtaken.append(overtaken)
+        try:
+            pace = _Pace()
+            for begin in range(0, len(patterns), _READ_AT_ONCE):
+                piece = patterns[begin : begin + _READ_AT_ONCE]
+                znodes = [pattern_path(pattern) for pattern in piece]
+                found = await retrying(lambda znodes=znodes: coordinator.get_many(znodes))  # type: ignore[misc]
+                for pattern, path, znode in zip(piece, znodes, found, strict=True):
+                    if pattern not in overtaken:  # what this node has written meanwhile is newer than what was read
+                        await pace.worked(1 + self._apply(pattern, path, None if znode is None else znode[0]))
+        finally:
+            self._overtaken.remove(overtaken)
+
+    def _apply(self, pattern: Pattern, path: str, data: bytes | None) -> int:
+        """Put what was read (None: there is nothing) into force. How many entries it has."""
+        try:
+            entries = frozenset[AclEntry]() if data is None else decode_acls(data, pattern)
+        except ZnodeError as error:
+            self._report(path, error.reason)
+            self._authorizer.put(pattern, None)
+            return 0
+        self.malformed.pop(path, None)
+        self._authorizer.put(pattern, entries)
+        return len(entries)
 
     def _report(self, path: str, reason: str) -> None:
         if self.malformed.get(path) != reason:
@@ -125,15 +155,34 @@ class AclStore:
                 before, version = decode_acls(data, pattern), stat.version
             after = frozenset(change(before))
             if after == before:
-                self._authorizer.put(pattern, after)
+                self._put(pattern, after)
                 return before, after
             write = _write(path, after, version)
             notification = Create(change_prefix(pattern), encode_change(pattern), sequential=True)
             if not await write_and_notify(coordinator, write, notification):
                 continue  # what was written is seen by reading; the change made twice is the same
             self.malformed.pop(path, None)
-            self._authorizer.put(pattern, after)
+            self._put(pattern, after)
             return before, after
+
+    def _put(self, pattern: Pattern, entries: Entries) -> None:
+        for overtaken in self._overtaken:
+            overtaken.add(pattern)
+        self._authorizer.put(pattern, entries)
+
+
+class _Pace:
+    """Lets the rest of the loop run between pieces of a long computation."""
+
+    def __init__(self) -> None:
+        self._done = 0
+
+    async def worked(self, amount: int) -> None:
+        """Another `amount` is done; after enough of them the loop turns."""
+        self._done += amount
+        if self._done >= _DECODED_AT_ONCE:
+            self._done = 0
+            await asyncio.sleep(0)
 
 
 def _write(path: str, entries: Entries, version: int | None) -> Op:

@@ -6,6 +6,7 @@ Sources: Kafka 3.9's ZkData (ZkAclStore, LiteralAclChangeStore, ExtendedAclChang
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
 
 from kafkalite.coordination import paths
@@ -13,13 +14,13 @@ from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.security.acl import (
     OPERATIONS,
     AclEntry,
-    Binding,
     Operation,
     Pattern,
     PatternType,
     Permission,
     ResourceType,
 )
+from kafkalite.security.acl_rules import in_order
 
 #: Name of a directory -> what it is about.
 RESOURCE_TYPES = {kind.title: kind for kind in OPERATIONS}
@@ -49,41 +50,50 @@ def encode_acls(entries: Iterable[AclEntry]) -> bytes:
             "operation": entry.operation.title,
             "host": entry.host,
         }
-        for entry in sorted(entries)
+        for entry in in_order(frozenset(entries))
     ]
     return json.dumps({"version": _VERSION, "acls": acls}, separators=(",", ":")).encode()
 
 
 def decode_acls(data: bytes, pattern: Pattern) -> frozenset[AclEntry]:
     """A pattern's entries. Raises ZnodeError if anything in it means nothing: half a rule set may open what it should not."""
-    path = pattern_path(pattern)
     if not data:
         return frozenset()
-    value = _object(data, path)
-    acls = value.get("acls")
+    path = pattern_path(pattern)
+    acls = _object(data, path).get("acls")
     if not isinstance(acls, list):
         raise ZnodeError(path, "acls: not a list")
+    if (problem := pattern.problem()) is not None:
+        raise ZnodeError(path, problem)
     entries = set()
     for number, acl in enumerate(acls):
-        where = f"acls[{number}]"
-        if not isinstance(acl, dict):
-            raise ZnodeError(path, f"{where}: not a JSON object")
-        texts = []
-        for name in ("principal", "host", "operation", "permissionType"):
-            text = acl.get(name)
-            if not isinstance(text, str):
-                raise ZnodeError(path, f"{where}.{name}: not a string")
-            texts.append(text)
-        operation, permission = _OPERATIONS.get(texts[2].lower()), _PERMISSIONS.get(texts[3].lower())
-        if operation is None:
-            raise ZnodeError(path, f"{where}.operation: {texts[2]!r} is unknown")
-        if permission is None:
-            raise ZnodeError(path, f"{where}.permissionType: {texts[3]!r} is unknown")
-        entry = AclEntry(texts[0], texts[1], operation, permission)
-        if (problem := Binding(pattern, entry).problem()) is not None:
-            raise ZnodeError(path, f"{where}: {problem}")
-        entries.add(entry)
+        try:
+            entries.add(_entry(acl))
+        except ValueError as error:
+            raise ZnodeError(path, f"acls[{number}]{error}") from None
     return frozenset(entries)
+
+
+def _entry(acl: object) -> AclEntry:
+    """Raises ValueError."""
+    if not isinstance(acl, dict):
+        raise ValueError(": not a JSON object")
+    texts = []
+    for name in ("principal", "host", "operation", "permissionType"):
+        text = acl.get(name)
+        if not isinstance(text, str):
+            raise ValueError(f".{name}: not a string")
+        texts.append(text)
+    operation, permission = _OPERATIONS.get(texts[2].lower()), _PERMISSIONS.get(texts[3].lower())
+    if operation is None:
+        raise ValueError(f".operation: {texts[2]!r} is unknown")
+    if permission is None:
+        raise ValueError(f".permissionType: {texts[3]!r} is unknown")
+    # The same few words in hundreds of thousands of entries.
+    entry = AclEntry(sys.intern(texts[0]), sys.intern(texts[1]), operation, permission)
+    if (problem := entry.problem()) is not None:
+        raise ValueError(f": {problem}")
+    return entry
 
 
 def _object(data: bytes, path: str) -> dict[str, object]:

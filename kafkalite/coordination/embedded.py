@@ -249,7 +249,7 @@ class EmbeddedZooKeeper:
                     process_group=0,  # the terminal's Ctrl-C is ours to pass on
                 )
         except OSError as error:
-            raise ZooKeeperUnavailable(f"{self.directory}: {error}") from None
+            raise ZooKeeperUnavailable(f"{self.directory}: {error.strerror or error}") from None
 
     def _arguments(self, java: Path, version: int, jars: Sequence[Path]) -> list[str]:
         return [

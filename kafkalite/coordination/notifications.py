@@ -14,6 +14,7 @@ from kafkalite.coordination.coordinator import (
     BadVersionError,
     Coordinator,
     Create,
+    Delete,
     MultiFailedError,
     NodeExistsError,
     NoNodeError,
@@ -29,6 +30,12 @@ from kafkalite.coordination.retry import retrying
 #: when this node has first seen it, by its own clock: its wall clock may be ahead of ZooKeeper's, and who has a session
 #: there sees it as soon as this node does.
 _LIFE_S = 15 * 60.0
+#: With more than the first number of notifications, the oldest are removed until the second number is left: each change costs
+#: every node a list of all of them.
+MOST = 1_000
+KEPT = 900
+#: Removed in one transaction.
+_REMOVED_AT_ONCE = 100
 
 
 class News(NamedTuple):
@@ -36,9 +43,11 @@ class News(NamedTuple):
 
     #: (path, data) of those not seen before, oldest first.
     fresh: list[tuple[str, bytes]]
-    #: The paths of those that have lived long enough.
+    #: The paths of those that are to be removed.
     expired: list[str]
     last: int
+    #: Whether some may have been removed that this node has not seen: it has to read everything.
+    is_incomplete: bool
 
 
 class Notifications:
@@ -69,17 +78,40 @@ class Notifications:
         found = await retrying(lambda: coordinator.get_many(unread)) if unread else []
         fresh = [(path, change[0]) for path, change in zip(unread, found, strict=True) if change is not None]
         now = self._monotonic()
-        expired = [path for _, path in changes if now - self._seen_at[path] > _LIFE_S]
-        return News(fresh, expired, max([last, *(number for number, _ in changes)]))
+        surplus = len(changes) - KEPT if len(changes) > MOST else 0
+        expired = [
+            path
+            for position, (_, path) in enumerate(changes)
+            if position < surplus or now - self._seen_at[path] > _LIFE_S
+        ]
+        # The oldest are removed first, and because of their number only if KEPT are left. So if there are fewer, or one that was
+        # seen before, no unseen one was removed. (If they were too old for this node, its session has expired.)
+        is_incomplete = len(changes) >= KEPT and changes[0][0] > last + 1
+        return News(fresh, expired, max([last, *(number for number, _ in changes)]), is_incomplete)
 
     async def seen(self, coordinator: Coordinator, news: News) -> None:
         """All that they name has been read again. Removes the expired ones."""
-        self._last = news.last
-        for path in news.expired:
+        self._last = max(self._last, news.last)
+        for begin in range(0, len(news.expired), _REMOVED_AT_ONCE):
+            piece = news.expired[begin : begin + _REMOVED_AT_ONCE]
+            try:
+                await coordinator.multi([Delete(path, -1) for path in piece])
+            except MultiFailedError:  # other nodes remove them, too
+                if not await self._remove_each(coordinator, piece):
+                    return
+            except (NotSentError, OutcomeUnknownError):
+                return  # the oldest first, or nobody could say what was removed: somebody else's turn
+
+    async def _remove_each(self, coordinator: Coordinator, expired: list[str]) -> bool:
+        """Whether all of them are gone."""
+        for path in expired:
             try:
                 await coordinator.delete(path)
-            except (NoNodeError, NotSentError, OutcomeUnknownError):
-                continue  # somebody else's turn
+            except NoNodeError:
+                continue
+            except (NotSentError, OutcomeUnknownError):
+                return False
+        return True
 
     async def _listed(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> list[tuple[int, str]]:
         """(number, path), oldest first; other names are skipped."""

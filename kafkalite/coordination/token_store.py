@@ -58,8 +58,11 @@ class TokenStore:
 
     async def _apply_changes(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> None:
         news = await self._notifications.news(coordinator, watch)
-        changed = dict.fromkeys(data.decode(errors="replace") for _, data in news.fresh)
-        await self._read(coordinator, [token_id for token_id in changed if token_id and "/" not in token_id])
+        if news.is_incomplete:
+            await self.load(coordinator)
+        else:
+            changed = dict.fromkeys(data.decode(errors="replace") for _, data in news.fresh)
+            await self._read(coordinator, [token_id for token_id in changed if token_id and "/" not in token_id])
         await self._notifications.seen(coordinator, news)
 
     async def _read(self, coordinator: Coordinator, token_ids: Sequence[str]) -> None:

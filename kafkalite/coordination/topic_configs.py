@@ -140,6 +140,9 @@ class TopicConfigs:
                 entities[decode_config_change(data, path)] = None
             except ZnodeError as error:
                 self._report(path, error.reason)
+        if news.is_incomplete:
+            entities.clear()
+            await self.load(coordinator)
         by_type: dict[str, list[str]] = {}
         for entity_type, name in entities:
             by_type.setdefault(entity_type, []).append(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.config import BrokerConfig, TopicConfig
@@ -46,7 +46,7 @@ from kafkalite.replica.requests import (
 )
 from kafkalite.rpc.messages.base import Message
 from kafkalite.security.access import Access, Subject
-from kafkalite.security.acl import Binding, Filter
+from kafkalite.security.acl import AclEntry, Binding, Filter, Pattern
 from kafkalite.security.connection_limits import ConnectionLimits
 from kafkalite.security.principal import Principal
 from kafkalite.security.quotas import Entity, Quotas
@@ -224,8 +224,8 @@ class Rights(Protocol):
         """For one listener. `rate_of_all`: new connections per second that it takes in all; 0: no limit."""
         ...
 
-    def describe_acls(self, wanted: Filter) -> list[Binding]:
-        """Raises ApiError SECURITY_DISABLED."""
+    def describe_acls(self, wanted: Filter) -> Iterator[tuple[Pattern, list[AclEntry]]]:
+        """Each pattern that the filter means, with its entries that match. Raises ApiError SECURITY_DISABLED."""
         ...
 
     async def create_acls(self, subject: Subject, bindings: Sequence[Binding]) -> list[ApiError | None]:

@@ -25,9 +25,9 @@ class SchemaPages:
         return dict.fromkeys(ROOTS, self._serve)
 
     async def _serve(self, request: TreeRequest) -> Page:
-        # A form of another site's page can send text, but no JSON without asking first (CORS).
+        # A page of another site can send text and forms, with any parameters, but no JSON without asking first (CORS).
         asked = request.asked
-        if asked.body and "json" not in asked.headers.get("content-type", ""):
+        if asked.body and not _is_json(asked.headers.get("content-type", "")):
             text = b"the body is JSON, so Content-Type has to be application/vnd.schemaregistry.v1+json\n"
             return Page(text, status=415)
         answer = await self._registry.serve(
@@ -41,3 +41,9 @@ class SchemaPages:
             )
         )
         return Page(answer.body.encode(), answer.content_type, status=answer.status)
+
+
+def _is_json(content_type: str) -> bool:
+    """application/json, application/vnd.schemaregistry.v1+json, and the like; parameters do not count."""
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind.startswith("application/") and kind.endswith(("/json", "+json"))

@@ -13,7 +13,6 @@ import importlib
 import json
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.admin.cluster_status import status_value
@@ -131,6 +130,8 @@ def _metadata(state: PartitionState, cache: MetadataCache) -> PartitionMetadata:
 @cache
 def console_page() -> Page:
     """The page itself, joined from its files. Its one script may run, and nothing else: markup that slips in stays dead."""
+    from importlib import resources  # also loads tempfile, shutil and zipfile
+
     files = resources.files("kafkalite.http.console").joinpath("page")
 
     def read(name: str) -> str:

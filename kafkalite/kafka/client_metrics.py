@@ -14,11 +14,10 @@ from dataclasses import field
 from functools import lru_cache
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from kafkalite.coordinators.patterns import full_match
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.record.checksum import crc32c
 from kafkalite.resource_configs import CLIENT_METRICS_KEYS, parse_match, value
 from kafkalite.telemetry.otlp import Point
 

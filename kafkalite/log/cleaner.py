@@ -24,9 +24,6 @@ from kafkalite.log.rewriting import CleanedTransactions, OffsetMap, Rewriter
 from kafkalite.log.segment import Segment
 from kafkalite.record.batch import BatchHeader, parse_header
 from kafkalite.record.reader import scan
-from kafkalite.telemetry.logs import get_logger
-
-_log = get_logger(__name__)
 
 CLEANED = ".cleaned"
 #: Estimated memory of one pass's offset map. What does not fit waits for the next pass.

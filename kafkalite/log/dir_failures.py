@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 
-from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import ErrorCode, LogClosed, StorageError, api_error
 from kafkalite.log.failures import FaultScope, fault_scope
@@ -31,14 +31,12 @@ class DirFailures:
     def __init__(
         self,
         pool: LogPool,
-        config: BrokerConfig,
         disk: Disk,
         clock: Clock,
         removals: Removals,
         reopening: Reopening,
     ) -> None:
         self._pool = pool
-        self._config = config
         self._disk = disk
         self._clock = clock
         self._removals = removals

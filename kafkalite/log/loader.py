@@ -76,7 +76,7 @@ def load_log(
     checked_from = len(segments)
     lowered = was_cut = False
     if segments:
-        if clean and not segments[-1].find_end():
+        if clean and not _find_end(segments[-1]):
             _log.warning("log.end_unclear", partition=str(topic_partition))
             clean = False
         if not clean:
@@ -290,3 +290,24 @@ def _read_metadata(disk: Disk, path: str, names: list[str]) -> tuple[TopicId, bo
     except checkpoints.MalformedCheckpoint as error:
         _log.warning("log.metadata_damaged", path=path, error=str(error))
         return NO_TOPIC_ID, False
+
+
+def _find_end(segment: Segment) -> bool:
+    """Find `next_offset` of a segment that was closed cleanly: the batches behind the last index entry.
+
+    Returns False if what is there is not whole batches: the segment must be recovered. Raises OSError.
+    """
+    if not segment.size:
+        segment.next_offset = segment.base_offset
+        return True
+    indexed, start = segment.last_saved_entry()
+    if start >= segment.size:
+        return False
+    try:
+        for position, header in segment.headers(start):
+            if position and position == start and header.last_offset != segment.base_offset + indexed:
+                return False
+            segment.next_offset = header.base_offset + header.last_offset_delta + 1
+    except ApiError:
+        return False
+    return segment.next_offset > segment.base_offset

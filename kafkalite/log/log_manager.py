@@ -80,20 +80,20 @@ class LogManager:
             disk.separate(path)
         self.removals = Removals(pool, disk, clock, stray_delay_ms=config.stray_delete_delay_ms)
         reopening = Reopening(pool, disk, clock)
-        self.failures = DirFailures(pool, config, disk, clock, self.removals, reopening)
+        self.failures = DirFailures(pool, disk, clock, self.removals, reopening)
         self.offsets = OffsetCheckpoints(pool, self.failures)
         self._failure_handler = LogDirFailureHandler(
             pool, disk, clock, own_time, supervisor, self.failures, self.removals,
             busy_s=config.log_dir_probe_timeout_ms / 1000,
         )  # fmt: skip
-        self.placing = Placing(pool, config, disk, clock, self._failure_handler, self.failures, self.offsets)
+        self.placing = Placing(pool, disk, clock, self._failure_handler, self.failures)
         turn = CompactionTurn()
         #: Replicas on their way from one disk to another.
         self.moves = DiskMoves(
             pool, config, disk, clock, supervisor, self.cold, self.removals, self.failures, self.offsets, turn
         )
         self.opening = Opening(
-            pool, config, disk, clock, own_time, supervisor, self._failure_handler, self.removals, self.offsets,
+            pool, config, disk, clock, own_time, supervisor, self._failure_handler, self.removals,
             self.failures, self.moves, reopening,
         )  # fmt: skip
         self.housekeeping = Housekeeping(

@@ -25,7 +25,6 @@ from kafkalite.log.log_dir import (
 )
 from kafkalite.log.log_dir_failure_handler import LogDirFailureHandler
 from kafkalite.log.moving import DiskMoves
-from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
@@ -57,7 +56,6 @@ class Opening:
         supervisor: Supervisor,
         failure_handler: LogDirFailureHandler,
         removals: Removals,
-        offsets: OffsetCheckpoints,
         failures: DirFailures,
         moves: DiskMoves,
         reopening: Reopening,
@@ -70,7 +68,6 @@ class Opening:
         self._supervisor = supervisor
         self._failure_handler = failure_handler
         self._removals = removals
-        self._offsets = offsets
         self._failures = failures
         self._moves = moves
         self._reopening = reopening

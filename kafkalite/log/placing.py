@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.log import checkpoints
@@ -12,7 +12,6 @@ from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.loader import new_log
 from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir, dir_error
 from kafkalite.log.log_dir_failure_handler import LogDirFailureHandler
-from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
 from kafkalite.model import TopicId, TopicPartition
@@ -24,20 +23,16 @@ class Placing:
     def __init__(
         self,
         pool: LogPool,
-        config: BrokerConfig,
         disk: Disk,
         clock: Clock,
         failure_handler: LogDirFailureHandler,
         failures: DirFailures,
-        offsets: OffsetCheckpoints,
     ) -> None:
         self._pool = pool
-        self._config = config
         self._disk = disk
         self._clock = clock
         self._failure_handler = failure_handler
         self._failures = failures
-        self._offsets = offsets
 
     def create(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig, *, directory: str | None = None

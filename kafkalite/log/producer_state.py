@@ -8,13 +8,12 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.verification import NO_GUARD, Verifications
 from kafkalite.model import NO_OFFSET
 from kafkalite.record.batch import MAX_SEQUENCE, BatchHeader
+from kafkalite.record.checksum import crc32c
 from kafkalite.record.reader import EndTransactionMarker
 
 #: Batches remembered per producer: a producer may have five requests in flight.

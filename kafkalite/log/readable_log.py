@@ -17,10 +17,10 @@ from kafkalite.log.reading import (
     aborted_transactions,
     candidate_for_timestamp,
     first_record,
-    newest_candidate,
     newest_record,
     read_batches,
     sound_prefix,
+    stretch_of,
 )
 from kafkalite.log.segment import Segment
 from kafkalite.model import LeaderEpoch, Offset
@@ -110,30 +110,31 @@ class ReadableLog(LogState):
     async def max_timestamp_offset(self, cold: ColdReads, owner: Owner) -> tuple[int, Offset, LeaderEpoch] | None:
         """(timestamp, offset, leader epoch) of the first record with the largest timestamp; None if there is none.
 
-        The end of a transaction counts, as in Kafka: in a topic with transactions it is often the newest of all. If headers
-        say more than the records have that are left, some batches are looked into, and the newest record of these is it.
-        Raises as `offset_for_timestamp`.
+        The end of a transaction counts, as in Kafka: in a topic with transactions it is often the newest of all. The batch
+        is chosen by the headers. Raises as `offset_for_timestamp`.
         """
         await self.load_timestamps(cold, owner)
-        newest: tuple[int, Offset, LeaderEpoch] | None = None
-        known: set[int] = set()
         for _ in range(_LOOKUP_ATTEMPTS):
             with self._local.io("look-up by timestamp"):
-                candidate = newest_candidate(self._local.segments, self.log_start_offset, known)
-                if candidate is None or (newest is not None and newest[0] >= candidate.header.max_timestamp):
-                    return newest
-                look = partial(newest_record, self.disk, candidate, self.log_start_offset)
                 try:
-                    found, _ = await cold.lane(self.directory).run(owner, look)
+                    return await self._newest_record(cold, owner)
                 except LogMoved:
                     continue
-            if found is not None and (newest is None or found[0] > newest[0]):
+        raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE, _LOG_CHANGED)
+
+    async def _newest_record(self, cold: ColdReads, owner: Owner) -> tuple[int, Offset, LeaderEpoch] | None:
+        """Raises LogMoved, OSError, ApiError CORRUPT_MESSAGE."""
+        newest: tuple[int, Offset, LeaderEpoch] | None = None
+        # In the order of their newest timestamps, so that one look is enough unless DeleteRecords removed that record.
+        for segment in sorted(self._local.segments, key=lambda each: each.largest_timestamp()[0], reverse=True):
+            if not segment.size or segment.next_offset <= self.log_start_offset:
+                continue
+            if newest is not None and segment.largest_timestamp()[0] < newest[0]:
+                break
+            look = partial(newest_record, self.disk, stretch_of(segment, self.log_start_offset), self.log_start_offset)
+            found, _ = await cold.lane(self.directory).run(owner, look)
+            if found is not None and (newest is None or (-found[0], found[1]) < (-newest[0], newest[1])):
                 newest = found
-                if found[0] >= candidate.header.max_timestamp:
-                    return newest
-            known.add(candidate.header.base_offset)
-        if newest is None:
-            raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE, _LOG_CHANGED)
         return newest
 
     @property

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Set
+from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple
 
-from kafkalite.env.seams import Disk
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.env.seams import Disk, File
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.log.batch_scan import headers
 from kafkalite.log.index import AbortedTxn
 from kafkalite.log.local_log import LocalLog
 from kafkalite.log.segment import Segment
@@ -198,7 +200,9 @@ def candidate_for_timestamp(
     for segment in segments:
         if not segment.size or segment.next_offset <= lowest or segment.largest_timestamp()[0] < timestamp_ms:
             continue
-        for position, header in segment.headers(segment.position_for_timestamp(timestamp_ms)):
+        # What DeleteRecords or an earlier look has left behind is not walked through.
+        begin = max(segment.position_for_timestamp(timestamp_ms), segment.position_of(lowest))
+        for position, header in segment.headers(begin):
             if header.is_control:
                 continue
             if header.max_timestamp >= timestamp_ms and header.last_offset >= lowest:
@@ -206,39 +210,28 @@ def candidate_for_timestamp(
     return None
 
 
-def newest_candidate(segments: list[Segment], log_start_offset: int, known: Set[int]) -> Candidate | None:
-    """The first batch with the largest timestamp, by the headers, of those that are still in the log; None if there is none.
-
-    `known`: base offsets of batches that are left out. The end of a transaction counts. Raises ApiError CORRUPT_MESSAGE, OSError.
-    """
-    newest: Candidate | None = None
-    for segment in segments:
-        if not segment.size or segment.next_offset <= log_start_offset:
-            continue
-        if newest is not None and segment.largest_timestamp()[0] <= newest.header.max_timestamp:
-            continue
-        found = _newest_in(segment, log_start_offset, known)
-        if found is not None and (newest is None or found[1].max_timestamp > newest.header.max_timestamp):
-            newest = Candidate(segment.log_path, *found)
-    return None if newest is None or newest.header.max_timestamp < 0 else newest
+#: Batches that are looked into for the newest record if headers say more than records have.
+_NEWEST_BATCHES = 5
 
 
-def _newest_in(segment: Segment, log_start_offset: int, known: Set[int]) -> tuple[int, BatchHeader] | None:
-    largest, last_offset = segment.largest_timestamp()
-    if last_offset >= log_start_offset:
-        for position, header in segment.headers(segment.position_for_timestamp(largest)):
-            if header.max_timestamp >= largest and header.last_offset >= log_start_offset:
-                if header.record_count and header.base_offset not in known:
-                    return position, header
-                break
-    # DeleteRecords or a compaction removed the records with the segment's largest timestamp.
-    left = segment.headers(segment.position_of(log_start_offset))
-    fit = (each for each in left if each[1].record_count and each[1].base_offset not in known)
-    return max(fit, key=_max_timestamp, default=None)
+class Stretch(NamedTuple):
+    """The part of a segment that is still in the log."""
+
+    path: str
+    #: Where the batch with the largest timestamp is to be expected: before it there is none.
+    expected: int
+    start: int
+    end: int
+    largest_timestamp: int
 
 
-def _max_timestamp(found: tuple[int, BatchHeader]) -> int:
-    return found[1].max_timestamp
+def stretch_of(segment: Segment, log_start_offset: int) -> Stretch:
+    """By the indexes. Raises ApiError CORRUPT_MESSAGE, OSError."""
+    largest, offset = segment.largest_timestamp()
+    start = segment.position_of(log_start_offset)
+    # DeleteRecords may have removed the newest record: then another one is, anywhere in what is left.
+    expected = max(start, segment.position_for_timestamp(largest)) if offset >= log_start_offset else start
+    return Stretch(segment.log_path, expected, start, segment.size, largest)
 
 
 def first_record(
@@ -255,32 +248,70 @@ def first_record(
     return None
 
 
-def newest_record(disk: Disk, candidate: Candidate, log_start_offset: int) -> tuple[int, Offset, LeaderEpoch] | None:
-    """(timestamp, offset, leader epoch) of the batch's first record with the largest timestamp; None if none is left.
+def newest_record(disk: Disk, stretch: Stretch, log_start_offset: int) -> tuple[int, Offset, LeaderEpoch] | None:
+    """(timestamp, offset, leader epoch) of the first record with the largest timestamp; None if none is left.
 
-    That is not always the header's: a producer may write a later one there than its records have. Runs off the loop, as
-    `first_record`, and raises the same.
+    The batch is chosen by the headers; the end of a transaction counts. If a header says more than the records have that are left
+    (a producer wrote it, or DeleteRecords removed one), some more batches are looked into. Runs off the loop, as `first_record`:
+    it may read all headers of a segment. Raises LogMoved, OSError.
     """
-    newest: ScannedRecord | None = None
-    for record in _records_of(disk, candidate):
-        if record.offset >= log_start_offset and (newest is None or record.timestamp > newest.timestamp):
-            newest = record
-    if newest is None:
-        return None
-    return newest.timestamp, Offset(newest.offset), LeaderEpoch(candidate.header.partition_leader_epoch)
+    newest: tuple[int, Offset, LeaderEpoch] | None = None
+    known: set[int] = set()
+    try:
+        while len(known) < _NEWEST_BATCHES:
+            batch = _newest_batch(disk, stretch, known, log_start_offset)
+            if batch is None or batch.header.max_timestamp < 0:
+                break
+            known.add(batch.header.base_offset)
+            if newest is not None and newest[0] >= batch.header.max_timestamp:
+                break
+            left = [record for record in _records_of(disk, batch) if record.offset >= log_start_offset]
+            found = max(left, key=_timestamp, default=None)
+            if found is not None and (newest is None or found.timestamp > newest[0]):
+                newest = found.timestamp, Offset(found.offset), LeaderEpoch(batch.header.partition_leader_epoch)
+    except ApiError:
+        raise LogMoved from None  # no batch where there was one
+    return newest
+
+
+def _newest_batch(disk: Disk, stretch: Stretch, known: Set[int], log_start_offset: int) -> Candidate | None:
+    """The first batch with the largest timestamp by the headers, without those at the `known` base offsets."""
+    newest: Candidate | None = None
+    for position in dict.fromkeys((stretch.start,) if known else (stretch.expected, stretch.start)):
+        newest = None
+        with _opened(disk, stretch.path) as file:
+            for at, header in headers(file, stretch.path, position, stretch.end):
+                if not header.record_count or header.last_offset < log_start_offset or header.base_offset in known:
+                    continue
+                if newest is None or header.max_timestamp > newest.header.max_timestamp:
+                    newest = Candidate(stretch.path, at, header)
+                    if header.max_timestamp >= stretch.largest_timestamp:
+                        return newest
+    return newest
+
+
+def _timestamp(record: ScannedRecord) -> int:
+    return record.timestamp
+
+
+@contextmanager
+def _opened(disk: Disk, path: str) -> Iterator[File]:
+    """Raises LogMoved, OSError."""
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        raise LogMoved from None
+    try:
+        yield file
+    finally:
+        file.close()
 
 
 def _records_of(disk: Disk, candidate: Candidate) -> Iterator[ScannedRecord]:
     """Raises ApiError CORRUPT_MESSAGE; LogMoved; OSError."""
     header = candidate.header
-    try:
-        file = disk.open(candidate.path)
-    except FileNotFoundError:
-        raise LogMoved from None
-    try:
+    with _opened(disk, candidate.path) as file:
         data = file.read_at(candidate.position, header.size)
-    finally:
-        file.close()
     if len(data) < header.size or parse_header(data) != header:
         raise LogMoved
     yield from scan(data, 0, header)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from kafkalite.config import TopicConfig
 from kafkalite.log.validation import CHEAP_BYTES, MAX_COMPRESSED_RECORDS, NO_TIMESTAMP, CheckedRecords, check_records
 from kafkalite.model import Buffer
 from kafkalite.record.batch import COMPRESSION_MASK, CRC_START, HEADER, HEADER_SIZE, MAGIC, BatchHeader
 from kafkalite.record.builder import encode_batch
+from kafkalite.record.checksum import crc32c
 from kafkalite.record.compression import Codec
 from kafkalite.record.inflating import PIECE_CHARGE_BYTES, pieces
 from kafkalite.record.recompressing import recompressed

@@ -22,7 +22,7 @@ from kafkalite.log.producer_state import PreparedAppend, ProducerStates
 from kafkalite.log.segment import Segment
 from kafkalite.log.validation import marker_in
 from kafkalite.model import TopicId
-from kafkalite.record.batch import BatchHeader
+from kafkalite.record.batch import HEADER, HEADER_SIZE, BatchHeader
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -78,7 +78,7 @@ def recover(
     def known() -> int:
         nonlocal compacted_to
         if compacted_to is None:
-            compacted_to = EVERYWHERE if any(s.size and s.starts_with_gap() for s in all_segments) else -1
+            compacted_to = EVERYWHERE if any(s.size and _starts_with_gap(s) for s in all_segments) else -1
         return compacted_to
 
     expected = segments[first].base_offset
@@ -218,3 +218,9 @@ def replay(producers: ProducerStates, segments: list[Segment], start: int) -> It
             producers.prepare(prepared, header, header.base_offset, marker, from_client=False, replicated=True)
             for done, stable in producers.apply(prepared):
                 yield segment, AbortedTxn(done.producer_id, done.first_offset, done.last_offset, stable)
+
+
+def _starts_with_gap(segment: Segment) -> bool:
+    """Whether its first batch lies behind the base offset: only a compaction removes offsets there. Raises OSError."""
+    data = segment.read_at(0, HEADER_SIZE)
+    return len(data) == HEADER_SIZE and BatchHeader._make(HEADER.unpack(data)).base_offset > segment.base_offset

@@ -16,7 +16,7 @@ from kafkalite.log.segment_indexes import SegmentIndexes
 from kafkalite.log.segment_memory import SoundRange, Tail
 from kafkalite.log.transaction_index import TransactionIndex, shorten
 from kafkalite.model import Buffer
-from kafkalite.record.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from kafkalite.record.batch import LOG_OVERHEAD, BatchHeader
 
 
 class Segment:
@@ -66,7 +66,7 @@ class Segment:
         """A segment whose files are there; only its size is looked up. Raises OSError.
 
         Args:
-            next_offset: where the next segment starts, or -1 when this is the last one (then call `find_end`).
+            next_offset: where the next segment starts, or -1 when this is the last one (then the loader finds it).
         """
         segment = cls(disk, handles, directory, base_offset)
         segment.exists = True
@@ -271,11 +271,6 @@ class Segment:
                 return position
         return self.size
 
-    def starts_with_gap(self) -> bool:
-        """Whether its first batch lies behind the base offset: only a compaction removes offsets there. Raises OSError."""
-        data = self.read_at(0, HEADER_SIZE)
-        return len(data) == HEADER_SIZE and BatchHeader._make(HEADER.unpack(data)).base_offset > self.base_offset
-
     def end_before(self, position: int) -> int:
         """Where the batch that ends at `position` leaves off: the next offset; the base offset if there is none.
 
@@ -409,28 +404,9 @@ class Segment:
         self.synced_size = 0
         self._save_shortened()
 
-    def find_end(self) -> bool:
-        """Find `next_offset` of a segment that was closed cleanly: the batches behind the last index entry.
-
-        Returns False if what is there is not whole batches: the segment must be recovered. Raises OSError.
-        """
-        if not self.size:
-            self.next_offset = self.base_offset
-            return True
-        data = self._indexes.read(INDEX)
-        start = indexed = 0
-        if len(data) >= OFFSET_ENTRY_SIZE and len(data) % OFFSET_ENTRY_SIZE == 0:
-            indexed, start = int.from_bytes(data[-8:-4], "big"), int.from_bytes(data[-4:], "big")
-        if start >= self.size:
-            return False
-        try:
-            for position, header in self.headers(start):
-                if position and position == start and header.last_offset != self.base_offset + indexed:
-                    return False
-                self.next_offset = header.base_offset + header.last_offset_delta + 1
-        except ApiError:
-            return False
-        return self.next_offset > self.base_offset
+    def last_saved_entry(self) -> tuple[int, int]:
+        """(relative offset, position) of the last entry of the offset index's file; (0, 0) if it has none. Raises OSError."""
+        return self._indexes.last_saved_entry()
 
     def relocate(self, directory: str) -> None:
         """The log's directory has another name; the handle was closed before."""

@@ -24,7 +24,14 @@ class SegmentIndexes:
         self.times: TimeIndex | None = None
         self._offsets_saved = self._times_saved = 0
 
-    def read(self, suffix: str) -> bytes:
+    def last_saved_entry(self) -> tuple[int, int]:
+        """(relative offset, position) of the last entry of the offset index's file; (0, 0) if it has none. Raises OSError."""
+        data = self._read(INDEX)
+        if len(data) < OFFSET_ENTRY_SIZE or len(data) % OFFSET_ENTRY_SIZE:
+            return 0, 0
+        return int.from_bytes(data[-8:-4], "big"), int.from_bytes(data[-4:], "big")
+
+    def _read(self, suffix: str) -> bytes:
         """The file's bytes; none if there is no file. Raises OSError."""
         try:
             return self._disk.read_file(self._path(suffix))
@@ -33,7 +40,7 @@ class SegmentIndexes:
 
     def load_offsets(self, size: int) -> OffsetIndex | None:
         """Read the offset index of a segment of this size; None if it must be built again from the batches. Raises OSError."""
-        loaded = OffsetIndex.decode(self.read(INDEX)) if size else OffsetIndex()
+        loaded = OffsetIndex.decode(self._read(INDEX)) if size else OffsetIndex()
         is_lost = loaded is not None and not len(loaded) and size > SCAN_BYTES
         if loaded is None or is_lost or (loaded.positions and loaded.positions[-1] >= size):
             return None
@@ -42,7 +49,7 @@ class SegmentIndexes:
 
     def load_times(self, size: int) -> TimeIndex | None:
         """Read the time index; None if it must be built again from the batches. Raises OSError."""
-        loaded = TimeIndex.decode(self.read(TIME_INDEX)) if size else TimeIndex()
+        loaded = TimeIndex.decode(self._read(TIME_INDEX)) if size else TimeIndex()
         if loaded is not None:
             self.times, self._times_saved = loaded, len(loaded)
         return loaded

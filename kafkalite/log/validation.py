@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 from typing import Literal
 
-from crc32c import crc32c
-
 from kafkalite.config import TopicConfig
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.record.batch import (
@@ -18,6 +16,7 @@ from kafkalite.record.batch import (
     BatchHeader,
     split_batches,
 )
+from kafkalite.record.checksum import crc32c
 from kafkalite.record.reader import EndTransactionMarker, end_transaction_marker_of, scan
 
 #: client: everything is checked. coordinator: control batches too, no sequences (transaction markers, group offsets).

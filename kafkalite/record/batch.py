@@ -18,10 +18,9 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import Buffer
+from kafkalite.record.checksum import crc32c
 
 HEADER_SIZE = 61
 #: Base offset and batch length: the bytes that `batch_length` does not count.
@@ -118,8 +117,7 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 def crc_of(buffer: Buffer, position: int, size: int) -> int:
     """CRC32C over what the CRC of the batch at `position`, `size` bytes in all, covers."""
-    checksum: int = crc32c(memoryview(buffer)[position + CRC_START : position + size])
-    return checksum
+    return crc32c(memoryview(buffer)[position + CRC_START : position + size])
 
 
 def split_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:

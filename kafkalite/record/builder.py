@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
-from crc32c import crc32c
-
 from kafkalite.model import Buffer
 from kafkalite.record.batch import (
     CONTROL_FLAG,
@@ -20,6 +18,7 @@ from kafkalite.record.batch import (
     TIMESTAMP_TYPE_FLAG,
     TRANSACTIONAL_FLAG,
 )
+from kafkalite.record.checksum import crc32c
 from kafkalite.record.compression import Codec, compress
 from kafkalite.record.varint import encode_varint
 

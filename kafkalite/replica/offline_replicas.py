@@ -13,12 +13,9 @@ from kafkalite.errors import StorageError
 from kafkalite.model import NO_LEADER, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from kafkalite.replica.partition import Partition
 from kafkalite.rpc.messages.control import PartitionState
-from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager
-
-_log = get_logger(__name__)
 
 
 def refusal(state: PartitionState, broker_id: BrokerId, *, own_epoch: LeaderEpoch) -> str:

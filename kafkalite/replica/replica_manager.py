@@ -86,7 +86,6 @@ class ReplicaManager:
         self._supervisor = supervisor
         self._logs = logs
         self.cold = logs.cold
-        self._session = session
         self.local = local
         self._identity = identity = local.identity
         self.metadata = metadata

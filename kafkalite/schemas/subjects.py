@@ -66,7 +66,7 @@ class Subjects:
                 for each in list(self.versions.get(subject, {}).values()):
                     if each.version <= content.get("version", MAX_VERSION):
                         self._put(Version(subject, each.version, each.id, each.schema, is_deleted=True))
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"not a record of a schema registry: {error!r}") from None
 
     def _replay_version(self, subject: str, version: int, content: Any) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import cache
 from typing import TypeVar
 
 from kafkalite.lazy_dataclass import dataclass
@@ -76,6 +77,7 @@ class Permission(IntEnum):
         return _title(self.name)
 
 
+@cache
 def _title(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))
 
@@ -127,6 +129,22 @@ class Pattern:
             return name.startswith(self.name)
         return self.name in (WILDCARD, name)
 
+    def problem(self) -> str | None:
+        """Why no entries can be written for it; None if they can."""
+        if self.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+            return "an ACL's pattern is literal or prefixed"
+        if self.resource_type not in OPERATIONS:
+            return "an ACL is about one type of resource"
+        if not self.name:
+            return "Invalid empty resource name"
+        if "/" in self.name or self.name in (".", ".."):
+            return "a resource's name has no '/' and is neither '.' nor '..'"
+        if not (self.name.isascii() and self.name.isprintable()) and any(map(_is_unfit, self.name)):
+            return "a resource's name has characters that no znode's may have"
+        if self.resource_type is ResourceType.CLUSTER and self.name != CLUSTER_NAME:
+            return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+        return None
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class AclEntry:
@@ -136,6 +154,17 @@ class AclEntry:
     host: str
     operation: Operation
     permission: Permission
+
+    def problem(self) -> str | None:
+        """Why this cannot be written; None if it can."""
+        if self.permission not in (Permission.ALLOW, Permission.DENY):
+            return "an ACL allows or denies"
+        if self.operation in (Operation.UNKNOWN, Operation.ANY):
+            return "an ACL is about one operation, or all of them"
+        kind, colon, name = self.principal.partition(":")
+        if not (kind and colon and name):
+            return f"{self.principal!r} is no principal: KIND:NAME"
+        return None if self.host else "an ACL needs a host, or *"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -147,27 +176,7 @@ class Binding:
 
     def problem(self) -> str | None:
         """Why this cannot be written; None if it can."""
-        pattern, entry = self.pattern, self.entry
-        if pattern.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
-            return "an ACL's pattern is literal or prefixed"
-        if pattern.resource_type not in OPERATIONS:
-            return "an ACL is about one type of resource"
-        if not pattern.name:
-            return "Invalid empty resource name"
-        if "/" in pattern.name or pattern.name in (".", ".."):
-            return "a resource's name has no '/' and is neither '.' nor '..'"
-        if any(map(_is_unfit, pattern.name)):
-            return "a resource's name has characters that no znode's may have"
-        if pattern.resource_type is ResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
-            return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
-        if entry.permission not in (Permission.ALLOW, Permission.DENY):
-            return "an ACL allows or denies"
-        if entry.operation in (Operation.UNKNOWN, Operation.ANY):
-            return "an ACL is about one operation, or all of them"
-        kind, colon, name = entry.principal.partition(":")
-        if not (kind and colon and name):
-            return f"{entry.principal!r} is no principal: KIND:NAME"
-        return None if entry.host else "an ACL needs a host, or *"
+        return self.pattern.problem() or self.entry.problem()
 
 
 def _is_unfit(letter: str) -> bool:

@@ -22,6 +22,7 @@ from kafkalite.security.acl import (
     Permission,
     ResourceType,
 )
+from kafkalite.security.acl_rules import AclRules, Entries, in_order
 from kafkalite.security.addresses import canonical
 from kafkalite.security.principal import Principal
 
@@ -36,7 +37,8 @@ _DECISION_OVERHEAD_BYTES = 200
 #: What nodes need of each other: to act as nodes, and to look, for pages that show the whole cluster.
 NODES_MAY = frozenset({Operation.CLUSTER_ACTION, Operation.DESCRIBE})
 
-Entries = frozenset[AclEntry]
+#: The filter that means all.
+EVERYTHING = Filter()
 #: What a pattern whose entries cannot be read means: nothing is opened by mistake.
 DENY_ALL: Entries = frozenset({AclEntry(EVERYBODY, WILDCARD, Operation.ALL, Permission.DENY)})
 
@@ -73,10 +75,8 @@ class Authorizer:
         self._allow_if_none = allow_if_none
         #: How often the rules have changed: a caller that keeps a decision keeps this number with it.
         self.changes = 0
-        self._rules: dict[Pattern, Entries] = {}
+        self._rules = AclRules()
         self._unreadable: dict[Pattern, None] = {}
-        #: Type -> length of a prefix -> how many have it: a question costs as many look-ups as there are lengths.
-        self._lengths: dict[ResourceType, dict[int, int]] = {}
         self._decisions: dict[_Question, bool] = {}
         self._decision_bytes = 0
         self._any_decisions: dict[tuple[Principal, str, Operation, ResourceType], bool] = {}
@@ -87,15 +87,9 @@ class Authorizer:
         """Replace a pattern's entries (none: the pattern goes; None: they cannot be read). Whether that is news."""
         is_readable = entries is not None
         found = frozenset(entries) if entries is not None else DENY_ALL
-        if self._rules.get(pattern, frozenset()) == found and is_readable == (pattern not in self._unreadable):
+        if self._rules.entries(pattern) == found and is_readable == (pattern not in self._unreadable):
             return False
-        was_there = pattern in self._rules
-        if found:
-            self._rules[pattern] = found
-        else:
-            self._rules.pop(pattern, None)
-        if pattern.pattern_type is PatternType.PREFIXED:
-            self._count(pattern, bool(found) - was_there)
+        self._rules.put(pattern, found)
         if is_readable:
             self._unreadable.pop(pattern, None)
         else:
@@ -105,25 +99,26 @@ class Authorizer:
         self.changes += 1
         return True
 
-    def _count(self, pattern: Pattern, change: int) -> None:
-        by_length = self._lengths.setdefault(pattern.resource_type, {})
-        length = len(pattern.name)
-        by_length[length] = by_length.get(length, 0) + change
-        if not by_length[length]:
-            del by_length[length]
+    def patterns(self, wanted: Filter = EVERYTHING) -> list[Pattern]:
+        """Those that a filter means, in order."""
+        return self._rules.candidates(wanted)
 
-    def patterns(self) -> list[Pattern]:
-        return sorted(self._rules)
+    def is_readable(self, pattern: Pattern) -> bool:
+        """Whether its entries could be read."""
+        return pattern not in self._unreadable
+
+    def matching(self, wanted: Filter) -> Iterator[tuple[Pattern, list[AclEntry]]]:
+        """Each pattern that the filter means, in order, with those of its entries that are in force and match, which may be none.
+
+        The rules may change between two of them: each is as it is when its turn has come.
+        """
+        for pattern in self.patterns(wanted):
+            if pattern not in self._unreadable:
+                yield pattern, in_order([each for each in self._rules.entries(pattern) if wanted.matches_entry(each)])
 
     def bindings(self, wanted: Filter) -> list[Binding]:
         """What has been written and is in force, in order."""
-        return [
-            Binding(pattern, entry)
-            for pattern in sorted(self._rules)
-            if pattern not in self._unreadable and wanted.matches_pattern(pattern)
-            for entry in sorted(self._rules[pattern])
-            if wanted.matches_entry(entry)
-        ]
+        return [Binding(pattern, entry) for pattern, entries in self.matching(wanted) for entry in entries]
 
     # --- decisions ---
 
@@ -161,10 +156,10 @@ class Authorizer:
         allowing = IMPLIED_BY.get(operation, frozenset({operation}))
         is_allowed = is_found = False
         host = canonical(host)
-        for entries in self._covering(resource_type, name):
+        for pattern in self._rules.covering(resource_type, name):
             is_found = True
-            for entry in entries:
-                if entry.principal not in (who, EVERYBODY) or not _is_from(entry, host):
+            for entry in self._rules.about(pattern, who):
+                if not _is_from(entry, host):
                     continue
                 if entry.permission is Permission.DENY:
                     if entry.operation in (operation, Operation.ALL):
@@ -172,18 +167,6 @@ class Authorizer:
                 elif entry.operation is Operation.ALL or entry.operation in allowing:
                     is_allowed = True
         return is_allowed if is_found else self._allow_if_none
-
-    def _covering(self, resource_type: ResourceType, name: str) -> Iterator[Entries]:
-        rules = self._rules
-        literals = (name,) if name == WILDCARD else (name, WILDCARD)
-        for literal in literals:
-            if (found := rules.get(Pattern(resource_type, literal))) is not None:
-                yield found
-        for length in self._lengths.get(resource_type, ()):
-            if length > len(name):
-                continue
-            if (found := rules.get(Pattern(resource_type, name[:length], PatternType.PREFIXED))) is not None:
-                yield found
 
     def authorize_any(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether it is allowed for any one resource of the type that could exist (KIP-679)."""
@@ -201,35 +184,27 @@ class Authorizer:
             return True
         host = canonical(host)
 
-        def holds(entry: AclEntry, permission: Permission) -> bool:
-            return (
+        def has(pattern: Pattern, permission: Permission) -> bool:
+            return any(
                 entry.permission is permission
-                and entry.principal in (who, EVERYBODY)
-                and _is_from(entry, host)
                 and entry.operation in (operation, Operation.ALL)
+                and _is_from(entry, host)
+                for entry in self._rules.about(pattern, who)
             )
 
-        mine = {pattern: entries for pattern, entries in self._rules.items() if pattern.resource_type is resource_type}
-        denied = {
-            pattern for pattern, entries in mine.items() if any(holds(entry, Permission.DENY) for entry in entries)
-        }
-        if Pattern(resource_type, WILDCARD) in denied:
+        def is_dominated(pattern: Pattern) -> bool:
+            """Whether everything that the pattern covers is denied."""
+            if has(pattern, Permission.DENY):
+                return True
+            if pattern.pattern_type is PatternType.LITERAL and pattern.name == WILDCARD:
+                return False
+            return any(has(each, Permission.DENY) for each in self._rules.prefixes(resource_type, pattern.name))
+
+        if has(Pattern(resource_type, WILDCARD), Permission.DENY):
             return False
         if self._allow_if_none:
             return True
         return any(
-            any(holds(entry, Permission.ALLOW) for entry in entries) and not _is_dominated(pattern, denied)
-            for pattern, entries in mine.items()
+            has(pattern, Permission.ALLOW) and not is_dominated(pattern)
+            for pattern in self._rules.allowing(resource_type, who, operation)
         )
-
-
-def _is_dominated(pattern: Pattern, denied: set[Pattern]) -> bool:
-    """Whether everything that the pattern covers is denied."""
-    if pattern in denied:
-        return True
-    if pattern.pattern_type is PatternType.LITERAL and pattern.name == WILDCARD:
-        return False
-    return any(
-        Pattern(pattern.resource_type, pattern.name[:length], PatternType.PREFIXED) in denied
-        for length in range(len(pattern.name) + 1)
-    )

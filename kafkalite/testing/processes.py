@@ -27,6 +27,8 @@ from typing import Any, Self
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 #: A fork and an exec take far less.
 _SPAWN_S = 10.0
+#: Until a process that gets SIGSTOP has stopped: a step in the kernel ends first.
+_PAUSE_S = 30.0
 #: The signal comes when the THREAD that started the process ends, so one thread of our own starts them all. No
 #: executor: a Ctrl-C while it starts its thread makes the interpreter wait for that thread for ever.
 _wanted: queue.SimpleQueue[tuple[Callable[[], subprocess.Popen[bytes]], Future[subprocess.Popen[bytes]]]]
@@ -52,7 +54,8 @@ class ProcessFailed(RuntimeError):
 class Process:
     """One `kafkalite` subprocess whose first line on stdout is its ready event.
 
-    `tree`: a checkout whose code it runs, instead of this one's. `before`: a command that becomes this one (nsenter).
+    `tree`: a checkout whose code it runs, instead of this one's. `python`: another interpreter that has the packages.
+    `before`: a command that becomes this one (nsenter).
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Process:
         log_path: Path,
         *,
         tree: Path | None = None,
+        python: Path | None = None,
         before: Sequence[str] = (),
     ) -> None:
         self.name = name
@@ -69,7 +73,7 @@ class Process:
         self.before = tuple(before)
         self._tree = tree
         self.log_path = log_path
-        self._arguments = [sys.executable, "-m", "kafkalite_cli", *arguments]
+        self._arguments = [str(python or sys.executable), "-m", "kafkalite_cli", *arguments]
         self._process: subprocess.Popen[bytes] | None = None
         self._starting: Future[subprocess.Popen[bytes]] | None = None
         self.ready: dict[str, Any] = {}
@@ -136,6 +140,15 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(number)
+
+    def pause(self) -> None:
+        """SIGSTOP; returns when the process's main thread takes no further step. Raises TimeoutError."""
+        self.signal(signal.SIGSTOP)
+        until = time.monotonic() + _PAUSE_S
+        while self.running and Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TtZ":
+            if time.monotonic() > until:
+                raise TimeoutError(f"{self.name} does not stop")
+            time.sleep(0.001)
 
     def kill(self) -> None:
         """kill -9, also if stopped; also if `launch` was interrupted."""
@@ -216,6 +229,8 @@ class ProcessCluster:
         self._ports: dict[int, dict[str, str]] = {}
         #: Node -> the checkout whose code it runs from its next start on; the others run this one's.
         self.trees: dict[int, Path] = {}
+        #: Node -> the interpreter that runs it from its next start on.
+        self.pythons: dict[int, Path] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -262,7 +277,9 @@ class ProcessCluster:
         for key, value in self.settings.items():
             arguments += ["--set", f"{key}={value}"]
         log_path = self.directory / f"node-{broker_id}.log"
-        return Process(f"node {broker_id}", arguments, log_path, tree=self.trees.get(broker_id))
+        return Process(
+            f"node {broker_id}", arguments, log_path, tree=self.trees.get(broker_id), python=self.pythons.get(broker_id)
+        )
 
     def _note_ready(self, broker_id: int, deadline_s: float = 60.0) -> None:
         ready = self.nodes[broker_id].wait_ready(deadline_s)

@@ -76,7 +76,7 @@ def backfill_of(pipeline: Pipeline, name: str, sinks: tuple[Sink, ...]) -> Pipel
 
 def replay_of(pipeline: Pipeline, name: str, topic: str, delivery: str) -> Pipeline:
     """The records as they are, into a topic."""
-    if topic in pipeline.source.topics:
+    if pipeline.source.reads(topic):
         raise PipelineError(f"topic {topic} is the one that is read: a replay goes into another topic")
     sinks = (TopicSink(topic, None, delivery),)
     return _named(pipeline, name, sinks=sinks, steps=(), decode=Decode("raw"), dead_letters=None)

@@ -39,7 +39,7 @@ class Batches:
     def __init__(self, pipeline: Pipeline, spark: SparkSession, sinks: list[OpenSink]) -> None:
         self._pipeline = pipeline
         self._sinks = sinks
-        self._decoding = Decoding(pipeline, spark)
+        self._decoding = Decoding(pipeline)
         self._steps = [step_function(spark, pipeline, step) for step in pipeline.steps]
         self._checked = False
 

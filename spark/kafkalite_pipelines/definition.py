@@ -11,6 +11,7 @@ Pipeline(
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from datetime import datetime
@@ -48,6 +49,12 @@ class Source:
     max_bytes: int | None = None
     #: False: records that retention has removed are skipped with a warning, and do not stop the pipeline.
     fail_on_data_loss: bool = True
+
+    def reads(self, topic: str) -> bool:
+        """Whether `topic` is one of its topics. A pattern never covers internal ones."""
+        if self.pattern is None:
+            return topic in self.topics
+        return not topic.startswith("__") and re.fullmatch(self.pattern, topic) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +199,12 @@ class Pipeline:
     def place(self, path: str) -> str:
         """`path` as a URI or an absolute path."""
         return path if "://" in path else str((self.directory / path).resolve())
+
+    @property
+    def written_topics(self) -> tuple[str, ...]:
+        """Those of the sinks, and that of the dead letters."""
+        dead = () if self.dead_letters is None else (self.dead_letters.topic,)
+        return (*(sink.topic for sink in self.sinks if isinstance(sink, TopicSink)), *dead)
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from kafkalite_pipelines.sinks.opening import open_sink
 from kafkalite_pipelines.sinks.sink import Recorded
 
 
-def overview(pipeline: Pipeline) -> dict[str, Any]:
-    """What a run would do. Raises PipelineError: no broker answers, a table cannot be opened."""
+def overview(pipeline: Pipeline, file: Path) -> dict[str, Any]:
+    """What a run of `file` would do. Raises PipelineError: no broker answers, a table cannot be opened."""
     done = control.position(pipeline)
     sinks = [open_sink(pipeline, sink) for sink in pipeline.sinks]
     recorded = [sink.recorded() for sink in sinks]
@@ -33,7 +33,7 @@ def overview(pipeline: Pipeline) -> dict[str, Any]:
         "sinks": [{"name": sink.name, "state": _state(each)} for sink, each in zip(sinks, recorded, strict=True)],
         "trigger": _trigger(pipeline),
         "checkpoint": pipeline.place(pipeline.checkpoint),
-        "submit": as_text(submit_command(pipeline, Path("FILE"), pipeline.master or "spark://HOST:7077")),
+        "submit": as_text(submit_command(pipeline, file, pipeline.master or "spark://HOST:7077")),
     }
 
 

@@ -25,14 +25,22 @@ from kafkalite_pipelines.definition import (
     TopicSink,
 )
 from kafkalite_pipelines.reading_decode import COLUMN, read_decode
+from kafkalite_pipelines.reading_whole import check_whole
 from kafkalite_pipelines.sections import Section, kind, shown
+from kafkalite_pipelines.sinks.partitions import PARTITION_BY
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)?")
-_PARTITION_BY = re.compile(r"(?:(year|month|day|hour)\(\s*([A-Za-z_][A-Za-z0-9_]*)\s*\)|([A-Za-z_][A-Za-z0-9_]*))")
+#: What a pipeline, a topic and an Iceberg table may be called.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)?")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 SINKS = ("iceberg", "delta", "parquet", "topic")
+#: The key that says where a sink writes.
+_PLACES = {"iceberg": "table", "delta": "path", "parquet": "path", "topic": "topic"}
+_SINK_KEYS = (
+    *("table", "path", "topic", "warehouse", "catalog", "storage", "partition_by", "key", "properties", "evolve"),
+    *("maintenance", "key_column", "delivery"),
+)
 #: pyiceberg's names.
 _CATALOGS = ("sql", "rest", "hive", "glue", "dynamodb", "bigquery")
 _DELIVERIES = ("exactly-once", "at-least-once")
@@ -47,7 +55,7 @@ def load(path: Path) -> Pipeline:
         PipelineError: the file cannot be read or has mistakes, all of them in `problems`.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise PipelineError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
@@ -83,7 +91,7 @@ def parse(values: Mapping[str, Any], directory: Path = Path()) -> Pipeline:
     name = (
         top.text("name", "", required="the pipeline's name, which is also the consumer group that shows its lag") or ""
     )
-    if name and not _NAME.fullmatch(name):
+    if name and not NAME.fullmatch(name):
         top.problem("name", f"must be letters, digits, '.', '_' and '-', 200 at most, not {name!r}")
     kafka = _kafka(top)
     source = _source(top)
@@ -91,7 +99,7 @@ def parse(values: Mapping[str, Any], directory: Path = Path()) -> Pipeline:
     decode = read_decode(top, has_dead_letters=dead is not None)
     steps = tuple(step for each in top.sections("steps") if (step := _step(each)) is not None)
     if "sinks" not in top:
-        top.problem("sinks", "is missing: at least one [[sinks]] with a format")
+        top.missing("sinks", "at least one [[sinks]] with a format")
     sinks = tuple(sink for each in top.sections("sinks") if (sink := _sink(each)) is not None)
     pipeline = Pipeline(
         name=name,
@@ -109,7 +117,7 @@ def parse(values: Mapping[str, Any], directory: Path = Path()) -> Pipeline:
         directory=directory,
     )
     top.done()
-    _check_whole(pipeline, top)
+    check_whole(pipeline, top)
     if problems:
         raise PipelineError(*problems)
     return pipeline
@@ -117,10 +125,11 @@ def parse(values: Mapping[str, Any], directory: Path = Path()) -> Pipeline:
 
 def _kafka(top: Section) -> dict[str, str]:
     if "kafka" not in top:
-        top.problem("kafka", 'is missing: a table [kafka] with bootstrap.servers = "host:9092"')
+        top.missing("kafka", 'a table [kafka] with bootstrap.servers = "host:9092"')
     kafka = top.texts("kafka")
     servers = kafka.get("bootstrap.servers", "")
-    if "kafka" in top and not servers:
+    given = top.any("kafka")
+    if isinstance(given, Mapping) and not servers and not any(p.startswith("kafka.bootstrap") for p in top.problems):
         top.problem("kafka.bootstrap.servers", 'is missing: "host:9092", several separated by commas')
     for server in filter(None, servers.split(",")):
         host, _, port = server.strip().rpartition(":")
@@ -141,6 +150,13 @@ def _check_settings(top: Section, kafka: dict[str, str]) -> None:
         from pyspark_kafkalite.options import OptionError
     except ImportError:
         return
+    protocol = kafka.get("security.protocol", "PLAINTEXT").upper()
+    for key in kafka:
+        family = key.partition(".")[0].upper()
+        if family in ("SASL", "SSL") and family not in protocol:
+            uses = "SASL_SSL or SASL_PLAINTEXT" if family == "SASL" else "SSL or SASL_SSL"
+            top.problem(f"kafka.{key}", f"is not used with security.protocol {protocol}, but with {uses}")
+            return
     try:
         read_options({f"kafka.{key}": value for key, value in kafka.items()} | {"subscribe": "any"}, streaming=True)
     except OptionError as error:
@@ -151,14 +167,14 @@ def _source(top: Section) -> Source:
     section = top.section("source")
     if section is None:
         if "source" not in top:
-            top.problem("source", "is missing: a table [source] with topics or a pattern")
+            top.missing("source", "a table [source] with topics or a pattern")
         return Source()
     topics, pattern = section.names("topics"), section.text("pattern")
     for topic in topics:
-        if not _TOPIC.fullmatch(topic):
+        if not TOPIC.fullmatch(topic):
             section.problem("topics", f"{topic!r} is not a topic's name; for a pattern use source.pattern")
     if not topics and pattern is None and ("topics" not in section or section.any("topics") == []):
-        section.problem("topics", 'is missing: topics = ["a"] or pattern = "a.*"')
+        section.missing("topics", 'topics = ["a"] or pattern = "a.*"')
     if topics and pattern is not None:
         section.problem("pattern", "cannot be combined with topics")
     if pattern is not None:
@@ -196,6 +212,9 @@ def _start(section: Section, topics: tuple[str, ...]) -> str | datetime | dict[s
         return value
     if isinstance(value, Mapping):
         return _offsets(section, value, topics)
+    if isinstance(value, date):
+        section.problem("start", f"must be a time with its zone, {value}T00:00:00Z, not a date alone")
+        return "earliest"
     section.problem("start", f"must be earliest, latest, a time or a table of offsets, not {kind(value)}")
     return "earliest"
 
@@ -221,7 +240,7 @@ def _dead_letters(top: Section) -> DeadLetters | None:
     if section is None:
         return None
     topic = section.text("topic", "", required="the topic for records that cannot be decoded") or ""
-    if topic and not _TOPIC.fullmatch(topic):
+    if topic and not TOPIC.fullmatch(topic):
         section.problem("topic", f"{topic!r} is not a topic's name")
     dead = DeadLetters(topic, section.choice("delivery", _DELIVERIES, "exactly-once"))
     section.done()
@@ -230,38 +249,43 @@ def _dead_letters(top: Section) -> DeadLetters | None:
 
 def _step(section: Section) -> Step | None:
     sql, function = section.text("sql"), section.text("python")
+    if "sql" not in section and "python" not in section:
+        section.missing("sql", "a step has sql or python")
+    elif sql is not None and function is not None:
+        section.problem("python", "a step has sql or python, not both")
     section.done()
     if (sql is None) == (function is None):
-        if "sql" not in section and "python" not in section:
-            section.problem("sql", "is missing: a step has sql or python")
-        elif sql is not None:
-            section.problem("python", "a step has sql or python, not both")
         return None
     if sql is not None:
         if not re.search(r"\binput\b", sql):
             section.problem("sql", "reads from input, the rows of the step before: SELECT … FROM input")
         return SqlStep(sql)
     assert function is not None
-    if not _FUNCTION.fullmatch(function):
-        section.problem("python", f"must be module:function, not {function!r}")
+    if not _FUNCTION.fullmatch(function) or ".py:" in function:
+        section.problem("python", f"must be module:function, without .py, not {function!r}")
     return PythonStep(function)
 
 
 def _sink(section: Section) -> Sink | None:
-    if "format" not in section:
-        section.problem("format", f"is missing: {', '.join(SINKS)}")
+    if section.any("format") is None:
+        section.missing("format", ", ".join(SINKS))
+        section.done(_SINK_KEYS)
         return None
     format_ = section.choice("format", SINKS, "")
     if not format_:
         return None
     sink = {"iceberg": _iceberg, "delta": _delta, "parquet": _parquet, "topic": _topic}[format_](section)
+    place = _PLACES[format_]
+    for key in {*_PLACES.values()} - {place}:
+        if key in section and place not in section:
+            section.instead(key, place, f"a sink of format {format_} has {place} instead")
     section.done()
     return sink
 
 
 def _iceberg(section: Section) -> Sink:
     table = section.text("table", "", required='the table\'s name, "flights" or "namespace.flights"') or ""
-    if table and not _TABLE.fullmatch(table):
+    if table and not TABLE.fullmatch(table):
         section.problem("table", f"{table!r} is not a name or namespace.name")
     catalog = section.texts("catalog")
     if catalog.get("type", "sql") not in _CATALOGS:
@@ -302,7 +326,7 @@ def _parquet(section: Section) -> Sink:
 
 def _topic(section: Section) -> Sink:
     topic = section.text("topic", "", required="the topic to write to") or ""
-    if topic and not _TOPIC.fullmatch(topic):
+    if topic and not TOPIC.fullmatch(topic):
         section.problem("topic", f"{topic!r} is not a topic's name")
     key_column = section.text("key_column")
     return TopicSink(topic, key_column, section.choice("delivery", _DELIVERIES, "exactly-once"))
@@ -319,16 +343,9 @@ def _key(section: Section) -> tuple[str, ...]:
 def _partition_by(section: Section) -> tuple[str, ...]:
     fields = section.names("partition_by")
     for each in fields:
-        if not _PARTITION_BY.fullmatch(each):
+        if not PARTITION_BY.fullmatch(each):
             section.problem("partition_by", f"{each!r} is not a column, year(c), month(c), day(c) or hour(c)")
     return fields
-
-
-def partition_field(text: str) -> tuple[str, str]:
-    """(transform, column) of one entry of partition_by; the transform of a plain column is "identity"."""
-    found = _PARTITION_BY.fullmatch(text)
-    assert found is not None, text
-    return (found[1], found[2]) if found[1] else ("identity", found[3])
 
 
 def _maintenance(section: Section) -> Maintenance | None:
@@ -358,10 +375,7 @@ def _trigger(top: Section) -> float | None:
         return 0.0
     if value == "available-now":
         return None
-    if isinstance(value, date) or not isinstance(value, str):
-        top.problem("trigger", f'must be a duration such as "10s", or "available-now", not {kind(value)}')
-        return 0.0
-    return top.seconds("trigger", 0.0)
+    return top.seconds("trigger", 0.0, examples='"10s", or "available-now"')
 
 
 def _watermark(top: Section) -> tuple[str, str] | None:
@@ -371,42 +385,6 @@ def _watermark(top: Section) -> tuple[str, str] | None:
     column = section.text("column", "", required="the column with the time of the event") or ""
     seconds = section.seconds("delay")
     if "delay" not in section:
-        section.problem("delay", 'is missing: how late rows may be, such as "10m"')
+        section.missing("delay", 'how late rows may be, such as "10m"')
     section.done()
     return column, f"{int((seconds or 0) * 1000)} milliseconds"
-
-
-def _check_whole(pipeline: Pipeline, top: Section) -> None:
-    """What concerns several tables of the file."""
-    dead = pipeline.dead_letters
-    written = [sink.topic for sink in pipeline.sinks if isinstance(sink, TopicSink)] + ([dead.topic] if dead else [])
-    for topic in written:
-        if topic in pipeline.source.topics:
-            top.problem("sinks", f"topic {topic} is also read by this pipeline, which would never end")
-    tables = [(sink.warehouse, sink.table) for sink in pipeline.sinks if isinstance(sink, IcebergSink)]
-    tables += [("path", sink.path) for sink in pipeline.sinks if isinstance(sink, DeltaSink | ParquetSink)]
-    tables += [("topic", sink.topic) for sink in pipeline.sinks if isinstance(sink, TopicSink)]
-    if len(set(tables)) < len(tables):
-        top.problem("sinks", "two sinks write to the same place")
-    columns = pipeline.decode.columns
-    if pipeline.watermark is not None and pipeline.decode.on_error != "skip" and pipeline.decode.format != "raw":
-        top.problem(
-            "watermark",
-            'with it records that cannot be decoded are left out; decode.on_error = "skip" says that this is meant',
-        )
-    own = {"_topic", "_partition", "_offset", "_timestamp", pipeline.decode.key_column}
-    if pipeline.watermark is not None and columns:
-        column = pipeline.watermark[0]
-        if column.partition(".")[0] not in {*columns, *own}:
-            top.problem("watermark.column", f"{column!r} is not in decode.schema")
-        elif columns.get(column, "timestamp") != "timestamp":
-            top.problem("watermark.column", f"{column!r} must be a timestamp, not {columns[column]}")
-    for number, sink in enumerate(pipeline.sinks, 1):
-        if isinstance(sink, TopicSink):
-            continue
-        named = {partition_field(each)[1] for each in sink.partition_by if _PARTITION_BY.fullmatch(each)}
-        key = () if isinstance(sink, ParquetSink) else sink.key
-        if columns and not pipeline.steps:
-            known = {*columns, *own}
-            for each in [column for column in (*sorted(named), *key) if column not in known]:
-                top.problem(f"sinks[{number}]", f"column {each!r} is not in decode.schema")

@@ -10,6 +10,7 @@ from kafkalite_pipelines.definition import Decode
 from kafkalite_pipelines.sections import Section, kind
 
 FORMATS = ("json", "avro", "protobuf", "raw")
+_OURS = "names that begin with _ are the pipeline's own"
 COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -31,8 +32,14 @@ def read_decode(top: Section, *, has_dead_letters: bool) -> Decode:
     for each in required:
         if columns and each not in columns:
             section.problem("required", f"{each!r} is not in decode.schema")
+    if required and format_ == "raw":
+        section.problem("required", "raw records have no columns that could be missing; use json, avro or protobuf")
     if key_column is not None and not COLUMN.fullmatch(key_column):
         section.problem("key_column", f"{key_column!r} is not a column's name")
+    elif key_column is not None and key_column.startswith("_"):
+        section.problem("key_column", _OURS)
+    elif key_column is not None and format_ == "raw":
+        section.problem("key_column", "raw records have the column key")
     debezium = section.boolean("debezium", default=False)
     if debezium and format_ == "raw":
         section.problem("debezium", "raw records are not taken apart; use json, avro or protobuf")
@@ -88,13 +95,18 @@ def _columns(section: Section) -> dict[str, str]:
         return {}
     if not value:
         section.problem("schema", "has no columns")
-    columns = {}
+    columns: dict[str, str] = {}
+    spelt: dict[str, str] = {}
     for name, type_ in value.items():
         if not isinstance(type_, str):
             section.problem(f"schema.{name}", f'must be a type such as "long", not {kind(type_)}')
             continue
         if name.startswith("_"):
-            section.problem(f"schema.{name}", "names that begin with _ are the pipeline's own")
+            section.problem(f"schema.{name}", _OURS)
+        if (other := spelt.setdefault(name.lower(), name)) != name:
+            section.problem(
+                f"schema.{name}", f"differs from {other} in upper and lower case only: to Spark they are the same"
+            )
         try:
             columns[name] = spark_type(type_)
         except BadType as error:

@@ -27,6 +27,8 @@ def start(pipeline: Pipeline, spark: SparkSession, on_batch: Callable[[BatchResu
     Raises:
         PipelineError: a sink cannot be opened, a step is wrong, a table and the pipeline do not fit.
     """
+    for topic in filter(pipeline.source.reads, pipeline.written_topics):
+        raise PipelineError(f"topic {topic} is also read by this pipeline, which would never end")
     location = pipeline.place(pipeline.checkpoint)
     checkpoint = Checkpoint(f"{location}/query")
     sinks = [open_sink(pipeline, sink) for sink in pipeline.sinks]

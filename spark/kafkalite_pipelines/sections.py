@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+#: Keys of the file itself: after a [table] TOML takes them for keys of this table.
+_TOP = ("name", "trigger", "checkpoint", "master")
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SIZE = re.compile(r"(\d{1,12})\s*(B|kB|KB|MB|GB|KiB|MiB|GiB)?")
@@ -19,11 +21,24 @@ class Section:
     def __init__(self, values: Mapping[str, Any], path: str, problems: list[str]) -> None:
         self._values = dict(values)
         self._asked: set[str] = set()
+        #: Key -> the line that says that it is missing.
+        self._missing: dict[str, str] = {}
         self.path = path
         self.problems = problems
 
     def problem(self, key: str, text: str) -> None:
         self.problems.append(f"{self._name(key)}: {text}")
+
+    def missing(self, key: str, text: str) -> None:
+        """A key that must be there. The line goes away if `done` finds that the key is there with a slip in its name."""
+        self.problem(key, f"is missing: {text}")
+        self._missing[key] = self.problems[-1]
+
+    def instead(self, wrong: str, right: str, text: str) -> None:
+        """`wrong` is there and means the missing key `right`: one line for both."""
+        self._asked.add(wrong)
+        self._found(right)
+        self.problem(wrong, text)
 
     def __contains__(self, key: str) -> bool:
         return key in self._values
@@ -38,7 +53,7 @@ class Section:
         value = self.any(key)
         if value is None:
             if required is not None:
-                self.problem(key, f"is missing: {required}")
+                self.missing(key, required)
             return default
         if not isinstance(value, str):
             self.problem(key, f"must be text, not {kind(value)}")
@@ -108,14 +123,21 @@ class Section:
                 self.problem(f"{key}.{name}", f"must be text or a number, not {kind(each)}")
         return texts
 
-    def seconds(self, key: str, default: float | None = None, *, least: float = 0.0) -> float | None:
+    def seconds(
+        self,
+        key: str,
+        default: float | None = None,
+        *,
+        least: float = 0.0,
+        examples: str = '"10s", "5m", "1h" or "7d"',
+    ) -> float | None:
         """A duration: "10s", "5m", "1h", "7d"."""
         value = self.any(key)
         if value is None:
             return default
         found = _DURATION.fullmatch(value.strip()) if isinstance(value, str) else None
         if found is None:
-            self.problem(key, f'must be a duration such as "10s", "5m", "1h" or "7d", not {shown(value)}')
+            self.problem(key, f"must be a duration such as {examples}, not {shown(value)}")
             return default
         seconds = float(found[1]) * _SECONDS[found[2]]
         if seconds < least:
@@ -168,7 +190,18 @@ class Section:
         for key in self._values:
             if key not in names:
                 where = f" in [{self.path}]" if self.path else ""
-                self.problem(key, f"there is no such key{where}{_meant(key, names)}")
+                close = difflib.get_close_matches(key, names, 1)
+                self._found(*close)
+                if self.path and key in _TOP:
+                    self.problem(key, f"there is no such key{where}: {key} stands above the first [table] of the file")
+                    continue
+                others = f"; did you mean {close[0]}?" if close else f" ({', '.join(sorted(set(names)))})"
+                self.problem(key, f"there is no such key{where}{others}")
+
+    def _found(self, *keys: str) -> None:
+        for key in keys:
+            if key in self._missing:
+                self.problems.remove(self._missing.pop(key))
 
     def _name(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path else key

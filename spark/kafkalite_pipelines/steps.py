@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import difflib
 import importlib
 import importlib.util
 import re
@@ -10,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkalite_pipelines.definition import Pipeline, PipelineError, SqlStep
+from kafkalite_pipelines.definition import Pipeline, PipelineError, PythonStep, SqlStep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -87,3 +89,36 @@ def imported(name: str, directory: Path) -> Callable[[Any], Any]:
     if not callable(found):
         raise PipelineError(f"steps: {name} is no function")
     return found  # type: ignore[no-any-return]
+
+
+def missing_functions(pipeline: Pipeline) -> list[str]:
+    """A line for each Python step whose module or function is not there. No code of the modules runs."""
+    problems = []
+    for number, step in enumerate(pipeline.steps, 1):
+        if isinstance(step, PythonStep) and isinstance(step.function, str):
+            problem = _missing_function(step.function, pipeline.directory)
+            problems += [] if problem is None else [f"steps[{number}].python: {problem}"]
+    return problems
+
+
+def _missing_function(name: str, directory: Path) -> str | None:
+    module_name, _, function_name = name.partition(":")
+    beside = directory / f"{module_name}.py"
+    if not beside.is_file():
+        package = module_name.partition(".")[0]  # to look for a module in it would import it
+        if importlib.util.find_spec(package) is not None:
+            return None
+        return f"there is no module {package}: neither {beside.name} beside the file, nor installed in this Python"
+    try:
+        nodes = list(ast.walk(ast.parse(beside.read_bytes())))
+    except (SyntaxError, ValueError) as error:
+        line = f" line {error.lineno}," if isinstance(error, SyntaxError) else ""
+        return f"{beside.name} is not Python:{line} {getattr(error, 'msg', error)}"
+    names = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    names |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    imported_names = [alias for node in nodes if isinstance(node, ast.ImportFrom | ast.Import) for alias in node.names]
+    names |= {alias.asname or alias.name for alias in imported_names}
+    if function_name in names or names & {"*", "__getattr__"}:
+        return None
+    close = difflib.get_close_matches(function_name, names, 1)
+    return f"{beside.name} has no function {function_name}" + (f"; did you mean {close[0]}?" if close else "")

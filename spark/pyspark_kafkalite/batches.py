@@ -10,10 +10,9 @@ import heapq
 import struct
 from collections.abc import Sequence
 
-from crc32c import crc32c
-
 from kafkalite.errors import KafkaliteError
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.record.checksum import crc32c
 
 #: base offset, batch length, leader epoch, magic, CRC, attributes, last offset delta, base timestamp, max timestamp,
 #: producer id, producer epoch, base sequence, record count.

@@ -109,7 +109,7 @@ class World:
         self.requests = [r for r in self.requests if r.dispatch.node != node]
         for request in gone:
             for batch, attempt in zip(request.dispatch.batches, request.dispatch.attempts, strict=True):
-                self.note(batch, self.core.on_lost(batch, attempt, "cut", self.now))
+                self.note(batch, self.core.on_lost(batch, attempt, "cut", self.now, was_sent=True))
 
     def move(self) -> None:
         self.leader = self.leader % 3 + 1

@@ -160,8 +160,8 @@ class Unclean(Simulation):
         for name in self.nodes:
             self.start_node(name)
         await self.until(self.final.not_ready, 60.0, "all nodes start")
-        await self._create_topics()
-        self._start_clients()
+        await self.clients.create_topics(self.new_topics())
+        self.clients.start()
         old, epoch, _ = self.led()
         others = [node for node in self.nodes.values() if node.broker_id != old]
         for other in others:
@@ -232,9 +232,9 @@ class Emptied(Watched):
         for name in self.nodes:
             self.start_node(name)
         await self.until(self.final.not_ready, 60.0, "all nodes start")
-        await self._create_topics()
+        await self.clients.create_topics(self.new_topics())
         await self.until(self.final.not_converged, 90.0, "new topics come up")
-        self._start_clients()
+        self.clients.start()
         for _ in range(50):
             await self.step()
         self.exchange(ZnodeTree())
@@ -249,9 +249,8 @@ class Emptied(Watched):
         self.left = [path for path in ("/controller", "/brokers/ids/1", "/cluster/id") if self._znode(path)]
         self.returned_at = self.world.loop.time()
         self.exchange(self.kept)
-        for producer in self._producers:
-            producer.stopping.set()
-        await self.until(self._not_delivered, 90.0, "everything sent is delivered")
+        self.clients.stop()
+        await self.until(self.clients.not_delivered, 90.0, "everything sent is delivered")
         await self.until(self.final.not_converged, 90.0, "the cluster converges")
         self.problems = self.told()
         self.final.check()
@@ -276,7 +275,7 @@ class Asked(Watched):
         for name in self.nodes:
             self.start_node(name)
         await self.until(self.final.not_ready, 60.0, "all nodes start")
-        await self._create_topics()
+        await self.clients.create_topics(self.new_topics())
         await self.until(self.final.not_converged, 90.0, "new topics come up")
         self.world.zookeeper.stop()
         await self.until(

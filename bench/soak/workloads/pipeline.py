@@ -55,4 +55,4 @@ class PipelineWorkload(Workload):
     def verify(self) -> None:
         outputs = [message.value().decode() for messages in self.read_all("copied").values() for message in messages]
         self.counts["pipeline copied"] = len(outputs)
-        self.findings += copied(set(self._source.acked.values()), outputs)
+        self.findings += copied({*self._source.acked.values(), *(value for _, value in self._source.implied)}, outputs)

@@ -24,6 +24,8 @@ class Numbered(Workload):
     def __init__(self, bootstrap: str, rng: random.Random, rate: float) -> None:
         super().__init__(bootstrap, rng, rate)
         self.acked: dict[tuple[int, int], str] = {}
+        #: Acknowledged without an offset: partition, value.
+        self.implied: list[tuple[int, str]] = []
         self.seen: set[tuple[int, int]] = set()
         self.longest_silence_s = 0.0
         self._readers = [threading.Thread(target=self._read, args=(stay,), daemon=True) for stay in (3600.0, 20.0)]
@@ -43,7 +45,10 @@ class Numbered(Workload):
                     return
                 now = time.monotonic()
                 self.longest_silence_s, last = max(self.longest_silence_s, now - last), now
-                self.acked[message.partition(), message.offset()] = value
+                if message.offset() is None:
+                    self.implied.append((message.partition(), value))
+                else:
+                    self.acked[message.partition(), message.offset()] = value
 
             return done
 
@@ -85,9 +90,9 @@ class Numbered(Workload):
             partition: [(message.offset(), message.value().decode()) for message in messages]
             for partition, messages in self.read_all("numbered").items()
         }
-        self.counts["numbered acked"] = len(self.acked)
+        self.counts["numbered acked"] = len(self.acked) + len(self.implied)
         self.counts["numbered read by the group"] = len(self.seen)
-        self.findings += numbered("numbered", self.acked, log)
+        self.findings += numbered("numbered", self.acked, log, self.implied)
         there = {(partition, offset) for partition, records in log.items() for offset, _ in records}
         phantoms = sorted(self.seen - there)[:5]
         if phantoms:
@@ -246,7 +251,7 @@ class Deleted(Workload):
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "error_cb": lambda error: None})
 
         def delivered(error: Any, message: Any) -> None:
-            if error is None:
+            if error is None and message.offset() is not None:
                 self._ends[message.partition()] = max(self._ends[message.partition()], message.offset() + 1)
 
         sent, began, due = 0, time.monotonic(), time.monotonic() + 10

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 import click
 
+from kafkalite.client.admin.records import delete_before
 from kafkalite.client.admin.refusals import refuse
-from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, api_error, error_code
-from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, BrokerId, TopicPartition
-from kafkalite.protocol import wire
+from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from kafkalite.wording import number_of
 from kafkalite_cli.output import Output, client_options, confirm, connect, run_async
 from kafkalite_cli.parameters import Whole
@@ -49,7 +48,7 @@ def delete_records(
       kafkalite admin delete-records flights --before -7d
       kafkalite admin delete-records flights --partition 0 --before 1000
     """
-    where = parse_start(before)
+    where = parse_start(before, "--before")
     if where == "earliest":
         raise click.BadParameter("nothing is before the beginning", param_hint="--before")
     if isinstance(where, int) and partition is None:
@@ -84,7 +83,7 @@ def delete_records(
                 )
                 return 0
             confirm(f"Delete {number_of(total, 'record')} of {topic}?", yes=yes)
-            errors = await _delete(client, wanted, leaders, timeout_s)
+            errors = await delete_before(client, wanted, leaders, timeout_s)
             _report(
                 out, {key: (int(begins[key].offset), target[key], count[key]) for key in keys}, errors, is_done=True
             )
@@ -93,28 +92,6 @@ def delete_records(
     code = run_async(work())
     if code:
         raise click.exceptions.Exit(code)
-
-
-async def _delete(
-    client: AsyncClient, wanted: Mapping[TopicPartition, int], leaders: Mapping[TopicPartition, int], timeout_s: float
-) -> dict[TopicPartition, str]:
-    """The errors. Raises ApiError, RpcError if a leader does not answer."""
-    request = wire.DeleteRecordsRequest
-    errors: dict[TopicPartition, str] = {}
-    by_leader: dict[int, list[TopicPartition]] = {}
-    for key in sorted(wanted):
-        by_leader.setdefault(leaders[key], []).append(key)
-    for leader, keys in sorted(by_leader.items()):
-        if leader < 0:
-            errors |= dict.fromkeys(keys, "it has no leader")
-            continue
-        partitions = [request.DeleteRecordsPartition(key.partition, wanted[key]) for key in keys]
-        message = request([request.DeleteRecordsTopic(keys[0].topic, partitions)], int(timeout_s * 1000))
-        answer = await client.call_node(BrokerId(leader), message, timeout_s=timeout_s + 5)
-        for each in answer.topics[0].partitions:
-            if each.error_code:
-                errors[TopicPartition(keys[0].topic, each.partition_index)] = error_code(each.error_code).name
-    return errors
 
 
 def _report(

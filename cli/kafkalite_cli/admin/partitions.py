@@ -15,7 +15,7 @@ from kafkalite.wording import number_of
 from kafkalite_cli.admin.losses import counted, record_counts, report_counts
 from kafkalite_cli.admin.topics import wait_until_spread
 from kafkalite_cli.output import Output, client_options, confirm, connect, run_async
-from kafkalite_cli.parameters import Whole, parse_brokers, parse_partition
+from kafkalite_cli.parameters import MAX_ID, Whole, parse_brokers, parse_partition
 
 
 @click.command("add-partitions")
@@ -41,6 +41,10 @@ def add_partitions(
         async with connect(bootstrap, timeout_s) as client:
             have = await partitions.partition_count(client, topic, timeout_s=timeout_s)
             total = have + (count if count is not None else len(given))
+            if total > MAX_ID:
+                raise click.UsageError(
+                    f"--count: {topic} has {number_of(have, 'partition')}, and {total:,} are too many"
+                )
             await partitions.add_partitions(client, topic, total, given, timeout_s=timeout_s)
             await wait_until_spread(client, topic, timeout_s, total)  # the next command may ask any node
             reported = {"topic": topic, "added": total - have, "partitions": total}

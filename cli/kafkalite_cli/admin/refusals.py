@@ -16,6 +16,8 @@ def raise_for_topic(topic: TopicMetadata) -> None:
     code = error_code(topic.error)
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise api_error(code, f"there is no topic {topic.topic!r}")
+    if code is ErrorCode.INVALID_TOPIC_EXCEPTION:
+        raise api_error(code, f"{topic.topic!r} is not a topic's name")
     refuse(topic.error, f"{topic.topic}: {code.name}")
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 import click
@@ -13,10 +12,22 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.config import ALIASES, BROKER_KEYS, LIMIT_KEYS, TOPIC_KEYS, is_dynamic, is_limit
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import BrokerId
+from kafkalite_cli.hints import closest
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
 from kafkalite_cli.parameters import Whole
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, str]:
+    """k=v words as a dict. Raises click.BadParameter."""
+    found: dict[str, str] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
+        found[key.strip()] = value.strip()
+    return found
 
 
 @click.group("config")
@@ -111,8 +122,8 @@ def _refuse_unknown(keys: tuple[str, ...], known: Set[str]) -> None:
     """A key that nobody knows is most likely misspelt. Raises ApiError."""
     for key in keys:
         if key not in known and not is_limit(key) and ALIASES.get(key, key) not in known:
-            close = difflib.get_close_matches(key, sorted(known), 1)
-            hint = f"; did you mean {close[0]}?" if close else ""
+            close = closest(key, sorted(known))
+            hint = f"; did you mean {close}?" if close else ""
             raise api_error(ErrorCode.INVALID_CONFIG, f"{key}: no such configuration{hint}")
 
 
@@ -145,9 +156,14 @@ def _alter(
 
 def _too_many_in_sync(client: AsyncClient, topic: str, changes: dict[str, str]) -> str:
     """That a topic has fewer replicas than must be in sync, if this was just set: allowed, as with Kafka, but rarely meant."""
-    wanted = changes.get("min.insync.replicas", "")
     known = client.view.topics.get(topic)
     replicas = min((len(each.replicas) for each in known.partitions), default=0) if known is not None else 0
+    return note_of_min_isr(topic, replicas, changes)
+
+
+def note_of_min_isr(topic: str, replicas: int, changes: Mapping[str, str]) -> str:
+    """Empty if the settings fit a topic with that number of replicas (0: not known)."""
+    wanted = changes.get("min.insync.replicas", "")
     if not wanted.isdigit() or not 0 < replicas < int(wanted):
         return ""
     has = f"{replicas} replica{'' if replicas == 1 else 's'}"
@@ -185,8 +201,6 @@ def set_(
       kafkalite admin config set --broker 2 max.connections=500
       kafkalite admin config set --cluster min.insync.replicas=2
     """
-    from kafkalite_cli.admin.topics import parse_settings
-
     _alter(
         _resource(topic, broker, is_cluster=is_cluster),
         parse_settings(pairs),

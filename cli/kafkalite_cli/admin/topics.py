@@ -17,6 +17,7 @@ from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite_cli.admin.losses import counted, record_counts, report_counts
 from kafkalite_cli.admin.refusals import raise_for_topic, refuse_forbidden
+from kafkalite_cli.admin.settings import note_of_min_isr, parse_settings
 from kafkalite_cli.admin.zookeeper.note import note_zookeeper
 from kafkalite_cli.output import Output, client_options, confirm, connect, run_async, size_text
 from kafkalite_cli.parameters import Whole, is_whole, parse_brokers
@@ -39,17 +40,6 @@ def parse_assignment(text: str) -> dict[int, tuple[BrokerId, ...]]:
     if sorted(assignment) != list(range(len(assignment))) or not assignment:
         raise click.BadParameter("partitions must be numbered 0, 1, 2, …", param_hint="--assignment")
     return assignment
-
-
-def parse_settings(settings: Sequence[str]) -> dict[str, str]:
-    """k=v words as a dict. Raises click.BadParameter."""
-    found: dict[str, str] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not key.strip():
-            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
-        found[key.strip()] = value.strip()
-    return found
 
 
 def raise_for(result: TopicResult) -> None:
@@ -121,6 +111,8 @@ async def _create_topic(topic: NewTopic, bootstrap: str, timeout_s: float, out: 
         counts = f"{count} partition{'' if count == 1 else 's'}, {factor} replica{'' if factor == 1 else 's'} each"
         late = "" if spread else "; not every node knows its leaders yet"
         out.value(reported, f"created topic {result.topic}: {counts}{late}")
+        if note := note_of_min_isr(result.topic, factor, topic.configs or {}):
+            click.echo(note, err=True)
 
 
 async def wait_until_spread(client: AsyncClient, topic: str, timeout_s: float, count: int | None = None) -> bool:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -14,11 +12,12 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import EARLIEST, ConsumedRecord, Consumer
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition
-from kafkalite_cli.output import client_options, connect, run_async
+from kafkalite_cli.output import client_options, connect, on_stop, run_async
 from kafkalite_cli.parameters import Whole
 from kafkalite_cli.records.consume_group import consume_in_group
 from kafkalite_cli.records.lines import encode_record
 from kafkalite_cli.records.positions import choose_topics, last_records, parse_start, record_filter, resolve
+from kafkalite_cli.records.printer import Printer
 from kafkalite_cli.records.produce import TOPIC_TIMEOUT_S
 from kafkalite_cli.records.to_the_end import ToTheEnd
 from kafkalite_cli.visible import visible
@@ -84,7 +83,7 @@ def consume(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Print committed records, by default one value per line; until SIGINT, --max or the end.
+    """Print committed records, by default one value per line; until Ctrl-C or SIGTERM, --max or the end.
 
     With --json one object per line, as `produce --input json` reads them; keys and values that are not UTF-8 come as key_base64 and
     value_base64.
@@ -148,7 +147,7 @@ def consume(
             strict = None if isinstance(position, int) and last is None else EARLIEST
             async with Consumer(client, read_committed=read_committed, on_out_of_range=strict) as consumer:
                 consumer.assign(where)
-                asyncio.get_running_loop().add_signal_handler(signal.SIGINT, consumer.close)
+                on_stop(consumer.close)
                 if last is not None:
                     await _show_last(client, consumer, keys, last, timeout_s, show, wanted)
                 else:
@@ -217,18 +216,19 @@ async def _copy(
     exit_at_end: bool,
 ) -> None:
     end = await ToTheEnd.of(client, consumer, list(keys), timeout_s) if exit_at_end else None
-    out = sys.stdout.buffer
+    printer = Printer()
     left = sys.maxsize if maximum is None else maximum
     while left > 0 and not consumer.closed:
+        pieces: list[bytes] = []
         for record in await consumer.poll(max_records=min(left, 5000) if wanted is None else 5000):
             if wanted is not None and not wanted(record):
                 continue
             if end is None or end.is_before(TopicPartition(record.topic, record.partition), record.offset):
-                out.write(show(record))
-                left -= 1
-                if not left:
+                pieces.append(show(record))
+                if len(pieces) == left:
                     break
-        out.flush()
+        printer.add(pieces)
+        left -= await printer.write(lambda: consumer.closed)
         if end is not None and end.is_reached():
             return
 
@@ -251,7 +251,8 @@ async def _show_last(
                 kept.append((record.timestamp, record.topic, record.partition, record.offset, record))
         if len(kept) > 2 * count + 5_000:
             kept = sorted(kept, key=lambda each: each[:4])[-count:]
-    for *_, record in sorted(kept, key=lambda each: each[:4])[-count:]:
-        if wanted is None or wanted(record):
-            sys.stdout.buffer.write(show(record))
-    sys.stdout.buffer.flush()
+    chosen = [record for *_, record in sorted(kept, key=lambda each: each[:4])[-count:]]
+    printer = Printer()
+    for at in range(0, len(chosen), 5000):
+        printer.add([show(record) for record in chosen[at : at + 5000] if wanted is None or wanted(record)])
+        await printer.write(lambda: consumer.closed)

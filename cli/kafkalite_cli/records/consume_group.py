@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
+from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
 from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import ConsumedRecord, Consumer
 from kafkalite.client.membership import Membership
 from kafkalite.model import TopicPartition
+from kafkalite_cli.output import on_stop
+from kafkalite_cli.records.printer import Printer
 from kafkalite_cli.records.to_the_end import ToTheEnd
 
 #: Interval at which printed records are committed; they are also committed before the partitions move to another member.
 COMMIT_S = 1.0
+
+
+class _Place(NamedTuple):
+    """What is committed when a record is written."""
+
+    key: TopicPartition
+    next_offset: int
+    is_shown: bool
 
 
 async def consume_in_group(
@@ -31,17 +42,28 @@ async def consume_in_group(
     read_committed: bool,
     wanted: Callable[[ConsumedRecord], bool] | None = None,
 ) -> None:
-    """Until SIGINT, `maximum` records, or the ends that stood when a share was given. Raises ApiError, RpcError."""
+    """Until a signal, `maximum` records, or the ends that stood when a share was given. Raises ApiError, RpcError."""
     member = Membership(client, Groups(client), group, [topic])
+    printer = Printer()
     left = sys.maxsize if maximum is None else maximum
     stopped = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stopped.set)
+    on_stop(stopped.set)
     try:
         while left > 0 and not stopped.is_set():
             await member.join()
             async with Consumer(client, read_committed=read_committed) as consumer:
                 left, at_end = await _share(
-                    client, consumer, member, start, left, timeout_s, show, stopped, wanted, exit_at_end=exit_at_end
+                    client,
+                    consumer,
+                    member,
+                    printer,
+                    start,
+                    left,
+                    timeout_s,
+                    show,
+                    stopped,
+                    wanted,
+                    exit_at_end=exit_at_end,
                 )
             if at_end:
                 return
@@ -53,6 +75,7 @@ async def _share(
     client: AsyncClient,
     consumer: Consumer,
     member: Membership,
+    printer: Printer,
     start: str,
     left: int,
     timeout_s: float,
@@ -68,23 +91,33 @@ async def _share(
     consumer.assign({key: committed.get(key, start) for key in keys})
     end = await ToTheEnd.of(client, consumer, list(keys), timeout_s) if exit_at_end else None
     printed: dict[TopicPartition, int] = {}
-    due = client.now() + COMMIT_S
-    out = sys.stdout.buffer
-    while left > 0 and not stopped.is_set() and not member.is_stale.is_set():
-        for record in await consumer.poll(max_records=min(left, 5000), timeout_s=0.2):
-            if wanted is None or wanted(record):
-                out.write(show(record))
-                left -= 1
-            printed[TopicPartition(record.topic, record.partition)] = record.offset + 1
-            if not left:
-                break
-        out.flush()
-        at_end = end is not None and end.is_reached()
-        if printed and (at_end or client.now() >= due):
-            if not await member.commit(printed):
+    places: deque[_Place] = deque()
+    printer.drop()
+    loop = asyncio.get_running_loop()
+    due = asyncio.Event()
+    loop.call_later(COMMIT_S, due.set)
+
+    def is_over() -> bool:
+        return stopped.is_set() or member.is_stale.is_set()
+
+    while left > 0 and not is_over():
+        if not places:
+            for record in await consumer.poll(max_records=min(left, 5000), timeout_s=0.2):
+                is_shown = wanted is None or wanted(record)
+                printer.add([show(record) if is_shown else b""])
+                places.append(_Place(TopicPartition(record.topic, record.partition), record.offset + 1, is_shown))
+        # The reader may take its time: meanwhile heartbeats go on, and the group can take the partitions.
+        for _ in range(await printer.write(lambda: is_over() or due.is_set())):
+            place = places.popleft()
+            printed[place.key] = place.next_offset
+            left -= place.is_shown
+        at_end = end is not None and not places and end.is_reached()
+        if at_end or due.is_set():
+            if printed and not await member.commit(printed):
                 return left, False
             printed.clear()
-            due = client.now() + COMMIT_S
+            due.clear()
+            loop.call_later(COMMIT_S, due.set)
         if at_end:
             return left, True
     if printed:

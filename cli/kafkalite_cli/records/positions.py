@@ -27,7 +27,7 @@ class At:
     is_ago: bool = False
 
 
-def parse_start(text: str) -> int | str | At:
+def parse_start(text: str, option: str = "--from") -> int | str | At:
     """beginning, end, an offset, a time or how long ago. Raises click.BadParameter."""
     if text in ("beginning", EARLIEST):
         return EARLIEST
@@ -43,7 +43,7 @@ def parse_start(text: str) -> int | str | At:
         reason = (
             f"{text!r} is not beginning, end, an OFFSET, a time (2026-11-22T10:00:00Z) or a time ago (-15m, -2h, -1d)"
         )
-        raise click.BadParameter(reason, param_hint="--from") from None
+        raise click.BadParameter(reason, param_hint=option) from None
     if at.tzinfo is None:
         at = at.replace(tzinfo=UTC)
     return At(max(0, int(at.timestamp() * 1000)))

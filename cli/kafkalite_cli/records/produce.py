@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import stat
 import sys
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
+from kafkalite.errors import ApiError, ErrorCode, Fate, KafkaliteError, api_error
 from kafkalite.protocol import wire
-from kafkalite_cli.output import Output, client_options, connect, run_async
+from kafkalite.wording import number_of
+from kafkalite_cli.output import Output, client_options, connect, on_stop, run_async
 from kafkalite_cli.parameters import Real, Whole
 from kafkalite_cli.records.lines import LineError, RecordLine, decode_record
 
@@ -131,40 +132,56 @@ class _Run:
         self._started = client.now()
         self.sent = 0
         self.acked = 0
-        self.failed = 0
-        self.first_error: KafkaliteError | None = None
+        #: Records that were not acknowledged, by what became of them.
+        self.failed: Counter[Fate] = Counter()
+        self.first_error: BaseException | None = None
         self.bad_line: str | None = None
+        #: Why the producer did not take a line.
+        self.not_taken: KafkaliteError | None = None
 
     async def send_lines(self, producer: Producer) -> None:
         progress = _Progress(self)
         ticking = self._client.supervisor.spawn("produce.progress", progress.run())
         try:
             async for lines in stdin_lines():
-                for line in lines:
-                    if self._is_json and not line.strip():
-                        continue
-                    record = self._parsed(line)
-                    if record is None:
-                        return
-                    future = await producer.send(
-                        self._topic,
-                        record.key,
-                        record.value,
-                        partition=record.partition if self._partition is None else self._partition,
-                        headers=record.headers,
-                        timestamp_ms=record.timestamp_ms,
+                taken = await self._send(producer, lines)
+                if taken < len(lines) or self.first_error is not None:
+                    self.failed[Fate.NEVER_SENT] += sum(
+                        1 for line in lines[taken:] if line.strip() or not self._is_json
                     )
-                    self.sent += 1
-                    future.add_done_callback(self._count)
-                if self.first_error is not None:
                     return
-            await producer.flush()
+        except LineError as error:
+            self.bad_line = str(error)
         finally:
             await producer.flush()
             # The futures' callbacks run one turn of the loop after they are done.
             await asyncio.sleep(0)
             ticking.cancel()
             progress.end()
+
+    async def _send(self, producer: Producer, lines: list[bytes]) -> int:
+        """How many lines the producer has taken; fewer than all after the first failure."""
+        for index, line in enumerate(lines):
+            if self._is_json and not line.strip():
+                continue
+            record = None if self.first_error is not None else self._parsed(line)
+            if record is None:
+                return index
+            try:
+                future = await producer.send(
+                    self._topic,
+                    record.key,
+                    record.value,
+                    partition=record.partition if self._partition is None else self._partition,
+                    headers=record.headers,
+                    timestamp_ms=record.timestamp_ms,
+                )
+            except KafkaliteError as error:
+                self.not_taken = error
+                return index
+            self.sent += 1
+            future.add_done_callback(self._count)
+        return len(lines)
 
     def _parsed(self, line: bytes) -> RecordLine | None:
         """None: it is no record, and `bad_line` says why."""
@@ -187,21 +204,43 @@ class _Run:
         if error is None:
             self.acked += 1
             return
-        self.failed += 1
-        if self.first_error is None and isinstance(error, KafkaliteError):
-            self.first_error = error
+        fate = error.fate if isinstance(error, ApiError) else None
+        self.failed[fate or Fate.UNKNOWN] += 1
+        self.first_error = self.first_error or error
 
     def report(self, out: Output) -> int:
+        """Raises UsageError: a line is no record. KafkaliteError: why a line was not taken, if no other record has failed."""
         seconds = self._client.now() - self._started
-        reported = {"topic": self._topic, "acked": self.acked, "failed": self.failed, "seconds": round(seconds, 3)}
+        failed = self.failed.total()
+        reported = {
+            "topic": self._topic,
+            "acked": self.acked,
+            "failed": failed,
+            "unknown": self.failed[Fate.UNKNOWN],
+            "refused": self.failed[Fate.REFUSED],
+            "never_sent": self.failed[Fate.NEVER_SENT],
+            "seconds": round(seconds, 3),
+        }
         out.value(reported, f"{self.acked} acked")
+        if self.first_error is not None:
+            parts = [f"{count:,} {_FATES[fate]}" for fate in _FATES if (count := self.failed[fate])]
+            counts = f"{number_of(failed, 'record')} failed ({', '.join(parts)})"
+            click.echo(f"kafkalite: {counts}: {self.first_error}", err=True)
+        elif isinstance(self.not_taken, ApiError):
+            raise api_error(self.not_taken.code, f"{self.not_taken}; {number_of(failed, 'line')} not sent")
+        elif self.not_taken is not None:
+            raise self.not_taken
         if self.bad_line is not None:
             raise click.UsageError(self.bad_line)
-        if self.first_error is not None:
-            click.echo(
-                f"kafkalite: {self.failed} record{'' if self.failed == 1 else 's'} failed: {self.first_error}", err=True
-            )
-        return 1 if self.failed else 0
+        return 1 if failed else 0
+
+
+#: The words of the report.
+_FATES = {
+    Fate.UNKNOWN: "may or may not be in the log",
+    Fate.REFUSED: "refused",
+    Fate.NEVER_SENT: "never sent",
+}
 
 
 class _Progress:
@@ -247,9 +286,9 @@ def _stdin_size() -> int | None:
 
 
 async def stdin_lines() -> AsyncIterator[list[bytes]]:
-    """The lines of stdin without their ends, as they come, until its end or SIGINT.
+    """The lines of stdin without their ends, as they come, until its end, Ctrl-C or SIGTERM.
 
-    A thread reads: stdin may be a file, a pipe or a terminal, and must not hold up the loop. It is a daemon, because
+    Raises LineError: a line is too long. A thread reads: stdin may be a file, a pipe or a terminal, and must not hold up the loop. It is a daemon, because
     nothing can wake it from a read.
     """
     loop = asyncio.get_running_loop()
@@ -270,7 +309,7 @@ async def stdin_lines() -> AsyncIterator[list[bytes]]:
             if not data:
                 return
 
-    loop.add_signal_handler(signal.SIGINT, chunks.put_nowait, b"")
+    on_stop(lambda: chunks.put_nowait(b""))
     threading.Thread(target=read, name="stdin", daemon=True).start()
     rest: list[bytes] = []
     size = 0
@@ -281,7 +320,7 @@ async def stdin_lines() -> AsyncIterator[list[bytes]]:
             rest.append(data)
             size += len(data)
             if size > MAX_LINE_BYTES:
-                raise click.UsageError(f"a line of more than {MAX_LINE_BYTES} bytes")
+                raise LineError(f"a line of more than {MAX_LINE_BYTES} bytes")
             continue
         rest.append(head)
         lines = b"".join(rest).split(b"\n")

@@ -11,7 +11,6 @@ from typing import TypeVar
 
 from kafkalite.client.admin.refusals import refuse
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.cluster_requests import of_kind
 from kafkalite.client.messages import TRANSACTION
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, is_retriable
 from kafkalite.extension.messages.open_transactions import (
@@ -27,7 +26,7 @@ from kafkalite.extension.messages.open_transactions import (
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TRANSACTION_TOPIC, BrokerId, ProducerId, TopicPartition
 from kafkalite.protocol import wire
-from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.base import Message, of_kind
 
 #: States in which a coordinator will end the transaction on each of its partitions: open, or decided.
 _ENDING = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})

@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
 
-from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.cluster_requests import of_kind
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.extension.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
 from kafkalite.extension.messages.watching import (
@@ -22,8 +21,11 @@ from kafkalite.extension.messages.watching import (
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, TopicPartition, is_under_replicated
 from kafkalite.partition_values import PartitionMetadata
-from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.base import Message, of_kind
 from kafkalite.telemetry.advice import advice
+
+if TYPE_CHECKING:
+    from kafkalite.client.async_client import AsyncClient
 
 #: Asks every live node: a response or an error for each.
 EveryNode = Callable[[Message], Awaitable[Mapping[BrokerId, Message | KafkaliteError]]]

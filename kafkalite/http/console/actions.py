@@ -27,6 +27,7 @@ from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console.body import Values, confirmed, object_of, partition, texts, value
 from kafkalite.http.console.cluster import ClusterAccess
+from kafkalite.http.console.record_actions import CONTENT, RecordActions
 from kafkalite.http.console.rights import UserRights
 from kafkalite.http.console.security_actions import CLUSTER_WIDE, SECRET, SecurityActions
 from kafkalite.model import BrokerId, TopicPartition
@@ -73,6 +74,7 @@ class Actions:
             "move.cancel": self._cancel_move,
             "broker.state": self._set_state,
             "transaction.abort": self._abort,
+            **RecordActions(node, _TIMEOUT_S).table(),
             **SecurityActions(_TIMEOUT_S).table(),
         }
 
@@ -98,7 +100,7 @@ class Actions:
         return done
 
     def _audit(self, asked: AuthenticatedRequest, name: str, values: Values, outcome: str) -> None:
-        details = {key: value for key, value in values.items() if key not in ("action", "confirm", *SECRET)}
+        details = {key: value for key, value in values.items() if key not in ("action", "confirm", *SECRET, *CONTENT)}
         _log.info(
             "console.action",
             principal=str(asked.principal),

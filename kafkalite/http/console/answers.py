@@ -30,7 +30,7 @@ class Answers:
         self._node = node
         self.cluster = ClusterAccess(node)
         topics, groups = TopicAnswers(node, self.cluster), GroupAnswers(node, self.cluster)
-        operators = OperatorAnswers(node, self.cluster)
+        operators = OperatorAnswers(self.cluster)
         self._actions = Actions(node, self.cluster)
         self._table: Mapping[str, Answer] = {
             "me": self._me,

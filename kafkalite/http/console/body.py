@@ -21,7 +21,11 @@ _TYPES: Mapping[type, str] = {
 
 
 def object_of(body: bytes) -> dict[str, Any]:
-    values = json.loads(body)
+    """The object in a body."""
+    try:
+        values = json.loads(body)
+    except RecursionError:
+        raise ValueError("the body is nested too deep") from None
     if not isinstance(values, dict):
         raise ValueError("the body is not a JSON object")
     return values

@@ -20,7 +20,7 @@ from kafkalite.security.acl import Filter, ResourceType
 from kafkalite.security.quotas import DEFAULT
 
 if TYPE_CHECKING:
-    from kafkalite.http.host import ObservedNode
+    pass
 
 MAX_ROWS = 200
 #: A transaction that is open for longer, and that its coordinator does not know, hangs.
@@ -31,8 +31,7 @@ _TRANSACTION, _TOPIC = ResourceType.TRANSACTIONAL_ID, ResourceType.TOPIC
 class OperatorAnswers:
     """Of one node."""
 
-    def __init__(self, node: ObservedNode, cluster: ClusterAccess) -> None:
-        self._node = node
+    def __init__(self, cluster: ClusterAccess) -> None:
         self._cluster = cluster
 
     async def transactions(self, asked: AuthenticatedRequest, rights: UserRights) -> dict[str, Any]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: The pages that take POST.
 POSTS = frozenset({"/api/console/do"})
 _PREFIX = "/api/console/"
-_OPEN_ONLY_HERE = "the Kafka listeners ask who you are, and this port does not: set http.security.protocol to see more than the status page"
+_OPEN_ONLY_HERE = "the Kafka listeners ask who you are, and this port does not: set http.security.protocol to see more than the first page"
 
 
 class ConsolePages:

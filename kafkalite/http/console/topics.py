@@ -116,6 +116,8 @@ class TopicAnswers:
             "settings": await _settings(client, name, rights),
             "can": {
                 "read": rights.may("Fetch", {_TOPIC: [name]}),
+                "send": name not in INTERNAL_TOPICS and rights.may("Produce", {_TOPIC: [name]}),
+                "empty": name not in INTERNAL_TOPICS and rights.may("DeleteRecords", {_TOPIC: [name]}),
                 "delete": rights.may("DeleteTopics", {_TOPIC: [name]}),
                 "alter": rights.may("CreatePartitions", {_TOPIC: [name]}),
                 "settings": rights.may("IncrementalAlterConfigs", {_TOPIC: [name]}),

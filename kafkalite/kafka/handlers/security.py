@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
+from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.protocol import wire
 from kafkalite.security.acl import (
     AclEntry,
@@ -42,25 +42,28 @@ class SecurityHandlers:
 
     # --- ACLs ---
 
-    def describe_acls(self, request: Request, message: wire.DescribeAclsRequest) -> wire.DescribeAclsResponse:
+    def describe_acls(self, request: Request, message: wire.DescribeAclsRequest) -> Steps[wire.DescribeAclsResponse]:
         response = wire.DescribeAclsResponse
         wanted = _filter(message)
         if wanted.is_unknown():
             raise api_error(ErrorCode.INVALID_REQUEST, "a filter of an unknown kind")
-        resources: dict[Pattern, list[wire.DescribeAclsResponse.AclDescription]] = {}
-        for binding in self._security.describe_acls(wanted):
-            entry = binding.entry
-            if request.version == 0 and binding.pattern.pattern_type is not PatternType.LITERAL:
-                continue  # that version cannot distinguish a prefix from a name
-            resources.setdefault(binding.pattern, []).append(
+        resources: list[wire.DescribeAclsResponse.DescribeAclsResource] = []
+        work = 0
+        for pattern, entries in self._security.describe_acls(wanted):
+            work += 1 + len(entries)
+            if work >= STEP:
+                work = 0
+                yield
+            if not entries or (request.version == 0 and pattern.pattern_type is not PatternType.LITERAL):
+                continue  # version 0 cannot distinguish a prefix from a name
+            acls = [
                 response.AclDescription(entry.principal, entry.host, int(entry.operation), int(entry.permission))
-            )
-        return response(
-            resources=[
-                response.DescribeAclsResource(int(each.resource_type), each.name, int(each.pattern_type), acls)
-                for each, acls in resources.items()
+                for entry in entries
             ]
-        )
+            resources.append(
+                response.DescribeAclsResource(int(pattern.resource_type), pattern.name, int(pattern.pattern_type), acls)
+            )
+        return response(resources=resources)
 
     async def create_acls(self, request: Request, message: wire.CreateAclsRequest) -> wire.CreateAclsResponse:
         result = wire.CreateAclsResponse.AclCreationResult

@@ -17,6 +17,7 @@ class Message:
     kind: ClassVar[int]
 
 
+T = TypeVar("T", bound=Message)
 M = TypeVar("M", bound=type[Message])
 by_kind: dict[int, type[Message]] = {}
 
@@ -36,3 +37,9 @@ def kind(number: int) -> Callable[[M], M]:
 def response_kind(request: type[Message]) -> int:
     """The kind of the answer to a request."""
     return request.kind + 1
+
+
+def of_kind(answer: object, cls: type[T]) -> T:
+    """The response as the class that its request says it has; the reader of the frame has checked that."""
+    assert isinstance(answer, cls)
+    return answer

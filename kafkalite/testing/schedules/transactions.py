@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 import time
 from collections import Counter
@@ -36,9 +35,8 @@ _READ_S = 90.0
 class TransactionLoad:
     """One version after the other, each of two transactions that write to every partition; in a thread."""
 
-    def __init__(self, cluster: ProcessCluster, seed: int) -> None:
+    def __init__(self, cluster: ProcessCluster) -> None:
         self._cluster = cluster
-        self._rng = random.Random(seed)
         self._enough = threading.Event()
         self._thread: asyncio.Task[None] | None = None
         self.committed: set[int] = set()

@@ -111,7 +111,7 @@ async def run(name: str, directory: Path, *, seed: int, rate: float, pace: float
             await client.create_topics([NewTopic(TOPIC, PARTITIONS, 3, configs={"min.insync.replicas": "2"})])
         await wait_in_sync(cluster, TOPIC, 3)
         stage = Stage(cluster, random.Random(seed), say, tally, pace)
-        transactions = TransactionLoad(cluster, seed) if schedule.transactions else None
+        transactions = TransactionLoad(cluster) if schedule.transactions else None
         enough = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(produce(cluster, tally, enough, rate=rate))

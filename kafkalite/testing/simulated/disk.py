@@ -24,13 +24,14 @@ from kafkalite.testing.simulated.clock import SimClock
 from kafkalite.testing.simulated.disk_tree import Directory, SimInode, Tree
 from kafkalite.testing.simulated.lanes import Lanes
 from kafkalite.testing.simulated.loop import SimLoop
+from kafkalite.testing.simulated.path_faults import PathFaults
 from kafkalite.testing.simulated.process import SimProcess, current_process
 
 _CAPACITY_BYTES = 1 << 34
 _COLDNESS = (0.0, 0.02, 0.2, 0.6)
 
 
-class SimDisk:
+class SimDisk(PathFaults):
     """The Disk seam of one host. See the module's text.
 
     Args:
@@ -40,7 +41,7 @@ class SimDisk:
     def __init__(
         self, loop: SimLoop, clock: SimClock, source: random.Random, *, sync_ms: tuple[float, float] = (0.1, 3.0)
     ) -> None:
-        self._loop = loop
+        super().__init__()
         self._clock = clock
         self._random = source
         self._sync_ms = sync_ms
@@ -50,23 +51,17 @@ class SimDisk:
         self._journal: list[Callable[[Tree], None]] = []
         self._locks: dict[str, SimProcess | None] = {}
         self._boots = 0
-        #: Path prefix -> errno of every operation below it (a dead disk).
-        self._failing: dict[str, int] = {}
         #: Called with each operation of the seam before it is done: its kind and path. What it raises is the operation's error.
         self.on_operation: Callable[[str, str], None] = lambda kind, path: None
         #: Called before a program removes a tree. Raises nothing.
         self.on_remove_tree: Callable[[str], None] = lambda path: None
-        #: Path prefix -> what syncs and work in threads below it wait for (a disk that hangs).
-        self._hanging: dict[str, asyncio.Event] = {}
         self.capacity_bytes = _CAPACITY_BYTES
-        #: It has failed, hung, or lost something: since then a node may have reason to complain of it.
-        self.was_faulty = False
         #: The functions of `run_blocking`; they have a random source of their own, which does not change power losses.
         #: How often a read that may not wait finds that the page cache has dropped the file (env.residency): drawn for each disk.
         self._cold_random = random.Random(f"cold {source.getstate()[1][:3]}")
         self.coldness = self._cold_random.choice(_COLDNESS)
         self.cold_reads = 0
-        self.lanes = Lanes(loop, random.Random(source.random()), hanging=self._hanging_at)
+        self.lanes = Lanes(loop, random.Random(source.random()), hanging=self.hanging_at)
 
     # --- what the harness does -------------------------------------------------------------------
 
@@ -90,31 +85,6 @@ class SimDisk:
         for node in self._files(self._durable.root):
             node.lose_power(self._random)
         self._tree = Tree(self._durable.root.copy())
-
-    def fail(self, path: str, error: int = errno.EIO) -> None:
-        """Every operation at or below `path` raises OSError(error) from now on."""
-        self._failing[path] = error
-        self.was_faulty = True
-
-    @property
-    def is_failing(self) -> bool:
-        """Whether some path fails."""
-        return bool(self._failing or self._hanging)
-
-    def hang(self, path: str) -> None:
-        """No sync and no work in a thread at or below `path` ends before the repair. The page cache goes on."""
-        self._hanging.setdefault(path, asyncio.Event())
-        self.was_faulty = True
-
-    def repair(self, path: str) -> None:
-        self._failing.pop(path, None)
-        if path in self._hanging:
-            self._hanging.pop(path).set()
-
-    def repair_all(self) -> None:
-        """Nothing fails or hangs any more."""
-        for path in [*self._failing, *self._hanging]:
-            self.repair(path)
 
     def used_bytes(self) -> int:
         return sum(len(node.cached) for node in self._files(self._tree.root))
@@ -323,26 +293,6 @@ class SimDisk:
         else:
             with self.lanes.outside():
                 self.on_operation(kind, path)
-
-    async def answers(self, path: str) -> None:
-        """Wait while the disk of `path` hangs."""
-        while (repaired := self._hanging_at(path)) is not None:
-            await repaired.wait()
-
-    def _hanging_at(self, path: str) -> asyncio.Event | None:
-        for prefix, repaired in self._hanging.items():
-            if path == prefix or path.startswith(prefix + "/"):
-                return repaired
-        return None
-
-    def check(self, path: str) -> None:
-        """Raise what the disk would. A dead process has no system calls."""
-        process = current_process()
-        if process is not None and not process.alive:
-            raise OSError(errno.EIO, "the process is dead", path)
-        for prefix, error in self._failing.items():
-            if path == prefix or path.startswith(prefix + "/"):
-                raise OSError(error, os.strerror(error), path)
 
     def _change(self, change: Callable[[Tree], None]) -> None:
         change(self._tree)

@@ -22,9 +22,10 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId
 from kafkalite.testing.simulated.network import Link
 from kafkalite.testing.simulation.checkers.cluster import ReplicaView, Violation
+from kafkalite.testing.simulation.clients import CONVERGE_S
 from kafkalite.testing.simulation.plan import Plan
 from kafkalite.testing.simulation.result import Result
-from kafkalite.testing.simulation.run import CONVERGE_S, Simulation
+from kafkalite.testing.simulation.run import Simulation
 from kafkalite.testing.simulation.workloads.clients import client_of
 
 #: The node whose disks are counted.
@@ -192,9 +193,9 @@ class DiskOperations(Simulation):
         for name in self.nodes:
             self.start_node(name)
         await self.until(self.final.not_ready, CONVERGE_S, "all nodes start")
-        await self._create_topics()
+        await self.clients.create_topics(self.new_topics())
         await self.until(self.final.not_converged, CONVERGE_S, "new topics come up")
-        self._start_clients()
+        self.clients.start()
         await self._pass(1.0)
         self.world.start("boss", self._move, self.client_ended)
         await self._pass(1.5)
@@ -212,9 +213,8 @@ class DiskOperations(Simulation):
         await self._pass(1.5)
         if self.case is not None and len(self.operations) <= self.case.index:
             raise Violation(f"not the run that was listed: only {len(self.operations)} operations")
-        for producer in self._producers:
-            producer.stopping.set()
-        await self.until(self._not_delivered, CONVERGE_S, "everything sent is delivered without an operator")
+        self.clients.stop()
+        await self.until(self.clients.not_delivered, CONVERGE_S, "everything sent is delivered without an operator")
         await self.until(self.final.not_converged, CONVERGE_S, "the cluster converges without an operator")
         self.healed = True
         self.faults.bring_back(VICTIM)

@@ -34,15 +34,15 @@ class FinalChecks:
 
     def not_ordered(self) -> str | None:
         """What is left of the operator's orders: unfinished ones, and files where no replica belongs."""
-        assert self._simulation.operator is not None
-        if not self._simulation.operator.done:
+        assert self._simulation.clients.operator is not None
+        if not self._simulation.clients.operator.done:
             return "the operator still waits for an answer"
         if (late := self.not_ready()) is not None:
             return late
-        drained = self._simulation.operator.drained
+        drained = self._simulation.clients.operator.drained
         if (
             left := self._simulation.orders.unfinished(
-                self._simulation.plan.topics, self._simulation.operator.assignments, drained
+                self._simulation.plan.topics, self._simulation.clients.operator.assignments, drained
             )
         ) is not None:
             return left
@@ -56,14 +56,18 @@ class FinalChecks:
                         return f"{node.name} still moves {name} to {directory}"
                     if topic in assigned and node.broker_id not in assigned[topic].get(int(number), ()):
                         if topic == CHURN and not assigned[topic] and self._is_reported(node):
-                            self._simulation.operator.has_vanished = True
+                            self._simulation.clients.operator.has_vanished = True
                         return f"{node.name} still has {directory}/{name}, which is assigned to {assigned[topic]}"
-        self._simulation.operator.over = True
+        self._simulation.clients.operator.over = True
         return None
 
     def _is_reported(self, node: SimNode) -> bool:
-        """Whether a node of which a disk was away says itself that it keeps replicas of the operator's topic, which was deleted."""
-        if not any(fault.kind in _DISK_FAULTS for fault in self._simulation.plan.faults):
+        """Whether a node of which a disk was away says itself that it keeps replicas of the operator's topic, which was deleted
+        after they had left it."""
+        assert self._simulation.clients.operator is not None
+        if not self._simulation.clients.operator.may_leave or not any(
+            fault.kind in _DISK_FAULTS for fault in self._simulation.plan.faults
+        ):
             return False
         problems = node.node.replicas.describing.problems()
         return any(problem.what == "topic.vanished" and problem.subject == CHURN for problem in problems)

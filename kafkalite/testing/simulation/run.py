@@ -12,18 +12,17 @@ import contextvars
 import json
 import re
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from kafkalite.config import BrokerConfig, broker_config
 from kafkalite.env.seams import Env
-from kafkalite.errors import ApiError, KafkaliteError
+from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.node.node import Node
 from kafkalite.replica.decisions.nearby import RACK_AWARE_SELECTOR
 from kafkalite.replica.partition import Partition as Replica
-from kafkalite.rpc.answers import RpcError
 from kafkalite.testing.simulated.env import SimWorld, render
 from kafkalite.testing.simulated.loop import SimulationError
 from kafkalite.testing.simulated.process import SimProcess
@@ -37,22 +36,17 @@ from kafkalite.testing.simulation.checkers.cluster import (
 )
 from kafkalite.testing.simulation.checkers.copies import Copies
 from kafkalite.testing.simulation.checkers.log_view import BatchView, Places, read_batches
+from kafkalite.testing.simulation.clients import CONVERGE_S, Clients
 from kafkalite.testing.simulation.faults import FaultInjector
 from kafkalite.testing.simulation.final_checks import FinalChecks
 from kafkalite.testing.simulation.node import SimNode
 from kafkalite.testing.simulation.plan import LONE, TRIMMED, FaultKind, Plan, draw
 from kafkalite.testing.simulation.result import Result, where
 from kafkalite.testing.simulation.topics import compacted, new_topics
-from kafkalite.testing.simulation.workloads.clients import (
-    ConsumerWorkload,
-    NearbyConsumerWorkload,
-    ProducerWorkload,
-    client_of,
-)
 from kafkalite.testing.simulation.workloads.groups import SETTINGS as GROUP_SETTINGS
 from kafkalite.testing.simulation.workloads.groups import GroupMembers
 from kafkalite.testing.simulation.workloads.kafka import KAFKA_PORT
-from kafkalite.testing.simulation.workloads.operator import REPLICAS, THROTTLE, OperatorWorkload, OrdersChecker
+from kafkalite.testing.simulation.workloads.operator import REPLICAS, THROTTLE, OrdersChecker
 from kafkalite.testing.simulation.workloads.shares import SETTINGS as SHARE_SETTINGS
 from kafkalite.testing.simulation.workloads.shares import ShareMembers
 from kafkalite.testing.simulation.workloads.shares import znodes as share_znodes
@@ -66,8 +60,6 @@ _TOPIC = re.compile(r"/brokers/topics/([^/]+)")
 _STEP_S = 0.1
 #: A retention pass comes every few seconds.
 _RETENTION_S = 30.0
-#: Time that a cluster without faults has to recover, and clients to deliver their records.
-CONVERGE_S = 90.0
 _START_S = 60.0
 #: Of the nodes among themselves.
 _RPC_PORT = 9192
@@ -114,8 +106,7 @@ class Simulation:
         }
         self.faults = FaultInjector(self)
         self.orders = OrdersChecker(self._znode, plan.move_limits)
-        self.operator: OperatorWorkload | None = None
-        self._producers: list[ProducerWorkload] = []
+        self.clients = Clients(self)
         self.transactions = TransactionalClients(self)
         self.members = GroupMembers(self, plan.members)
         self.streams = GroupMembers(self, plan.streams, "streams", StreamsJoins())
@@ -352,9 +343,9 @@ class Simulation:
         for name in self.nodes:
             self.start_node(name)
         await self.until(self.final.not_ready, _START_S, "all nodes start")
-        await self._create_topics()
+        await self.clients.create_topics(self.new_topics())
         await self.until(self.final.not_converged, CONVERGE_S, "new topics come up")
-        self._start_clients()
+        self.clients.start()
         self.transactions.start()
         self.members.start()
         self.streams.start()
@@ -366,20 +357,20 @@ class Simulation:
             await self.step()
         await self.faults.finish(faults)
         self.healed = True
-        for producer in self._producers:
-            producer.stopping.set()
+        self.clients.stop()
         self.transactions.stop()
         self.members.stop()
         self.streams.stop()
         self.shares.stop()
         self._trimming.stopping.set()
-        if self.operator is not None:
-            self.operator.stopping.set()
+        if self.clients.operator is not None:
             # Records are half as large as they may be, on average; a throttled order may have to copy all of them to all.
             copied_bytes = self.history.sent * (self.plan.record_bytes // 2 + 100) * REPLICAS
             patience_s = CONVERGE_S + copied_bytes / THROTTLE
             await self.until(self.final.not_ordered, patience_s, "every request ends when the faults are over")
-        await self.until(self._not_delivered, CONVERGE_S, "everything sent is delivered when the faults are over")
+        await self.until(
+            self.clients.not_delivered, CONVERGE_S, "everything sent is delivered when the faults are over"
+        )
         await self.until(self.transactions.not_done, CONVERGE_S, "every transaction ends when the faults are over")
         for group in (self.members, self.streams):
             await self.until(group.not_shared, CONVERGE_S, "a group shares its partitions when the faults are over")
@@ -401,41 +392,6 @@ class Simulation:
         """What is created at the beginning."""
         return new_topics(self.plan)
 
-    async def _create_topics(self) -> None:
-        created: list[str] = []
-
-        async def program(env: Env) -> None:
-            async with client_of(self.plan, env, "admin") as client:
-                while not created:
-                    try:
-                        created.extend(result.topic for result in await client.create_topics(self.new_topics()))
-                    except (ApiError, RpcError):
-                        await asyncio.sleep(0.5)
-
-        self.world.start("admin", program, self.client_ended)
-        await self.until(lambda: None if created else "no answer", CONVERGE_S, "topics are created")
-
-    def _start_clients(self) -> None:
-        programs: list[tuple[str, Callable[[Env], Coroutine[Any, Any, None]]]] = []
-        for number in range(1, self.plan.producers + 1):
-            producer = ProducerWorkload(f"producer{number}", self.plan, self.history)
-            self._producers.append(producer)
-            programs.append((producer.name, producer.run))
-        for number in range(1, self.plan.consumers + 1):
-            consumer = ConsumerWorkload(f"consumer{number}", self.plan, self.history)
-            programs.append((consumer.name, consumer.run))
-        for number in range(2 if self.plan.racks else 0):
-            nearby = NearbyConsumerWorkload(f"nearby{number}", f"rack{number}", self.plan, self.history)
-            programs.append((nearby.name, nearby.run))
-        if self.plan.orders:
-            self.operator = OperatorWorkload(self.plan)
-            for topic in self.plan.topics:
-                for number, replicas in self.assignment(topic).items():
-                    self.operator.assignments[topic, number] = {replicas}
-            programs.append((self.operator.name, self.operator.run))
-        for name, program in programs:
-            self.world.start(name, program, self.client_ended)
-
     def assignment(self, topic: str) -> dict[int, tuple[int, ...]]:
         data = self._znode(f"/brokers/topics/{topic}")
         partitions = json.loads(data)["partitions"] if data is not None else {}
@@ -448,10 +404,6 @@ class Simulation:
             self.fail(str(error))
         elif error is not None:
             self.fail(f"{process} ended: {error!r}{where(error)}")
-
-    def _not_delivered(self) -> str | None:
-        late = [f"{each.name} holds {each.outstanding} records" for each in self._producers if not each.done]
-        return ", ".join(late) or None
 
     def begin(self, view: ReplicaView) -> int:
         """Where a log must begin at the end of the run."""
@@ -477,7 +429,7 @@ class Simulation:
                 "sent": self.history.sent,
                 "failed": self.history.failed,
                 "faults": self.faults.applied,
-                "orders": self.operator.orders if self.operator is not None else 0,
+                "orders": self.clients.operator.orders if self.clients.operator is not None else 0,
                 **self.transactions.stats(),
                 **self.members.stats(),
                 **self.streams.stats(),

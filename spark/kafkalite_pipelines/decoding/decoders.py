@@ -22,9 +22,8 @@ _UNKNOWN = "unknown_fields"
 class Decoding:
     """Decodes batches. Columns that are found in records are kept beside the checkpoint: they do not change at a restart."""
 
-    def __init__(self, pipeline: Pipeline, spark: SparkSession) -> None:
+    def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._spark = spark
         self._place = Place(f"{pipeline.place(pipeline.checkpoint)}/{OWN}")
         decode = pipeline.decode
         self._infers = decode.format == "json" and not decode.columns and decode.registry is None

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite_pipelines.definition import PipelineError
-from kafkalite_pipelines.reading import partition_field
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _DAY_US = 86_400_000_000
+#: One entry of partition_by in a pipeline file.
+PARTITION_BY = re.compile(r"(?:(year|month|day|hour)\(\s*([A-Za-z_][A-Za-z0-9_]*)\s*\)|([A-Za-z_][A-Za-z0-9_]*))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,13 @@ class PartitionField:
     transform: str
     column: str
     name: str
+
+
+def partition_field(text: str) -> tuple[str, str]:
+    """(transform, column) of one entry of partition_by; the transform of a plain column is "identity"."""
+    found = PARTITION_BY.fullmatch(text)
+    assert found is not None, text
+    return (found[1], found[2]) if found[1] else ("identity", found[3])
 
 
 def fields(partition_by: tuple[str, ...]) -> tuple[PartitionField, ...]:

@@ -32,6 +32,11 @@ def test_numbered_records_that_are_not(log: dict[int, list[tuple[int, str]]], ki
     assert kind in kinds(numbered("t", ACKED, log))
 
 
+def test_acknowledgements_without_an_offset() -> None:
+    assert numbered("t", ACKED, LOG, [(0, "w:1:4")]) == []
+    assert kinds(numbered("t", ACKED, LOG, [(0, "w:1:4"), (1, "w:1:5"), (2, "w:1:6")])) == ["t LOST"]
+
+
 OUTCOMES = {("p", 1): ("committed", 2), ("p", 2): ("aborted", 2), ("p", 3): ("unknown", 2)}
 SEEN = ["p:1:0:2", "p:1:1:2"]
 

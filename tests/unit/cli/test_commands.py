@@ -144,11 +144,30 @@ async def test_produce_tells_failures() -> None:
         cluster.max_message_bytes = 300
         failed = await kafkalite("produce", "t", "--json", cluster=cluster, stdin=b"x" * 1000 + b"\n")
         assert failed.code == 1
-        assert failed.json["failed"] == 1
+        assert (failed.json["failed"], failed.json["refused"], failed.json["never_sent"]) == (1, 1, 0)
         assert "MESSAGE_TOO_LARGE" in failed.err
         keyless = await kafkalite("produce", "t", "--key-separator", ":", cluster=cluster, stdin=b"a:b\nc\n")
         assert (keyless.code, keyless.out) == (2, "1 acked\n")
         assert "line 2 has no key" in keyless.err
+
+
+async def test_produce_says_exactly_what_became_of_each_line() -> None:
+    """A broker stops to answer: what it has acknowledged, what it may have, and what has never left."""
+    async with FakeCluster(1) as cluster:
+        cluster.create("t")
+        process = await start("produce", "t", "--timeout", "3", "--json", cluster=cluster)
+        assert process.stdin is not None
+        process.stdin.write(b"early\n" * 10)
+        while cluster.log("t").end < 10:
+            await asyncio.sleep(0.01)
+        cluster.nodes[1].hung = True
+        out, err = await process.communicate(b"".join(b"%0999d\n" % n for n in range(2_000)))
+        told = json.loads(out)
+        assert process.returncode == 1
+        assert (told["acked"], told["refused"]) == (10, 0)
+        assert told["failed"] == told["unknown"] + told["never_sent"] == 2_000
+        assert 0 < told["unknown"] <= 5 * 131_072 // 1_000, "five batches are under way at most"
+        assert f"2,000 records failed ({told['unknown']} may or may not be in the log, " in err.decode()
 
 
 @pytest.mark.parametrize(

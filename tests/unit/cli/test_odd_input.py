@@ -14,6 +14,7 @@ import pytest
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition
 from kafkalite.rpc.client import RpcNotSent
+from kafkalite.testing.cluster import cluster
 from kafkalite_cli.admin.plan_files import read_plan
 from kafkalite_cli.admin.refusals import refuse_forbidden
 from kafkalite_cli.main import run as run_command
@@ -206,3 +207,25 @@ def test_a_wrong_command_gets_one_line_that_helps(
     assert run_command(arguments) == 2
     error = capsys.readouterr().err
     assert helps in error and error.count("\n") == 1
+
+
+async def test_names_numbers_and_places_that_a_cluster_refuses() -> None:
+    """One line that says what is wrong with what was typed, and 2, for nothing was changed."""
+    async with cluster(1) as on:
+
+        async def run(*arguments: str) -> Outcome:
+            return await kafkalite(*arguments, "--bootstrap", ",".join(on.bootstrap))
+
+        many = await run("admin", "create-topic", "t", "--set", "min.insync.replicas=2")
+        assert (many.code, many.out) == (0, "created topic t: 1 partition, 1 replica each\n")
+        assert "t has 1 replica, so with min.insync.replicas=2 every write with acks=all is refused" in many.err
+        for arguments, says in (
+            (("create-topic", "two words"), "a topic's name has letters, digits, '.', '_' and '-'"),
+            (("describe", ""), "'' is not a topic's name"),
+            (("add-partitions", "t", "--count", "2147483647"), "--count: t has 1 partition, and 2,147,483,648 are too"),
+            (("delete-records", "t", "--before", "-5x"), "Invalid value for --before: '-5x' is not"),
+            (("users", "delete", "nobody", "--yes"), "'nobody' has no SCRAM credentials"),
+            (("disk", "online", "/nope", "--broker", "1"), "/nope is not one of log.dirs"),
+            (("acls", "list"), "No Authorizer is configured"),
+        ):
+            assert says in refusal(await run("admin", *arguments)), arguments

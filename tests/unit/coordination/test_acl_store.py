@@ -23,7 +23,8 @@ from kafkalite.security.acl import (
     Permission,
     ResourceType,
 )
-from kafkalite.security.authorizer import Authorizer, Entries
+from kafkalite.security.acl_rules import Entries
+from kafkalite.security.authorizer import Authorizer
 from kafkalite.security.principal import Principal
 from kafkalite.testing.simulated.zookeeper import Fate
 
@@ -235,3 +236,69 @@ def test_old_notifications_are_removed(world: World) -> None:
         assert names == ["acl_changes_0000000001"]
 
     world.run(main())
+
+
+# --- many of them ----------------------------------------------------------------------------------
+
+
+class Counting(Authorizer):
+    """Counts the patterns that are put in one turn of the loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_this_turn = self.worst = 0
+
+    def put(self, pattern: Pattern, entries: Iterable[AclEntry] | None) -> bool:
+        self.in_this_turn += 1
+        self.worst = max(self.worst, self.in_this_turn)
+        if self.in_this_turn == 1:
+            asyncio.get_running_loop().call_soon(self._turned)
+        return super().put(pattern, entries)
+
+    def _turned(self) -> None:
+        self.in_this_turn = 0
+
+
+def test_thousands_of_patterns_are_read_over_many_turns_of_the_loop(world: World) -> None:
+    """100,000 held the loop for two seconds, in every new session."""
+
+    async def scenario() -> None:
+        session = await world.connect("n1")
+        await session.ensure_path("/kafka-acl/Topic")
+        data = encode_acls({READ})
+        for number in range(2_000):
+            await session.create(f"/kafka-acl/Topic/t{number}", data)
+        authorizer = Counting()
+        store = AclStore(authorizer, world.loop.time)
+        for _ in range(2):
+            authorizer.worst = 0
+            await store.load(session)
+            assert len(authorizer.patterns()) == 2_000
+            assert authorizer.worst <= 200
+
+    world.run(scenario())
+
+
+def test_what_a_node_writes_while_it_reads_all_is_in_force(world: World) -> None:
+    """A long read must not put what it read before over what has been written and acknowledged since."""
+
+    async def scenario() -> None:
+        session = await world.connect("n1")
+        await session.ensure_path("/kafka-acl/Topic")
+        names = [f"t{number:04}" for number in range(450)]
+        for name in names:
+            await session.create(f"/kafka-acl/Topic/{name}", encode_acls({READ}))
+        last = Pattern(ResourceType.TOPIC, names[-1])
+        authorizer = Authorizer()
+        store = AclStore(authorizer, world.loop.time)
+        reading = world.loop.create_task(store.load(session))
+        while len(authorizer.patterns()) < 150:  # it has read all of them, and put some
+            await asyncio.sleep(0)
+        assert last not in authorizer.patterns()
+        store._put(last, frozenset({DENY}))  # as `update` does when ZooKeeper has it
+        await reading
+        assert len(authorizer.patterns()) == 450
+        assert [each.entry for each in authorizer.bindings(Filter(name=last.name))] == [DENY]
+        assert store._overtaken == []
+
+    world.run(scenario())

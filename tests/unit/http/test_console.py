@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
@@ -204,6 +205,32 @@ async def test_every_node_shows_and_changes_everything() -> None:
         assert (await do(running, "topic.delete", topic="t", confirm="t"))[0] == 200
 
 
+async def test_records_are_sent_and_a_topic_is_emptied() -> None:
+    async with cluster(2) as running:
+        async with AsyncClient.connect(running.bootstrap) as client:
+            await client.create_topics([NewTopic("t", 2, 2)])
+        with capture_logs() as logged:
+            status, done = await do(
+                running, "record.send", topic="t", partition=1, key="k", record='{"a": 1}', headers=[["h", "x=y"]]
+            )
+        assert (status, done) == (200, {"text": "written: t-1, offset 0", "partition": 1, "offset": 0})
+        assert (await do(running, "record.send", topic="t", partition=1, key="k", record=None))[0] == 200
+        _, found = await ask(running, "messages?topic=t&partition=1")
+        newest, first = found["records"]
+        assert (newest["value"], newest["key"]["text"]) == (None, "k")
+        assert (first["value"]["text"], first["headers"][0][1]["text"]) == ('{"a": 1}', "x=y")
+        (line,) = [each for each in logged if each["event"] == "console.action"]
+        assert json.loads(line["values"]) == {"topic": "t", "partition": 1}, "no content in the log"
+        for wrong in ({"headers": [["h"]]}, {"partition": "1"}, {"record": 5}):
+            assert (await do(running, "record.send", **{"topic": "t", "record": "x", **wrong}))[0] == 400
+        assert (await do(running, "record.send", topic="t", record="x", partition=7))[0] == 409
+        assert (await do(running, "record.send", topic="__consumer_offsets", record="x"))[0] == 409
+        assert (await do(running, "topic.empty", topic="t"))[0] == 400
+        assert await do(running, "topic.empty", topic="t", confirm="t") == (200, {"text": "t is empty"})
+        _, topic = await ask(running, "topic?topic=t")
+        assert [(each["start"], each["end"]) for each in topic["partitions"]] == [(0, 0), (2, 2)]
+
+
 async def test_a_name_that_is_not_ours_is_refused_without_a_login() -> None:
     async with cluster(1, settings={"http.allowed.hosts": "console.example", "http.actions.enable": False}) as running:
         assert (await ask(running, "topics", {"host": "rebound.evil.example"}))[0] == 403
@@ -300,6 +327,8 @@ async def test_the_rights_are_those_of_the_kafka_apis(tmp_path: Path, protocol: 
         for action, values in (
             ("topic.delete", {"topic": "open", "confirm": "open"}),
             ("topic.create", {"topic": "mine"}),
+            ("record.send", {"topic": "open", "record": "x"}),
+            ("topic.empty", {"topic": "open", "confirm": "open"}),
             ("topic.settings", {"topic": "open", "set": {"retention.ms": "1"}}),
             ("topic.partitions", {"topic": "open", "count": 5}),
             ("leaders.elect", {}),

@@ -121,6 +121,20 @@ def _create_a_topic(profile: Path, url: str) -> None:
         browser.type("#ask input[name=value]", "1" + ENTER)
         browser.wait("document.getElementById('ask-error').textContent.includes('retention.msx')")
         browser.click("#ask-cancel")
+        # A record goes out and is shown; then all are deleted.
+        browser.click("#m-send")
+        browser.type("#ask textarea[name=record]", '{"paid": 5}')
+        browser.type("#ask input[name=key]", "customer-1")
+        browser.type("#ask textarea[name=headers]", "source=hand")
+        browser.click("#ask-do")
+        browser.wait("document.querySelectorAll('#records .record').length === 1")
+        assert "customer-1" in browser.run("return document.getElementById('records').innerText")
+        browser.run(
+            "[...document.querySelectorAll('#topic-actions button')].find(b => b.textContent === 'empty').click()"
+        )
+        browser.type("#ask input[name=confirm]", "payments")
+        browser.click("#ask-do")
+        browser.wait("document.getElementById('records').innerText.includes('no records here')")
         said = [text for text in browser.complaints() if "409" not in text]  # the refusal
         assert said == []
 
@@ -268,7 +282,7 @@ async def _look_around(running: Cluster, tmp_path: Path, url: str) -> None:
             browser.wait(
                 "document.getElementById('topic-title').textContent === 'payments' && document.querySelector('#topic-actions .danger')"
             )
-            browser.click("#topic-actions .danger")
+            browser.click("#topic-actions .danger:last-child")
             browser.type("#ask input[name=confirm]", "payment")
             assert browser.run("return document.getElementById('ask-do').disabled")
             browser.type("#ask input[name=confirm]", "payments")

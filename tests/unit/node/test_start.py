@@ -6,7 +6,8 @@ import subprocess
 import sys
 
 _START = "import kafkalite_cli.main, kafkalite_cli.serve, kafkalite.env.real, kafkalite.node.node, kafkalite.coordination.aiozk_adapter"
-#: structlog is for applications with our client, h11 for the first HTTP request, prometheus_client for the first scrape.
+#: structlog is for applications with our client, h11 for the first HTTP request, prometheus_client for the first scrape, importlib.resources for
+#: the console's page. The package crc32c loads what its command line needs, and difflib finds what a mistyped word meant.
 _LATER = {
     "structlog",
     "rich",
@@ -15,6 +16,14 @@ _LATER = {
     "kafkalite.http.metrics",
     "http",
     "tomllib",
+    "argparse",
+    "email",
+    "importlib.metadata",
+    "importlib.resources",
+    "zipfile",
+    "crc32c",
+    "difflib",
+    "kafkalite.client.async_client",
     "kafkalite.testing",
 }
 

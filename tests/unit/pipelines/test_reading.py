@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import click
 import pytest
 
+from kafkalite_cli.pipeline.targets import targets
 from kafkalite_pipelines import (
+    DeadLetters,
     DeltaSink,
     IcebergSink,
     ParquetSink,
+    Pipeline,
     PipelineError,
     PythonStep,
+    Source,
     SqlStep,
     TopicSink,
     load,
     parse,
 )
+from kafkalite_pipelines.backfill import replay_of
+from kafkalite_pipelines.run import start
+from kafkalite_pipelines.steps import missing_functions
 from kafkalite_pipelines.template import template
 
 GOOD = """
@@ -163,13 +172,13 @@ def proto_files(tmp_path: Path) -> None:
     (tmp_path / "part.desc").write_bytes(FileDescriptorSet(file=[part]).SerializeToString())
 
 
-#: (what is replaced in the good file, by what, the one line that is reported)
+#: (what is replaced in the good file, by what, the one line that is reported); what follows \0 is added to the sink
 WRONG = [
     ('name = "flights"', "", "name: is missing: the pipeline's name, which is also the consumer group that shows its lag"),
     ('name = "flights"', 'name = "a b"', "name: must be letters, digits, '.', '_' and '-', 200 at most, not 'a b'"),
     ('name = "flights"', 'name = "flights"\ntriger = "10s"', "triger: there is no such key; did you mean trigger?"),
-    ('name = "flights"', 'name = "flights"\ntrigger = "10 seconds"', "trigger: must be a duration such as \"10s\", \"5m\", \"1h\" or \"7d\", not '10 seconds'"),
-    ('name = "flights"', 'name = "flights"\ntrigger = 10', 'trigger: must be a duration such as "10s", or "available-now", not a number'),
+    ('name = "flights"', 'name = "flights"\ntrigger = "10 seconds"', "trigger: must be a duration such as \"10s\", or \"available-now\", not '10 seconds'"),
+    ('name = "flights"', 'name = "flights"\ntrigger = 10', 'trigger: must be a duration such as "10s", or "available-now", not 10'),
     ('[kafka]\n"bootstrap.servers" = "localhost:9092"', "", 'kafka: is missing: a table [kafka] with bootstrap.servers = "host:9092"'),
     ('"localhost:9092"', '"localhost"', "kafka.bootstrap.servers: 'localhost' is not host:port"),
     ('"localhost:9092"', '"localhost:9092"\n"group.id" = "x"', "kafka.group.id: a pipeline sets this itself; use name"),
@@ -205,7 +214,7 @@ WRONG = [
     ('format = "iceberg"\ntable = "flights"', 'format = "topic"\ntopic = "flights"', "sinks: topic flights is also read by this pipeline, which would never end"),
     ("[[sinks]]", "[[steps]]\n[[sinks]]", "steps[1].sql: is missing: a step has sql or python"),
     ("[[sinks]]", '[[steps]]\nsql = "SELECT 1"\n[[sinks]]', "steps[1].sql: reads from input, the rows of the step before: SELECT … FROM input"),
-    ("[[sinks]]", '[[steps]]\npython = "clean"\n[[sinks]]', "steps[1].python: must be module:function, not 'clean'"),
+    ("[[sinks]]", '[[steps]]\npython = "clean"\n[[sinks]]', "steps[1].python: must be module:function, without .py, not 'clean'"),
     ("[[sinks]]", '[watermark]\ncolumn = "_timestamp"\ndelay = "1m"\n[[sinks]]', 'watermark: with it records that cannot be decoded are left out; decode.on_error = "skip" says that this is meant'),
     ("[decode]", '[watermark]\ncolumn = "_timestamp"\n[decode]\non_error = "skip"', 'watermark.delay: is missing: how late rows may be, such as "10m"'),
     ("[decode]", '[watermark]\ncolumn = "when"\ndelay = "1m"\n[decode]\non_error = "skip"', "watermark.column: 'when' is not in decode.schema"),
@@ -213,13 +222,101 @@ WRONG = [
     ('topics = ["flights"]', "topics = []", 'source.topics: is missing: topics = ["a"] or pattern = "a.*"'),
     ('table = "flights"', 'table = "flights"\ncatalog = { type = "glu" }', "sinks[1].catalog.type: must be sql, rest, hive, glue, dynamodb, bigquery, not 'glu'"),
     ("[[sinks]]", "[dead_letters]\n[[sinks]]", "dead_letters.topic: is missing: the topic for records that cannot be decoded"),
+    ('topics = ["flights"]', 'pattern = "fl.*"\n[dead_letters]\ntopic = "fl.dead"', "sinks: topic fl.dead matches source.pattern, which would never end"),
+    ('topics = ["flights"]', 'topics = ["flights"]\n[[sinks]]\nformat = "topic"\ntopic = "out"\nkey_column = "nmber"', "sinks[1].key_column: 'nmber' is not in decode.schema"),
+    ("[decode]", '[decode]\ntrigger = "10s"', "decode.trigger: there is no such key in [decode]: trigger stands above the first [table] of the file"),
+    ('name = "flights"', 'name = "flights"\ntrigger = "once"', "trigger: must be a duration such as \"10s\", or \"available-now\", not 'once'"),
+    ('name = "flights"', 'name = "flights"\ncheckpoint = "x"\n[[sinks]]\nformat = "delta"\npath = "./x"', "checkpoint: is also the path of sinks[1]"),
+    ('"localhost:9092"', '["localhost:9092"]', "kafka.bootstrap.servers: must be text or a number, not a list"),
+    ('"localhost:9092"', '"localhost:9092"\n"sasl.username" = "me"', "kafka.sasl.username: is not used with security.protocol PLAINTEXT, but with SASL_SSL or SASL_PLAINTEXT"),
+    ('"localhost:9092"', '"localhost:9092"\n"security.protocol" = "SASL_PLAINTEXT"\n"ssl.ca.location" = "ca.pem"', "kafka.ssl.ca.location: is not used with security.protocol SASL_PLAINTEXT, but with SSL or SASL_SSL"),
+    ('topics = ["flights"]', 'topics = ["flights"]\nstart = 2026-11-22', "source.start: must be a time with its zone, 2026-11-22T00:00:00Z, not a date alone"),
+    ('carrier = "string"', 'Number = "string"', "decode.schema.Number: differs from number in upper and lower case only: to Spark they are the same"),
+    ("[decode]", '[decode]\nkey_column = "_offset"', "decode.key_column: names that begin with _ are the pipeline's own"),
+    (SCHEMA, 'format = "raw"\nkey_column = "id"', "decode.key_column: raw records have the column key"),
+    (SCHEMA, 'format = "raw"\nrequired = ["id"]', "decode.required: raw records have no columns that could be missing; use json, avro or protobuf"),
+    (SCHEMA, "debezium = true", "decode.schema: is missing: decode.debezium needs the columns"),
+    (SCHEMA, 'on_error = "skip"\n[watermark]\ncolumn = "at"\ndelay = "1m"', "decode.schema: is missing: a watermark needs the columns"),
+    ("[decode]", '[watermark]\ndelay = "1m"\n[decode]\non_error = "skip"', "watermark.column: is missing: the column with the time of the event"),
+    ("[[sinks]]", "[sink]", "sink: there is no such key; did you mean sinks?"),
+    ("[[sinks]]", "[[sink]]", "sink: there is no such key; did you mean sinks?"),
+    ('format = "iceberg"', 'frmat = "iceberg"', "sinks[1].frmat: there is no such key in [sinks[1]]; did you mean format?"),
+    ('table = "flights"', 'path = "flights"', "sinks[1].path: a sink of format iceberg has table instead"),
+    ('format = "iceberg"', 'format = "delta"', "sinks[1].table: a sink of format delta has path instead"),
+    ('format = "iceberg"\ntable = "flights"', 'format = "topic"\ntopic = "x"\npartition_by = ["number"]', "sinks[1].partition_by: there is no such key in [sinks[1]] (delivery, format, key_column, topic)"),
+    ('table = "flights"', 'table = "flights"\npartition_by = ["day(carrier)"]', "sinks[1].partition_by: day(carrier): the column is string, not a timestamp or date"),
+    ('carrier = "string"', 'carrier = "array<string>"\x00partition_by = ["carrier"]', "sinks[1].partition_by: 'carrier' is array<string>, which has no single value"),
+    ('carrier = "string"', 'carrier = "array<string>"\x00key = ["carrier"]', "sinks[1].key: 'carrier' is array<string>, which has no single value"),
+    ('carrier = "string"', 'carrier = "date"\x00partition_by = ["hour(carrier)"]', "sinks[1].partition_by: hour(carrier): a date has no hour; day(carrier)"),
+    ('table = "flights"', 'table = "flights"\n[[sinks]]\nformat = "iceberg"\ntable = "default.flights"', "sinks: two sinks write to the same place"),
+    ('table = "flights"', 'table = "flights"\n[spark]\nsql.shuffle.partitions = 4', 'spark.sql.shuffle.partitions: the names of Spark\'s settings begin with spark.; write "spark.sql.shuffle.partitions" = …'),
+    ('table = "flights"', 'table = "flights"\n[spark]\nmaster = "local[2]"', "spark.master: the names of Spark's settings begin with spark.; it is the key master of the file"),
+    ("[[sinks]]", '[[steps]]\nsqll = "SELECT * FROM input"\n[[sinks]]', "steps[1].sqll: there is no such key in [steps[1]]; did you mean sql?"),
+    ("[[sinks]]", '[[steps]]\npython = "cleaning.py:clean"\n[[sinks]]', "steps[1].python: must be module:function, without .py, not 'cleaning.py:clean'"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("old", "new", "line"), WRONG, ids=[str(number) for number in range(len(WRONG))])
 def test_a_wrong_file_gets_one_clear_line(old: str, new: str, line: str, proto_files: None, tmp_path: Path) -> None:
     assert old in GOOD
-    assert problems(GOOD.replace(old, new, 1), tmp_path) == [line]
+    new, _, sink = new.partition("\0")
+    assert problems(GOOD.replace(old, new, 1) + sink, tmp_path) == [line]
+
+
+STEP = GOOD.replace("[[sinks]]", '[[steps]]\npython = "cleaning:clean"\n[[sinks]]')
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        (None, "there is no module cleaning: neither cleaning.py beside the file, nor installed in this Python"),
+        ("def celan(rows): ...", "cleaning.py has no function clean; did you mean celan?"),
+        ("def clean(rows)", "cleaning.py is not Python: line 1, expected ':'"),
+        ("def clean(rows): raise SystemExit", None),
+        ("from elsewhere import clean", None),
+        ("raise SystemExit\nfrom elsewhere import *", None),
+        ("other = clean = print", None),
+    ],
+)
+def test_functions_of_steps_are_looked_for_without_running_them(
+    module: str | None, line: str | None, tmp_path: Path
+) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text(STEP)
+    if module is not None:
+        (tmp_path / "cleaning.py").write_text(module)
+    assert missing_functions(load(file)) == ([] if line is None else [f"steps[1].python: {line}"])
+
+
+def test_a_file_may_begin_with_the_mark_of_windows(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.toml").write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
+    assert load(tmp_path / "pipeline.toml").name == "flights"
+
+
+@pytest.mark.parametrize(
+    ("topics", "pattern", "read"),
+    [(("a", "b"), None, ["a", "b"]), ((), "a|c.*", ["a", "c1"]), ((), "(?i)C.", ["c1"]), ((), ".*", ["a", "b", "c1"])],
+)
+def test_which_topics_a_source_reads(topics: tuple[str, ...], pattern: str | None, read: list[str]) -> None:
+    source = Source(topics=topics, pattern=pattern)
+    assert [topic for topic in ("a", "b", "c1", "__transaction_state") if source.reads(topic)] == read
+
+
+def test_a_pattern_that_matches_what_the_pipeline_writes_is_refused_at_the_start_too() -> None:
+    """A pipeline that a program made: it would read its own dead letters for ever."""
+    pipeline = Pipeline(name="p", kafka={}, source=Source(pattern="p.*"), sinks=(), dead_letters=DeadLetters("p.dead"))
+    spark: Any = None  # it is not asked
+    with pytest.raises(PipelineError, match="topic p\\.dead is also read by this pipeline"):
+        start(pipeline, spark)
+
+
+def test_a_range_does_not_go_into_a_topic_that_the_pattern_matches() -> None:
+    """The pipeline that runs would read each of its records once more."""
+    pipeline = Pipeline(name="p", kafka={}, source=Source(pattern="p.*"), sinks=())
+    with pytest.raises(PipelineError, match="p-again is the one that is read"):
+        replay_of(pipeline, "again", "p-again", "exactly-once")
+    with pytest.raises(click.UsageError, match="p-again is the topic that is read"):
+        targets(pipeline, None, None, "p-again", same_sinks=False)
 
 
 def test_every_mistake_is_reported_at_once(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from kafkalite.record.batch import (
     verify_crc,
 )
 from kafkalite.record.builder import RecordBatchBuilder, build_batch, empty_batch, end_transaction_marker
+from kafkalite.record.checksum import crc32c
 from kafkalite.record.compression import Codec, codec_named, compress, decompress
 from kafkalite.record.reader import EndTransactionMarker, end_transaction_marker_of, read_records, records_of
 from kafkalite.record.varint import decode_varint, encode_varint
@@ -73,7 +74,7 @@ def naive_crc32c(data: bytes) -> int:
 
 
 def test_the_crc_is_castagnoli() -> None:
-    assert naive_crc32c(b"123456789") == 0xE3069283
+    assert naive_crc32c(b"123456789") == 0xE3069283 == crc32c(b"123456789") == crc32c(b"56789", crc32c(b"1234"))
     assert naive_crc32c(GOLDEN[CRC_START:]) == parse_header(GOLDEN).crc
 
 

@@ -115,10 +115,10 @@ def test_many_prefixes_come_and_go() -> None:
     authorizer = Authorizer()
     for number in range(100):
         authorizer.put(Pattern(T, f"p{number}", PatternType.PREFIXED), {ALLOW})
-    assert authorizer._lengths[T] == {2: 10, 3: 90}
+    assert authorizer._rules._lengths[T] == {2: 10, 3: 90}
     for number in range(10, 100):
         authorizer.put(Pattern(T, f"p{number}", PatternType.PREFIXED), ())
-    assert authorizer._lengths[T] == {2: 10}
+    assert authorizer._rules._lengths[T] == {2: 10}
     assert authorizer.authorize(ANN.principal, "h", Operation.READ, T, "p7x")
 
 

@@ -376,7 +376,7 @@ async def test_a_node_knows_the_rules_before_it_listens(cluster: LoopbackCluster
     assert authorizer is not None
     pattern = Pattern(ResourceType.TOPIC, "t", PatternType.PREFIXED)
     entry = AclEntry("User:ann", "*", Operation.DESCRIBE, Permission.ALLOW)
-    assert [(each.pattern, each.entry) for each in node.rights.describe_acls(Filter())] == [(pattern, entry)]
+    assert list(node.rights.describe_acls(Filter())) == [(pattern, [entry])]
     await cluster._wait_ready(2)
 
 

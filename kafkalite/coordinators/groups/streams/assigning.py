@@ -20,9 +20,6 @@ from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition, 
 from kafkalite.coordinators.groups.streams.groups import StreamsGroups
 from kafkalite.coordinators.groups.streams.settings import assignment_interval_s, streams_settings
 from kafkalite.coordinators.groups.target_work import TargetWork, result_of
-from kafkalite.telemetry.logs import get_logger
-
-_log = get_logger(__name__)
 
 
 class StreamsTargets(TargetWork[StreamsGroup, StreamsRuntime]):

@@ -68,7 +68,7 @@ function drawCluster(s) {
     ["", "n", m => me.may_act && me.can.move ? link("call off", () => callOff(m)) : ""]], s.moves, "none");
   table("brokers", [
     ["id", "n", b => b.http ? elsewhere(String(b.broker_id), b.http) : String(b.broker_id)],
-    ["state", "wrap", b => brokerState(b, s.controller_id)],
+    ["state", "wrap tight", b => brokerState(b, s.controller_id)],
     ["Kafka", "wide", b => b.kafka || "–"], ["RPC", "wide", b => b.rpc || "–"], ["rack", "short wide", b => b.rack || "–"],
     ["leads", "n", b => count(b.leaders)], ["replicas", "n", b => count(b.replicas)],
     ["not in sync", "n", b => b.out_of_sync ? [count(b.out_of_sync), "warn"] : "0"],

@@ -48,8 +48,10 @@ function resetGroup(d) {
       {name: "to", label: "to", options: [["earliest", "the first record"], ["latest", "the end"], ["time", "a time"], ["offset", "an offset"], ["shift", "by a number of records"]]},
       {name: "value", label: "time, offset or number", hint: "2026-05-01T12:00, 1200 or -100"}],
     preview: async v => {
-      const shown = await act("group.reset", values(v, false)), box = el("table");
-      table(box, [["partition", "", o => o.topic + "-" + o.partition], ["now", "n", o => count(o.before)], ["then", "n", o => count(o.after)]], shown.offsets, "nothing");
+      const shown = await act("group.reset", values(v, false)), box = el("div"), rows = el("table");
+      if (d.members_total) box.append(el("p", d.group + " has " + amount(d.members_total, "member") + ": stop all of them before the reset", "warn"));
+      box.append(rows);
+      table(rows, [["partition", "", o => o.topic + "-" + o.partition], ["now", "n", o => count(o.before)], ["then", "n", o => count(o.after)]], shown.offsets, "nothing");
       return box;
     },
     run: async v => (await act("group.reset", values(v, true))).text});

@@ -81,6 +81,25 @@ async function openRecord(row, topic, record) {
     if (found.records.length && found.records[0].offset === record.offset) draw(found.records[0]);
   }
 }
+const headersOf = text => text.split("\n").filter(line => line.trim()).map(line => {
+  const at = line.indexOf("=");
+  if (at < 1) throw new Error(line + " is not NAME=VALUE");
+  return [line.slice(0, at).trim(), line.slice(at + 1)];
+});
+$("m-send").addEventListener("click", () => {
+  const topic = view.name;
+  ask({title: "Send a record to " + topic, label: "send", fields: [
+      {name: "record", label: "value", type: "lines", hint: '{"id": 1}'}, {name: "key", label: "key (empty: none)"},
+      {name: "headers", label: "headers, one NAME=VALUE per line", type: "lines"},
+      {name: "partition", label: "partition (-1: by the key)", value: "-1", type: "number"},
+      {name: "kind", label: "", options: [["value", "with this value"], ["tombstone", "a tombstone: no value (null), for this key"]]}],
+    run: async v => {
+      if (v.kind === "tombstone" && v.record) throw new Error("a tombstone has no value");
+      const done = await act("record.send", {topic, record: v.kind === "tombstone" ? null : v.record, key: v.key === "" ? null : v.key, headers: headersOf(v.headers), partition: whole(v.partition)});
+      if (view.name === topic) readMessages({});
+      return done.text;
+    }});
+});
 $("m-read").addEventListener("click", () => readMessages({}));
 $("m-from").addEventListener("change", () => { $("m-at").hidden = $("m-from").value !== "offset"; $("m-time").hidden = $("m-from").value !== "time"; });
 for (const id of ["m-text", "m-key", "m-header", "m-at"]) $(id).addEventListener("keydown", event => { if (event.key === "Enter") readMessages({}); });

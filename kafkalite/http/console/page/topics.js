@@ -97,6 +97,9 @@ function topicButtons(d) {
     run: async v => (await act("topic.partitions", {topic: d.topic, count: whole(v.count)})).text})));
   if (me.may_act && me.can.elect) made.push(button("elect", () => ask({title: "Elect the preferred leaders of " + d.topic, fields: [], label: "elect",
     run: async () => (await act("leaders.elect", {topic: d.topic})).text})));
+  if (me.may_act && d.can.empty) made.push(button("empty", () => ask({title: "Delete all records of " + d.topic, fields: [], confirm: d.topic, label: "empty", isDanger: true,
+    run: async v => { const done = await act("topic.empty", {topic: d.topic, confirm: v.confirm}); readMessages({}); return done.text; }}), "danger"));
+  $("m-send").hidden = !me.may_act || !d.can.send;
   if (me.may_act && d.can.delete) made.push(button("delete", () => ask({title: "Delete " + d.topic + " and its records", fields: [], confirm: d.topic, label: "delete", isDanger: true,
     run: async v => { const done = await act("topic.delete", {topic: d.topic, confirm: v.confirm}); show({page: "topics", name: ""}); return done.text; }}), "danger"));
   $("topic-actions").replaceChildren(...made);

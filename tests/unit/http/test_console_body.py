@@ -1,0 +1,27 @@
+"""What a page sends with an action: whatever it is, the response says what is wrong with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.http.console.body import object_of
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "Expecting value"),
+        (b"[]", "not a JSON object"),
+        (b'{"action":"\xff"}', "utf-8"),
+        (b'{"action":' + b"9" * 60_000 + b"}", "limit"),
+        (b"[" * 60_000, "nested too deep"),
+        (b'{"a":' * 10_000 + b"1" + b"}" * 10_000, "nested too deep"),
+    ],
+)
+def test_what_is_no_object_is_refused(body: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        object_of(body)
+
+
+def test_an_object() -> None:
+    assert object_of(b'{"action": "topic.create"}') == {"action": "topic.create"}
