@@ -237,6 +237,8 @@ def _new_topic_problem(topic: wire.CreateTopicsRequest.CreatableTopic, times: in
         )
     if topic.assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
         return ErrorCode.INVALID_REQUEST, "an assignment and counts exclude each other"
+    if len({entry.partition_index for entry in topic.assignments}) < len(topic.assignments):
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the assignment names a partition twice"
     if topic.num_partitions == 0 or topic.num_partitions < -1:
         return ErrorCode.INVALID_PARTITIONS, "the number of partitions must be positive"
     if topic.replication_factor == 0 or topic.replication_factor < -1:

@@ -222,6 +222,29 @@ async def test_create_topics(broker: Broker, version: int) -> None:
     assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
+async def test_a_partition_assigned_twice_is_refused(broker: Broker) -> None:
+    client = await broker.client()
+    request = wire.CreateTopicsRequest
+    replicas = [request.CreatableReplicaAssignment(0, [1])] * 2
+    answer = await client.ask(request([request.CreatableTopic("t", -1, -1, replicas)], 1000), 7)
+    assert answer.topics[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert not broker.services.metadata(["t"]).topics[0].partitions
+
+
+async def test_a_resource_named_twice_is_not_changed(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    for name in ("AlterConfigsRequest", "IncrementalAlterConfigsRequest"):
+        request = getattr(wire, name)
+        twice = [
+            request.AlterConfigsResource(TOPIC, "t", [request.AlterableConfig(name="retention.ms", value=value)])
+            for value in ("7", "8")
+        ]
+        answer = await client.ask(request(twice), 1)
+        assert [each.error_code for each in answer.responses] == [ErrorCode.INVALID_REQUEST] * 2
+    assert not await broker.services.topic_overrides("t")
+
+
 async def test_create_topics_with_too_many_partitions_is_refused_as_a_whole(broker: Broker) -> None:
     client = await broker.client()
     request = wire.CreateTopicsRequest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -64,9 +65,12 @@ class AlterConfigHandlers:
     ) -> list[tuple[int, str | None, int, str]]:
         """Error code, its text, type and name of each resource."""
         results = []
+        times = Counter((resource.resource_type, resource.resource_name) for resource in message.resources)
         for resource in message.resources:
             code, text = 0, None
             try:
+                if times[resource.resource_type, resource.resource_name] > 1:
+                    raise api_error(ErrorCode.INVALID_REQUEST, "the resource is named twice")
                 check_resource(request, resource)
                 await self._alter(resource, change, validate_only=message.validate_only)
             except ApiError as error:
