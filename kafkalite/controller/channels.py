@@ -263,7 +263,7 @@ class Channels:
         if unsure and isinstance(command, LeaderAndIsrRequest):
             doubtful = tuple(TopicPartition(*each) for each in unsure)
             self._post(ReplicasDoubtful(broker.broker_id, broker.broker_epoch, doubtful))
-        if isinstance(command, StopReplicaRequest):
+        if isinstance(command, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
             stopped, failed, ids = [], [], []
             for stop in command.partitions:
                 if not stop.delete_files:
@@ -275,5 +275,6 @@ class Channels:
                 else:
                     failed.append(partition)
             if stopped or failed:
-                outcome = (tuple(stopped), tuple(failed), tuple(ids))
+                away = frozenset(TopicPartition(*each) for each in response.away)
+                outcome = (tuple(stopped), tuple(failed), tuple(ids), away)
                 self._post(ReplicasStopped(broker.broker_id, broker.broker_epoch, *outcome))

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.refusals import refuse
-from kafkalite.lazy_dataclass import dataclass
-from kafkalite.protocol.codec import Decoder, decoder
+from kafkalite.kafka.request import Handler, ManyHandler, OfferedApi, Recall
 from kafkalite.protocol.schema import schemas
-
-if TYPE_CHECKING:
-    from kafkalite.kafka.request import Request
-
-#: Returns the answer, or a coroutine or steps (`kafkalite.kafka.stepped`) that will, or None if it answers through `request.respond` itself.
-Handler = Callable[["Request", Any], "Any | Coroutine[Any, Any, Any] | None"]
-#: Makes the response in steps, and sends it through `request.respond`, at the end or later.
-ManyHandler = Callable[["Request", Any], Generator[None, None, None]]
-
-#: A message that stands for a request (connection, version, body), made without decoding all of it; None: it has to be decoded.
-Recall = Callable[[Any, int, memoryview], Any]
 
 #: API -> (lowest, highest) version advertised. What is known below or above is refused politely.
 OFFERED = {
@@ -54,31 +42,6 @@ OFFERED = {
 #: Versions that are advertised and refused: librdkafka turns compression off unless Produce begins at 0
 #: (KAFKA-18659), yet they carry message formats before version 2.
 _REFUSED = {"Produce": range(3)}
-
-
-@dataclass(frozen=True, slots=True)
-class OfferedApi:
-    """One API. `versions` are advertised, `served_versions` of them are not refused; `known_versions` can be decoded."""
-
-    key: int
-    name: str
-    versions: range
-    served_versions: frozenset[int]
-    known_versions: range
-    flexible_requests: range
-    flexible_responses: range
-    handler: Handler
-    #: For a request with too many elements for one turn of the loop; None: it is cut (`pieces`), or refused.
-    many: ManyHandler | None = None
-    #: What stands for a request that hardly differs from the last one of its connection.
-    recall: Recall | None = None
-
-    @property
-    def response_name(self) -> str:
-        return self.name + "Response"
-
-    def decoder(self, version: int) -> Decoder:
-        return decoder(self.name + "Request", version)
 
 
 def is_served(name: str, version: int) -> bool:

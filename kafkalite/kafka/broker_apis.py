@@ -16,7 +16,7 @@ from kafkalite.coordinators.transactions.groups import TransactionGroups
 from kafkalite.coordinators.transactions.markers import LocalMarkers, MarkerChannels
 from kafkalite.coordinators.transactions.verifier import TransactionVerifier
 from kafkalite.env.supervisor import Policy
-from kafkalite.kafka.apis import OfferedApi, make_apis
+from kafkalite.kafka.apis import make_apis
 from kafkalite.kafka.client_metrics import ClientMetrics
 from kafkalite.kafka.handlers.cluster import ClusterHandlers
 from kafkalite.kafka.handlers.configs.altering import AlterConfigHandlers
@@ -43,6 +43,7 @@ from kafkalite.kafka.handlers.tokens import TokenHandlers
 from kafkalite.kafka.handlers.topics import TopicHandlers
 from kafkalite.kafka.handlers.transactions import TransactionHandlers
 from kafkalite.kafka.listener import KafkaListener
+from kafkalite.kafka.request import OfferedApi
 from kafkalite.model import Endpoint, TopicPartition
 
 

@@ -32,9 +32,9 @@ from kafkalite.protocol.request_header import parse_header, skip_tags
 from kafkalite.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
-    from kafkalite.kafka.apis import OfferedApi
-    from kafkalite.kafka.authentication import ConnectionAuthenticator
+    from kafkalite.kafka.authenticator import Authenticator
     from kafkalite.kafka.listener import KafkaListener
+    from kafkalite.kafka.request import OfferedApi
     from kafkalite.security.listener import SaslLogin
 
 _LENGTH = struct.Struct(">i").unpack_from
@@ -58,7 +58,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         #: Name and version of the client's software, as ApiVersions states them (KIP-511).
         self.software = ("", "")
         #: The authentication on a SASL listener; None: none is needed (any more).
-        self.authenticator: ConnectionAuthenticator | None = None
+        self.authenticator: Authenticator | None = None
         #: What SASL has proved.
         self.login: SaslLogin | None = None
         self.max_request_bytes = listener.max_request_bytes
@@ -91,7 +91,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.is_closed = True
             transport.abort()
 
-    def admitted(self, login: SaslLogin, *, authenticator: ConnectionAuthenticator | None) -> None:
+    def admitted(self, login: SaslLogin, *, authenticator: Authenticator | None) -> None:
         """The peer has authenticated. `authenticator` stays if they will have to again."""
         self.principal = login.principal
         self.login = login

@@ -24,10 +24,10 @@ from kafkalite.env.turns import Slices, Turns
 from kafkalite.errors import ApiError, AuthenticationFailed, ErrorCode
 from kafkalite.kafka import large_requests, stepped
 from kafkalite.kafka.answers import AnswerMemory
-from kafkalite.kafka.apis import OfferedApi, refusal
+from kafkalite.kafka.apis import refusal
 from kafkalite.kafka.connection import API_VERSIONS, KafkaConnection
 from kafkalite.kafka.guard import Guard
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import OfferedApi, Request
 from kafkalite.kafka.request_memory import FrameMemory
 from kafkalite.kafka.throttle_accounting import EXEMPT, ThrottleAccounting
 from kafkalite.kafka.tracing import Tracer

@@ -1,4 +1,4 @@
-"""One request in progress: what its handler gets, and what it answers with.
+"""One request in progress: the API that it is for, what its handler gets, and what it answers with.
 
 Source: Kafka's RequestChannel.Request.
 """
@@ -6,22 +6,55 @@ Source: Kafka's RequestChannel.Request.
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.kafka.answers import COUNTED_BYTES
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Buffer
-from kafkalite.protocol.codec import encoding, small_encoder
+from kafkalite.protocol.codec import Decoder, decoder, encoding, small_encoder
 from kafkalite.protocol.errors import TooManyAtOnce
 from kafkalite.security.principal import Principal
 
 if TYPE_CHECKING:
-    from kafkalite.kafka.apis import OfferedApi
     from kafkalite.kafka.connection import KafkaConnection
     from kafkalite.kafka.throttle_accounting import ThrottleAccounting
 
 _PUT_HEAD = struct.Struct(">ii").pack_into
+
+
+#: Returns the answer, or a coroutine or steps (`kafkalite.kafka.stepped`) that will, or None if it answers through `request.respond` itself.
+Handler = Callable[["Request", Any], "Any | Coroutine[Any, Any, Any] | None"]
+#: Makes the response in steps, and sends it through `request.respond`, at the end or later.
+ManyHandler = Callable[["Request", Any], Generator[None, None, None]]
+
+#: A message that stands for a request (connection, version, body), made without decoding all of it; None: it has to be decoded.
+Recall = Callable[[Any, int, memoryview], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedApi:
+    """One API. `versions` are advertised, `served_versions` of them are not refused; `known_versions` can be decoded."""
+
+    key: int
+    name: str
+    versions: range
+    served_versions: frozenset[int]
+    known_versions: range
+    flexible_requests: range
+    flexible_responses: range
+    handler: Handler
+    #: For a request with too many elements for one turn of the loop; None: it is cut (`pieces`), or refused.
+    many: ManyHandler | None = None
+    #: What stands for a request that hardly differs from the last one of its connection.
+    recall: Recall | None = None
+
+    @property
+    def response_name(self) -> str:
+        return self.name + "Response"
+
+    def decoder(self, version: int) -> Decoder:
+        return decoder(self.name + "Request", version)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,11 @@ class LogPool:
     def online(self) -> list[LogDir]:
         return [log_dir for log_dir in self.dirs.values() if log_dir.online]
 
+    @property
+    def has_offline_dir(self) -> bool:
+        """Whether a configured directory is offline: nobody knows which logs are in it."""
+        return not all(log_dir.online for log_dir in self.dirs.values())
+
     def all(self) -> list[PartitionLog]:
         """Sorted by partition."""
         return [self.logs[tp] for tp in sorted(self.logs)]

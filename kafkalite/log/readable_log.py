@@ -13,7 +13,6 @@ from kafkalite.log.local_log import LocalLog
 from kafkalite.log.log_state import LogState
 from kafkalite.log.reading import (
     LogMoved,
-    Newest,
     ReadInfo,
     aborted_transactions,
     candidate_for_timestamp,
@@ -118,27 +117,23 @@ class ReadableLog(LogState):
         for _ in range(_LOOKUP_ATTEMPTS):
             with self._local.io("look-up by timestamp"):
                 try:
-                    newest = await self._newest_record(cold, owner)
+                    return await self._newest_record(cold, owner)
                 except LogMoved:
                     continue
-                return None if newest is None else (newest.timestamp, newest.offset, newest.leader_epoch)
         raise api_error(ErrorCode.OFFSET_NOT_AVAILABLE, _LOG_CHANGED)
 
-    async def _newest_record(self, cold: ColdReads, owner: Owner) -> Newest | None:
+    async def _newest_record(self, cold: ColdReads, owner: Owner) -> tuple[int, Offset, LeaderEpoch] | None:
         """Raises LogMoved, OSError, ApiError CORRUPT_MESSAGE."""
-        newest: Newest | None = None
+        newest: tuple[int, Offset, LeaderEpoch] | None = None
         # In the order of their newest timestamps, so that one look is enough unless DeleteRecords removed that record.
         for segment in sorted(self._local.segments, key=lambda each: each.largest_timestamp()[0], reverse=True):
             if not segment.size or segment.next_offset <= self.log_start_offset:
                 continue
-            if newest is not None and segment.largest_timestamp()[0] < newest.header_timestamp:
+            if newest is not None and segment.largest_timestamp()[0] < newest[0]:
                 break
             look = partial(newest_record, self.disk, stretch_of(segment, self.log_start_offset), self.log_start_offset)
             found, _ = await cold.lane(self.directory).run(owner, look)
-            if newest is None or (
-                found is not None
-                and (-found.header_timestamp, found.offset) < (-newest.header_timestamp, newest.offset)
-            ):
+            if found is not None and (newest is None or (-found[0], found[1]) < (-newest[0], newest[1])):
                 newest = found
         return newest
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple
@@ -210,6 +210,10 @@ def candidate_for_timestamp(
     return None
 
 
+#: Batches that are looked into for the newest record if headers say more than records have.
+_NEWEST_BATCHES = 5
+
+
 class Stretch(NamedTuple):
     """The part of a segment that is still in the log."""
 
@@ -244,50 +248,45 @@ def first_record(
     return None
 
 
-class Newest(NamedTuple):
-    """The newest record of a stretch."""
+def newest_record(disk: Disk, stretch: Stretch, log_start_offset: int) -> tuple[int, Offset, LeaderEpoch] | None:
+    """(timestamp, offset, leader epoch) of the first record with the largest timestamp; None if none is left.
 
-    #: What its batch's header says. A producer may write a later time there than its records have.
-    header_timestamp: int
-    timestamp: int
-    offset: Offset
-    leader_epoch: LeaderEpoch
-
-
-def newest_record(disk: Disk, stretch: Stretch, log_start_offset: int) -> Newest | None:
-    """The first record with the largest timestamp, in the first batch with the largest one by the headers; None if none is left.
-
-    The end of a transaction counts. Runs off the loop, as `first_record`: it may read all headers of a segment. Raises LogMoved, OSError.
+    The batch is chosen by the headers; the end of a transaction counts. If a header says more than the records have that are left
+    (a producer wrote it, or DeleteRecords removed one), some more batches are looked into. Runs off the loop, as `first_record`:
+    it may read all headers of a segment. Raises LogMoved, OSError.
     """
+    newest: tuple[int, Offset, LeaderEpoch] | None = None
+    known: set[int] = set()
     try:
-        batch = _newest_batch(disk, stretch, stretch.expected, log_start_offset)
-        if stretch.expected > stretch.start and (
-            batch is None or batch.header.max_timestamp < stretch.largest_timestamp
-        ):
-            # A compaction left an empty batch there.
-            batch = _newest_batch(disk, stretch, stretch.start, log_start_offset)
-        if batch is None or batch.header.max_timestamp < 0:
-            return None
-        left = [record for record in _records_of(disk, batch) if record.offset >= log_start_offset]
+        while len(known) < _NEWEST_BATCHES:
+            batch = _newest_batch(disk, stretch, known, log_start_offset)
+            if batch is None or batch.header.max_timestamp < 0:
+                break
+            known.add(batch.header.base_offset)
+            if newest is not None and newest[0] >= batch.header.max_timestamp:
+                break
+            left = [record for record in _records_of(disk, batch) if record.offset >= log_start_offset]
+            found = max(left, key=_timestamp, default=None)
+            if found is not None and (newest is None or found.timestamp > newest[0]):
+                newest = found.timestamp, Offset(found.offset), LeaderEpoch(batch.header.partition_leader_epoch)
     except ApiError:
         raise LogMoved from None  # no batch where there was one
-    newest = max(left, key=_timestamp, default=None)
-    if newest is None:
-        return None
-    epoch = LeaderEpoch(batch.header.partition_leader_epoch)
-    return Newest(batch.header.max_timestamp, newest.timestamp, Offset(newest.offset), epoch)
+    return newest
 
 
-def _newest_batch(disk: Disk, stretch: Stretch, position: int, log_start_offset: int) -> Candidate | None:
+def _newest_batch(disk: Disk, stretch: Stretch, known: Set[int], log_start_offset: int) -> Candidate | None:
+    """The first batch with the largest timestamp by the headers, without those at the `known` base offsets."""
     newest: Candidate | None = None
-    with _opened(disk, stretch.path) as file:
-        for at, header in headers(file, stretch.path, position, stretch.end):
-            if not header.record_count or header.last_offset < log_start_offset:
-                continue
-            if newest is None or header.max_timestamp > newest.header.max_timestamp:
-                newest = Candidate(stretch.path, at, header)
-                if header.max_timestamp >= stretch.largest_timestamp:
-                    break
+    for position in dict.fromkeys((stretch.start,) if known else (stretch.expected, stretch.start)):
+        newest = None
+        with _opened(disk, stretch.path) as file:
+            for at, header in headers(file, stretch.path, position, stretch.end):
+                if not header.record_count or header.last_offset < log_start_offset or header.base_offset in known:
+                    continue
+                if newest is None or header.max_timestamp > newest.header.max_timestamp:
+                    newest = Candidate(stretch.path, at, header)
+                    if header.max_timestamp >= stretch.largest_timestamp:
+                        return newest
     return newest
 
 

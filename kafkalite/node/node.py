@@ -50,6 +50,7 @@ from kafkalite.model import (
 )
 from kafkalite.node.administration import Administration
 from kafkalite.node.binding import bind
+from kafkalite.node.changed_settings import ChangedSettings
 from kafkalite.node.controller_rpc import ControllerRpc
 from kafkalite.node.earlier_sessions import EarlierSessions
 from kafkalite.node.extension_handlers import NodeExtension
@@ -169,7 +170,6 @@ class Node:
             on_gone=self._token_gone,
         )
         self.settings = CurrentSettings(config, env.clock, self.rights)
-        self.settings.events = self
         followed = (self.settings.configs, self.rights, self.tokens)
         self.metadata = MetadataCache()
         healing = ReplicaSelfHealing(self.session, self.local.broker_id, env.clock.monotonic)
@@ -270,6 +270,15 @@ class Node:
         )
         self.kafka = KafkaSide(self.kafka_services)
         self.forwarded = Forwarded(self.kafka.listener, inter_broker_listener(self.config).name)
+        self.settings.events = ChangedSettings(
+            settings=self.settings,
+            replicas=self.replicas,
+            logs=self.logs,
+            controller=self.controller,
+            membership=self._membership,
+            rpc=self.rpc,
+            listener=self.kafka.listener,
+        )
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
         self.metadata.on_partitions_removed = self.kafka.partitions_removed
         self.draining = Draining(
@@ -418,35 +427,6 @@ class Node:
         """A connection to the server that has the keys of tokens. Raises OSError."""
         assert self.security is not None
         return await self.env.network.dial(host, port, self.security.issuer_tls() if is_secure else None)
-
-    # --- settings that have changed (SettingsEvents) --------------------------------
-
-    def topic_changed(self, topic: str) -> None:
-        """See SettingsEvents."""
-        self.replicas.topic_config_changed(topic)
-
-    def user_changed(self, user: str) -> None:
-        """Connections that logged in with a credential that is not valid any more are closed."""
-        if self.security is not None:
-            self.kafka.listener.credentials_changed(user)
-
-    def cluster_changed(self) -> None:
-        """See SettingsEvents."""
-        self.controller.settings_changed()
-
-    def reconfigured(self, before: BrokerConfig) -> None:
-        """See SettingsEvents."""
-        config = self.config
-        self.rpc.max_connections = config.max_connections
-        self.replicas.fetchers.resize(config.num_replica_fetchers)
-        self.replicas.serving.throttled_rate = config.leader_replication_throttled_rate
-        self.logs.housekeeping.cleaner_backoff_ms = config.log_cleaner_backoff_ms
-        if config.advertised_listeners != before.advertised_listeners:
-            self._membership.addresses_changed()
-        self.logs.housekeeping.producer_id_expiration_ms = config.producer_id_expiration_ms
-        if config.topic != before.topic:
-            for topic in sorted({partition.topic_partition.topic for partition in self.replicas.hosted.all()}):
-                self.replicas.topic_config_changed(topic)
 
     def _token_gone(self, token_id: str) -> None:
         self.kafka.listener.token_gone(token_id)

@@ -29,7 +29,6 @@ from kafkalite.replica.purgatory import DeadlineWheel, Waiting
 
 if TYPE_CHECKING:
     from kafkalite.env.residency import NotResident
-    from kafkalite.replica.partition import Partition
 
 READ_COMMITTED = 1
 #: Entries that are read, or encoded, in one step; light steps only mark them, or take them apart.
@@ -87,6 +86,12 @@ class FetchTerms(NamedTuple):
     reader: Owner = ("", "")
 
 
+class Watched(Protocol):
+    """A replica: it marks the entries that watch it when there is something new."""
+
+    fetch_waiters: dict[FetchEntry, None]
+
+
 class FetchEntry:
     """One partition: what the consumer wants of it, and the answer."""
 
@@ -116,7 +121,7 @@ class FetchEntry:
         #: Why nothing of it is read at all: the consumer may not, or nobody knows the topic's id.
         self.refusal = ErrorCode.NONE
         #: The replica that it watches.
-        self.partition: Partition | None = None
+        self.partition: Watched | None = None
         #: What a session has sent last; -1: nothing, or an error.
         self.sent_high_watermark: Offset = NO_OFFSET
         self.sent_log_start: Offset = NO_OFFSET
@@ -185,7 +190,7 @@ class FetchEntry:
         self.fetch.ready[self] = None
         self.fetch.schedule()
 
-    def watch(self, partition: Partition | None) -> None:
+    def watch(self, partition: Watched | None) -> None:
         """From now on `partition` marks it, and no other one."""
         if self.partition is not partition:
             if self.partition is not None:
@@ -328,7 +333,7 @@ class ClientFetch(Waiting):
             self.is_session = True
             self.ready = dict.fromkeys(self.entries.values())
 
-    def watching(self, partition_of: Callable[[TopicPartition], Partition | None], reading: int) -> Steps[None]:
+    def watching(self, partition_of: Callable[[TopicPartition], Watched | None], reading: int) -> Steps[None]:
         """All entries watch their partitions."""
         for number, entry in enumerate(self.entries.values(), 1):
             entry.watch(partition_of(entry.key))

@@ -15,6 +15,7 @@ from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.model import (
     EPOCH_DURING_DELETE,
     NO_BROKER_EPOCH,
+    NO_TOPIC_ID,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -228,7 +229,13 @@ class Commands:
             ]
         self._fetchers.drop_idle()
         _log.info("replica.stopped", cause=request.cause, partitions=len(request.partitions), refused=len(refusals))
-        return StopReplicaResponse(ErrorCode.NONE, tuple(refusals))
+        # Not only what was there last: an earlier copy may be on a disk that has failed since, and so was made again elsewhere.
+        away = [
+            (each.topic, each.partition)
+            for each in request.partitions
+            if each.delete_files and each.topic_id != NO_TOPIC_ID and self._logs.pool.has_offline_dir
+        ]
+        return StopReplicaResponse(ErrorCode.NONE, tuple(refusals), tuple(away))
 
     def _stop_one(self, wanted: StopPartition) -> ErrorCode:
         if wanted.partition == ALL_OF_A_VANISHED_TOPIC:
@@ -248,8 +255,9 @@ class Commands:
                 self._roles.stopped_high_watermarks[key] = partition.follower_high_watermark
         if not wanted.delete_files and wanted.leader_epoch == EPOCH_DURING_DELETE:
             self._strays.must_classify()  # the controller reports that its topic has vanished
-        detail = "its files are deleted" if wanted.delete_files else "its files stay"
-        self._hosted.history.record(str(key), "replica.stopped", detail)
+        if partition is not None or log is not None:  # commands to delete are repeated while a disk is away
+            detail = "its files are deleted" if wanted.delete_files else "its files stay"
+            self._hosted.history.record(str(key), "replica.stopped", detail)
         if not wanted.delete_files:
             return ErrorCode.NONE
         if log is None:

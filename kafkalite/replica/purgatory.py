@@ -10,15 +10,11 @@ import asyncio
 import heapq
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kafkalite.errors import ErrorCode
 from kafkalite.model import NO_OFFSET, Offset
 from kafkalite.partition_values import ProducedPartition
-
-if TYPE_CHECKING:
-    from kafkalite.replica.partition import Partition
-
 
 #: Takes the results of a produce request: at once, or when what it waits for has come.
 ProduceDone = Callable[[tuple[ProducedPartition, ...]], None]
@@ -157,6 +153,13 @@ class DelayedProduce(Waiting):
             waiter.partition.prune_produce_waiters()
 
 
+class ProducedTo(Protocol):
+    """The replica that the records were appended to."""
+
+    def prune_produce_waiters(self) -> None:
+        """Forget the waiters that are settled."""
+
+
 class ProduceWaiter:
     """One partition of a delayed produce: waits until the high watermark reaches `required_offset`."""
 
@@ -166,7 +169,7 @@ class ProduceWaiter:
         self,
         operation: DelayedProduce,
         index: int,
-        partition: Partition,
+        partition: ProducedTo,
         required_offset: Offset,
         success: ProducedPartition,
     ) -> None:

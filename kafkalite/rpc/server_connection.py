@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
+from kafkalite.config import BrokerConfig
 from kafkalite.env.streams import close_when_written
-from kafkalite.env.supervisor import Policy
+from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, ErrorCode, ProtocolError
 from kafkalite.model import NO_BROKER_EPOCH, BrokerId
 from kafkalite.rpc.admission import Admission
@@ -19,18 +21,19 @@ from kafkalite.rpc.framing import (
     RpcFrameReader,
     encode_frame,
 )
-from kafkalite.rpc.greeting import check_peer
-from kafkalite.rpc.handling import LateReply, Peer, Reply, RpcRequest
-from kafkalite.rpc.memory import ConnectionMemory
+from kafkalite.rpc.greeting import Identity, check_peer
+from kafkalite.rpc.handling import Handler, LateReply, Peer, Reply, RpcRequest
+from kafkalite.rpc.memory import ConnectionMemory, RequestMemory
 from kafkalite.rpc.messages.base import PROTOCOL_VERSION, Message, by_kind
 from kafkalite.rpc.messages.connection import ErrorResponse, HelloRequest, HelloResponse, SaslAuthenticateRequest
 from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
 from kafkalite.rpc.pending_responses import PendingResponse, PendingResponses
 from kafkalite.security.principal import ANONYMOUS
+from kafkalite.telemetry.counters import Requests
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
-    from kafkalite.rpc.server import RpcServer
+    from kafkalite.security.listener import ListenerSecurity
 
 _log = get_logger(__name__)
 
@@ -51,11 +54,27 @@ SWEEP_INTERVAL_S = 1.0
 LAST_WORDS_S = 1.0
 
 
+class Server(Protocol):
+    """What a connection needs of the listener that accepted it. `monotonic` None: requests are not timed."""
+
+    config: BrokerConfig
+    identity: Callable[[], Identity]
+    handlers: dict[type[Message], Handler]
+    security: ListenerSecurity | None
+    supervisor: Supervisor
+    memory: RequestMemory
+    requests: Requests
+    monotonic: Callable[[], float] | None
+
+    def warn(self, event: str, reason: str, *, peer: str, **details: object) -> None:
+        """One line about a connection; many similar ones from one host are suppressed."""
+
+
 class ServerConnection:
     """One peer's connection."""
 
     def __init__(
-        self, server: RpcServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str
+        self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str
     ) -> None:
         self.server = server
         self.peer = Peer(BrokerId(-1), NO_BROKER_EPOCH, "", address)

@@ -122,9 +122,9 @@ ADVICE = {
         "see `admin disk strays list`; if the records of that earlier topic are not needed: `admin disk strays remove`",
     ),
     "topic.deletion_waits": Advice(
-        "the topics are deleted and their names are free; the broker removes its replicas when it returns",
-        "start the named broker; if it is permanently lost, start an empty one with the same id, or remove the znodes below "
-        "/admin/deleted_topics",
+        "the topics are deleted and their names are free; the broker removes its replicas when it, or its disk, returns",
+        "start the named broker, or bring its disk back (`admin disk online`). If the broker is permanently lost, start an empty one "
+        "with the same id, or remove the znodes below /admin/deleted_topics; if the disk is lost, replace it or take it out of log.dirs",
     ),
     "broker.drain_waits": Advice(
         "the drain goes on with all other replicas, and tries this one again",

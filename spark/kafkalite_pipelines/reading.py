@@ -29,9 +29,10 @@ from kafkalite_pipelines.reading_whole import check_whole
 from kafkalite_pipelines.sections import Section, kind, shown
 from kafkalite_pipelines.sinks.partitions import PARTITION_BY
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)?")
+#: What a pipeline, a topic and an Iceberg table may be called.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)?")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 SINKS = ("iceberg", "delta", "parquet", "topic")
 #: The key that says where a sink writes.
@@ -90,7 +91,7 @@ def parse(values: Mapping[str, Any], directory: Path = Path()) -> Pipeline:
     name = (
         top.text("name", "", required="the pipeline's name, which is also the consumer group that shows its lag") or ""
     )
-    if name and not _NAME.fullmatch(name):
+    if name and not NAME.fullmatch(name):
         top.problem("name", f"must be letters, digits, '.', '_' and '-', 200 at most, not {name!r}")
     kafka = _kafka(top)
     source = _source(top)
@@ -170,7 +171,7 @@ def _source(top: Section) -> Source:
         return Source()
     topics, pattern = section.names("topics"), section.text("pattern")
     for topic in topics:
-        if not _TOPIC.fullmatch(topic):
+        if not TOPIC.fullmatch(topic):
             section.problem("topics", f"{topic!r} is not a topic's name; for a pattern use source.pattern")
     if not topics and pattern is None and ("topics" not in section or section.any("topics") == []):
         section.missing("topics", 'topics = ["a"] or pattern = "a.*"')
@@ -239,7 +240,7 @@ def _dead_letters(top: Section) -> DeadLetters | None:
     if section is None:
         return None
     topic = section.text("topic", "", required="the topic for records that cannot be decoded") or ""
-    if topic and not _TOPIC.fullmatch(topic):
+    if topic and not TOPIC.fullmatch(topic):
         section.problem("topic", f"{topic!r} is not a topic's name")
     dead = DeadLetters(topic, section.choice("delivery", _DELIVERIES, "exactly-once"))
     section.done()
@@ -284,7 +285,7 @@ def _sink(section: Section) -> Sink | None:
 
 def _iceberg(section: Section) -> Sink:
     table = section.text("table", "", required='the table\'s name, "flights" or "namespace.flights"') or ""
-    if table and not _TABLE.fullmatch(table):
+    if table and not TABLE.fullmatch(table):
         section.problem("table", f"{table!r} is not a name or namespace.name")
     catalog = section.texts("catalog")
     if catalog.get("type", "sql") not in _CATALOGS:
@@ -325,7 +326,7 @@ def _parquet(section: Section) -> Sink:
 
 def _topic(section: Section) -> Sink:
     topic = section.text("topic", "", required="the topic to write to") or ""
-    if topic and not _TOPIC.fullmatch(topic):
+    if topic and not TOPIC.fullmatch(topic):
         section.problem("topic", f"{topic!r} is not a topic's name")
     key_column = section.text("key_column")
     return TopicSink(topic, key_column, section.choice("delivery", _DELIVERIES, "exactly-once"))

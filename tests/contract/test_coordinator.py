@@ -34,8 +34,9 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.env.real import real_env
 from kafkalite.env.real_network import RealNetwork
+from kafkalite.testing.simulated.coordinator import ZooKeeperLink
 from kafkalite.testing.simulated.zookeeper import Fate, SimZooKeeper
-from kafkalite.testing.simulated.zookeeper_wire import Read, Request, ZooKeeperLink
+from kafkalite.testing.simulated.zookeeper_wire import Read, Request
 from tests.zk import ZooKeeperForTests
 from tests.zk_proxy import CONNECT, PING, Do, FaultProxy
 

@@ -4,7 +4,7 @@ Commands (arguments are key=value; `1@7` is broker 1 with epoch 7, plain `1` has
 lack committed records, `1@7-` runs code that knows no eligible leader replicas):
 
     brokers 1 2@7 3                         all live brokers now
-    topics t=1,2,3/2,3,1 u#2=1              all topics now: the AR of each partition; #2 is in the topic's id
+    topics t=1,2,3/2,3,1 u#2=1              all topics now: the AR of each partition; #2 is in the topic's id, #none: it has none
     take-office deletions=t suspects=2      the cluster as set by `state` lines is read by a new controller
     suspect 2 | clear 2                     a broker is registered, but silent; it answers again
     state t-0 leader=1 epoch=3 isr=1,2 zk=5 modified=9     a state znode, as it stands in ZooKeeper
@@ -13,7 +13,8 @@ lack committed records, `1@7-` runs code that knows no eligible leader replicas)
     shutdown 1 | shutdown 1@9               a broker asks for a controlled shutdown
     preferred t-0 t-1 unclean=yes           the order in /admin/preferred_replica_election
     delete t u                              the orders in and below /admin/delete_topics
-    stopped 1 t-0 failed=t-1 id=id-t        a broker's answer to StopReplica (id: of the topic; else that of the name)
+    stopped 1 t-0 failed=t-1 id=id-t        a broker's answer to StopReplica (id: of the topic; else that of the name);
+                                            away=t-0: a disk of it is offline
     lost 2                                  a broker's queue overflowed
     restart 2 t-0 t-1 made=9                a broker's request in /restart_partitions (online=yes: the replicas are back)
     refuses 2 t-0                           a broker refuses to lead: it may lack committed records
@@ -107,6 +108,7 @@ from kafkalite.coordination import paths
 from kafkalite.coordination.admin_znodes import PartitionRemoval
 from kafkalite.model import (
     NO_LEADER,
+    NO_TOPIC_ID,
     BrokerEpoch,
     BrokerId,
     BrokerInfo,
@@ -234,7 +236,8 @@ class Script:
                 failed = tuple(_partition(each) for each in options.get("failed", "").split(",") if each)
                 done = tuple(map(_partition, words[1:]))
                 ids = tuple(TopicId(options.get("id", "")) for _ in done)
-                self.handle(ReplicasStopped(info.broker_id, info.broker_epoch, done, failed, ids))
+                away = frozenset(_partition(each) for each in options.get("away", "").split(",") if each)
+                self.handle(ReplicasStopped(info.broker_id, info.broker_epoch, done, failed, ids, away))
             case "lost":
                 info = _broker(words[0])
                 self.handle(InitialisationDue({info.broker_id: info.broker_epoch}, "queue.overflow"))
@@ -464,7 +467,8 @@ def _ids(text: str) -> tuple[BrokerId, ...]:
 
 def _topic(name: str, replicas: str) -> Topic:
     name, _, life = name.partition("#")
-    return Topic(TopicId(f"id-{name}{life}"), {number: _ids(each) for number, each in enumerate(replicas.split("/"))})
+    topic_id = NO_TOPIC_ID if life == "none" else TopicId(f"id-{name}{life}")
+    return Topic(topic_id, {number: _ids(each) for number, each in enumerate(replicas.split("/"))})
 
 
 def _partition(text: str) -> TopicPartition:

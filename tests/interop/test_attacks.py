@@ -172,12 +172,17 @@ async def test_producer_ids_and_transactions_of_somebody_else(cluster: SecuredCl
             [request.TopicProduceData(topic, partition_data=[request.PartitionProduceData(0, batch)])],
         )
         key = TopicPartition(topic, 0)
-        metadata = await alice.metadata([topic], timeout_s=30)  # mallory may not see it, and guesses
+        await by.metadata([topic], timeout_s=30)  # the nodes' addresses; mallory may not see the leader, and guesses
+        metadata = await admin_client.metadata([topic], timeout_s=30)
         leader = next(each.leader for each in metadata.topics[0].partitions if each.partition == 0)
         answer = await by.call_leader(leader, message, [key], timeout_s=30)
         return int(answer.responses[0].partition_responses[0].error_code)
 
-    async with client(cluster, "alice") as alice, client(cluster, "mallory") as mallory:
+    async with (
+        client(cluster, "alice") as alice,
+        client(cluster, "mallory") as mallory,
+        client(cluster, "admin") as admin_client,
+    ):
         producer_id, _ = await alice.init_producer_id("t-alice")
         with pytest.raises(ApiError) as caught:
             await mallory.init_producer_id("t-alice")

@@ -206,7 +206,9 @@ class Run:
         for record in self.twin.records.values():
             if record.holder == member and record.target is None:
                 record.holder = ""
-                record.count -= 1
+                if record.count >= _LIMITS.delivery_count:
+                    record.state = ARCHIVED
+        self.twin.advance()
 
     def time(self, more: int) -> None:
         self.twin.now += more

@@ -76,6 +76,25 @@ def test_change_events_of_a_database(spark, log, tmp_path: Path) -> None:  # noq
     assert dict(dead.headers)["kafkalite.error"].startswith(b"is a change event without the row")
 
 
+def test_a_deletion_is_no_row_of_a_table_without_a_key(spark, log, tmp_path: Path) -> None:  # noqa: F811
+    """Beside a sink with a key, which takes it: it would look like a row that was added."""
+    decode = {"schema": {"n": "long", "name": "string"}, "debezium": True}
+    added = [
+        {"format": "delta", "path": "delta"},
+        {"format": "iceberg", "table": "u"},
+        {"format": "parquet", "path": "p"},
+    ]
+    pipeline = described(log, tmp_path, sink("iceberg") | {"key": ["n"]}, *added, decode=decode)
+    log.log.put("t", 0, event("c", 1, None, "a"), event("c", 2, None, "b"), event("d", 2, "b", None))
+    [batch] = run(spark, pipeline)
+    assert batch.records == 3 and rows_of(tmp_path, "iceberg") == {1: "a"}
+    assert rows_of(tmp_path, "delta") == {1: "a", 2: "b"}
+    assert sorted(spark.read.parquet(f"{tmp_path}/p").toPandas()["name"]) == ["a", "b"]
+    assert {name: rows for name, rows in batch.rows.items() if "table t" not in name} == {
+        name: 2 for name in batch.rows if "table t" not in name
+    }
+
+
 @pytest.mark.parametrize("format_", ["iceberg", "delta"])
 def test_a_batch_that_was_committed_adds_nothing(spark, log, format_: str, tmp_path: Path) -> None:  # noqa: F811
     """What a kill between the table's commit and Spark's own leaves: the batch runs again."""

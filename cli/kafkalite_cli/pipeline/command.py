@@ -41,11 +41,24 @@ def init(file: Path, topic: str, name: str | None, bootstrap: str, *, force: boo
     \b
       kafkalite pipeline init flights.toml --topic flights
     """
+    import tomllib
+
+    from kafkalite_pipelines import PipelineError, parse
     from kafkalite_pipelines.template import template
 
     if file.exists() and not force:
         raise click.UsageError(f"{file} exists; --force replaces it")
-    file.write_text(template(name or file.stem, topic, bootstrap), encoding="utf-8")
+    text = template(name or file.stem, topic, bootstrap)
+    try:
+        parse(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise click.UsageError(f"a name, topic or address has characters that it cannot have ({error})") from None
+    except PipelineError as error:
+        raise click.UsageError("; ".join(error.problems)) from None
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror}") from None
     click.echo(f"{file} is written; next: kafkalite pipeline check {file}")
 
 
@@ -130,14 +143,18 @@ def run(file: Path, *, once: bool, master: str | None, remote: str | None, print
     """
     from kafkalite_pipelines.session import as_text, submit_command
 
+    if remote is not None and (master is not None or print_command):
+        raise click.UsageError("--remote cannot be combined with --master and --print-command")
+    if remote is not None and not remote.startswith("sc://"):
+        raise click.UsageError(f"--remote: must be the URL of a Spark Connect server, sc://host:15002, not {remote!r}")
+    if once and master is not None:
+        raise click.UsageError('--once needs trigger = "available-now" in the file if spark-submit runs it')
     described = _loaded(file, once=once)
     if master is not None or print_command:
         command = submit_command(described, file.resolve(), master or "spark://HOST:7077")
         click.echo(as_text(command))
         if print_command:
             return
-        if once:
-            raise click.UsageError('--once needs trigger = "available-now" in the file if spark-submit runs it')
         if shutil.which(command[0]) is None:
             raise ConfigError("spark-submit is not on the PATH: install Spark, or pip install pyspark")
         code = subprocess.run(command, check=False).returncode
@@ -303,7 +320,7 @@ def backfill(
 
     described = _loaded(file)
     sinks = targets(described, table, path, topic, same_sinks=same_sinks)
-    chosen = name or label("backfill", table or path or topic or "same")
+    chosen = label(name, "backfill", table or path or topic or "same")
     _run_range(backfill_of(described, chosen, sinks), begin, end, rate, batch_records, as_json=as_json)
 
 
@@ -340,11 +357,12 @@ def replay(
     \b
       kafkalite pipeline replay flights.toml --from 2026-11-22T08:00:00Z --to 2026-11-22T09:00:00Z --topic flights-again
     """
-    from kafkalite_cli.pipeline.targets import label
+    from kafkalite_cli.pipeline.targets import check_topic, label
     from kafkalite_pipelines.backfill import replay_of
 
     delivery = "at-least-once" if at_least_once else "exactly-once"
-    described = replay_of(_loaded(file), name or label("replay", topic), topic, delivery)
+    check_topic(topic)
+    described = replay_of(_loaded(file), label(name, "replay", topic), topic, delivery)
     _run_range(described, begin, end, rate, batch_records, as_json=as_json)
 
 
@@ -373,8 +391,8 @@ def _run_range(
     logging.getLogger("kafkalite_pipelines").addHandler(_EchoLog())
     spark = session(described, log_file=_log_file(described))
     try:
-        run(described, spark, wanted, show, max_records=largest, records_per_s=rate)
+        batches = run(described, spark, wanted, show, max_records=largest, records_per_s=rate)
     finally:
         spark.stop()
     if not as_json:
-        click.echo("done")
+        click.echo("done" if batches else "nothing to do: the range has no records, or was finished before")

@@ -48,6 +48,7 @@ def targets(
 ) -> tuple[Sink, ...]:
     """The sinks of a backfill: the file's, or one of them with another place. Raises UsageError."""
     from kafkalite_pipelines import DeltaSink, IcebergSink, ParquetSink, TopicSink
+    from kafkalite_pipelines.reading import TABLE
 
     chosen = [value for value in (table, path, topic) if value is not None]
     if len(chosen) + same_sinks != 1:
@@ -59,6 +60,7 @@ def targets(
             )
         return pipeline.sinks
     if topic is not None:
+        check_topic(topic)
         if pipeline.source.reads(topic):
             raise click.UsageError(f"--topic {topic} is the topic that is read")
         return (
@@ -68,6 +70,8 @@ def targets(
             ),
         )
     if table is not None:
+        if not TABLE.fullmatch(table):
+            raise click.UsageError(f"--table: {table!r} is not a name or namespace.name")
         found = next((s for s in pipeline.sinks if isinstance(s, IcebergSink)), IcebergSink(table))
         if found.table == table and found in pipeline.sinks:
             raise click.UsageError(f"--table {table} is the file's own; --same-sinks if that is meant")
@@ -81,6 +85,20 @@ def targets(
     raise click.UsageError("--path needs a delta or parquet sink in the file; use --table")
 
 
-def label(verb: str, target: str) -> str:
-    """The default name of a range."""
+def check_topic(topic: str) -> None:
+    """Raises UsageError: that is no topic's name."""
+    from kafkalite_pipelines.reading import TOPIC
+
+    if not TOPIC.fullmatch(topic):
+        raise click.UsageError(f"--topic: {topic!r} is not a topic's name")
+
+
+def label(name: str | None, verb: str, target: str) -> str:
+    """The name of a range: the given one, or one made of its target. Raises UsageError."""
+    from kafkalite_pipelines.reading import NAME
+
+    if name is not None:
+        if not NAME.fullmatch(name):
+            raise click.UsageError(f"--name: must be letters, digits, '.', '_' and '-', 200 at most, not {name!r}")
+        return name
     return f"{verb}-{re.sub(r'[^A-Za-z0-9._-]', '-', target)[-100:]}"

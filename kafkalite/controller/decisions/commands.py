@@ -372,10 +372,14 @@ def delete_vanished(state: ControllerState, topics: Collection[str], cause: str)
     return [_stop(state, broker, stops, cause) for broker in sorted(state.brokers)] if stops else []
 
 
-def delete_leftovers(state: ControllerState, to: Collection[BrokerId], cause: str) -> list[Effect]:
-    """StopReplica with deletion for replicas of deleted topics that live brokers still have."""
+def delete_leftovers(
+    state: ControllerState, to: Collection[BrokerId], cause: str, topic_ids: Collection[TopicId] | None = None
+) -> list[Effect]:
+    """StopReplica with deletion for replicas of deleted topics (None: of all) that live brokers still have."""
     by_broker: dict[BrokerId, list[StopPartition]] = {}
-    for topic_id, leftover in sorted(state.leftovers.items()):
+    chosen = state.leftovers.keys() if topic_ids is None else topic_ids
+    for topic_id in sorted(chosen):
+        leftover = state.leftovers[topic_id]
         for partition, broker in sorted(leftover.waiting):
             if broker in to and broker in state.brokers:
                 stop = StopPartition(leftover.topic, partition, topic_id, EPOCH_DURING_DELETE, delete_files=True)

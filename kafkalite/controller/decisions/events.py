@@ -279,7 +279,8 @@ class ControlledShutdownReceived:
 class ReplicasStopped:
     """A broker's answer to StopReplica: which replicas are gone from it, and which it could not remove.
 
-    `topic_ids`: of `stopped`, one for one; a name can be another topic's by now.
+    `topic_ids`: of `stopped`, one for one; a name can be another topic's by now. `away`: those of `stopped` whose files may also
+    be in a directory of the broker that is offline.
     """
 
     broker_id: BrokerId
@@ -287,6 +288,7 @@ class ReplicasStopped:
     stopped: tuple[TopicPartition, ...]
     failed: tuple[TopicPartition, ...] = ()
     topic_ids: tuple[TopicId, ...] = ()
+    away: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,17 +44,24 @@ def find_problems(
             ("partition.offline", "", f"{number_of(len(offline) - MAX_NAMED, 'more partition')} without a leader")
         )
     for name in sorted(state.deletions):
-        dead = sorted({broker for _, broker in state.deletions[name].waiting if broker not in state.brokers})
-        if dead:
-            problems.append(("topic.deletion_waits", name, f"deletion of {name} waits for brokers {dead} to return"))
+        absent = sorted({broker for _, broker in state.deletions[name].waiting if broker not in state.brokers})
+        if absent:
+            problems.append(("topic.deletion_waits", name, f"deletion of {name} waits for brokers {absent} to return"))
     left: dict[BrokerId, int] = {}
     for leftover in state.leftovers.values():
-        for broker in {broker for _, broker in leftover.waiting if broker not in state.brokers}:
+        dead = {broker for _, broker in leftover.waiting if broker not in state.brokers}
+        for broker in dead | {broker for _, broker in leftover.away}:
             left[broker] = left.get(broker, 0) + 1
     for broker in sorted(left):
-        detail = (
-            f"broker {broker} still has replicas of {left[broker]} deleted topics; they are removed when it returns"
-        )
+        if broker in state.brokers:
+            detail = (
+                f"an offline disk of broker {broker} may have replicas of {number_of(left[broker], 'deleted topic')}; "
+                "they are removed when it returns"
+            )
+        else:
+            detail = (
+                f"broker {broker} still has replicas of {left[broker]} deleted topics; they are removed when it returns"
+            )
         problems.append(("topic.deletion_waits", f"broker-{broker}", detail))
     problems += [
         ("broker.drain_waits", str(each), f"{each}: {state.stuck[each]}") for each in sorted(state.stuck)[:MAX_NAMED]

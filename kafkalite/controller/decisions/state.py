@@ -67,11 +67,13 @@ class Topic:
 class Deletion:
     """A topic on its way out. `waiting`: (partition, broker) whose files are not known to be gone yet.
 
-    `removing` is set while its znodes are being removed, which is after `waiting` has become empty.
+    `removing` is set while its znodes are being removed, which is when no live broker has files within reach any more.
+    `away`: those of `waiting` whose files may be on an offline disk of a live broker.
     """
 
     waiting: frozenset[tuple[int, BrokerId]]
     removing: bool = False
+    away: frozenset[tuple[int, BrokerId]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +91,14 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A deleted topic's (partition, broker) pairs whose files may still exist (kafkalite.controller.decisions.leftovers)."""
+    """A deleted topic's (partition, broker) pairs whose files may still exist (kafkalite.controller.decisions.leftovers).
+
+    `away`: those of them that may be on an offline disk of a live broker.
+    """
 
     topic: str
     waiting: frozenset[tuple[int, BrokerId]]
+    away: frozenset[tuple[int, BrokerId]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

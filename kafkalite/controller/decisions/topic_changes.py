@@ -5,7 +5,8 @@ A deletion goes through these steps, each of which the next controller can take 
    delete its files;
 2. replicas answer;
 3. all that are alive have answered: the znodes go, children first, and the name leaves the request with the topic's own znode. What
-   is on dead brokers is recorded by topic id in the same transaction (kafkalite.controller.decisions.leftovers).
+   is on dead brokers, and may be on offline disks, is recorded by topic id in the same transaction
+   (kafkalite.controller.decisions.leftovers).
 
 A topic whose znode goes without a request is not deleted (ADR 19).
 """
@@ -223,14 +224,17 @@ def begin_deletion(state: ControllerState, name: str, to: Collection[BrokerId]) 
 
 
 def _end_if_due(state: ControllerState, name: str) -> Decision:
-    """Remove the znodes when no live broker has a replica of the topic any more."""
-    deletion = state.deletions[name]
-    if deletion.removing or any(broker in state.brokers for _, broker in deletion.waiting):
+    """Remove the znodes when no live broker has a replica of the topic within reach any more."""
+    deletion, can_be_left = state.deletions[name], leftovers.can_be_left(state, name)
+    within_reach = deletion.waiting - deletion.away
+    if deletion.removing or any(broker in state.brokers for _, broker in within_reach):
         return state, []
-    if deletion.waiting and not leftovers.can_be_left(state, name):
+    if within_reach and not can_be_left:
         return state, []
     deletions = {**state.deletions, name: dataclasses.replace(deletion, removing=True)}
-    removal = RemoveTopic(name, state.topics[name].topic_id, tuple(sorted(deletion.waiting)))
+    # What cannot be recorded, and comes back with its disk, is kept and reported (ADR 19).
+    left = tuple(sorted(deletion.waiting)) if can_be_left else ()
+    removal = RemoveTopic(name, state.topics[name].topic_id, left)
     return dataclasses.replace(state, deletions=deletions), [removal]
 
 
@@ -251,11 +255,18 @@ def on_replicas_stopped(state: ControllerState, event: ReplicasStopped) -> Decis
     ]
     for name in sorted({partition.topic for partition in stopped} & state.deletions.keys()):
         deletion = state.deletions[name]
-        gone = {(each.partition, event.broker_id) for each in stopped if each.topic == name}
-        deletions = {**state.deletions, name: dataclasses.replace(deletion, waiting=deletion.waiting - gone)}
-        state, ended = _end_if_due(dataclasses.replace(state, deletions=deletions), name)
+        answered = [each for each in stopped if each.topic == name]
+        gone = {(each.partition, event.broker_id) for each in answered if each not in event.away}
+        away = {(each.partition, event.broker_id) for each in answered if each in event.away}
+        changed = dataclasses.replace(
+            deletion, waiting=deletion.waiting - gone, away=(deletion.away - gone) | (deletion.waiting & away)
+        )
+        state, ended = _end_if_due(
+            dataclasses.replace(state, deletions={**state.deletions, name: changed}),
+            name,
+        )
         effects += ended
-    state, left = leftovers.on_stopped(state, by_id, event.broker_id)
+    state, left = leftovers.on_stopped(state, by_id, event.away, event.broker_id)
     state, dropped = reassignments.on_replica_dropped(state, stopped, event.broker_id)
     state, removed = partition_requests.on_replicas_removed(state, tuple(stopped), event.broker_id)
     return state, [*effects, *left, *dropped, *removed]
@@ -281,7 +292,8 @@ def on_tick(state: ControllerState) -> Decision:
         effects += delete_replicas(state, name, state.deletions[name].waiting, state.brokers.keys(), "topic.deletion")
         state, ended = _end_if_due(state, name)
         effects += ended
-    effects += delete_leftovers(state, state.brokers.keys(), "topic.deletion")
+    state, asked = leftovers.take_turns(state)
+    effects += delete_leftovers(state, state.brokers.keys(), "topic.deletion", asked)
     state, returned = vanished.forget_returned(state)
     effects += returned
     unled = tuple(without_leader(state))

@@ -15,9 +15,8 @@ from kafkalite.coordinators.groups.decisions.assigned_heartbeats import Outcome,
 from kafkalite.coordinators.groups.decisions.members import LEAVE_FOR_A_WHILE_EPOCH, EpochHeartbeat, EpochMember
 from kafkalite.coordinators.groups.group_log import GroupLog
 from kafkalite.coordinators.groups.partition import AssignedRuntime, GroupEntry, GroupPartition, WaitingMember
-from kafkalite.coordinators.groups.topics import GroupTopics
-from kafkalite.coordinators.internal_log import InternalLog, KeyValue
-from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.groups.parts import GroupParts
+from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.telemetry.logs import get_logger
 
@@ -37,25 +36,17 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
     """See the module. Methods raise ApiError; `done` is called once if they do not. A subclass is one group protocol.
 
     Args:
-        schedule: has `tick` called for an entry when this moment (ms) has passed.
         work: has the target assignment, and what it depends on, brought up to date.
     """
 
     #: The protocol's name in texts of errors.
     KIND: ClassVar[str]
 
-    def __init__(
-        self,
-        services: Services,
-        log: InternalLog[GroupPartition],
-        topics: GroupTopics,
-        schedule: Callable[[GroupPartition, GroupEntry, int | None], None],
-        work: Callable[[GroupPartition, GroupEntry], None],
-    ) -> None:
-        self._services = services
-        self._group_log = GroupLog(services, log)
-        self._topics = topics
-        self._schedule = schedule
+    def __init__(self, parts: GroupParts, work: Callable[[GroupPartition, GroupEntry], None]) -> None:
+        self._services = parts.services
+        self._group_log = GroupLog(parts.services, parts.log)
+        self._topics = parts.topics
+        self._schedule = parts.schedule
         self._work = work
 
     # --- what a protocol adds ---

@@ -28,6 +28,7 @@ from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartb
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHeartbeat
 from kafkalite.coordinators.groups.loading import GroupReplay
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.records import common as records
 from kafkalite.coordinators.groups.removal import GroupRemoval
 from kafkalite.coordinators.groups.share.groups import ShareGroups, ShareHeartbeatAnswer
@@ -74,16 +75,13 @@ class GroupCoordinator:
         self.topics = GroupTopics(services)
         self.offsets = OffsetCommits(services.clock, self.log, self.topics, self._find, self._replay.make)
         self.removal = GroupRemoval(services, self.log, self._find)
-        self._targets = TargetAssignments(services, self.log, self.topics)
-        self.consumers = ConsumerGroups(
-            services, self.log, self.topics, self._schedule_at, self._targets.work, self._perform
-        )
-        self._targets.groups = self.consumers
-        self._streams_targets = StreamsTargets(services, self.log, self.topics)
-        self.streams = StreamsGroups(services, self.log, self.topics, self._schedule_at, self._streams_targets.work)
-        self._streams_targets.groups = self.streams
+        parts = GroupParts(services, self.log, self.topics, self._schedule_at)
+        targets = TargetAssignments(parts)
+        self.consumers = targets.groups = ConsumerGroups(parts, targets.work, self._perform)
+        streams_targets = StreamsTargets(parts)
+        self.streams = streams_targets.groups = StreamsGroups(parts, streams_targets.work)
         self.descriptions = TopologyDescriptions(services, self._known)
-        self.shares = ShareGroups(services, self.log, self.topics, self._schedule_at)
+        self.shares = ShareGroups(parts)
         self.removal.shares = self.shares
 
     def start(self) -> None:

@@ -14,9 +14,7 @@ from kafkalite.coordinators.groups.assigned_groups import AssignedGroups
 from kafkalite.coordinators.groups.decisions.assigned_group import AssignedGroup
 from kafkalite.coordinators.groups.decisions.members import TargetEpoch, TargetMember
 from kafkalite.coordinators.groups.partition import AssignedRuntime, GroupEntry, GroupPartition
-from kafkalite.coordinators.groups.topics import GroupTopics
-from kafkalite.coordinators.internal_log import InternalLog
-from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError
 from kafkalite.telemetry.logs import get_logger
@@ -40,10 +38,10 @@ class TargetWork(ABC, Generic[G, R]):
     #: The protocol's groups; set once they exist.
     groups: AssignedGroups[G, Any, Any, Any]
 
-    def __init__(self, services: Services, log: InternalLog[GroupPartition], topics: GroupTopics) -> None:
-        self._services = services
-        self._log = log
-        self._topics = topics
+    def __init__(self, parts: GroupParts) -> None:
+        self._services = parts.services
+        self._log = parts.log
+        self._topics = parts.topics
 
     @abstractmethod
     def _of(self, entry: GroupEntry) -> tuple[G | None, R]:

@@ -13,9 +13,9 @@ from kafkalite.env.turns import Slices
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from kafkalite.features import SUPPORTED
-from kafkalite.kafka.apis import OFFERED, Handler
+from kafkalite.kafka.apis import OFFERED
 from kafkalite.kafka.mutations import may_change
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import (
     INTERNAL_TOPICS,
     NO_LEADER,

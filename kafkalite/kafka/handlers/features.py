@@ -5,8 +5,7 @@ from __future__ import annotations
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.features import why_not
-from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkalite.coordinators.services import Services
 from kafkalite.env.loop_times import COUNTED_S
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.current_leaders import CurrentLeaders
 from kafkalite.kafka.fetch_answer import begin_fetched, encoding_fetched
 from kafkalite.kafka.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, ClientSession, FetchSessions
 from kafkalite.kafka.kept_fetches import KEPT_FROM, KeptFetches
 from kafkalite.kafka.pieces import pieces_of
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import NO_TOPIC_ID, Buffer, TopicId, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.replica.client_fetch import LIGHT_STEP, STEP, ClientFetch, FetchAnswer, FetchTerms, Steps

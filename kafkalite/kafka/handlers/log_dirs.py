@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import TopicPartition
 from kafkalite.protocol import wire
 

@@ -9,8 +9,7 @@ from typing import TypeVar
 
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import EARLIEST_TIMESTAMP, Offset, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest

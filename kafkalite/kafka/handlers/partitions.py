@@ -14,8 +14,7 @@ from kafkalite.extension.messages.reassignment import (
     Reassignment,
     WantedReassignment,
 )
-from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.protocol import wire
 

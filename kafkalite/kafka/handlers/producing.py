@@ -10,9 +10,8 @@ from kafkalite.coordinators.transactions.verifier import TransactionVerifier
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.kafka import stepped
-from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.current_leaders import CurrentLeaders
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.kafka.topic_names import name_topics
 from kafkalite.log.record_checks import CheapLooks, RecordRules, is_costly, prepare

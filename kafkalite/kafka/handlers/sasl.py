@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.protocol import wire
 
 #: The numbers of KIP-554.

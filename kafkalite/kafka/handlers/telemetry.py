@@ -7,9 +7,8 @@ from uuid import UUID
 
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.client_metrics import MAX_CONTENT_BYTES, MAX_POINTS, MAX_PUSH_BYTES, ClientMetrics, MetricsClient
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.record.compression import Codec

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.protocol import wire
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.principal import ANONYMOUS, Principal

@@ -9,12 +9,11 @@ from collections.abc import Callable
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
-from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.handlers.cluster import is_topic_name
 from kafkalite.kafka.handlers.configs.describing import DescribeConfigHandlers
 from kafkalite.kafka.mutations import EXCEEDED, may_change
 from kafkalite.kafka.pieces import MAX_NEW_PARTITIONS
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import NO_LEADER, BrokerId
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.structs import ZERO_UUID

@@ -15,9 +15,8 @@ from kafkalite.coordinators.transactions.coordinator import TransactionCoordinat
 from kafkalite.coordinators.transactions.markers import LocalMarkers, Marker
 from kafkalite.coordinators.transactions.state import BUMPING_VERSION, TransactionState
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.node_requests import may_be_node
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import GROUP_TOPIC, INTERNAL_TOPICS, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.security.acl import Operation, ResourceType

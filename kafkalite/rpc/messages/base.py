@@ -40,6 +40,6 @@ def response_kind(request: type[Message]) -> int:
 
 
 def of_kind(answer: object, cls: type[T]) -> T:
-    """The response as the class that its request says it has (whoever read it has checked that)."""
+    """The response as the class that its request says it has; the reader of the frame has checked that."""
     assert isinstance(answer, cls)
     return answer

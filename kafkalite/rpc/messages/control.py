@@ -158,8 +158,12 @@ class StopReplicaRequest(Message):
 @kind(13)
 @dataclass(frozen=True, slots=True)
 class StopReplicaResponse(Message):
+    """`partitions`: what was refused. `away`: (topic, partition) of which everything within reach was deleted, but a directory of
+    the broker is offline and may have files of it."""
+
     error: int
     partitions: tuple[PartitionError, ...] = ()
+    away: tuple[tuple[str, int], ...] = ()
 
 
 @kind(14)

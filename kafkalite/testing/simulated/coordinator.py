@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.coordination.coordinator import (
@@ -36,7 +37,8 @@ from kafkalite.coordination.verbs import (
     size_of_ops,
 )
 from kafkalite.coordination.watches import EventType, WatchKind, WatchTable
-from kafkalite.testing.simulated.zookeeper_wire import Read, Request, ZooKeeperLink, ZooKeeperWrite
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.testing.simulated.zookeeper_wire import Direction, Read, Request, ZooKeeperWrite
 
 if TYPE_CHECKING:
     from kafkalite.testing.simulated.zookeeper import SimZooKeeper
@@ -330,3 +332,25 @@ class SimCoordinator:
 
     async def sync(self, path: str) -> None:
         await self._send(Read("sync", self._root.full(path)))
+
+
+@dataclass(eq=False, slots=True)
+class ZooKeeperLink:
+    """A connection between one client and the server."""
+
+    client: SimCoordinator
+    context: contextvars.Context
+    session: ZooKeeperSession | None = None
+    closed: bool = False
+    up: Direction = field(default_factory=Direction)
+    down: Direction = field(default_factory=Direction)
+
+
+@dataclass(eq=False, slots=True)
+class ZooKeeperSession:
+    session_id: int
+    host: str
+    timeout_s: float
+    expires_at: float
+    link: ZooKeeperLink | None = None
+    timer: asyncio.TimerHandle | None = None

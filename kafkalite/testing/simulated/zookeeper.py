@@ -29,14 +29,12 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.coordination.paths import split_connect_string
 from kafkalite.coordination.watches import EventType, WatchKind
-from kafkalite.testing.simulated.coordinator import SimCoordinator
+from kafkalite.testing.simulated.coordinator import SimCoordinator, ZooKeeperLink, ZooKeeperSession
 from kafkalite.testing.simulated.zookeeper_tree import Event, ZnodeTree
 from kafkalite.testing.simulated.zookeeper_wire import (
     Direction,
     Read,
     Request,
-    ZooKeeperLink,
-    ZooKeeperSession,
     ZooKeeperWrite,
 )
 

@@ -1,19 +1,13 @@
-"""What goes between a simulated coordinator and its server: requests, the connection that they travel on, the session."""
+"""What goes between a simulated coordinator and its server."""
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 from collections import deque
 from collections.abc import Callable
 from dataclasses import field
-from typing import TYPE_CHECKING
 
 from kafkalite.coordination.coordinator import Op
 from kafkalite.lazy_dataclass import dataclass
-
-if TYPE_CHECKING:
-    from kafkalite.testing.simulated.coordinator import SimCoordinator
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +38,3 @@ class Direction:
     queue: deque[Callable[[], None]] = field(default_factory=deque)
     last_at: float = 0.0
     held: int = 0
-
-
-@dataclass(eq=False, slots=True)
-class ZooKeeperLink:
-    """A connection between one client and the server."""
-
-    client: SimCoordinator
-    context: contextvars.Context
-    session: ZooKeeperSession | None = None
-    closed: bool = False
-    up: Direction = field(default_factory=Direction)
-    down: Direction = field(default_factory=Direction)
-
-
-@dataclass(eq=False, slots=True)
-class ZooKeeperSession:
-    session_id: int
-    host: str
-    timeout_s: float
-    expires_at: float
-    link: ZooKeeperLink | None = None
-    timer: asyncio.TimerHandle | None = None

@@ -62,8 +62,12 @@ class FinalChecks:
         return None
 
     def _is_reported(self, node: SimNode) -> bool:
-        """Whether a node of which a disk was away says itself that it keeps replicas of the operator's topic, which was deleted."""
-        if not any(fault.kind in _DISK_FAULTS for fault in self._simulation.plan.faults):
+        """Whether a node of which a disk was away says itself that it keeps replicas of the operator's topic, which was deleted
+        after they had left it."""
+        assert self._simulation.clients.operator is not None
+        if not self._simulation.clients.operator.may_leave or not any(
+            fault.kind in _DISK_FAULTS for fault in self._simulation.plan.faults
+        ):
             return False
         problems = node.node.replicas.describing.problems()
         return any(problem.what == "topic.vanished" and problem.subject == CHURN for problem in problems)

@@ -28,6 +28,7 @@ from kafkalite.log.flushing import Flusher
 from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.pool import LogPool
 from kafkalite.log.producer_state import ProducerStates
 from kafkalite.log.removals import Removals
 from kafkalite.log.segment import Segment
@@ -337,6 +338,12 @@ def tasks_given_before_given_up(patch: Patch) -> None:
 #: Errors that drawn seeds find with `--plant`, but no directed plan of the tests brings out in a few runs.
 RARE = frozenset({"unregistered"})
 
+
+def forgets_offline_disks(patch: Patch) -> None:
+    """ADR 61: a broker confirms a deletion although a disk of it is away, and keeps what the disk brings back."""
+    patch(LogPool, "has_offline_dir", property(lambda self: False))
+
+
 PLANTS: dict[str, Callable[[Patch], None]] = {
     "F1": truncate_to_the_high_watermark,
     "F4": controllers_of_the_past,
@@ -355,6 +362,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "txnindex": unsynced_transaction_indexes,
     "decided": uncommitted_decisions,
     "vanished": vanished_is_deleted,
+    "disk-away": forgets_offline_disks,
     "away": who_fetches_is_in_sync,
     "fsync": no_fsync,
     "unregistered": takes_commands_of_its_earlier_life,

@@ -12,8 +12,9 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from kafkalite_pipelines.definition import DELETED, DeltaSink, Pipeline, PipelineError
+from kafkalite_pipelines.definition import DeltaSink, Pipeline, PipelineError
 from kafkalite_pipelines.sinks import partitions, writing
+from kafkalite_pipelines.sinks.keyed import without_deletions
 from kafkalite_pipelines.sinks.schemas import arrow_schema
 from kafkalite_pipelines.sinks.sink import Batch, Recorded, Staged, merged_json
 from kafkalite_pipelines.sinks.tables import Interval, commit_batch
@@ -83,7 +84,7 @@ class DeltaSinkTable:
         return self._stage(rows, batch)
 
     def _stage(self, rows: DataFrame, batch: Batch) -> Staged:
-        rows = rows.drop(DELETED)
+        rows = without_deletions(rows)
         table = self.prepared(rows)
         named = [rows[field.name].alias(f"{writing.PARTITION}{n}") for n, field in enumerate(self.fields)]
         return _DeltaAppend(self, batch, writing.write(rows.select("*", *named), self._target(table), batch.prefix))

@@ -12,9 +12,10 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any
 
-from kafkalite_pipelines.definition import DELETED, IcebergSink, Pipeline, PipelineError
+from kafkalite_pipelines.definition import IcebergSink, Pipeline, PipelineError
 from kafkalite_pipelines.places import Place
 from kafkalite_pipelines.sinks import partitions, writing
+from kafkalite_pipelines.sinks.keyed import without_deletions
 from kafkalite_pipelines.sinks.schemas import arrow_schema
 from kafkalite_pipelines.sinks.sink import Batch, Recorded, Staged, merged_json
 from kafkalite_pipelines.sinks.tables import Interval, commit_batch
@@ -108,7 +109,7 @@ class IcebergTable:
         return self._stage(rows, batch)
 
     def _stage(self, rows: DataFrame, batch: Batch) -> Staged:
-        rows = rows.drop(DELETED)
+        rows = without_deletions(rows)
         table = self.prepared(rows)
         return _IcebergAppend(self, batch, table, self.write(rows, table, batch))
 

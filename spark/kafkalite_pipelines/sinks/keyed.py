@@ -1,4 +1,4 @@
-"""Rows that replace and delete others: the last row of each key in a batch is what counts."""
+"""Rows that replace and delete others: the last row of each key in a batch is what counts. Other tables only grow."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _LAST = "__last"
+
+
+def without_deletions(rows: DataFrame) -> DataFrame:
+    """The rows of a table that is only added to: a deletion, which another sink with a key takes, is none of them."""
+    from pyspark.sql import functions as f
+
+    return rows.where(~f.col(DELETED)).drop(DELETED) if DELETED in rows.columns else rows
 
 
 def last_of_each_key(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from kafkalite_pipelines.definition import DELETED, ParquetSink, Pipeline
+from kafkalite_pipelines.definition import ParquetSink, Pipeline
 from kafkalite_pipelines.places import Place
 from kafkalite_pipelines.sinks import partitions, writing
+from kafkalite_pipelines.sinks.keyed import without_deletions
 from kafkalite_pipelines.sinks.sink import Batch, Recorded, merged_json
 
 if TYPE_CHECKING:
@@ -40,11 +41,11 @@ class ParquetFiles:
         from kafkalite_pipelines.sinks.schemas import arrow_schema
 
         partitions.check(rows, self._fields)
-        kept = rows.drop(DELETED)
+        kept = without_deletions(rows)
         staging = f"{self.location}/_staging/{batch.prefix}"
         self.place.remove_tree(f"_staging/{batch.prefix}")
         named = [
-            partitions.derived(rows, field).alias(f"{writing.PARTITION}{n}") for n, field in enumerate(self._fields)
+            partitions.derived(kept, field).alias(f"{writing.PARTITION}{n}") for n, field in enumerate(self._fields)
         ]
         schema = arrow_schema(kept)
         for field in [field for field in self._fields if field.transform == "identity"]:

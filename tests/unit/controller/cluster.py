@@ -63,6 +63,8 @@ class FakeBroker:
     metadata: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     brokers: tuple[int, ...] = ()
     controller_epoch: int = 0
+    #: What it deletes may have files there.
+    has_offline_disk: bool = False
     #: While set, no command is answered.
     hung: asyncio.Event | None = None
     #: While set, no heartbeat is answered.
@@ -203,7 +205,8 @@ class Cluster:
                 if not code:
                     for stop in command.partitions:
                         broker.roles.pop(TopicPartition(stop.topic, stop.partition), None)
-                return StopReplicaResponse(code)
+                away = [(stop.topic, stop.partition) for stop in command.partitions] if broker.has_offline_disk else []
+                return StopReplicaResponse(code, away=tuple(away))
             case UpdateMetadataRequest():
                 if not code:
                     if command.is_full:

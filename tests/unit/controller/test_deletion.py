@@ -77,6 +77,28 @@ async def test_a_deleted_topics_name_is_free_while_a_broker_is_dead(cluster: Clu
 
 
 @pytest.mark.checklist(11)
+@pytest.mark.checklist("C19")
+async def test_a_deletion_does_not_wait_for_an_offline_disk_and_deletes_what_returns_with_it(cluster: Cluster) -> None:
+    await running(cluster)
+    cluster.create_topic("t", {0: (1, 2), 1: (2, 3)})
+    await until(lambda: settled(cluster, T0) and settled(cluster, T1))
+    cluster.brokers[3].has_offline_disk = True
+    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, admin_znodes.encode_delete_topics(["t"])))
+    await until(lambda: cluster.zookeeper.peek(paths.topic("t")) is None)
+    data, _ = cluster.zookeeper.peek(paths.deleted_topic("id-t")) or pytest.fail("not recorded")
+    assert admin_znodes.decode_deleted_topic(data) == ("t", frozenset({(1, BrokerId(3))}))
+    await until(lambda: bool(cluster.controllers[1].problems()))
+    (problem,) = cluster.controllers[1].problems()
+    assert (problem.what, problem.subject) == ("topic.deletion_waits", "broker-3")
+    assert problem.detail.startswith("an offline disk of broker 3 may have replicas of 1 deleted topic;")
+    cluster.brokers[3].has_offline_disk = False
+    asked = len(stops(cluster.brokers[3]))
+    await until(lambda: cluster.zookeeper.peek(paths.deleted_topic("id-t")) is None)
+    assert set(stops(cluster.brokers[3])[asked:]) <= {("t", 1, "id-t", True)}
+    assert cluster.controllers[1].problems() == ()
+
+
+@pytest.mark.checklist(11)
 @pytest.mark.parametrize("data", [b"", admin_znodes.encode_delete_topics(["u"]), b"{not json"])
 async def test_kafkas_orders_below_the_znode(cluster: Cluster, data: bytes) -> None:
     await running(cluster)

@@ -223,6 +223,19 @@ async def test_renewing_keeps_the_record(broker: Broker) -> None:
     assert await member.code((0, 0, [RENEW]), is_renew_ack=True) == ErrorCode.INVALID_REQUEST
 
 
+async def test_a_record_that_ends_its_consumers_comes_no_more_often_than_the_limit(broker: Broker) -> None:
+    """A member that crashes over a record loses its connection: that is a delivery like any other (Kafka, KIP-932)."""
+    group = await start(broker, **{"share.delivery.count.limit": "2"})
+    await group.produce([b"bad"])
+    for delivery in (1, 2):
+        member = await group.member(f"m{delivery}")
+        assert got(await fetched(member, 0, max_wait_ms=20_000)) == [(0, 0, delivery)]
+        member.client.close()
+    await group.produce([b"good"])
+    last = await group.member("m3")
+    assert got(await fetched(last, 0, max_wait_ms=20_000)) == [(1, 1, 1)]
+
+
 async def test_the_end_of_a_session_gives_back_what_it_held(broker: Broker) -> None:
     group = await start(broker)
     await group.produce([b"a"], [b"b"])
@@ -230,10 +243,10 @@ async def test_the_end_of_a_session_gives_back_what_it_held(broker: Broker) -> N
     assert got(await fetched(first, 0)) == [(0, 1, 1)]
     ended = await first.acknowledge((0, 0, [ACCEPT]), epoch=-1)
     assert (ended.error_code, ended.responses[0].partitions[0].error_code) == (0, 0)
-    assert got(await fetched(second, 0)) == [(1, 1, 1)]  # that delivery did not count
+    assert got(await fetched(second, 0)) == [(1, 1, 2)]
     second.client.close()
     third = await group.member("m3")
-    assert got(await fetched(third, 0, max_wait_ms=20_000)) == [(1, 1, 1)]
+    assert got(await fetched(third, 0, max_wait_ms=20_000)) == [(1, 1, 3)]
     assert await third.code((1, 1, [ACCEPT])) == 0
     assert (await third.fetch(epoch=-1)).error_code == 0
     await until(lambda: not len(broker.side.shared_partitions) and not len(broker.side.share_fetching.sessions))
@@ -418,4 +431,4 @@ async def test_too_many_open_records_hold_up_new_ones(broker: Broker) -> None:
     poll.cancel()
     member.epoch += 1
     member.client.close()
-    assert got(await fetched(other, max_wait_ms=20_000)) == [(0, 119, 1)]
+    assert got(await fetched(other, max_wait_ms=20_000)) == [(0, 119, 2)]

@@ -337,7 +337,7 @@ async def test_a_header_may_say_more_than_its_records_have(disk: MemoryDisk) -> 
     record = encode_record(0, 0, None, b"c", ())
     claims = encode_batch(record, record_count=1, last_offset_delta=0, base_timestamp=20, max_timestamp=90)
     log.append_as_leader(claims, 2)
-    assert await log.max_timestamp_offset(cold_reads(log), (0, 0)) == (20, 2, 2)
+    assert await log.max_timestamp_offset(cold_reads(log), (0, 0)) == (30, 1, 2)
     assert await find_timestamp(log, 25) == (30, 1, 2)
     assert await find_timestamp(log, 40) is None
 
@@ -349,6 +349,16 @@ async def test_the_newest_record_is_one_that_is_still_there(disk: MemoryDisk, se
         log.append_as_leader(batch(["x"], timestamp_ms=stamp), 2)
     expected = [(90, 1, 2), (90, 1, 2), (60, 3, 2), (60, 3, 2), (60, 4, 2), (30, 5, 2), None]
     for start, newest in enumerate(expected):
+        log.advance_log_start_offset(start)
+        assert await log.max_timestamp_offset(cold_reads(log), (0, 0)) == newest
+
+
+async def test_the_newest_record_of_a_batch_was_deleted(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    two = encode_record(0, 80, None, b"a", ()) + encode_record(1, 0, None, b"b", ())
+    log.append_as_leader(encode_batch(two, record_count=2, last_offset_delta=1, base_timestamp=10, max_timestamp=90), 2)
+    log.append_as_leader(batch(["c"], timestamp_ms=50), 2)
+    for start, newest in enumerate([(90, 0, 2), (50, 2, 2), (50, 2, 2)]):
         log.advance_log_start_offset(start)
         assert await log.max_timestamp_offset(cold_reads(log), (0, 0)) == newest
 

@@ -141,7 +141,7 @@ async def test_settings_written_by_hand_that_cannot_be_used_are_named_by_health(
 
 
 def test_whoever_is_marked_as_dynamic_is_applied() -> None:
-    """A new dynamic key of brokers needs a line in Node.reconfigured, or to be read where it is used."""
+    """A new dynamic key of brokers needs a line in ChangedSettings.reconfigured, or to be read where it is used."""
     assert {key for key in BROKER_KEYS if is_dynamic(key)} == {
         "advertised.listeners",
         *(key for key in BROKER_KEYS if key.startswith("balancer.")),  # read where they are used

@@ -21,11 +21,10 @@ from kafkalite.coordinators.groups.decisions.members import (
     ResolvedRegex,
 )
 from kafkalite.coordinators.groups.partition import ConsumerRuntime, GroupEntry, GroupPartition, Matching
+from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.target_work import TargetWork, result_of
-from kafkalite.coordinators.groups.topics import GroupTopics, metadata_hash
-from kafkalite.coordinators.internal_log import InternalLog
+from kafkalite.coordinators.groups.topics import metadata_hash
 from kafkalite.coordinators.patterns import full_match, matching_texts, text_pieces
-from kafkalite.coordinators.services import Services
 from kafkalite.env.fair_lane import FairLane
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicId
@@ -41,10 +40,10 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
     #: Set once both exist.
     groups: ConsumerGroups
 
-    def __init__(self, services: Services, log: InternalLog[GroupPartition], topics: GroupTopics) -> None:
-        super().__init__(services, log, topics)
+    def __init__(self, parts: GroupParts) -> None:
+        super().__init__(parts)
         #: One expression at a time, hosts in turn: a few bytes of it may keep a processor busy for seconds.
-        self._lane = FairLane(services.run_blocking, services.clock, at_once=1)
+        self._lane = FairLane(parts.services.run_blocking, parts.services.clock, at_once=1)
 
     def _of(self, entry: GroupEntry) -> tuple[ConsumerGroup | None, ConsumerRuntime]:
         return entry.consumer, entry.runtime

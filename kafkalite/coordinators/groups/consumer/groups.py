@@ -27,12 +27,11 @@ from kafkalite.coordinators.groups.partition import (
     GroupEntry,
     GroupPartition,
 )
+from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.records import consumer as consumer_records
 from kafkalite.coordinators.groups.records.common import classic_record
-from kafkalite.coordinators.groups.topics import GroupTopics
-from kafkalite.coordinators.internal_log import InternalLog, KeyValue
+from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.coordinators.patterns import full_match
-from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.resource_configs import group_setting
@@ -68,14 +67,11 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
 
     def __init__(
         self,
-        services: Services,
-        log: InternalLog[GroupPartition],
-        topics: GroupTopics,
-        schedule: Callable[[GroupPartition, GroupEntry, int | None], None],
+        parts: GroupParts,
         work: Callable[[GroupPartition, GroupEntry], None],
         perform: Perform,
     ) -> None:
-        super().__init__(services, log, topics, schedule, work)
+        super().__init__(parts, work)
         self._perform = perform
 
     def of(self, entry: GroupEntry) -> tuple[ConsumerGroup | None, ConsumerRuntime]:

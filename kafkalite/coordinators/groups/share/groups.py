@@ -8,7 +8,7 @@ waits for it for a while, so that it need not wait for its next heartbeat.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from kafkalite.coordinators.committed import CommittedAppends
@@ -25,10 +25,9 @@ from kafkalite.coordinators.groups.decisions.share.group import (
 )
 from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.records import share as share_records
-from kafkalite.coordinators.groups.topics import GroupTopics, metadata_hash
-from kafkalite.coordinators.internal_log import InternalLog
-from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.groups.topics import metadata_hash
 from kafkalite.coordinators.shares.persistence import ShareKey, SharePersister
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
@@ -61,18 +60,12 @@ class ShareHeartbeatAnswer:
 class ShareGroups:
     """See the module. Methods raise ApiError."""
 
-    def __init__(
-        self,
-        services: Services,
-        log: InternalLog[GroupPartition],
-        topics: GroupTopics,
-        schedule: Callable[[GroupPartition, GroupEntry, int | None], None],
-    ) -> None:
-        self._services = services
-        self._log = log
-        self._topics = topics
-        self._schedule = schedule
-        self._appends = CommittedAppends(services, log)
+    def __init__(self, parts: GroupParts) -> None:
+        self._services = parts.services
+        self._log = parts.log
+        self._topics = parts.topics
+        self._schedule = parts.schedule
+        self._appends = CommittedAppends(parts.services, parts.log)
         #: Set once the share coordinator exists.
         self.persister: SharePersister
 

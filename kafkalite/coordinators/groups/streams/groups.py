@@ -14,13 +14,13 @@ from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHe
 from kafkalite.coordinators.groups.decisions.streams.members import StreamsMember, StreamsRecord, TaskSets
 from kafkalite.coordinators.groups.decisions.streams.topology import Status, Topology
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition, StreamsRuntime
+from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.records.common import group_key
 from kafkalite.coordinators.groups.records.streams import encode_record
 from kafkalite.coordinators.groups.streams.internal_topics import InternalTopics
 from kafkalite.coordinators.groups.streams.settings import streams_settings
-from kafkalite.coordinators.groups.topics import GroupTopics, metadata_hash
-from kafkalite.coordinators.internal_log import InternalLog, KeyValue
-from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.groups.topics import metadata_hash
+from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 
@@ -47,16 +47,9 @@ class StreamsGroups(AssignedGroups[StreamsGroup, StreamsMember, TaskSets, Stream
 
     KIND: ClassVar = "streams"
 
-    def __init__(
-        self,
-        services: Services,
-        log: InternalLog[GroupPartition],
-        topics: GroupTopics,
-        schedule: Callable[[GroupPartition, GroupEntry, int | None], None],
-        work: Callable[[GroupPartition, GroupEntry], None],
-    ) -> None:
-        super().__init__(services, log, topics, schedule, work)
-        self._internal_topics = InternalTopics(services)
+    def __init__(self, parts: GroupParts, work: Callable[[GroupPartition, GroupEntry], None]) -> None:
+        super().__init__(parts, work)
+        self._internal_topics = InternalTopics(parts.services)
         #: Groups that cannot run until their topics are different: they are looked at whenever topics change.
         self._unready: dict[str, tuple[GroupPartition, GroupEntry]] = {}
 

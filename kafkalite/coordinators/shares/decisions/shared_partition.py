@@ -249,28 +249,30 @@ class SharedPartition:
         return _ARCHIVING if self.has_dead_letters else _ARCHIVED
 
     def release(self, member: str) -> bool:
-        """The member is gone: what it held is free again, and that delivery does not count. Whether it held anything."""
-        return self._free(lambda run: run.holder == member, is_counted=False)
+        """The member is gone: what it held is free again, or was delivered too often. Whether it held anything.
+
+        The delivery counts: a record over which consumers crash must reach the limit. Source: Kafka 4.4,
+        SharePartition.releaseAcquiredRecords.
+        """
+        return self._free(lambda run: run.holder == member)
 
     def expire(self, now_ms: int) -> bool:
         """Locks that have ended by now: their records are free, or were delivered too often. Whether there were any."""
         if now_ms < self._earliest_ms:
             return False
-        found = self._free(lambda run: run.deadline_ms <= now_ms, is_counted=True)
+        found = self._free(lambda run: run.deadline_ms <= now_ms)
         deadline_ms = self.next_deadline()
         self._earliest_ms = _NEVER if deadline_ms is None else deadline_ms
         return found
 
-    def _free(self, is_meant: Callable[[Run], bool], *, is_counted: bool) -> bool:
+    def _free(self, is_meant: Callable[[Run], bool]) -> bool:
         found = False
         for run in self._runs:
             if run.holder is None or run.target is not None or not is_meant(run):
                 continue
             found = True
             run.let_go()
-            if not is_counted:
-                run.delivery_count -= 1
-            elif run.delivery_count >= self.limits.delivery_count:
+            if run.delivery_count >= self.limits.delivery_count:
                 self._close(run, self._given_up)
             self._unstored.append((run.first, run.last))
         if found:

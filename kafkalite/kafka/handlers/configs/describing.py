@@ -19,11 +19,10 @@ from kafkalite.config import (
 from kafkalite.coordination.broker_states import BROKER_STATE, state_of
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.handlers.configs.entities import ENTITIES, EntityConfigs
 from kafkalite.kafka.handlers.configs.resources import BROKER, LISTS, TOPIC, broker_of, canonical, check_resource
 from kafkalite.kafka.handlers.configs.true_values import true_value_entries
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.listeners import ADVERTISED, LISTENERS
 from kafkalite.model import ListenerAddress
 from kafkalite.protocol import wire

@@ -8,8 +8,7 @@ from kafkalite.coordinators.groups.decisions.subscription import CONSUMER
 from kafkalite.coordinators.groups.partition import GroupEntry
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.protocol import wire
 from kafkalite.security.acl import ResourceType
 from kafkalite.security.requirements import KAFKA

@@ -5,8 +5,7 @@ from __future__ import annotations
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.groups.decisions.classic.events import JoinAnswer, JoinRequest, SyncAnswer
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.protocol import wire
 
 

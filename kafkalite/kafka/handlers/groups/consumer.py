@@ -13,8 +13,7 @@ from kafkalite.coordinators.groups.decisions.members import Assignment, Consumer
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import GROUP_FEATURE
-from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import TopicId
 from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import from_wire, to_wire

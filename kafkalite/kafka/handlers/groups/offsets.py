@@ -14,8 +14,7 @@ from kafkalite.coordinators.transactions.questions import Asker
 from kafkalite.coordinators.transactions.verifier import TransactionVerifier, Waiter, refusal
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka import stepped
-from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.kafka.topic_names import name_topics
 from kafkalite.model import GROUP_TOPIC, NO_TOPIC_ID, Offset, ProducerId, TopicPartition

@@ -17,8 +17,7 @@ from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.coordinators.shares.persister import ClusterSharePersister
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import SHARE_FEATURE
-from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import Offset, TopicId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.structs import ZERO_UUID

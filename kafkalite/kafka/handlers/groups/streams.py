@@ -19,8 +19,7 @@ from kafkalite.coordinators.groups.streams.groups import StreamsAnswer
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import STREAMS_FEATURE
-from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import INTERNAL_TOPICS
 from kafkalite.protocol import wire
 from kafkalite.security.acl import Operation, ResourceType

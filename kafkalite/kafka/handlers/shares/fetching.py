@@ -11,10 +11,9 @@ from kafkalite.coordinators.shares.leading import SharedPartitions
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import SHARE_FEATURE
-from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import KafkaConnection
 from kafkalite.kafka.current_leaders import MOVED, CurrentLeaders
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.shares.answers import MAX_MEMBER_ID, Batches, acknowledgements
 from kafkalite.kafka.shares.fetch import Delivered, ShareFetch, ShareTerms
 from kafkalite.kafka.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Listed, ShareSession, ShareSessions

@@ -13,9 +13,8 @@ from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.coordinators.shares.records import batches_of, wire_batches
 from kafkalite.env.turns import Slices
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.node_requests import may_be_node
-from kafkalite.kafka.request import Request
+from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP
 from kafkalite.protocol import wire
 from kafkalite.protocol.errors import WireError

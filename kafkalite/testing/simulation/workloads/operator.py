@@ -62,8 +62,11 @@ class OperatorWorkload:
         #: The node that is to hold nothing in the end.
         self.drained = 0
         self.assignments: dict[tuple[str, int], set[tuple[int, ...]]] = {}
-        #: Replicas of the operator's topic came back with a disk that was away when it was deleted (ADR 19): `admin health` says so,
-        #: and the operator orders the deletion again. Nothing more is to be ordered when `over` is set.
+        #: Whether replicas may have left the operator's topic before it was deleted: what a disk brings back of these belongs to no
+        #: topic, and no record of the deletion names it (ADR 61).
+        self.may_leave = self._drains
+        #: Such replicas came back with a disk: `admin health` says so, and the operator orders the deletion again. Nothing more is to
+        #: be ordered when `over` is set.
         self.has_vanished = False
         self.over = False
 
@@ -140,6 +143,7 @@ class OperatorWorkload:
             more = create.CreatePartitionsTopic(CHURN, source.randint(2, 5), None)
             await client.call_controller(create([more], milliseconds), timeout_s=_TIMEOUT_S)
         else:
+            self.may_leave = True
             fewer = RemovePartitionsRequest(CHURN, source.randint(1, 2), source.random() < 0.5, milliseconds)
             await client.order(fewer, RemovePartitionsResponse, timeout_s=_TIMEOUT_S)
 

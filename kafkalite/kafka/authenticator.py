@@ -1,0 +1,31 @@
+"""What a connection, the listener and the handlers of SASL need of a connection's authentication."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kafkalite.kafka.request import Request
+    from kafkalite.protocol import wire
+
+
+class Authenticator(Protocol):
+    """The authentication of one connection of a SASL listener (`kafkalite.kafka.authentication`)."""
+
+    @property
+    def must_log_in(self) -> bool:
+        """Whether nothing but a login is accepted from the peer."""
+
+    def is_late(self, now: float) -> bool:
+        """Whether the time for authenticating is over."""
+
+    def admits(self, frame: memoryview) -> bool:
+        """Whether this request may be looked at; otherwise it has been dealt with."""
+
+    def handshake(self, request: Request, message: wire.SaslHandshakeRequest) -> wire.SaslHandshakeResponse | None:
+        """The answer to SaslHandshake; None: it comes later."""
+
+    def authenticate(
+        self, request: Request, message: wire.SaslAuthenticateRequest
+    ) -> wire.SaslAuthenticateResponse | None:
+        """The answer to SaslAuthenticate; None: it comes later."""

@@ -1,0 +1,62 @@
+"""What follows when settings of topics, users, brokers or this node have changed: each part of the node gets its own."""
+
+from __future__ import annotations
+
+from kafkalite.config import BrokerConfig
+from kafkalite.controller.controller import Controller
+from kafkalite.kafka.listener import KafkaListener
+from kafkalite.log.log_manager import LogManager
+from kafkalite.node.membership import ClusterMembership
+from kafkalite.node.settings import CurrentSettings
+from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.rpc.server import RpcServer
+
+
+class ChangedSettings:
+    """The SettingsEvents of a node."""
+
+    def __init__(
+        self,
+        *,
+        settings: CurrentSettings,
+        replicas: ReplicaManager,
+        logs: LogManager,
+        controller: Controller,
+        membership: ClusterMembership,
+        rpc: RpcServer,
+        listener: KafkaListener,
+    ) -> None:
+        self._settings = settings
+        self._replicas = replicas
+        self._logs = logs
+        self._controller = controller
+        self._membership = membership
+        self._rpc = rpc
+        self._listener = listener
+
+    def topic_changed(self, topic: str) -> None:
+        """See SettingsEvents."""
+        self._replicas.topic_config_changed(topic)
+
+    def user_changed(self, user: str) -> None:
+        """Connections that logged in with a credential that is not valid any more are closed."""
+        self._listener.credentials_changed(user)
+
+    def cluster_changed(self) -> None:
+        """See SettingsEvents."""
+        self._controller.settings_changed()
+
+    def reconfigured(self, before: BrokerConfig) -> None:
+        """See SettingsEvents."""
+        config = self._settings.now
+        self._rpc.max_connections = config.max_connections
+        self._replicas.fetchers.resize(config.num_replica_fetchers)
+        self._replicas.serving.throttled_rate = config.leader_replication_throttled_rate
+        housekeeping = self._logs.housekeeping
+        housekeeping.cleaner_backoff_ms = config.log_cleaner_backoff_ms
+        housekeeping.producer_id_expiration_ms = config.producer_id_expiration_ms
+        if config.advertised_listeners != before.advertised_listeners:
+            self._membership.addresses_changed()
+        if config.topic != before.topic:
+            for topic in sorted({partition.topic_partition.topic for partition in self._replicas.hosted.all()}):
+                self._replicas.topic_config_changed(topic)

@@ -1,0 +1,74 @@
+"""`kafkalite pipeline`: what is refused before Spark starts, in one line, and what `stop` says of a pipeline that does not run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kafkalite_cli.pipeline.command import pipeline
+from kafkalite_pipelines import load
+from kafkalite_pipelines.control import own
+from kafkalite_pipelines.template import template
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "flights.toml"
+    path.write_text(template("flights", "flights", "localhost:9092"))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("run", "line"),
+    [
+        (None, "flights does not run: it was never started"),
+        ({"state": "ended", "host": "h", "pid": 1}, "flights does not run: its state is ended"),
+        ({"state": "failed", "host": "h", "pid": 1}, "flights does not run: its state is failed"),
+    ],
+)
+def test_a_pipeline_that_does_not_run_is_not_said_to_have_stopped(
+    run: dict[str, object] | None, line: str, file: Path
+) -> None:
+    if run is not None:
+        own(load(file)).write("run.json", json.dumps(run))
+    result = CliRunner().invoke(pipeline, ["stop", str(file)])
+    assert (result.exit_code, result.output) == (0, f"{line}\n")
+
+
+NAMES = "must be letters, digits, '.', '_' and '-', 200 at most, not"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("init new.toml --name=a%b", f"name: {NAMES} 'a b'"),
+        ("init new.toml --topic=a%b", "source.topics: 'a b' is not a topic's name; for a pattern use source.pattern"),
+        ("init new.toml --bootstrap=nohost", "kafka.bootstrap.servers: 'nohost' is not host:port"),
+        ('init new.toml --name=a"b', "a name, topic or address has characters that it cannot have"),
+        ("run FILE --remote=http://h", "--remote: must be the URL of a Spark Connect server, sc://host:15002, not 'http://h'"),
+        ("run FILE --remote=sc://h --master=local", "--remote cannot be combined with --master and --print-command"),
+        ("run FILE --once --master=local", '--once needs trigger = "available-now" in the file if spark-submit runs it'),
+        ("backfill FILE --from=earliest --table=a.b.c", "--table: 'a.b.c' is not a name or namespace.name"),
+        ("backfill FILE --from=earliest --topic=a%b", "--topic: 'a b' is not a topic's name"),
+        ("backfill FILE --from=earliest --table=t --name=../t", f"--name: {NAMES} '../t'"),
+        ("backfill FILE --from=yesterday --table=t", "'yesterday' is not earliest, latest, a time (2026-11-22T08:00:00Z) or offsets as JSON"),
+        ("backfill FILE --from=earliest", "give one of --table, --path, --topic and --same-sinks"),
+        ("replay FILE --from=earliest --topic=a%b", "--topic: 'a b' is not a topic's name"),
+    ],
+)  # fmt: skip
+def test_what_is_refused_before_spark_starts(
+    words: str, line: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(file.parent)
+    arguments = [word.replace("%", " ").replace("FILE", file.name) for word in words.split(" ")]
+    result = CliRunner().invoke(pipeline, arguments)
+    assert result.exit_code == 2 and f"Error: {line}" in result.output, result.output
+    assert not Path("new.toml").exists()
+
+
+def test_init_into_a_directory_that_does_not_exist(tmp_path: Path) -> None:
+    result = CliRunner().invoke(pipeline, ["init", str(tmp_path / "nowhere" / "a.toml")])
+    assert "a.toml cannot be written: No such file or directory" in str(result.exception)
