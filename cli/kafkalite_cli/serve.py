@@ -21,6 +21,7 @@ from kafkalite.security.posture import Posture, posture
 from kafkalite.telemetry import logs
 from kafkalite_cli.hints import with_key
 from kafkalite_cli.imports import uncollected
+from kafkalite_cli.parameters import os_error_text
 
 
 def _endpoint(flag: str, value: str) -> tuple[str, int]:
@@ -72,13 +73,15 @@ def _read(config_file: str | None) -> str | None:
         return None
     try:
         return Path(config_file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"configuration file: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"configuration file: {os_error_text(error)}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"configuration file: {config_file}: not UTF-8") from None
 
 
 @click.command()
 @click.option("--id", "broker_id", type=click.IntRange(0, 2**31 - 1), help="This node's id (or broker.id in the file).")
-@click.option("--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="TOML file.")
+@click.option("--config", "config_file", type=click.Path(dir_okay=False), help="TOML file.")
 @click.option("--zookeeper", metavar="HOST:PORT,…/chroot", help="ZooKeeper ensemble.")
 @click.option("--kafka", metavar="HOST:PORT", help="Kafka protocol listener (default 127.0.0.1:9092).")
 @click.option("--rpc", metavar="HOST:PORT", help="RPC listener (default 127.0.0.1:9192).")

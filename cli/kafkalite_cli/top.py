@@ -39,7 +39,9 @@ _HELP = "q quit · ↑↓ or n/p page · s next state filter"
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Print the present state and end; the default in a pipe.")
+@click.option(
+    "--once", is_flag=True, help="Print the present state and end; the default in a pipe, and with TERM=dumb."
+)
 @click.option("--interval", type=Real(0.2, 3600), default=2.0, show_default=True, metavar="SECONDS")
 @click.option("--filter", "text", default="", help="Only partitions whose TOPIC-P contains this.")
 @click.option("--topic", default="", help="Only this topic's partitions.")
@@ -81,7 +83,12 @@ def top(
         broker_id=BrokerId(-1 if broker is None else broker),
         limit=50 if limit is None else limit,
     )
-    if once or as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
+    if (
+        once
+        or as_json
+        or not (sys.stdout.isatty() and sys.stdin.isatty())
+        or os.environ.get("TERM") in ("dumb", "unknown")
+    ):
         run_async(_once(request, bootstrap, timeout_s, Output(as_json)))
     else:
         run_async(_live(request, limit, bootstrap, timeout_s, interval))

@@ -229,3 +229,27 @@ async def test_names_numbers_and_places_that_a_cluster_refuses() -> None:
             (("acls", "list"), "No Authorizer is configured"),
         ):
             assert says in refusal(await run("admin", *arguments)), arguments
+
+
+async def test_a_configuration_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    assert f"configuration file: {path}: No such file or directory" in refusal(
+        await kafkalite("serve", "--config", str(path))
+    )
+
+
+async def test_top_on_a_terminal_that_cannot_be_redrawn() -> None:
+    """It shows what there is, once, instead of nothing until it is stopped."""
+    async with cluster(1) as on:
+        outside, terminal = os.openpty()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "kafkalite_cli", "top", "--bootstrap", ",".join(on.bootstrap),
+                stdin=terminal, stdout=terminal, stderr=terminal,
+                env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}", "TERM": "dumb"},
+            )  # fmt: skip
+            assert await process.wait() == 0
+            assert b"1 of 1 brokers answer" in os.read(outside, 65_536)
+        finally:
+            os.close(outside)
+            os.close(terminal)
