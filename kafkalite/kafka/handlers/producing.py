@@ -110,7 +110,7 @@ class ProduceHandlers:
                         # Nobody would ever end that transaction.
                         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
                 key = TopicPartition(name, partition.index)
-                if not is_one:
+                if name and not is_one:  # ids that no topic has would all be one
                     if key in seen:
                         twice.add(key)
                     seen.add(key)

@@ -81,7 +81,7 @@ async def test_requests_sent_ahead_wait_as_well(make_broker: Any) -> None:
 
 async def test_a_fetch_beyond_the_quota_brings_nothing_and_uses_nothing_up(make_broker: Any) -> None:
     broker, client, other = await limited(make_broker)
-    await client.ask(produce("t", (0, batch(b"x" * 600)), (0, None)), 9)
+    await client.ask(produce("t", (0, batch(b"x" * 600)), (1, None)), 9)
     await client.ask(produce("t", (0, batch(b"y" * 600))), 9)
     quotas = broker.services.rights.quotas
     quotas.put(Entity(None, "test"), {Kind.FETCH: 70.0})  # 700 bytes in ten seconds
