@@ -194,6 +194,7 @@ def test_without_the_bug_the_same_plan_passes(name: str) -> None:
 #: Found by scenarios of their own: what they need comes together too rarely in a plan.
 DIRECTED = {
     "decided": "tests/unit/kafka/test_uncommitted_decisions.py",
+    "disk-away": "tests/unit/replica/test_deletion_offline_disk.py",
     "notice": "tests/unit/controller/test_isr_notices.py",
     "unverified": "tests/datadriven/test_transactions.py",
 }

@@ -8,6 +8,7 @@ import pytest
 from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.model import NO_TOPIC_ID, LeaderEpoch, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import StopPartition
+from kafkalite.testing.simulation.plants import PLANTS
 from tests.unit.replica.conftest import CLUSTER_ID
 
 KEYS = [TopicPartition("t", number) for number in range(4)]
@@ -68,6 +69,12 @@ async def test_it_is_said_that_a_disk_is_away_until_it_is_back(cluster, dirs):
     assert away(await delete(cluster)) == []
     assert [name.partition(".")[0] for name in logs(dirs[0])] == kept
     assert all(name.endswith("-delete") for name in logs(dirs[0]))
+
+
+async def test_the_planted_bug_forgets_the_disk(cluster, dirs, monkeypatch):
+    PLANTS["disk-away"](monkeypatch.setattr)
+    assert logs(dirs[0])
+    assert away(await delete(cluster)) == [], "nothing is recorded, and nobody orders the deletion when the disk is back"
 
 
 @pytest.mark.checklist("F18")
