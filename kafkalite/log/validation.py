@@ -24,6 +24,8 @@ Origin = Literal["client", "coordinator"]
 
 _MAX_CODEC = 4
 _FIRST = struct.Struct(">qq")
+#: Length, attributes, two deltas, two lengths of -1 or 0, number of headers: a byte each.
+_MIN_RECORD_BYTES = 7
 #: The keys of uncompressed batches up to this size (bytes) are checked on the loop.
 CHEAP_BYTES = 16 * 1024
 #: Of a record that has none.
@@ -85,6 +87,10 @@ def _check_batch(
             ErrorCode.INVALID_RECORD,  # its CRC is right: it would be wrong again if it were sent again
             f"record count {header.record_count}, last offset delta {header.last_offset_delta}",
         )
+    if not header.compression and header.record_count * _MIN_RECORD_BYTES > size - HEADER_SIZE:
+        raise api_error(
+            ErrorCode.INVALID_RECORD, f"record count {header.record_count} in {size - HEADER_SIZE} bytes of records"
+        )
     if header.compression > _MAX_CODEC:
         raise api_error(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {header.compression}")
     if header.compression and header.record_count > MAX_COMPRESSED_RECORDS:
@@ -98,6 +104,8 @@ def _check_batch(
     elif header.producer_epoch < 0:
         raise api_error(ErrorCode.INVALID_RECORD, "a producer id without an epoch")
     if origin == "client":
+        if header.base_offset:
+            raise api_error(ErrorCode.INVALID_RECORD, f"base offset {header.base_offset}; a producer's batch has 0")
         if header.is_control:
             raise api_error(ErrorCode.INVALID_RECORD, "clients may not write control batches")
         if header.producer_id >= 0 and header.base_sequence < 0:

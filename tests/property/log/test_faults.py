@@ -91,10 +91,11 @@ def run(log: PartitionLog, steps: Sequence[Step], written: list[bytes]) -> int:
     }
     for name, number in steps:
         if name == "append":
-            made = bytearray(batch([b"x" * number] * (1 + number % 3)))
+            sent = batch([b"x" * number] * (1 + number % 3))
+            made = bytearray(sent)
             assign_in_place(memoryview(made), 0, end, epoch)
             written.append(bytes(made))
-            log.append_as_leader(bytes(made), epoch)
+            log.append_as_leader(sent, epoch)
             end = parse_header(made).next_offset
         else:
             epoch += name == "epoch"

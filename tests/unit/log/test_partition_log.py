@@ -83,7 +83,8 @@ def test_wrong_counts_are_refused(disk: MemoryDisk) -> None:
     from kafkalite.record.builder import encode_batch, encode_record
 
     log = make_log(disk)
-    for count, delta in ((2, 0), (1, 1), (0, -1), (0, 0), (-1, 0)):
+    # Two claims fit each other, but not the bytes that are there: the log would go on at an offset of the producer's choice.
+    for count, delta in ((2, 0), (1, 1), (0, -1), (0, 0), (-1, 0), (2, 1), ((1 << 31) - 1, (1 << 31) - 2)):
         bad = encode_batch(
             encode_record(0, 0, None, b"v", ()),
             record_count=count,
@@ -94,6 +95,14 @@ def test_wrong_counts_are_refused(disk: MemoryDisk) -> None:
         with pytest.raises(ApiError) as error:
             log.append_as_leader(bad, 1)
         assert refused(error) == ErrorCode.INVALID_RECORD
+
+
+def test_a_producer_chooses_no_offset(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    bad = (7).to_bytes(8, "big") + bytes(batch(["a"]))[8:]
+    with pytest.raises(ApiError) as error:
+        log.append_as_leader(bad, 1)
+    assert refused(error) == ErrorCode.INVALID_RECORD
 
 
 def test_a_compacted_topic_wants_keys(disk: MemoryDisk) -> None:

@@ -74,7 +74,9 @@ async def test_it_is_said_that_a_disk_is_away_until_it_is_back(cluster, dirs):
 async def test_the_planted_bug_forgets_the_disk(cluster, dirs, monkeypatch):
     PLANTS["disk-away"](monkeypatch.setattr)
     assert logs(dirs[0])
-    assert away(await delete(cluster)) == [], "nothing is recorded, and nobody orders the deletion when the disk is back"
+    assert away(await delete(cluster)) == [], (
+        "nothing is recorded, and nobody orders the deletion when the disk is back"
+    )
 
 
 @pytest.mark.checklist("F18")
