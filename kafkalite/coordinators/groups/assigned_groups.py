@@ -22,6 +22,8 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
+#: Members that are overdue and could not be removed are looked at again after this time.
+_AGAIN_MS = 1_000
 #: Answers in one go: about two milliseconds.
 _SETTLED_AT_ONCE = 50
 
@@ -191,18 +193,18 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
 
     def tick(self, partition: GroupPartition, entry: GroupEntry) -> None:
         """Remove members that are overdue."""
-        group = self._need(entry)
+        group, now = self._need(entry), self._now()
         gone: list[M] = []
-        for member, reason in group.overdue(self._now()):
+        for member, reason in group.overdue(now):
             _log.info("group.member_removed", group=group.group_id, member=member.member_id, reason=reason)
             gone.append(member)
         if not gone:
             return
         try:
             self.remove(partition, entry, group, gone, nothing)
-        except ApiError:  # not written: the next tick tries again
+        except ApiError:  # not written: a later tick tries again
             for member in gone:
-                group.expect(member.member_id).session = self._now() + 1_000
+                group.expect(member.member_id).put_off(now, now + _AGAIN_MS)
 
     def loaded(self, partition: GroupPartition, entry: GroupEntry) -> None:
         """Members get a whole session to find their new coordinator."""

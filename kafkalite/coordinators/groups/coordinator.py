@@ -270,27 +270,28 @@ class GroupCoordinator:
             self.tick()
 
     def tick(self) -> None:
-        """Let every group whose deadline has passed see the time."""
+        """Let every group whose deadline has passed see the time, once: what is due again at once is for the next call."""
         now = self._now()
+        due: list[tuple[GroupPartition, GroupEntry]] = []
         while self._ticks and self._ticks[0][0] <= now:
             deadline, _, partition, group_id = heapq.heappop(self._ticks)
             entry = partition.entries.get(group_id)
-            if entry is None or entry.scheduled_ms != deadline:
-                continue
-            entry.scheduled_ms = None
+            if entry is not None and entry.scheduled_ms == deadline:
+                entry.scheduled_ms = None
+                due.append((partition, entry))
+        for partition, entry in due:
+            effects: Sequence[Effect] = ()
             if self.log.ready_state(partition.index) is not partition:
                 continue
             if entry.streams is not None:
                 self.streams.tick(partition, entry)
-                self._schedule(partition, entry)
             elif entry.share is not None:
                 self.shares.tick(partition, entry)
-                self._schedule(partition, entry)
             elif entry.consumer is not None:
                 self.consumers.tick(partition, entry)
-                self._schedule(partition, entry)
             else:
-                self._perform(partition, entry, entry.group.tick(now))
+                effects = entry.group.tick(now)
+            self._perform(partition, entry, effects)
 
     # --- administration ---
 

@@ -1,0 +1,76 @@
+"""Coordinators whose log takes no records for a while (too few replicas in sync): they go on as soon as it does."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kafkalite.coordinators.groups.decisions.classic.group import Group
+from kafkalite.errors import ErrorCode
+from kafkalite.protocol import wire
+
+from .conftest import Broker
+from .test_consumer_groups import Member, started
+from .test_coordinators import join
+
+
+def looks_once(broker: Broker, monkeypatch: Any) -> list[int]:
+    """Appends are refused from now on; the second one within a look at the clock fails the test. Returns the number of appends."""
+    refuse = broker.services.partitions._append
+    appends = [0]
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        appends[0] += 1
+        assert appends[0] <= 2, "asked again and again"
+        return refuse(*arguments, **named)
+
+    broker.services.partitions.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS
+    monkeypatch.setattr(broker.services.partitions, "_append", counted)
+    return appends
+
+
+async def test_a_member_that_gives_nothing_up_cannot_be_removed_now(broker: Broker, monkeypatch: Any) -> None:
+    """The group was looked at for ever within one turn of the loop: the node did nothing else any more."""
+    client = await started(broker)
+    first, second = Member(client, "m1", "t"), Member(client, "m2", "t")
+    await first.beat()
+    await second.beat()
+    await first.beat()
+    groups = broker.side.groups
+    group = groups.describe("g").consumer  # type: ignore[union-attr]
+    assert group is not None and group.members["m1"].must_revoke
+    group.times["m1"].revocation = 1
+    appends = looks_once(broker, monkeypatch)
+    groups._schedule_at(groups.find("g")[0], groups.find("g")[1], 1)  # type: ignore[arg-type]
+    groups.tick()
+    assert appends == [1]
+    groups.tick()
+    assert appends == [1]  # not before a second is over
+    assert sorted(group.members) == ["m1", "m2"]
+
+
+async def test_static_members_that_have_no_time_to_join(make_broker: Any, monkeypatch: Any) -> None:
+    """With a rebalance timeout of 0 and nobody back yet the group was looked at for ever, too."""
+    broker = await make_broker(group_initial_rebalance_delay_ms=200)
+    client, other = await started(broker), await broker.client()
+    first = asyncio.create_task(client.ask(join("c"), 3))
+    await asyncio.sleep(0)
+    static = await other.ask(join("c", group_instance_id="i", rebalance_timeout_ms=0), 5)
+    leader = await first
+    for each, asked in ((client, leader), (other, static)):
+        assert (await each.ask(wire.SyncGroupRequest("c", asked.generation_id, asked.member_id), 3)).error_code == 0
+    looks, tick = [0], Group.tick
+
+    def counted(self: Group, now: int) -> Any:
+        looks[0] += 1
+        assert looks[0] < 100, "asked again and again"
+        return tick(self, now)
+
+    monkeypatch.setattr(Group, "tick", counted)
+    assert (await client.ask(wire.LeaveGroupRequest("c", leader.member_id), 2)).error_code == 0
+    await asyncio.sleep(0.01)
+    assert (await other.ask(wire.HeartbeatRequest("c", 1, static.member_id, "i"), 3)).error_code == (
+        ErrorCode.REBALANCE_IN_PROGRESS
+    )
+    back = join("c", static.member_id, group_instance_id="i", rebalance_timeout_ms=10_000)
+    assert (await other.ask(back, 5)).error_code == 0
