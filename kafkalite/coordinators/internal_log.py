@@ -15,7 +15,7 @@ from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest
-from kafkalite.model import LeaderEpoch, Offset, TopicPartition
+from kafkalite.model import NO_OFFSET, LeaderEpoch, Offset, TopicPartition
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.record.batch import BatchHeader, split_batches
 from kafkalite.record.builder import RecordBatchBuilder
@@ -242,6 +242,7 @@ class InternalLog(Generic[State]):
     def append(
         self,
         partition: int,
+        state: State,
         records: Iterable[KeyValue],
         done: Callable[[ErrorCode, Offset], None],
         *,
@@ -251,13 +252,16 @@ class InternalLog(Generic[State]):
     ) -> None:
         """Append with acks=all; `done(error, base offset)` is called once. Errors are a coordinator's, not a leader's.
 
-        `guard`: with which the producer's transaction was verified; None: it was not.
+        Args:
+            state: on which the records were decided. If it is not loaded any more, nothing is appended (NOT_COORDINATOR):
+                another node may have decided something else meanwhile, even if this one leads again.
+            guard: with which the producer's transaction was verified; None: it was not.
         """
         builder = self.builder((producer_id, producer_epoch) if producer_id >= 0 else None)
         now = self._services.clock.wall_ms()
         for key, value in records:
             builder.append(key, value, (), now)
-        self.append_batch(partition, builder, done, guard=guard)
+        self.append_batch(partition, state, builder, done, guard=guard)
 
     @staticmethod
     def builder(producer: tuple[int, int] | None = None) -> RecordBatchBuilder:
@@ -270,6 +274,7 @@ class InternalLog(Generic[State]):
     def append_batch(
         self,
         partition: int,
+        state: State,
         builder: RecordBatchBuilder,
         done: Callable[[ErrorCode, Offset], None],
         *,
@@ -282,6 +287,10 @@ class InternalLog(Generic[State]):
             done(_coordinator_error(ErrorCode(result.error)), result.base_offset)
 
         target = TopicPartition(self.topic, partition)
+        led = self._services.partitions.leader_epoch(target)
+        if self._ready.get(partition) is not state or led != self._epochs.get(partition):
+            done(ErrorCode.NOT_COORDINATOR, NO_OFFSET)
+            return
         self._services.partitions.append_internal(
             APPEND_TIMEOUT_MS,
             [(target, bytearray(builder.build()))],

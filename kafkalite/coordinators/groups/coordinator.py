@@ -247,7 +247,7 @@ class GroupCoordinator:
         moment, group.state_since_ms = group.state_since_ms, self._clock.wall_ms()
         value = records.group_value(group, order.assignments)
         group.state_since_ms = moment if group.members else group.state_since_ms
-        self.log.append(partition.index, [(records.group_key(group.group_id), value)], done)
+        self.log.append(partition.index, partition, [(records.group_key(group.group_id), value)], done)
 
     # --- time ---
 

@@ -130,7 +130,7 @@ class GroupRemoval:
             if not outcome.done():
                 outcome.set_result((error, base_offset))
 
-        self._log.append(partition.index, pairs, done)
+        self._log.append(partition.index, partition, pairs, done)
         error, base_offset = await outcome
         if error:
             raise api_error(error)

@@ -130,7 +130,7 @@ class ShareCoordinator:
         if state is not None:
             await self._store_snapshot(partition, key, state)
         elif entry is not None:
-            await self._appends.wait(partition.index, partition.written, entry.written_to)
+            await self._appends.wait(partition, entry.written_to)
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
         """See SharePersister."""
@@ -139,7 +139,7 @@ class ShareCoordinator:
         state, change = rules.after_read(None if entry is None else entry.state, leader_epoch)
         assert entry is not None
         if change is None:
-            await self._appends.wait(partition.index, partition.written, entry.written_to)
+            await self._appends.wait(partition, entry.written_to)
         else:
             await self._store_change(partition, key, entry, change, state)
             partition.entries.get(key, entry).may_go_back = True
@@ -170,11 +170,10 @@ class ShareCoordinator:
         _check_key(key)
         partition, entry = self._find(key)
         if entry is None:
-            await self._appends.wait(partition.index, partition.written)
+            await self._appends.wait(partition)
             return
         await self._appends.store(
-            partition.index,
-            partition.written,
+            partition,
             [encode_snapshot(key, None)],
             lambda base: partition.entries.pop(key, None),
         )
@@ -186,7 +185,7 @@ class ShareCoordinator:
         if entry is None:
             return ShareSummary(0, 0, NO_OFFSET, 0)
         state = entry.state
-        await self._appends.wait(partition.index, partition.written, entry.written_to)
+        await self._appends.wait(partition, entry.written_to)
         return ShareSummary(state.state_epoch, state.leader_epoch, state.start_offset, completed(state.batches))
 
     def _find(self, key: ShareKey) -> tuple[SharePartitionStates, ShareEntry | None]:
@@ -207,13 +206,13 @@ class ShareCoordinator:
             entry.updates += 1
             entry.written_to = Offset(base + 1)
 
-        await self._appends.store(partition.index, partition.written, [encode_update(key, change, after)], apply)
+        await self._appends.store(partition, [encode_update(key, change, after)], apply)
 
     async def _store_snapshot(self, partition: SharePartitionStates, key: ShareKey, state: StoredState) -> None:
         def apply(base: Offset) -> None:
             partition.entries[key] = ShareEntry(state, base, written_to=Offset(base + 1))
 
-        await self._appends.store(partition.index, partition.written, [encode_snapshot(key, state)], apply)
+        await self._appends.store(partition, [encode_snapshot(key, state)], apply)
 
     def _replay(
         self,
@@ -298,7 +297,7 @@ class ShareCoordinator:
                 partition.entries[key] = ShareEntry(state, Offset(offset), written_to=Offset(offset + 1))
 
         records = [encode_snapshot(key, state) for key, state in states.items()]
-        self._appends.append(partition.index, partition.written, records, apply)
+        self._appends.append(partition, records, apply)
 
     async def _prune(self, partition: SharePartitionStates) -> None:
         target = TopicPartition(SHARE_TOPIC, partition.index)

@@ -234,7 +234,7 @@ class TransactionCoordinator:
             if not outcome.done():
                 outcome.set_result(error)
 
-        self.log.append(partition.index, records, done)
+        self.log.append(partition.index, partition, records, done)
         if error := await outcome:
             raise api_error(error)
         if self.log.ready_state(partition.index) is not partition:

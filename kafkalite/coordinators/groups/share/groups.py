@@ -100,7 +100,7 @@ class ShareGroups:
         after = rules.reached(group, before)
         if after is not before:
             self._write(partition, entry, group, [CurrentAssignment(after.member_id, after)])
-        await self._appends.wait(partition.index, partition.written)
+        await self._appends.wait(partition)
         interval_ms = self._setting(group.group_id, "share.heartbeat.interval.ms")
         shows = request.topics is not None or request.epoch != after.epoch
         return ShareHeartbeatAnswer(after.member_id, after.epoch, interval_ms, after.assigned if shows else None)
@@ -109,7 +109,7 @@ class ShareGroups:
         group = self._group(entry)
         self._write(partition, entry, group, rules.removed(group, [group.member(member_id)]))
         self._refresh(partition, entry, group)
-        await self._appends.wait(partition.index, partition.written)
+        await self._appends.wait(partition)
         return ShareHeartbeatAnswer(member_id, LEAVE_EPOCH, 0)
 
     def _group(self, entry: GroupEntry | None) -> ShareGroup:
@@ -206,7 +206,7 @@ class ShareGroups:
             self._write(partition, entry, group, rules.deleted(group, doomed, [key for key in doomed if failed[key]]))
         finally:
             runtime.is_deleting = False
-        await self._appends.wait(partition.index, partition.written)
+        await self._appends.wait(partition)
         return failed
 
     async def _resume_deletion(self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup) -> None:
@@ -255,7 +255,7 @@ class ShareGroups:
             for topic_id, (name, each) in wanted.items()
         }
         self._write(partition, entry, group, rules.set_by_hand(group, done))
-        await self._appends.wait(partition.index, partition.written)
+        await self._appends.wait(partition)
         return results
 
     async def topics_deleted(self, names: Iterable[str]) -> None:
@@ -295,7 +295,7 @@ class ShareGroups:
             partition.entries.pop(group.group_id, None)
 
         pairs = [share_records.encode_record(group.group_id, record) for record in tombstones(group)]
-        await self._appends.store(partition.index, partition.written, pairs, forget)
+        await self._appends.store(partition, pairs, forget)
 
     # --- time ---
 
@@ -345,7 +345,7 @@ class ShareGroups:
 
         if records:
             pairs = [share_records.encode_record(group.group_id, record) for record in records]
-            self._appends.append(partition.index, partition.written, pairs, apply)
+            self._appends.append(partition, pairs, apply)
 
 
 def _key(group_id: str, topic_id: TopicId, partition: int) -> ShareKey:

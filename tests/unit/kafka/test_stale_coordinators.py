@@ -1,0 +1,104 @@
+"""What a coordinator decided on before its partition was elsewhere for a while is not written when it is back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from kafkalite.errors import ErrorCode
+from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, Offset, TopicPartition
+
+from .conftest import Broker
+from .test_coordinators import TRANSACTIONS, commit, coordinator, fetched, move
+
+T0 = TopicPartition("t", 0)
+
+
+class HeldAppends:
+    """The confirmations of appends wait until `release`."""
+
+    def __init__(self, broker: Broker, monkeypatch: Any) -> None:
+        append = broker.services.partitions.append_internal
+        self._held: list[Callable[[], None]] = []
+        self.is_holding = False
+        self.any = asyncio.Event()
+
+        def held(timeout_ms: int, partitions: Any, done: Any, **named: Any) -> None:
+            if not self.is_holding:
+                append(timeout_ms, partitions, done, **named)
+                return
+            append(timeout_ms, partitions, lambda results: self._held.append(lambda: done(results)), **named)
+            self.any.set()
+
+        monkeypatch.setattr(broker.services.partitions, "append_internal", held)
+
+    def release(self) -> None:
+        self.is_holding = False
+        for each in self._held:
+            each()
+
+
+async def test_offsets_are_not_purged_by_an_old_look_at_them(make_broker: Any, monkeypatch: Any) -> None:
+    broker = await make_broker(offsets_topic_num_partitions=1)
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "a")
+    for group in ("a", "b"):
+        await client.ask(commit(group, 5), 8)
+    appends = HeldAppends(broker, monkeypatch)
+    appends.is_holding = True
+    purge = asyncio.create_task(broker.side.groups.removal.topics_deleted(["t"]))
+    await appends.any.wait()  # the tombstone of the first group
+    appends.is_holding = False
+    await move(broker, GROUP_TOPIC)
+    await coordinator(client, "b")
+    await client.ask(commit("b", 7), 8)
+    appends.release()
+    await purge
+    for _ in range(2):
+        known = (await fetched(client, "b", T0)).topics[0].partitions[0]
+        assert known.committed_offset == 7
+        await move(broker, GROUP_TOPIC)
+        await coordinator(client, "b")
+
+
+async def test_a_transaction_is_not_aborted_by_an_old_look_at_it(make_broker: Any, monkeypatch: Any) -> None:
+    """Its producer has committed it elsewhere, and has begun the next one."""
+    broker = await make_broker(transaction_state_log_num_partitions=1)
+    await broker.create("t")
+    client = await broker.client()
+    transactions = broker.side.transactions
+    for name in ("a", "b"):
+        await coordinator(client, name, TRANSACTIONS)
+        producer_id, epoch = await transactions.init_producer(name, 1, (-1, -1))
+        await transactions.add_partitions(name, producer_id, epoch, [T0])
+    await asyncio.sleep(0.01)  # both are overdue
+    appends = HeldAppends(broker, monkeypatch)
+    appends.is_holding = True
+    look = asyncio.create_task(transactions.abort_overdue())
+    await appends.any.wait()
+    appends.is_holding = False
+    await move(broker, TRANSACTION_TOPIC)
+    await coordinator(client, "b", TRANSACTIONS)
+    await transactions.end("b", producer_id, epoch, is_commit=True)
+    async with asyncio.timeout(10):
+        while transactions.describe("b").state.wire_name != "CompleteCommit":
+            await asyncio.sleep(0)
+    appends.release()
+    await look
+    await move(broker, TRANSACTION_TOPIC)
+    await coordinator(client, "b", TRANSACTIONS)
+    assert transactions.describe("b").state.wire_name == "CompleteCommit"
+
+
+async def test_only_what_is_loaded_writes(broker: Broker) -> None:
+    client = await broker.client()
+    await coordinator(client, "g")
+    log = broker.side.groups.log
+    old = log.state_for("g")
+    await move(broker, GROUP_TOPIC)
+    await coordinator(client, "g")
+    outcomes: list[tuple[ErrorCode, Offset]] = []
+    log.append(old.index, old, [(b"key", None)], lambda *outcome: outcomes.append(outcome))
+    assert outcomes == [(ErrorCode.NOT_COORDINATOR, -1)]
