@@ -295,9 +295,9 @@ def uncommitted_decisions(patch: Patch) -> None:
     """A transaction coordinator serves what it has loaded before that is committed, as in Kafka."""
     load = InternalLog._load
 
-    async def planted(self: InternalLog[Any], partition: int, epoch: Any) -> None:
+    async def planted(self: InternalLog[Any], partition: int, begun: Any) -> None:
         self._when_committed = False
-        await load(self, partition, epoch)
+        await load(self, partition, begun)
 
     patch(InternalLog, "_load", planted)
 

@@ -102,3 +102,37 @@ async def test_only_what_is_loaded_writes(broker: Broker) -> None:
     outcomes: list[tuple[ErrorCode, Offset]] = []
     log.append(old.index, old, [(b"key", None)], lambda *outcome: outcomes.append(outcome))
     assert outcomes == [(ErrorCode.NOT_COORDINATOR, -1)]
+
+
+async def test_a_load_that_was_given_up_replaces_nothing(broker: Broker, monkeypatch: Any) -> None:
+    """A leader that resigned with its session may lead again in the same epoch."""
+    client = await broker.client()
+    await coordinator(client, "g")
+    log, partitions = broker.side.groups.log, broker.services.partitions
+    await broker.create("t")
+    await client.ask(commit("g", 1), 8)
+    goes_on, load_local = asyncio.Event(), partitions.load_local
+    loads = 0
+
+    async def slow(*arguments: Any) -> None:
+        nonlocal loads
+        loads += 1
+        if loads == 1:
+            await goes_on.wait()
+        await load_local(*arguments)
+
+    monkeypatch.setattr(partitions, "load_local", slow)
+    await move(broker, GROUP_TOPIC)
+    while not loads:
+        await asyncio.sleep(0)
+    for topics_away in ({GROUP_TOPIC}, set[str]()):
+        monkeypatch.setattr(partitions, "led", lambda key, away=topics_away: key.topic not in away)
+        partitions.tell_change()
+        await asyncio.sleep(0.01)
+    await coordinator(client, "g")
+    assert loads == 2
+    state = log.state_for("g")
+    goes_on.set()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert log.state_for("g") is state
