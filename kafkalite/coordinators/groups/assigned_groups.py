@@ -175,11 +175,16 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
                     each.done(error, None)
             yield
 
-    def _give_up(self, entry: GroupEntry, error: ErrorCode) -> None:
+    def _give_up(self, entry: GroupEntry, error: ErrorCode, members: Sequence[M] | None = None) -> None:
+        """The requests that wait get an error; `members`: only theirs."""
         _, runtime = self.of(entry)
+        ids = {member.member_id for member in members or ()}
         waiting, runtime.waiting = runtime.waiting, []
         for each in waiting:
-            each.done(api_error(error), None)
+            if members is None or each.member_id in ids:
+                each.done(api_error(error), None)
+            else:
+                runtime.waiting.append(each)
 
     def fail(self, entry: GroupEntry, error: ErrorCode) -> None:
         """All requests that wait get an error: the group is unloaded, or its target could not be stored."""

@@ -124,6 +124,8 @@ class TargetWork(ABC, Generic[G, R]):
             await asyncio.sleep(0)
             if not is_current():
                 return
+        if group.epoch == epoch and not group.members.keys() <= targets.keys():
+            return  # a static member is back under another id, which has no target: the next round has one
         self.groups.write(partition, entry, group, [TargetEpoch(epoch, self._services.clock.wall_ms())])
         _log.info("group.assigned", group=group.group_id, epoch=epoch, members=len(targets), changed=len(changed))
         for _ in self.groups.settle(partition, entry, group):

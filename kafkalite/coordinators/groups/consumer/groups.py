@@ -182,6 +182,7 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
             self._downgrade(partition, entry, group, {member.member_id for member in members}, done)
             return
         self._write(partition, entry, group, heartbeats.removed(group, members), done)
+        self._give_up(entry, ErrorCode.UNKNOWN_MEMBER_ID, members)
         self._work(partition, entry)
 
     def _downgrade(
