@@ -199,17 +199,17 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
     def tick(self, partition: GroupPartition, entry: GroupEntry) -> None:
         """Remove members that are overdue."""
         group, now = self._need(entry), self._now()
-        gone: list[M] = []
-        for member, reason in group.overdue(now):
-            _log.info("group.member_removed", group=group.group_id, member=member.member_id, reason=reason)
-            gone.append(member)
+        gone = list(group.overdue(now))
         if not gone:
             return
         try:
-            self.remove(partition, entry, group, gone, nothing)
+            self.remove(partition, entry, group, [member for member, _ in gone], nothing)
         except ApiError:  # not written: a later tick tries again
-            for member in gone:
+            for member, _ in gone:
                 group.expect(member.member_id).put_off(now, now + _AGAIN_MS)
+            return
+        for member, reason in gone:
+            _log.info("group.member_removed", group=group.group_id, member=member.member_id, reason=reason)
 
     def loaded(self, partition: GroupPartition, entry: GroupEntry) -> None:
         """Members get a whole session to find their new coordinator."""

@@ -12,6 +12,7 @@ from kafkalite.protocol import wire
 from .conftest import Broker
 from .test_consumer_groups import Member, started
 from .test_coordinators import join
+from .test_share_groups import Member as ShareMember
 
 
 def looks_once(broker: Broker, monkeypatch: Any) -> list[int]:
@@ -74,3 +75,53 @@ async def test_static_members_that_have_no_time_to_join(make_broker: Any, monkey
     )
     back = join("c", static.member_id, group_instance_id="i", rebalance_timeout_ms=10_000)
     assert (await other.ask(back, 5)).error_code == 0
+
+
+async def test_a_join_is_answered_once(broker: Broker, monkeypatch: Any) -> None:
+    """The last member of the consumer protocol is replaced; that the group is a classic one now cannot be written."""
+    client = await started(broker)
+    await Member(client, "m", "t", instance_id="i").beat()
+    partitions = broker.services.partitions
+    append = partitions._append
+    appends = [0]
+
+    def second_refused(*arguments: Any, **named: Any) -> Any:
+        appends[0] += 1
+        partitions.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS if appends[0] == 2 else None
+        return append(*arguments, **named)
+
+    monkeypatch.setattr(partitions, "_append", second_refused)
+    joined = await client.ask(join("g", group_instance_id="i"), 5)
+    assert (joined.error_code, appends) == (0, [2])
+    described = await client.ask(
+        wire.ConsumerGroupDescribeRequest(["g"]), 1
+    )  # the answer to this, not another one to the join
+    assert [each.member_type for each in described.groups[0].members] == [0]
+    joined = await client.ask(join("g", joined.member_id, group_instance_id="i"), 5)
+    assert joined.error_code == 0
+    assert (await client.ask(wire.ListGroupsRequest([], ["classic"]), 5)).groups
+
+
+async def test_a_share_group_whose_last_member_is_gone(broker: Broker, monkeypatch: Any) -> None:
+    """The removal is written, the next target is not: nobody is removed a second time, and the clock has no work."""
+    client = await started(broker)
+    first, second = ShareMember(client, "m1", "t"), ShareMember(client, "m2", "t")
+    await first.beat()
+    await second.beat()
+    groups = broker.side.groups
+    partition, entry = groups.find("g")
+    assert entry is not None and entry.share is not None
+    entry.share_runtime.assigned_ms = -(2**62)
+    entry.share.deadlines["m1"] = 1
+    partitions = broker.services.partitions
+    append = partitions._append
+    appends = [0]
+
+    def second_refused(*arguments: Any, **named: Any) -> Any:
+        appends[0] += 1
+        partitions.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS if appends[0] == 2 else None
+        return append(*arguments, **named)
+
+    monkeypatch.setattr(partitions, "_append", second_refused)
+    groups.shares.tick(partition, entry)
+    assert (appends, list(entry.share.members), list(entry.share.deadlines)) == ([2], ["m2"], ["m2"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import ClassVar
 
 from kafkalite.coordinators.groups.assigned_groups import AssignedGroups, nothing
@@ -252,7 +253,8 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
         if group.classic_members == len(group.members) and migration.may_be_classic(
             group, self.settings(group.group_id)
         ):
-            self._downgrade(partition, entry, group, set(), nothing)
+            with suppress(ApiError):  # the join was written, and has its answer; the next join tries again
+                self._downgrade(partition, entry, group, set(), nothing)
 
     def sync(
         self,

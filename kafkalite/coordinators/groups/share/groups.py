@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from uuid import UUID
 
 from kafkalite.coordinators.committed import CommittedAppends
@@ -306,16 +307,18 @@ class ShareGroups:
         gone = group.overdue(self._now())
         if not gone:
             return
+        try:
+            self._write(partition, entry, group, rules.removed(group, gone))
+        except ApiError:  # not written: a later tick tries again
+            for member in gone:
+                group.deadlines[member.member_id] = self._now() + 1_000
+            return
         for member in gone:
             _log.info(
                 "group.member_removed", group=group.group_id, member=member.member_id, reason="its session expired"
             )
-        try:
-            self._write(partition, entry, group, rules.removed(group, gone))
+        with suppress(ApiError):  # the next heartbeat tries again
             self._refresh(partition, entry, group)
-        except ApiError:  # not written: the next tick tries again
-            for member in gone:
-                group.deadlines[member.member_id] = self._now() + 1_000
 
     def loaded(self, partition: GroupPartition, entry: GroupEntry) -> None:
         """Members get a whole session to find their new coordinator."""
