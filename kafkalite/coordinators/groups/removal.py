@@ -99,21 +99,29 @@ class GroupRemoval:
     async def _forget(
         self, partition: GroupPartition, entry: GroupEntry, doomed: Sequence[TopicPartition], *, and_group: bool = False
     ) -> None:
-        """Write tombstones, then forget what was committed before them. Raises ApiError if they could not be written."""
-        group_id = entry.group.group_id
+        """Write tombstones, then forget what was committed before them. Raises ApiError if they could not be written.
+
+        What is committed after the call stays, also while the first of several appends is under way.
+        """
+        group_id, offsets = entry.group.group_id, entry.offsets
+        meant = {key: offsets.committed.get(key) for key in doomed}
         for start in range(0, len(doomed) or 1, _DELETE_CHUNK):
-            chunk = doomed[start : start + _DELETE_CHUNK]
+            chunk = [
+                key
+                for key in doomed[start : start + _DELETE_CHUNK]
+                if offsets.committed.get(key) is meant[key] and (not start or key not in offsets.appending)
+            ]
             tombstones: list[KeyValue] = [(records.offset_key(group_id, key), None) for key in chunk]
             is_last = start + _DELETE_CHUNK >= len(doomed)
             if and_group and is_last and entry.is_empty:
                 tombstones += _group_tombstones(entry)
             if not tombstones:
-                return
+                continue
             base_offset = await self._append(partition, tombstones)
             for index, key in enumerate(chunk):
-                entry.offsets.forget(key, base_offset + index)
+                offsets.forget(key, base_offset + index)
         # A member or a commit that came meanwhile keeps the group.
-        is_over = and_group and entry.is_empty and entry.offsets.is_empty()
+        is_over = and_group and entry.is_empty and offsets.is_empty()
         if is_over and partition.entries.get(group_id) is entry:
             if entry.consumer is not None:
                 entry.consumer.is_dead = True
