@@ -301,7 +301,8 @@ class GroupCoordinator:
             raise api_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         for partition in self.log.states():
             for _, entry in sorted(partition.entries.items()):
-                yield entry
+                if not entry.is_new:
+                    yield entry
 
     def count(self) -> tuple[int, int]:
         """(groups, committed offsets) coordinated here, as far as they are loaded."""
@@ -324,7 +325,8 @@ class GroupCoordinator:
 
     def describe(self, group_id: str) -> GroupEntry | None:
         """None: there is no such group."""
-        return self._find(group_id)[1]
+        entry = self._find(group_id)[1]
+        return None if entry is None or entry.is_new else entry
 
     # --- loading ---
 

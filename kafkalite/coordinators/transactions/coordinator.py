@@ -370,6 +370,8 @@ class TransactionCoordinator:
         for partition in list(self.log.states()):
             for transactional_id, entry in list(partition.slots.items()):
                 known = entry.transaction
+                if known is None and not entry.is_busy:
+                    del partition.slots[transactional_id]  # its first record could not be written
                 if known is None or entry.is_busy or known.state not in idle or known.updated_ms > limit:
                     continue
                 entry.is_busy = True

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from kafkalite.coordinators.groups.decisions.classic.group import Group
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.protocol import wire
 
 from .conftest import Broker
 from .test_consumer_groups import Member, started
-from .test_coordinators import join
+from .test_coordinators import TRANSACTIONS, commit, coordinator, join
 from .test_share_groups import Member as ShareMember
 
 
@@ -75,6 +77,33 @@ async def test_static_members_that_have_no_time_to_join(make_broker: Any, monkey
     )
     back = join("c", static.member_id, group_instance_id="i", rebalance_timeout_ms=10_000)
     assert (await other.ask(back, 5)).error_code == 0
+
+
+async def test_a_group_that_has_not_come_to_be_is_not_there(broker: Broker) -> None:
+    client = await started(broker)
+    regex = Member(client, "m", subscribed_topic_regex="(", group="a")
+    assert (await regex.beat(subscribed_topic_names=[])).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert (await client.ask(join("b", protocols=[]), 5)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    broker.services.partitions.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert (await client.ask(commit("c", 5), 8)).topics[0].partitions[0].error_code
+    assert (await ShareMember(client, "m", "t", group="d").beat()).error_code
+    broker.services.partitions.fail_appends = None
+    assert (await client.ask(wire.ListGroupsRequest(), 5)).groups == []
+    described = (await client.ask(wire.DescribeGroupsRequest(list("abcd")), 6)).groups
+    assert {each.error_code for each in described} == {ErrorCode.GROUP_ID_NOT_FOUND}
+    deleted = await client.ask(wire.DeleteGroupsRequest(list("abcd")), 2)
+    assert {each.error_code for each in deleted.results} == {ErrorCode.GROUP_ID_NOT_FOUND}
+    assert not (await Member(client, "m", "t", group="d").beat()).error_code  # its id is free for a group of any type
+
+
+async def test_ids_of_producers_that_never_came_to_be_are_forgotten(broker: Broker) -> None:
+    client = await broker.client()
+    await coordinator(client, "a", TRANSACTIONS)
+    broker.services.partitions.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS
+    with pytest.raises(ApiError):
+        await broker.side.transactions.init_producer("a", 1_000, (-1, -1))
+    await broker.side.transactions.expire()
+    assert not broker.side.transactions.partition_of("a").slots
 
 
 async def test_a_join_is_answered_once(broker: Broker, monkeypatch: Any) -> None:
