@@ -12,7 +12,7 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.protocol import wire
 
 from .conftest import Broker
-from .test_consumer_groups import Member, started
+from .test_consumer_groups import Member, settled, started
 from .test_coordinators import TRANSACTIONS, commit, coordinator, join
 from .test_share_groups import Member as ShareMember
 
@@ -129,6 +129,32 @@ async def test_a_join_is_answered_once(broker: Broker, monkeypatch: Any) -> None
     joined = await client.ask(join("g", joined.member_id, group_instance_id="i"), 5)
     assert joined.error_code == 0
     assert (await client.ask(wire.ListGroupsRequest([], ["classic"]), 5)).groups
+
+
+async def test_a_target_that_cannot_be_stored_is_not_made_with_every_heartbeat(
+    broker: Broker, monkeypatch: Any
+) -> None:
+    client = await started(broker)
+    first, second = Member(client, "m1", "t"), Member(client, "m2", "t")
+    await first.beat()
+    partitions = broker.services.partitions
+    append = partitions._append
+    refused = [-1]
+
+    def all_but_one_refused(*arguments: Any, **named: Any) -> Any:
+        refused[0] += 1
+        partitions.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS if refused[0] else None
+        return append(*arguments, **named)
+
+    monkeypatch.setattr(partitions, "_append", all_but_one_refused)
+    assert (await second.beat()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    for _ in range(20):
+        assert (await first.beat()).error_code == 0
+        await asyncio.sleep(0)
+    assert refused[0] <= 2
+    monkeypatch.setattr(partitions, "_append", append)
+    partitions.fail_appends = None
+    await settled(first, second, count=4)
 
 
 async def test_a_share_group_whose_last_member_is_gone(broker: Broker, monkeypatch: Any) -> None:
