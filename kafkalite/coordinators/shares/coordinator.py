@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from typing import NamedTuple
 from uuid import UUID
@@ -33,6 +34,8 @@ from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
+#: The time in seconds that the replicas of a partition get to delete records, before the next partition's turn.
+_PRUNED_WITHIN_S = 10.0
 #: Snapshots in one append.
 _CHUNK = 50
 #: Records that a partition's log may have for each of its keys, and besides, before idle keys are written again.
@@ -308,7 +311,10 @@ class ShareCoordinator:
         needed = min((entry.snapshot_at for entry in partition.entries.values()), default=committed)
         before = min(needed, committed)
         if before > start:
-            await self._services.partitions.delete_records(target, before)
+            deleted = self._services.partitions.delete_records(target, before)
+            with suppress(TimeoutError):  # a replica that is down deletes them when it is back
+                async with asyncio.timeout(_PRUNED_WITHIN_S):
+                    await deleted
 
 
 def _check_key(key: ShareKey) -> None:

@@ -176,6 +176,31 @@ async def test_records_before_the_oldest_snapshot_are_deleted(make_broker: Any) 
     assert log.log_start_offset == log.log_end_offset
 
 
+async def test_a_replica_that_is_away_holds_back_no_other_partition(
+    make_broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records are gone for good when all who may lead have deleted them: one that is down may not for days."""
+    monkeypatch.setattr("kafkalite.coordinators.shares.coordinator._PRUNED_WITHIN_S", 0.01)
+    broker = await make_broker(
+        share_coordinator_state_topic_num_partitions=2, share_coordinator_snapshot_update_records_per_snapshot=1
+    )
+    partitions, asked = broker.services.partitions, set()
+
+    def delete_records(partition: TopicPartition, before: Offset) -> asyncio.Future[Offset]:
+        asked.add(partition.partition)
+        return asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(partitions, "delete_records", delete_records)
+    for number in range(8):  # on both partitions
+        key = _KEY._replace(partition=number)
+        await broker.side.share_persister.initialize(key, 1, Offset(0))
+        for offset in range(1, 6):
+            await broker.side.shares.write(key, 1, 1, Offset(offset), [])
+    async with asyncio.timeout(10):
+        await broker.side.shares.prune()
+    assert asked == {0, 1}
+
+
 async def test_requests_of_nodes(broker: Broker) -> None:
     client = await broker.client()
     await broker.side.share_persister.initialize(_KEY, 4, Offset(1))
