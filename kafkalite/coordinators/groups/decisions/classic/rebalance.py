@@ -107,7 +107,6 @@ class Rebalancing:
             assert member.join_token is not None
             effects.append(self._join_answer(member, member.join_token))
             member.join_token = None
-            member.is_new = False
             self._touch(member, now)
         for member in self.members.values():
             member.sync_token = None
