@@ -243,10 +243,8 @@ class GroupCoordinator:
                 _log.warning("group.store_failed", group=group.group_id, error=error.name, suppressed=suppressed)
             self._perform(partition, entry, group.stored(order, error, self._now()))
 
-        # Stored with wall time: another node reads it, and the monotonic clock is this process's own.
-        moment, group.state_since_ms = group.state_since_ms, self._clock.wall_ms()
+        group.stored_ms = self._clock.wall_ms()
         value = records.group_value(group, order.assignments)
-        group.state_since_ms = moment if group.members else group.state_since_ms
         self.log.append(partition.index, partition, [(records.group_key(group.group_id), value)], done)
 
     # --- time ---

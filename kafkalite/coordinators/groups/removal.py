@@ -182,7 +182,7 @@ class GroupRemoval:
         now_ms, group = self._clock.wall_ms(), entry.group
         is_classic = entry.consumer is None and entry.streams is None
         if is_classic and entry.is_empty:
-            idle_since = group.state_since_ms if group.protocol_type else None
+            idle_since = group.stored_ms if group.protocol_type else None
             return entry.offsets.expired(now_ms, retention_ms, idle_since)
         if is_classic and not (group.state is GroupState.STABLE and group.protocol_type == CONSUMER):
             return []

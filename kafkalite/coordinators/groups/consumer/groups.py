@@ -203,6 +203,7 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
             self._give_up(entry, ErrorCode.REBALANCE_IN_PROGRESS)
             _log.info("group.downgraded", group=group.group_id, members=len(classic.members))
 
+        classic.stored_ms = self._services.clock.wall_ms()
         stored = classic_record(classic, {member.member_id: member.assignment for member in classic.members.values()})
         self._write(partition, entry, group, records, done, take=take, after=[stored])
         self._perform(partition, entry, classic.rebalance(now))
