@@ -144,8 +144,11 @@ class ShareCoordinator:
         if change is None:
             await self._appends.wait(partition, entry.written_to)
         else:
-            await self._store_change(partition, key, entry, change, state)
-            partition.entries.get(key, entry).may_go_back = True
+            try:
+                await self._store_change(partition, key, entry, change, state)
+            finally:  # also if it is only not confirmed in time: it holds, and the leader will read again
+                kept = partition.entries.get(key, entry)
+                kept.may_go_back |= kept.state.leader_epoch == leader_epoch
         return ShareState(state.state_epoch, state.leader_epoch, state.start_offset, state.batches)
 
     async def write(

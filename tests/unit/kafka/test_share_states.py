@@ -19,6 +19,7 @@ from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.rpc.messages.control import Broker as LiveBroker
 from tests.unit.kafka.conftest import Broker
+from tests.unit.kafka.test_coordinators import wire_error
 
 _ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 _KEY = ShareKey("g", _ID, 3)
@@ -129,6 +130,26 @@ async def test_a_state_begins_again_under_a_new_state_epoch(broker: Broker) -> N
     await shares.write(_KEY, 6, 5, Offset(3), [])
     reload(broker)
     assert await shares.read(_KEY, 5) == (6, 5, 3, ())
+
+
+async def test_a_new_leader_that_had_to_read_twice_may_go_back(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first read was written, and not confirmed in time."""
+    await broker.side.share_persister.initialize(_KEY, 4, Offset(9))
+    partitions, shares = broker.services.partitions, broker.side.shares
+    append = partitions.append_internal
+
+    def not_confirmed(timeout_ms: int, wanted: Any, done: Any, **more: Any) -> None:
+        append(timeout_ms, wanted, lambda results: None, **more)
+        results = tuple(replace(wire_error(key), error=int(ErrorCode.REQUEST_TIMED_OUT)) for key, _ in wanted)
+        asyncio.get_running_loop().call_soon(done, results)
+
+    monkeypatch.setattr(partitions, "append_internal", not_confirmed)
+    with pytest.raises(ApiError):
+        await shares.read(_KEY, 5)
+    monkeypatch.setattr(partitions, "append_internal", append)
+    assert (await shares.read(_KEY, 5)).start_offset == 9
+    await shares.write(_KEY, 4, 5, Offset(3), [])
+    assert (await shares.read(_KEY, 5)).start_offset == 3
 
 
 async def test_a_read_waits_for_what_it_shows(broker: Broker) -> None:
