@@ -136,3 +136,17 @@ async def test_a_load_that_was_given_up_replaces_nothing(broker: Broker, monkeyp
     for _ in range(20):
         await asyncio.sleep(0)
     assert log.state_for("g") is state
+
+
+async def test_a_log_that_ends_with_a_gap_is_loaded(broker: Broker) -> None:
+    """A compaction took the last records of a segment, and a truncation all of the next: nothing is to be read before the end."""
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    for offset in (5, 6):
+        await client.ask(commit("g", offset), 8)
+    [log] = [log for key, log in broker.services.partitions.logs.items() if key.topic == GROUP_TOPIC and log.batches]
+    log.batches.pop()
+    await move(broker, GROUP_TOPIC)
+    await asyncio.wait_for(coordinator(client, "g"), 10)
+    assert (await fetched(client, "g", T0)).topics[0].partitions[0].committed_offset == 5
