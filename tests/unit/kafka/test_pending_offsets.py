@@ -175,6 +175,25 @@ async def test_an_offset_that_is_committed_during_a_purge_is_kept(
     assert await _read(client) == (0, 6)
 
 
+async def test_a_topic_that_is_made_again_during_the_purge_of_the_former_one(make_broker: Any) -> None:
+    """The purge goes from group to group, and took offsets that were committed for the new topic meanwhile."""
+    broker = await make_broker(offsets_topic_num_partitions=1)
+    await broker.create("t")
+    client, other = await broker.client(), await broker.client()
+    await coordinator(client, "g")
+    for group in ("a", "g"):
+        await client.ask(commit(group, 5), 8)
+    with slow_followers(broker) as held:
+        purging = asyncio.create_task(broker.side.groups.removal.topics_deleted(["t"]))
+        await held.some(1)
+        committing = asyncio.create_task(other.ask(commit("g", 6), 8))
+        await held.some(2)
+        while not (purging.done() and committing.done()):
+            held.release()
+            await asyncio.sleep(0)
+    assert await _read(client) == (0, 6)
+
+
 def test_a_tombstone_forgets_only_what_was_before_it() -> None:
     offsets = GroupOffsets()
     offsets.commit(ZERO, CommittedOffset(Offset(1), -1, "", 0, record_offset=10))
