@@ -156,6 +156,7 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
 
         if request.epoch == LEAVE_FOR_A_WHILE_EPOCH:
             self._write(partition, entry, group, leave_for_a_while(group, member), finished)
+            self._give_up(entry, ErrorCode.UNKNOWN_MEMBER_ID, [member])
         else:
             self.remove(partition, entry, group, [member], finished)
 
