@@ -91,3 +91,25 @@ async def test_a_static_member_is_stopped_while_it_waits_for_its_target(
     again = Member(client, "m2", "t", instance_id="i")
     assert (await again.beat()).error_code == 0
     await settled(again, count=4)
+
+
+async def test_a_member_that_waits_for_its_target_is_there(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an interval between assignments that is longer than a session, each join ended with the member's removal."""
+    client = await started(broker)
+    assignor = SlowAssignor(monkeypatch)
+    member = Member(await broker.client(), "m", "t")
+    joining = asyncio.create_task(member.beat())
+    await assignor.has_begun.wait()
+    groups = broker.side.groups
+    partition, entry = groups.find("g")
+    assert entry is not None and entry.consumer is not None
+    session_ms = entry.consumer.times["m"].session - groups._now()
+    entry.consumer.times["m"].session = 1
+    groups.consumers.tick(partition, entry)
+    assert list(entry.consumer.members) == ["m"]
+    entry.consumer.times["m"].session = groups._now() + 1
+    assignor.go_on.set()
+    async with asyncio.timeout(10):
+        assert (await joining).error_code == 0
+    assert entry.consumer.times["m"].session > groups._now() + session_ms / 2
+    assert len((await described(client)).members) == 1
