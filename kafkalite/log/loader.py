@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from kafkalite.config import TopicConfig
@@ -210,8 +211,9 @@ def _finish_swap(disk: Disk, path: str, names: list[str], swap: str) -> list[str
         disk.remove(f"{path}/{name}")
     disk.rename(f"{path}/{swap}", target)
     segment.exists = True
-    for _, header in segment.headers():
-        covered_to = header.next_offset
+    with contextlib.suppress(ApiError):  # recovery, or the reads, will meet the damage
+        for _, header in segment.headers():
+            covered_to = header.next_offset
     probe.close()
     gone = {name for name in names if _is_numbered(name, LOG) and base < int(name[:20]) < covered_to}
     stale = [
