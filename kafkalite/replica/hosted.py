@@ -192,7 +192,8 @@ class HostedPartitions:
                 if synced >= log.log_end_offset or partition.storage_error is not None:
                     break
         except StorageError as error:
-            self.fail_storage(partition, error)
+            if self.get(partition.topic_partition) is partition:  # else it was stopped meanwhile
+                self.fail_storage(partition, error)
         finally:
             partition.is_flushing = False
         if partition.leader is None and partition.storage_error is None:

@@ -263,6 +263,8 @@ class ReplicaFetchHandler:
         for entry in list(session.with_records):
             if left <= 0:
                 break
+            if entry not in session.with_records:  # its disk has failed with the read before
+                continue
             size_bytes = self._read(session, entry, left, body, answers)
             left -= size_bytes
         news, session.with_news = session.with_news, {}
