@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from typing import NotRequired, TypedDict, Unpack
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Disk
@@ -34,6 +35,18 @@ _log = get_logger(__name__)
 #: Half-done work of an earlier life: nothing refers to it.
 CLEANED, SWAP = ".cleaned", ".swap"
 _LEFTOVERS = (DELETED, CLEANED, ".tmp")
+#: Files that `load_apart` has open at a time.
+_OWN_HANDLES = 8
+
+
+class _Place(TypedDict):
+    """Arguments of `load_log`."""
+
+    directory: str
+    path: str
+    now_ms: Callable[[], int]
+    recovery_point: NotRequired[int]
+    log_start_offset: NotRequired[int]
 
 
 def load_log(
@@ -126,6 +139,19 @@ def load_log(
     return PartitionLog(
         topic_partition, config, disk=disk, handles=handles, directory=directory, path=path, parts=parts, now_ms=now_ms
     )
+
+
+def load_apart(
+    topic_partition: TopicPartition, config: TopicConfig, *, disk: Disk, handles: HandleCache, **place: Unpack[_Place]
+) -> PartitionLog:
+    """As `load_log`, in a thread while the loop uses `handles`: until it returns, files are opened elsewhere. Raises OSError."""
+    own = HandleCache(disk, _OWN_HANDLES)
+    try:
+        log = load_log(topic_partition, config, disk=disk, handles=own, **place)
+        log.use_handles(handles)
+    finally:
+        own.close()
+    return log
 
 
 def new_log(

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.env.seams import File
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.log import moving
+from kafkalite.log.handles import HandleCache
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.room import MIN_ROOM_BYTES
@@ -438,3 +440,41 @@ async def test_a_new_disk_that_dies_before_the_copy_is_durable_leaves_the_old_on
     (kept,) = host.names("/d1")
     assert kept.endswith("-stray") and manager.pool.offline_partitions == {T0: "/d2"}
     await host.supervisor.stop()
+
+
+async def test_a_thread_that_reads_a_copy_again_leaves_the_handles_of_the_disk_to_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file that the thread closes could be the one to which the loop is just appending."""
+    host = Host(replica_alter_log_dirs_io_max_bytes_per_second=4_096)
+    manager = await host.start()
+    log = host.create()
+    fill(log, 200)
+    move = manager.moves.start(T0, "/d2", throttle=80_000)
+    assert move is not None
+    await until(lambda: move.copied_bytes > 10_000)
+    used: list[HandleCache] = []
+    is_off_loop = False
+    get, run_blocking = HandleCache.get, host.disk.run_blocking
+
+    def counted(self: HandleCache, *arguments: Any, **options: Any) -> File:
+        if is_off_loop:
+            used.append(self)
+        return get(self, *arguments, **options)
+
+    async def off_loop(function: Callable[[], object], at: str = "") -> object:
+        nonlocal is_off_loop
+        is_off_loop = "DiskMoves" in getattr(function, "__qualname__", "")
+        try:
+            return await run_blocking(function, at)
+        finally:
+            is_off_loop = False
+
+    monkeypatch.setattr(HandleCache, "get", counted)
+    monkeypatch.setattr(host.disk, "run_blocking", off_loop)
+    manager = await host.restart()
+    (again,) = manager.moves.under_way()
+    await until(lambda: again.future is not None)
+    assert used and manager.pool.dirs["/d2"].handles not in used
+    again.throttle = 0
+    await until(lambda: again.state == "done")
