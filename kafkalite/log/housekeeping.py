@@ -161,7 +161,7 @@ class Housekeeping:
         """Compact every log that is due; returns how many were."""
         cleaned = 0
         for log in [log for log in self._pool.all() if "compact" in log.config.cleanup_policy]:
-            if self._pool.holds(log) and log.topic_partition not in self._moves:
+            if self._pool.holds(log):
                 cleaned += await self._compact(log)
                 if self._retention_is_due:
                     self._retention_is_due = False
@@ -175,8 +175,8 @@ class Housekeeping:
         dirty = min(log_dir.cleaned_to.get(tp, 0), log.log_end_offset)
         if log.needs_timestamps:
             await self._load_timestamps(log)
-            if not self._pool.holds(log):
-                return False
+        if tp in self._moves or not self._pool.holds(log):
+            return False
         self._turn.begin(log)
         try:
             reached = await log_dir.unless_gone(

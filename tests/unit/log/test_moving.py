@@ -264,6 +264,26 @@ async def test_a_compacted_log_is_not_compacted_meanwhile_and_begun_anew_after_a
     assert await manager.housekeeping.cleaning_pass() == 1
 
 
+async def test_a_move_that_begins_while_timestamps_are_read_keeps_the_log_from_being_compacted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = Host()
+    manager = await host.start()
+    host_of(manager).hw_of = lambda tp: 10**9
+    log = host.create(config(segment_bytes=2_048, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01))
+    fill(log, 200)
+    log.segments[0].max_timestamp = None  # as after a restart
+
+    async def load(self: PartitionLog, *arguments: object) -> None:
+        manager.moves.start(T0, "/d2", throttle=80_000)
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(PartitionLog, "load_timestamps", load)
+    assert await manager.housekeeping.cleaning_pass() == 0
+    (move,) = manager.moves.under_way()
+    assert move.state == "copying" and not log.is_compacted
+
+
 async def test_a_log_that_was_compacted_once_is_copied_anew_whatever_its_policy_is_today() -> None:
     """What a compaction took since it was copied could be the tombstone of what was copied."""
     host = Host(replica_alter_log_dirs_io_max_bytes_per_second=4_096)
