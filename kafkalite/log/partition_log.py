@@ -9,9 +9,7 @@ from kafkalite.errors import ApiError, StorageError
 from kafkalite.log.appendable_log import AppendableLog
 from kafkalite.log.appending import AppendInfo
 from kafkalite.log.handles import HandleCache
-from kafkalite.log.reading import (
-    ReadInfo,
-)
+from kafkalite.log.reading import ReadInfo
 from kafkalite.log.recovery import LogParts
 from kafkalite.log.retention import SegmentFacts, segments_to_delete
 from kafkalite.log.segment import Segment
@@ -87,9 +85,7 @@ class PartitionLog(AppendableLog):
             now_ms: wall time.
             now_s: the same moment by the process's own clock.
         """
-        return (
-            self._producers.expire(now_ms - expiration_ms, now_s, expiration_ms / 1000) if len(self._producers) else 0
-        )
+        return self._producers.expire(now_ms - expiration_ms, now_s, expiration_ms / 1000)
 
     # --- durability (kafkalite.log.flushing) --------------------------------------------------------
 

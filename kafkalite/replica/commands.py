@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.model import (
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager
 
 _log = get_logger(__name__)
-T = TypeVar("T")
 
 #: Transitions before the loop gets its turn.
 SLICE = 16

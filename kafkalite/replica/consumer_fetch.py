@@ -70,7 +70,7 @@ class _FetchCall:
         self._held = 0
 
     def hold(self, size_bytes: int) -> None:
-        """So many bytes of records are in memory now."""
+        """The bytes of records that are in memory now."""
         if size_bytes != self._held:
             self.pacing.hold(size_bytes - self._held)
             self._held = size_bytes

@@ -76,7 +76,7 @@ class Throttle:
         return max(1, int(self._tokens))
 
     def take(self, size_bytes: int) -> None:
-        """So much was sent; a batch larger than what was left is paid off later."""
+        """This was sent; a batch larger than what was left is paid off later."""
         self._tokens -= size_bytes
 
 
