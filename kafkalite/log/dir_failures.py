@@ -107,6 +107,13 @@ class DirFailures:
         if log_dir.online and log_dir.failed:
             await log_dir.off_loop(log_dir.mark_incomplete)
 
+    def failed_topic_id(self, topic_partition: TopicPartition) -> TopicId | None:
+        """The id of the topic of a failed log, NO_TOPIC_ID if that is not known; None if there is no such log."""
+        failed = self._pool.failed(topic_partition)
+        if failed is None:
+            return None
+        return describe_stray(self._disk, failed.path)[0] if failed.log is None else failed.log.topic_id
+
     def take_failed_away(self, topic_partition: TopicPartition, suffix: str, delay_ms: int = 0) -> TopicId | None:
         """Rename the failed log's directory; returns the id of its topic, None if there is no such log.
 

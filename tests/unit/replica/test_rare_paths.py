@@ -18,6 +18,7 @@ from kafkalite.replica.decisions import isr as rules
 from kafkalite.replica.decisions.isr import ProposalOutcome
 from kafkalite.replica.decisions.leader import on_follower_fetch
 from kafkalite.replica.isr_writer import Settled, Task
+from kafkalite.rpc.messages.control import StopPartition
 from kafkalite.rpc.messages.replication import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 from tests.support.fetching import answered
 from tests.support.logs import batch
@@ -154,3 +155,29 @@ async def test_a_consumer_before_a_gap_waits_until_there_is_something_to_read(ma
     assert found == []
     fetch.expire()
     assert found == [0]
+
+
+async def test_a_failed_log_is_deleted_by_the_second_order_if_it_was_being_checked_at_the_first(
+    make_cluster: Any, until: Any
+) -> None:
+    """The second order found no replica, and said that all is deleted: the check, or a restart, brought the log back."""
+    cluster = await leading(make_cluster, replicas=(1,), isr=(1,))
+    node = cluster.node(1)
+    log = node.partition(TP).log
+    await node.produce(TP, b"x", acks=1)
+    log._local.sync_failed = True  # only an operator opens it again
+    error = log.storage_error("flush", OSError(errno.EIO, "injected"))
+    node.logs.failures.log_failed(error)
+    failed = node.logs.pool.failed(TP)
+    await until(lambda: failed.is_examined)
+    failed.is_under_check = True
+    answer = await cluster.stop_replica(1, TP, epoch=-2, delete=True)
+    assert [each.error for each in answer.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    failed.is_under_check = False
+    other = StopPartition("t", 0, TopicId("o1o1o1o1o1o1o1o1o1o1o1"), LeaderEpoch(-2), delete_files=True)
+    answer = await cluster.stop_replica(1, TP, epoch=-2, delete=True, partitions=(other,))
+    assert [each.error for each in answer.partitions] == [ErrorCode.INCONSISTENT_TOPIC_ID], "not this topic's"
+    assert node.disk.exists(log.path)
+    answer = await cluster.stop_replica(1, TP, epoch=-2, delete=True)
+    assert answer.partitions == () and not node.disk.exists(log.path)
+    assert node.logs.pool.failed(TP) is None
