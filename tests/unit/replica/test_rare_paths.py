@@ -12,7 +12,8 @@ from kafkalite.env.real_file import RealFile
 from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.reading import ReadInfo
-from kafkalite.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from kafkalite.model import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from kafkalite.node.kafka_partitions import NodePartitions
 from kafkalite.replica.client_fetch import AT_ONCE, READ_COMMITTED, ClientFetch, FetchTerms
 from kafkalite.replica.decisions import isr as rules
 from kafkalite.replica.decisions.isr import ProposalOutcome
@@ -181,3 +182,29 @@ async def test_a_failed_log_is_deleted_by_the_second_order_if_it_was_being_check
     answer = await cluster.stop_replica(1, TP, epoch=-2, delete=True)
     assert answer.partitions == () and not node.disk.exists(log.path)
     assert node.logs.pool.failed(TP) is None
+
+
+async def test_an_epoch_of_which_nothing_is_left_ends_where_the_next_one_begins(make_cluster: Any) -> None:
+    """A consumer at the start of the log, whose last record was of that epoch, was reset, with `latest` to the log's end."""
+    cluster = await leading(make_cluster, replicas=(1,), isr=(1,))
+    node = cluster.node(1)
+    for epoch in (3, 5):
+        await cluster.command(1, cluster.decide(TP, leader=1, isr=(1,), epoch=epoch))
+        await node.produce(TP, b"x", b"y")
+    await cluster.command(1, cluster.decide(TP, leader=1, isr=(1,), epoch=6))
+    partitions = NodePartitions(node.manager, node.metadata)
+
+    def end_of(epoch: int) -> tuple[int, int]:
+        return partitions.end_offset_for_epoch(TP, NO_LEADER_EPOCH, LeaderEpoch(epoch))
+
+    assert [end_of(epoch) for epoch in (-1, 0, 3, 4, 5, 6, 7)] == [
+        (-1, -1),
+        (0, 0),
+        (3, 2),
+        (3, 2),
+        (5, 4),
+        (6, 4),
+        (-1, -1),
+    ]
+    await node.manager.hosted.delete_records(node.partition(TP), Offset(2))
+    assert [end_of(epoch) for epoch in (-1, 0, 3, 4, 5)] == [(-1, -1), (0, 2), (3, 2), (4, 2), (5, 4)]
