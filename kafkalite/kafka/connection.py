@@ -230,9 +230,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         # Records are used where they were received, unless they are for many partitions.
         body = view[position:]
         message = None
-        if api.recall is not None and not self.listener.tracer.watchers:
+        if api.recall is not None:
             message = api.recall(self, version, body)
-        if message is None:
+        if message is None or self.listener.tracer.watchers:  # a trace shows all of the request's partitions
             try:
                 message, _ = api.decoder(version)(body, ELEMENTS_AT_ONCE)
             except TooManyAtOnce:
