@@ -15,7 +15,8 @@ from kafkalite.coordination.topic_configs import (
     TOPICS,
     read_config,
     read_entity,
-    write_config,
+    replace_config,
+    replace_entity,
     write_entity,
 )
 from kafkalite.coordinators.services import DelegationTokens, LogDirDescription, LogDirReplica, Rights
@@ -201,8 +202,10 @@ class NodeServices:
     async def entity_overrides(self, entity_type: str, name: str) -> Mapping[str, str]:
         return await read_entity(await self._node.zookeeper.ordering(), entity_type, name)
 
-    async def set_entity_overrides(self, entity_type: str, name: str, overrides: Mapping[str, str]) -> None:
-        await write_entity(await self._node.zookeeper.ordering(), entity_type, name, overrides, replace=True)
+    async def replace_entity_overrides(
+        self, entity_type: str, name: str, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> bool:
+        return await replace_entity(await self._node.zookeeper.ordering(), entity_type, name, before, after)
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         return await self._node.admin.topics.create_topics(request)
@@ -240,8 +243,10 @@ class NodeServices:
     async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
         return await read_config(await self._node.zookeeper.ordering(), BROKERS, _entity(broker_id))
 
-    async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
-        await write_config(await self._node.zookeeper.ordering(), BROKERS, _entity(broker_id), overrides, replace=True)
+    async def replace_broker_overrides(
+        self, broker_id: BrokerId | None, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> bool:
+        return await replace_config(await self._node.zookeeper.ordering(), BROKERS, _entity(broker_id), before, after)
 
     async def check_broker_state(self, broker_id: BrokerId, state: str) -> None:
         await self._node.admin.brokers.check_state(broker_id, state)
@@ -257,9 +262,8 @@ class NodeServices:
     def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
         return self._node.settings.effective_topic_config(topic, overrides)
 
-    async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
-        current = await self._node.zookeeper.ordering()
-        await write_config(current, TOPICS, topic, overrides, replace=True)
+    async def replace_topic_overrides(self, topic: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+        return await replace_config(await self._node.zookeeper.ordering(), TOPICS, topic, before, after)
 
     def log_dirs(self) -> list[LogDirDescription]:
         hosted: dict[str, list[LogDirReplica]] = {}
