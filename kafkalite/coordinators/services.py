@@ -353,7 +353,9 @@ class Services(Protocol):
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse: ...
 
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse: ...
+    async def delete_topics(self, request: DeleteTopicsRequest, ids: Mapping[str, TopicId]) -> DeleteTopicsResponse:
+        """`ids`: of topics that are deleted only if they still have this id."""
+        ...
 
     async def create_partitions(
         self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, *, validate_only: bool

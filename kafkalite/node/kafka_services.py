@@ -210,8 +210,8 @@ class NodeServices:
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         return await self._node.admin.topics.create_topics(request)
 
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        return await self._node.admin.topics.delete_topics(request)
+    async def delete_topics(self, request: DeleteTopicsRequest, ids: Mapping[str, TopicId]) -> DeleteTopicsResponse:
+        return await self._node.admin.topics.delete_topics(request, ids)
 
     async def create_partitions(
         self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, *, validate_only: bool

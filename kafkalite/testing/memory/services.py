@@ -206,7 +206,7 @@ class MemoryServices:
             self.partitions.logs[TopicPartition(topic, partition)] = MemoryLog()
         self.partitions.tell_change()
 
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    async def delete_topics(self, request: DeleteTopicsRequest, ids: Mapping[str, TopicId]) -> DeleteTopicsResponse:
         results = []
         for name in request.topics:
             if self._ids.pop(name, None) is None:
