@@ -131,6 +131,9 @@ class Request:
         except TooManyAtOnce:
             self.connection.listener.respond_large(self, message)
             return
+        except (struct.error, UnicodeEncodeError):  # a bug: the client must not wait for ever
+            self.connection.abort()
+            raise
         self._finish(w, chunks)
 
     def responding(self, message: Any) -> Generator[None, None, None]:
