@@ -262,6 +262,7 @@ async def test_what_is_described_twice_is_answered_once(broker: Broker) -> None:
     asked = [request.DescribeConfigsResource(BROKER, "", None)] * 3
     assert len((await client.ask(request(asked), 4)).results) == 1
     assert len((await client.ask(wire.DescribeGroupsRequest(["g", "g", "h"]), 5)).groups) == 2
+    assert len((await client.ask(wire.ConsumerGroupDescribeRequest(["g", "g", "h"]), 1)).groups) == 2
 
 
 @pytest.mark.parametrize("version", range(13))
