@@ -6,8 +6,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
+from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordinators.services import Services
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
 from kafkalite.kafka.handlers.cluster import is_topic_name
 from kafkalite.kafka.handlers.configs.describing import DescribeConfigHandlers
@@ -77,7 +78,10 @@ class TopicHandlers:
         for answer in answers if request.version >= _CONFIGS_FROM else ():
             if not answer.error_code and answer.configs is not None:
                 overrides = {each.name: each.value for each in asked[answer.name] if each.value is not None}
-                answer.configs = await self._configs.of_new_topic(answer.name, overrides)
+                try:
+                    answer.configs = await self._configs.of_new_topic(answer.name, overrides)
+                except (ApiError, CoordinatorError):  # it is made all the same
+                    answer.configs, answer.topic_config_error_code = None, int(ErrorCode.UNKNOWN_SERVER_ERROR)
         return wire.CreateTopicsResponse(topics=answers)
 
     def _may_create(self, request: Request, topic: wire.CreateTopicsRequest.CreatableTopic) -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kafkalite.config import ALIASES, BROKER_KEYS, TOPIC_KEYS, UNITS
-from kafkalite.errors import ErrorCode
+from kafkalite.coordination.coordinator import NotSentError
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka.handlers.configs.true_values import TRUE_VALUES
 from kafkalite.model import BrokerId
 from kafkalite.protocol import topic_ids, wire
@@ -220,6 +221,22 @@ async def test_create_topics(broker: Broker, version: int) -> None:
     }
     again = await client.ask(request([topic("good", 2, 1)], 1000), version)
     assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+@pytest.mark.parametrize("error", [NotSentError("ZooKeeper is away"), api_error(ErrorCode.UNKNOWN_SERVER_ERROR)])
+async def test_a_topic_that_was_made_is_confirmed_without_its_settings_if_they_cannot_be_read(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Refused, the client would make it again, and be told that it is there already."""
+
+    async def refuse(broker_id: BrokerId | None) -> dict[str, str]:
+        raise error
+
+    monkeypatch.setattr(broker.services, "broker_overrides", refuse)
+    client = await broker.client()
+    request = wire.CreateTopicsRequest
+    [made] = (await client.ask(request([request.CreatableTopic("t", 1, 1)], 1000), 7)).topics
+    assert (made.error_code, made.configs, made.topic_config_error_code) == (0, None, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 async def test_a_partition_assigned_twice_is_refused(broker: Broker) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
@@ -70,3 +71,25 @@ async def test_appending_to_a_list_loses_nothing(tmp_path: Path) -> None:
         )
         assert not any(codes)
         assert set((await own(client, 1, resource))[key].split(",")) == wanted
+
+
+@pytest.mark.parametrize("resource", [(_TOPIC, "t"), (_BROKER, ""), (_GROUP, "g")], ids=["topic", "brokers", "group"])
+async def test_settings_that_cannot_be_read_are_named(tmp_path: Path, resource: tuple[int, str]) -> None:
+    """Somebody has written something else into ZooKeeper: the client is told, and keeps its connection."""
+    async with LoopbackCluster(tmp_path) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        await client.create_topics([NewTopic("t", 1, 1)])
+        await client.metadata()
+        key = "consumer.session.timeout.ms" if resource[0] == _GROUP else "flush.ms"
+        assert await alter(client, 1, resource, _SET, key, "50000") == 0
+        zookeeper = cluster.nodes[1].session.current
+        assert zookeeper is not None
+        path = {_TOPIC: "topics/t", _BROKER: "brokers/<default>", _GROUP: "groups/g"}[resource[0]]
+        await zookeeper.set(f"/config/{path}", b"{oops", -1)
+        assert await alter(client, 1, resource, _SET, key, "60000") == ErrorCode.UNKNOWN_SERVER_ERROR
+        request = wire.DescribeConfigsRequest
+        answer = await client.call_node(
+            BrokerId(1), request([request.DescribeConfigsResource(*resource, None)]), timeout_s=30
+        )
+        [result] = answer.results
+        assert result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert f"/config/{path} is malformed" in result.error_message
