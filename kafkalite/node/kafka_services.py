@@ -149,7 +149,7 @@ class NodeServices:
     async def alter_scram_user(self, name: str, changes: Mapping[str, str | None]) -> None:
         from kafkalite.coordination.scram_users import alter_user
 
-        await alter_user(await self._node.zookeeper.ordering(), name, changes)
+        await _readable(alter_user(await self._node.zookeeper.ordering(), name, changes))
 
     @property
     def broker_id(self) -> BrokerId:

@@ -93,3 +93,16 @@ async def test_settings_that_cannot_be_read_are_named(tmp_path: Path, resource: 
         [result] = answer.results
         assert result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert f"/config/{path} is malformed" in result.error_message
+
+
+async def test_a_users_credentials_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    async with LoopbackCluster(tmp_path) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        await client.metadata()
+        request = wire.AlterUserScramCredentialsRequest
+        message = request([], [request.ScramCredentialUpsertion("u", 1, 4096, bytes(8), bytes(32))])
+        assert (await client.call_node(BrokerId(1), message, timeout_s=30)).results[0].error_code == 0
+        zookeeper = cluster.nodes[1].session.current
+        assert zookeeper is not None
+        await zookeeper.set("/config/users/u", b"{oops", -1)
+        [result] = (await client.call_node(BrokerId(1), message, timeout_s=30)).results
+        assert (result.error_code, result.error_message[:28]) == (-1, "/config/users/u is malformed")
