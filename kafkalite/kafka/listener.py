@@ -147,7 +147,7 @@ class KafkaListener:
     def opened(self, connection: KafkaConnection, transport: asyncio.BaseTransport) -> bool:
         """A connection was accepted; False: there are too many, or its certificate is nobody's."""
         if self._is_closing or len(self.connections) >= self.services.config.max_connections:
-            self.warn("kafka.connection_refused", connection, "connections.max")
+            self.warn("kafka.connection_refused", connection, "max.connections")
             return False
         if not self._per_ip.opened(connection.peer_host):
             self.warn("kafka.connection_refused", connection, "max.connections.per.ip")
