@@ -147,7 +147,7 @@ class KafkaListener:
     def opened(self, connection: KafkaConnection, transport: asyncio.BaseTransport) -> bool:
         """A connection was accepted; False: there are too many, or its certificate is nobody's."""
         if self._is_closing or len(self.connections) >= self.services.config.max_connections:
-            self.warn("kafka.connection_refused", connection, "connections.max")
+            self.warn("kafka.connection_refused", connection, "max.connections")
             return False
         if not self._per_ip.opened(connection.peer_host):
             self.warn("kafka.connection_refused", connection, "max.connections.per.ip")
@@ -240,7 +240,8 @@ class KafkaListener:
         api = request.api
         assert api is not None
         if request.version not in api.served_versions:
-            request.respond(refusal(api, message, request.version, ErrorCode.UNSUPPORTED_VERSION, ""))
+            if not self._ended(request, message):
+                request.respond(refusal(api, message, request.version, ErrorCode.UNSUPPORTED_VERSION, ""))
             return
         request.began = self.monotonic()
         if self.tracer.watchers:
@@ -249,7 +250,8 @@ class KafkaListener:
         try:
             result = self._start(api, request, message)
         except ApiError as error:
-            request.respond(refusal(api, message, request.version, error.code, str(error)))
+            if not self._ended(request, message):
+                request.respond(refusal(api, message, request.version, error.code, str(error)))
             return
         request.returned = self.monotonic()
         if result is None:
@@ -314,11 +316,7 @@ class KafkaListener:
         if self.guard is not None:
             refused = self.guard.check(request, message)
             if refused is not None:
-                if api.name == "Produce" and message.acks == 0:
-                    request.respond_nothing()
-                    request.connection.close()
-                    return None
-                return refused
+                return None if self._ended(request, message) else refused
         result = api.handler(request, message)
         if type(result) is GeneratorType:
             stepped.answer(request, message, result)
@@ -326,6 +324,15 @@ class KafkaListener:
         if request.throttle is not None and (wait_ms := request.throttle.started()):
             request.connection.mute(wait_ms)
         return result
+
+    def _ended(self, request: Request, message: Any) -> bool:
+        """Produce with acks=0 has no answer that says that it is refused: its connection is closed, as by Kafka."""
+        assert request.api is not None
+        if request.api.name != "Produce" or message.acks:
+            return False
+        request.respond_nothing()
+        request.connection.close()
+        return True
 
     def timed(self, request: Request) -> None:
         """A request has its answer: for the metrics."""
