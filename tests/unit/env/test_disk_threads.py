@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.env.disk_threads import DiskThreads
+from kafkalite.env.disk_threads import DiskThreads, Workers
 from kafkalite.env.real_disk import RealDisk
 from kafkalite.env.seams import DiskOutcome
 
@@ -51,3 +51,28 @@ async def test_new_threads_begin_without_a_past(tmp_path: Path) -> None:
     assert found == DiskOutcome(failed=True)
     disk.separate(directory)
     assert disk.outcome(directory) == DiskOutcome(failed=False)
+
+
+def test_a_job_does_not_wait_behind_another_one_while_there_may_be_more_threads() -> None:
+    """A recovery may take an hour; two that are submitted in one moment found one idle thread."""
+    workers = Workers(2, "work")
+    wait([workers.submit(lambda: None)])
+    while not workers.is_idle:
+        threading.Event().wait(0.001)
+    threading.Event().wait(0.05)  # the thread waits for work again
+    goes_on = threading.Event()
+    first, second = workers.submit(goes_on.wait), workers.submit(lambda: None)
+    assert wait([second], timeout=60).done and not first.done()
+    goes_on.set()
+    wait([first])
+    workers.close()
+
+
+def test_there_are_no_more_threads_than_jobs_at_the_same_time() -> None:
+    workers = Workers(8, "work")
+    for _ in range(20):
+        wait([workers.submit(lambda: None)])
+        while not workers.is_idle:
+            threading.Event().wait(0.001)
+    assert len(workers._threads) == 1
+    workers.close()
