@@ -284,9 +284,7 @@ class Restore:
         ends = await self._client.list_offsets({key: LATEST_TIMESTAMP}, timeout_s=self._timeout_s)
         done = int(ends[key].offset)
         if begins[key].offset or done > part.records:
-            raise BackupError(
-                f"{key}: something else has written to the topic, or deleted from it: {_BEGIN_AGAIN}"
-            )
+            raise BackupError(f"{key}: something else has written to the topic, or deleted from it: {_BEGIN_AGAIN}")
         self._earlier += done
         await pace.moved(0, done)
         if done == part.records:
@@ -398,7 +396,9 @@ class Restore:
             self._notes.append("the backup has no quotas")
             return 0
         owned = [each for each in self._manifest.quotas if {each["user"], each["client_id"], each.get("ip")} != {None}]
-        if len(owned) < len(self._manifest.quotas):  # until 2026-11 a backup had limits of addresses without the address
+        if len(owned) < len(
+            self._manifest.quotas
+        ):  # until 2026-11 a backup had limits of addresses without the address
             self._notes.append("the backup does not have the addresses of some quotas: set these by hand")
         for each in owned:
             entity = Entity(each["user"], each["client_id"], each.get("ip"))
