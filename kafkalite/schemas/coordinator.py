@@ -188,7 +188,11 @@ class SchemaRegistry:
                 done.set_result(error)
 
         self._log.append(partition, records, finished)
-        error = await done
+        try:
+            error = await done
+        except asyncio.CancelledError:  # the request's time is up: the records may be committed nevertheless
+            self._log.reload(partition)
+            raise
         if error:
             self._log.reload(partition)
             raise RegistryError(50001, f"the change may not be stored: {error.name}")
