@@ -199,5 +199,5 @@ class SchemaRegistry:
 
 
 def _failed(error: RegistryError) -> SchemaRegistryResponse:
-    body = json.dumps({"error_code": error.code, "message": str(error)}, ensure_ascii=False)
+    body = json.dumps({"error_code": error.code, "message": str(error)})
     return SchemaRegistryResponse(0, error.status, rest.CONTENT_TYPE, body)
