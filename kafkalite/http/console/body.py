@@ -45,6 +45,14 @@ def texts(values: Values, name: str) -> dict[str, str]:
     return {str(key): str(each) for key, each in value(values, name, dict, {}).items()}
 
 
+def numbers(values: Values, name: str) -> list[int]:
+    """A list of whole numbers."""
+    found: list[int] = value(values, name, list)
+    if not all(type(each) is int for each in found):
+        raise ValueError(f"{name} is not a list of whole numbers")
+    return found
+
+
 def partition(values: Values) -> TopicPartition:
     return TopicPartition(value(values, "topic", str), value(values, "partition", int))
 

@@ -231,6 +231,29 @@ async def test_records_are_sent_and_a_topic_is_emptied() -> None:
         assert [(each["start"], each["end"]) for each in topic["partitions"]] == [(0, 0), (2, 2)]
 
 
+async def test_each_change_is_in_the_audit_log_and_what_is_malformed_is_answered() -> None:
+    async with cluster(1) as running:
+        async with AsyncClient.connect(running.bootstrap) as client:
+            await client.create_topics([NewTopic(name, 1, 1) for name in ("t", "u")])
+            await Groups(client).commit("g", {TopicPartition("t", 0): 0})
+        with capture_logs() as logged:
+            assert (await do(running, "topic.delete", topic="u", confirm="u", execute=False))[0] == 200
+            for execute in ({}, {"execute": False}):
+                assert (await do(running, "group.reset", group="g", to="latest", **execute))[0] == 200
+            assert (await do(running, "group.reset", group="g", to="latest", execute=True))[0] == 200
+        actions = [each["action"] for each in logged if each["event"] == "console.action"]
+        assert actions == ["topic.delete", "group.reset"], "a reset that is only shown changes nothing"
+        with capture_logs() as logged:
+            wrong: list[Any] = [None, {}, "1", 1.5, True, float("inf")]
+            for replica in wrong:
+                assert (await do(running, "partition.move", topic="t", partition=0, replicas=[replica]))[0] == 400
+            assert (await do(running, "partition.move", topic="t", partition=0, replicas=[1], throttle=-5))[0] == 409
+            for name in ("\ud800", "x" * 300):
+                assert (await do(running, "record.send", topic=name, record="x"))[0] == 409
+        assert not [each for each in logged if each["event"] == "task.failed"]
+        assert (await do(running, "record.send", topic="t", record="x"))[0] == 200, "a wrong name spoils nothing"
+
+
 async def test_a_name_that_is_not_ours_is_refused_without_a_login() -> None:
     async with cluster(1, settings={"http.allowed.hosts": "console.example", "http.actions.enable": False}) as running:
         assert (await ask(running, "topics", {"host": "rebound.evil.example"}))[0] == 403
