@@ -23,7 +23,7 @@ MAX_SENSORS = 10_000
 #: Time after which an unused rate is removed.
 SENSOR_LIFE_MS = 3_600_000
 _MAX_CHOICES = 20_000
-#: Characters of a client id by which rates are told apart: the client chooses it, and it may have 32,767.
+#: Characters of a client id that distinguish its rate: the client chooses it, and it may have 32,767.
 _MAX_CLIENT_ID = 256
 MAX_THROTTLE_MS = 2**31 - 1
 

@@ -300,6 +300,6 @@ def test_long_client_ids_take_no_memory() -> None:
         tracemalloc.stop()
     assert quotas.sensors == 200
     assert kept < 200 * 3000, "a client chooses its id: 30 kB of it must not be kept"
-    # The limit of one long id is found all the same, and its clients are told apart by what it begins with.
+    # The limit of one long id is found all the same, and clients are distinguished by its first characters.
     quotas.put(Entity(client_id="a" * 300), {Kind.PRODUCE: 5})
     assert (quotas.limit(Kind.PRODUCE, "u", "a" * 300), quotas.limit(Kind.PRODUCE, "u", "a" * 299)) == (5, 1000)
