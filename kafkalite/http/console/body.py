@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -67,7 +66,8 @@ def confirmed(values: Values, name: str) -> str:
 
 def binary(values: Values, name: str) -> bytes:
     """From base64."""
+    text = value(values, name, str)
     try:
-        return base64.b64decode(value(values, name, str), validate=True)
-    except binascii.Error:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
         raise ValueError(f"{name} is not base64") from None
