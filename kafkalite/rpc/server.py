@@ -118,7 +118,8 @@ class RpcServer:
         # Supervised, so that a bug in a handler is logged and ends only this connection.
         task = self.supervisor.spawn(f"rpc.connection[{address}]", connection.run(), Policy.ISOLATED)
         task.add_done_callback(lambda _: self._ended(number, host))
-        await connection.ended
+        # For the task, and not for its code: a task that is cancelled before its first step runs none.
+        await asyncio.wait((task,))
 
     def _ended(self, number: int, host: str) -> None:
         self.connections.pop(number, None)

@@ -97,8 +97,6 @@ class ServerConnection:
         self._last_active = now
         self._frame_since: float | None = now
         self._stalled_since: float | None = None
-        #: Done when `run` is over.
-        self.ended: asyncio.Future[None] = self._loop.create_future()
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -130,8 +128,6 @@ class ServerConnection:
         finally:
             self.shut("handler failed")
             self.memory.release()
-            if not self.ended.done():
-                self.ended.set_result(None)
 
     async def _dispatch(self, frames: list[Frame]) -> None:
         count = 0

@@ -285,8 +285,8 @@ def _stdin_size() -> int | None:
     return info.st_size if stat.S_ISREG(info.st_mode) else None
 
 
-async def stdin_lines() -> AsyncIterator[list[bytes]]:
-    """The lines of stdin without their ends, as they come, until its end, Ctrl-C or SIGTERM.
+async def stdin_lines(fd: int = 0) -> AsyncIterator[list[bytes]]:
+    """The lines of stdin without their ends, as they come, until its end, Ctrl-C or SIGTERM; then the beginning of a line is no line.
 
     Raises LineError: a line is too long. A thread reads: stdin may be a file, a pipe or a terminal, and must not hold up the loop. It is a daemon, because
     nothing can wake it from a read.
@@ -294,12 +294,18 @@ async def stdin_lines() -> AsyncIterator[list[bytes]]:
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes] = asyncio.Queue()
     room = threading.Semaphore(8)
+    is_stopped = False
+
+    def stop() -> None:
+        nonlocal is_stopped
+        is_stopped = True
+        chunks.put_nowait(b"")
 
     def read() -> None:
         while True:
             room.acquire()
             try:
-                data = os.read(0, READ_BYTES)
+                data = os.read(fd, READ_BYTES)
             except OSError:
                 data = b""
             try:
@@ -309,7 +315,7 @@ async def stdin_lines() -> AsyncIterator[list[bytes]]:
             if not data:
                 return
 
-    on_stop(lambda: chunks.put_nowait(b""))
+    on_stop(stop)
     threading.Thread(target=read, name="stdin", daemon=True).start()
     rest: list[bytes] = []
     size = 0
@@ -327,5 +333,5 @@ async def stdin_lines() -> AsyncIterator[list[bytes]]:
         rest, size = [tail], len(tail)
         yield [line.removesuffix(b"\r") for line in lines]
     last = b"".join(rest)
-    if last:
+    if last and not is_stopped:
         yield [last]

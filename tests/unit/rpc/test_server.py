@@ -479,6 +479,16 @@ async def test_a_server_that_closes_fails_its_callers(rig: Rig) -> None:
     assert connection.closed
 
 
+async def test_a_connection_that_is_cancelled_before_its_first_step_is_closed(rig: Rig) -> None:
+    server, endpoint = await rig.serve({})
+    reader, _ = await rig.dial(endpoint)
+    while not server.connections:
+        await asyncio.sleep(0)
+    await rig.supervisor.stop()
+    assert await reader.read(1) == b""
+    assert not server.connections
+
+
 def test_problem_and_error_messages_are_plain_values() -> None:
     assert HealthProblem("w", 1, "d") == HealthProblem("w", 1, "d", "")
     assert ErrorResponse(3).message == ""
