@@ -24,7 +24,7 @@ from kafkalite.schemas.schema import (
     Reference,
     Schema,
 )
-from kafkalite.schemas.subjects import IMPORT, MODES, READONLY, KeyValue, Subjects, Version
+from kafkalite.schemas.subjects import IMPORT, MAX_VERSION, MODES, READONLY, KeyValue, Subjects, Version
 
 #: Parsed schemas that are kept, by count: texts of a few kB each, in the common case.
 _CACHE_SCHEMAS = 500
@@ -157,7 +157,10 @@ class SubjectRegistry:
             raise errors.RegistryError(42202, f"the next version of {subject} is {number}, not {wanted.version}")
         if found := await self._differences(subject, schema, self.state.of(subject)):
             raise errors.incompatible(found)
-        return Version(subject, number, self.state.ids.get(schema, self.state.last_id + 1), schema)
+        schema_id = self.state.ids.get(schema, self.state.last_id + 1)
+        if max(number, schema_id) > MAX_VERSION:
+            raise errors.not_permitted(f"there is no number left: {MAX_VERSION} was imported as an id or a version")
+        return Version(subject, number, schema_id, schema)
 
     async def _differences(self, subject: str, schema: Schema, versions: Sequence[Version]) -> list[str]:
         """Why a new schema does not fit to these versions, at the level of the subject."""

@@ -274,6 +274,54 @@ def test_records_of_others_are_refused(key: bytes | None) -> None:
     Subjects().replay(b'{"keytype":"NOOP","magic":0}', None)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ({"version": 1e400}, {}),
+        ({"version": True}, {}),
+        ({"version": 0}, {}),
+        ({"version": 2**31}, {}),
+        ({"version": "1"}, {}),
+        ({"subject": 5}, {}),
+        ({"subject": "\ud800"}, {}),
+        ({}, {"id": 1e400}),
+        ({}, {"id": -1}),
+        ({}, {"id": 2**31}),
+        ({}, {"schema": 5}),
+        ({}, {"schema": '{"type":"\ud800"}'}),
+        ({}, {"schemaType": ["AVRO"]}),
+        ({}, {"references": [{"name": 5, "subject": "s", "version": 1}]}),
+        ({}, {"references": [{"name": "n", "subject": "s", "version": 1e400}]}),
+        ({"keytype": "CONFIG", "subject": 5}, {"compatibilityLevel": "NONE"}),
+        ({"keytype": "MODE"}, {"mode": ["READONLY"]}),
+    ],
+)
+def test_malformed_records_are_left_out(key: dict[str, Any], value: dict[str, Any]) -> None:
+    """Written by hand or by another registry. One such record was in the way of all: the log could not be loaded, or no list be made of it."""
+    state = Subjects()
+    good = {"keytype": "SCHEMA", "subject": "s", "version": 1, "magic": 1}
+    content = {"subject": "s", "version": 1, "id": 7, "schema": '"int"', "deleted": False}
+    with pytest.raises(ValueError, match="not a record of a schema registry"):
+        state.replay(json.dumps(good | key).encode(), json.dumps(content | value).encode())
+    assert state == Subjects()
+    state.replay(json.dumps(good).encode(), json.dumps(content).encode())
+    assert [each.id for each in state.of("s")] == [7]
+
+
+async def test_ids_and_versions_end(api: Api) -> None:
+    """A serializer writes an id into four bytes, and clients read both as an int."""
+    await api("PUT", "/mode", {"mode": "IMPORT"})
+    last = {**INT, "id": 2**31 - 1, "version": 2**31 - 1}
+    assert (await api("POST", "/subjects/s/versions", last))["id"] == 2**31 - 1
+    await api("PUT", "/mode", {"mode": "READWRITE"})
+    await api("PUT", "/config", {"compatibility": "NONE"})
+    before = list(api.log)
+    for subject in ("s", "new"):
+        assert await api("POST", f"/subjects/{subject}/versions", STRING) == 42205
+    assert api.log == before
+    assert (await api("POST", "/subjects/new/versions", INT))["version"] == 1, "that schema has its id"
+
+
 DRAFT_3 = {"$schema": "http://json-schema.org/draft-03/schema#", "required": True, "properties": {"a": {"type": [{}]}}}
 
 
