@@ -278,3 +278,30 @@ def test_a_request_whose_connection_is_reset_fails_at_once(
         await listener.close()
 
     run(go())
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(24, "Too many open files")])
+def test_a_file_that_could_not_be_opened_is_tried_again(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    """A renewed certificate with the wrong permissions: chmod changes neither its time nor its size."""
+    path = tmp_path / "node.pem"
+    path.write_bytes(Path(authority.issue("before")).read_bytes())
+    tls = ServerTls(TlsFiles(str(path), authority.truststore))
+    before = tls.context()
+    path.write_bytes(Path(authority.issue("afterwards")).read_bytes())
+
+    def refuse(*_: object) -> ssl.SSLContext:
+        raise error
+
+    with monkeypatch.context() as denied:
+        denied.setattr(TlsFiles, "load_into", refuse)
+        with capture_logs() as logged:
+            assert tls.context() is tls.context() is before
+        assert [each["event"] for each in logged] == ["tls.not_reloaded"]
+    assert tls.context() is not before
+
+
+def test_a_password_that_no_key_can_have(authority: Authority) -> None:
+    with pytest.raises(ConfigError, match="password"):
+        ServerTls(TlsFiles(authority.issue("shut", password="horse"), authority.truststore, "x" * 2000)).context()
