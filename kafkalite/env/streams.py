@@ -162,6 +162,8 @@ async def open_stream(
             transport, _ = await loop.create_connection(
                 lambda: protocol, host, port, ssl=context, server_hostname=host, ssl_shutdown_timeout=_SHUTDOWN_S
             )
+    except OSError:  # before ValueError: a certificate that is refused is both
+        raise
     except ValueError as error:  # UnicodeError is one
         raise OSError(f"{host!r} is not a host's name: {error}") from None
     return reader, LateWriter(transport, protocol, reader, loop)
