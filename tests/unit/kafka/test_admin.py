@@ -17,6 +17,7 @@ from kafkalite.coordination.coordinator import (
     TooBigError,
 )
 from kafkalite.errors import ErrorCode, api_error
+from kafkalite.extension.messages.topics import TopicResult
 from kafkalite.kafka.handlers.configs.true_values import TRUE_VALUES
 from kafkalite.model import BrokerId
 from kafkalite.protocol import topic_ids, wire
@@ -84,6 +85,30 @@ async def test_what_zookeeper_refuses_is_not_asked_again(
 
     monkeypatch.setattr(broker.services, "replace_topic_overrides", refused)
     assert await alter(await broker.client(), ("retention.ms", 0, "5000")) == code
+
+
+async def test_new_partitions_are_waited_for_as_long_as_the_client_says(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("t", "u"):
+        await broker.create(name)
+    waited: list[int] = []
+
+    async def create(
+        topic: str, count: int, assignments: object, *, timeout_ms: int, validate_only: bool
+    ) -> TopicResult:
+        waited.append(timeout_ms)
+        await asyncio.sleep(0.01)
+        return TopicResult(
+            topic, int(ErrorCode.REQUEST_TIMED_OUT), "the partitions were requested, but do not exist yet"
+        )
+
+    monkeypatch.setattr(broker.services, "create_partitions", create)
+    request = wire.CreatePartitionsRequest
+    topics = [request.CreatePartitionsTopic(name, 5) for name in ("t", "u")]
+    answer = await (await broker.client()).ask(request(topics, timeout_ms=2_000), 3)
+    assert [each.error_code for each in answer.results] == [ErrorCode.REQUEST_TIMED_OUT] * 2
+    assert 2_000 >= waited[0] > waited[1] > 0
 
 
 async def test_no_key_named_is_every_key(broker: Broker) -> None:
