@@ -149,7 +149,12 @@ class NodePartitions:
         if epoch > led.log.latest_epoch:
             # What a consumer has from there is not in this log (an unclean election): its end is unknown.
             return NO_LEADER_EPOCH, NO_OFFSET
-        return led.log.epoch_and_end_offset_for(epoch)
+        found = led.log.epoch_and_end_offset_for(epoch)
+        if found[0] == NO_LEADER_EPOCH and epoch >= 0:
+            # Retention has removed all of that epoch: it ends where the first one that is left begins, as in Kafka. Without an end
+            # a consumer that is just there would take its position for lost, and be reset.
+            return epoch, Offset(led.log.epoch_entries[0][1])
+        return found
 
     def delete_records(self, partition: TopicPartition, before: Offset) -> Awaitable[Offset]:
         led = self._led(partition)
