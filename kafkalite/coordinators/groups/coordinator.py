@@ -133,8 +133,8 @@ class GroupCoordinator:
         if entry.consumer is not None and self.consumers.join(partition, entry, request):
             return
         group = entry.group
-        known = len(group.members) + len(group.pending_members)
-        if known >= config.group_max_size and request.member_id not in group.members:
+        is_known = request.member_id in group.members or request.member_id in group.pending_members
+        if not is_known and len(group.members) + len(group.pending_members) >= config.group_max_size:
             raise api_error(ErrorCode.GROUP_MAX_SIZE_REACHED)
         self._perform(partition, entry, group.join(request, self._now()))
 

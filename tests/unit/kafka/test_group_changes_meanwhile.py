@@ -12,6 +12,7 @@ from kafkalite.errors import ErrorCode
 
 from .conftest import Broker
 from .test_consumer_groups import Member, described, settled, started
+from .test_coordinators import join
 
 
 class SlowAssignor:
@@ -113,3 +114,13 @@ async def test_a_member_that_waits_for_its_target_is_there(broker: Broker, monke
         assert (await joining).error_code == 0
     assert entry.consumer.times["m"].session > groups._now() + session_ms / 2
     assert len((await described(client)).members) == 1
+
+
+async def test_the_last_place_of_a_group_can_be_taken(make_broker: Any) -> None:
+    """A client that had to come back with its member id was counted twice: as the one that was to come, and as the one that came."""
+    broker = await make_broker(group_max_size=1)
+    client = await started(broker)
+    asked = await client.ask(join("g"), 5)
+    assert asked.error_code == ErrorCode.MEMBER_ID_REQUIRED
+    assert (await client.ask(join("g"), 5)).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert (await client.ask(join("g", asked.member_id), 5)).error_code == 0
