@@ -86,9 +86,8 @@ async def serve(listener: Server, request: Request, body: bytes) -> None:
     except WireError as error:
         connection.refuse("request.malformed", str(error))
     finally:
-        if (
-            not request.is_answered and not is_served
-        ):  # refused, or a bug, or the node stops: the client must not wait for ever
+        if not request.is_answered and not is_served:
+            # Refused, or a bug, or the node stops: the client must not wait for ever.
             connection.abort()
         connection.out.hold(-len(body))
         connection.release_requests()

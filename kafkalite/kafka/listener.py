@@ -185,6 +185,7 @@ class KafkaListener:
         return True
 
     def closed(self, connection: KafkaConnection) -> None:
+        """A connection is lost, or was not taken."""
         if self.connections.pop(connection, self) is None:
             self._per_ip.closed(connection.peer_host)
         for call in self.on_closed:
@@ -357,9 +358,8 @@ class KafkaListener:
             # ZooKeeper did not answer: the outcome is unknown, the client may try again.
             answer = refusal(api, message, request.version, ErrorCode.REQUEST_TIMED_OUT, str(error))
         finally:
-            if (
-                answer is None
-            ):  # a bug, or the node stops: the supervisor reports it; this client must not wait for ever
+            if answer is None:
+                # A bug, or the node stops: the supervisor reports it. This client must not wait for ever.
                 request.connection.abort()
         if not request.connection.is_closed:
             request.respond(answer)
