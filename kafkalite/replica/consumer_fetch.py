@@ -70,7 +70,7 @@ class _FetchCall:
         self._held = 0
 
     def hold(self, size_bytes: int) -> None:
-        """So many bytes of records are in memory now."""
+        """The bytes of records that are in memory now."""
         if size_bytes != self._held:
             self.pacing.hold(size_bytes - self._held)
             self._held = size_bytes
@@ -302,7 +302,10 @@ class ConsumerFetchHandler:
                     with ResidentOnly():
                         reached = _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
                 entry.cold_reads = 0
-                entry.available = entry.records_size if reached >= limit else max(entry.records_size, max_bytes)
+                entry.available = entry.records_size
+                # The first batch comes whatever its size. If none has come, offsets are missing up to the limit (compaction).
+                if reached < limit and (entry.records_size or not is_first):
+                    entry.available = max(entry.records_size, max_bytes)
                 if entry.records_size:
                     sent.append((partition, entry.records_size, reached - offset))
         except NotResident as missing:

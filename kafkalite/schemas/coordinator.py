@@ -187,7 +187,7 @@ class SchemaRegistry:
             if not done.done():
                 done.set_result(error)
 
-        self._log.append(partition, records, finished)
+        self._log.append(partition, registry, records, finished)
         error = await done
         if error:
             self._log.reload(partition)

@@ -10,7 +10,7 @@ from typing import TypeVar
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.request import Handler, Request
-from kafkalite.model import EARLIEST_TIMESTAMP, Offset, TopicPartition
+from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Offset, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest
 
@@ -132,6 +132,8 @@ class LogOffsetHandlers:
 
         def begin(topic: str, partition: wire.DeleteRecordsRequest.DeleteRecordsPartition) -> Awaitable[Offset]:
             _check_topic(request, topic)
+            if topic in INTERNAL_TOPICS:
+                raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION)  # only its coordinator knows what it needs
             return self._partitions.delete_records(TopicPartition(topic, partition.partition_index), partition.offset)
 
         begun: list[tuple[str, list[tuple[int, Awaitable[Offset] | int]]]] = [
