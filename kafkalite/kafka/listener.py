@@ -254,6 +254,8 @@ class KafkaListener:
             if not self._ended(request, message):
                 request.respond(refusal(api, message, request.version, error.code, str(error)))
             return
+        if request.throttle is not None and (wait_ms := request.throttle.started()):
+            request.connection.mute(wait_ms)
         request.returned = self.monotonic()
         if result is None:
             return
@@ -322,8 +324,6 @@ class KafkaListener:
         if type(result) is GeneratorType:
             stepped.answer(request, message, result)
             result = None
-        if request.throttle is not None and (wait_ms := request.throttle.started()):
-            request.connection.mute(wait_ms)
         return result
 
     def _ended(self, request: Request, message: Any) -> bool:
