@@ -374,7 +374,7 @@ async def test_more_bytes_than_the_memory_do_not_wait_with_muted_connections(mak
 
 async def test_a_large_request_is_paid_for_as_small_ones_are(make_broker: Any) -> None:
     """It is served in pieces."""
-    broker, client, _ = await limited(make_broker, controller_mutation_rate=1.0)
+    _, client, _ = await limited(make_broker, controller_mutation_rate=1.0)
     create = wire.CreateTopicsRequest
     names = [f"t-{number}" for number in range(600)]
     made = await client.ask(create([create.CreatableTopic(name, 1, 1) for name in names], 1000), 7)
