@@ -127,6 +127,7 @@ async def _answer(listener: Server, request: Request, message: Any, slices: Slic
         if wanted > MAX_NEW_PARTITIONS:
             refused = api_error(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     joined = Joined(api.name)
+    timeout_ms = getattr(message, "timeout_ms", None)
     for piece in pieces_of(api.name, message):
         if slices.is_over:
             await slices.next()
@@ -136,6 +137,8 @@ async def _answer(listener: Server, request: Request, message: Any, slices: Slic
         if refused is not None:
             joined.add(refusal(api, piece, request.version, refused.code, str(refused)))
             continue
+        if timeout_ms is not None:  # what is left of the whole request's time
+            piece.timeout_ms = max(0, timeout_ms - int((listener.turns.monotonic() - request.began) * 1000))
         result = listener.start_part(part, piece)
         if type(result) is CoroutineType:
             slices.end()
