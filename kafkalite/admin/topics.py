@@ -6,7 +6,6 @@ So a request survives every crash, and is the same as one given with a ZooKeeper
 from __future__ import annotations
 
 import asyncio
-import base64
 import random
 import re
 from collections import Counter
@@ -33,7 +32,7 @@ from kafkalite.coordination.coordinator import (
     SessionExpiredError,
 )
 from kafkalite.coordination.patience import DEFAULT_S, waiting_at_most
-from kafkalite.coordination.registration import registered_brokers
+from kafkalite.coordination.registration import new_uuid, registered_brokers
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.extension.messages.topics import (
@@ -192,7 +191,7 @@ class TopicAdmin:
             try:
                 assignment = self._validated(topic, existing)
                 planned.append(
-                    PlannedTopic(topic.topic, self._new_topic_id(), assignment, self._validated_configs(topic))
+                    PlannedTopic(topic.topic, TopicId(new_uuid(self._rng)), assignment, self._validated_configs(topic))
                 )
             except ApiError as refusal:
                 results.append(await self._refused(topic.topic, refusal))
@@ -287,16 +286,6 @@ class TopicAdmin:
         except ConfigError as error:
             raise api_error(ErrorCode.INVALID_CONFIG, str(error)) from None
         return configs
-
-    def _new_topic_id(self) -> TopicId:
-        """A random UUID in Kafka's text form; never one with a leading dash, which command lines mistake (KAFKA-16010)."""
-        while True:
-            number = self._rng.getrandbits(128)
-            number = number & ~(0xF << 76) | (4 << 76)  # version 4
-            number = number & ~(0x3 << 62) | (2 << 62)  # variant 1
-            text = base64.urlsafe_b64encode(number.to_bytes(16, "big")).decode().rstrip("=")
-            if not text.startswith("-"):
-                return TopicId(text)
 
     async def _is_being_deleted(self, zk: Coordinator, name: str) -> bool:
         own, kafkas = await zk.get_many([paths.DELETE_TOPICS, paths.delete_topic(name)])

@@ -17,6 +17,7 @@ from kafkalite.client.exchange import Request
 from kafkalite.client.flows import Flows
 from kafkalite.client.results import Metadata
 from kafkalite.client.retry import Backoff
+from kafkalite.client.routing import can_be_topic
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, KafkaliteError, is_retriable
@@ -302,7 +303,8 @@ class ClusterRequests:
 
     def follow(self, topic: str) -> None:
         """Keep this topic's metadata fresh."""
-        self._topics.add(topic)
+        if can_be_topic(topic):
+            self._topics.add(topic)
 
     def refresh_soon(self) -> None:
         """Ask for the followed topics' metadata in the background, at most one question at a time."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.coordination.coordinator import CoordinatorError
+from kafkalite.coordination.coordinator import CoordinatorError, refusal_of
 from kafkalite.coordination.patience import waiting_at_most
 from kafkalite.coordinators.services import Services
 from kafkalite.env import heap
@@ -291,7 +291,7 @@ class KafkaListener:
         except ApiError as error:
             return refusal(api, message, part.version, error.code, str(error))
         except CoordinatorError as error:
-            return refusal(api, message, part.version, ErrorCode.REQUEST_TIMED_OUT, str(error))
+            return refusal(api, message, part.version, refusal_of(error), str(error))
 
     def respond_large(self, request: Request, message: Any) -> None:
         """A response with too many elements for one turn of the loop."""
@@ -355,8 +355,7 @@ class KafkaListener:
         except ApiError as error:
             answer = refusal(api, message, request.version, error.code, str(error))
         except CoordinatorError as error:
-            # ZooKeeper did not answer: the outcome is unknown, the client may try again.
-            answer = refusal(api, message, request.version, ErrorCode.REQUEST_TIMED_OUT, str(error))
+            answer = refusal(api, message, request.version, refusal_of(error), str(error))
         finally:
             if answer is None:
                 # A bug, or the node stops: the supervisor reports it. This client must not wait for ever.

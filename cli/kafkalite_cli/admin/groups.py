@@ -223,7 +223,8 @@ def _reset(place: str | None, moment: str | None, to_offset: int | None, shift_b
     if moment is None:
         return Reset(place or EARLIEST)
     try:
-        return Reset(TIME, int(datetime.fromisoformat(moment).timestamp() * 1000))
+        # No time is below 0: Kafka's protocol has other meanings for these numbers.
+        return Reset(TIME, max(0, int(datetime.fromisoformat(moment).timestamp() * 1000)))
     except ValueError:
         raise click.BadParameter(f"{moment!r} is not an ISO date and time", param_hint="--to-datetime") from None
 

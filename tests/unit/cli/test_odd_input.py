@@ -10,13 +10,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from kafkalite.client.offset_reset import TIME, Reset
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.model import TopicPartition
+from kafkalite.extension.messages.disks import DescribeDisksResponse, DiskMove, DiskMoveResult, MoveReplicasResponse
+from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.client import RpcNotSent
 from kafkalite.testing.cluster import cluster
+from kafkalite_cli.admin import disk
+from kafkalite_cli.admin.groups import _reset
 from kafkalite_cli.admin.plan_files import read_plan
 from kafkalite_cli.admin.refusals import refuse_forbidden
+from kafkalite_cli.main import cli
 from kafkalite_cli.main import run as run_command
 from tests.fake_cluster import FakeCluster
 from tests.unit.cli.test_commands import ROOT, Outcome, kafkalite
@@ -65,12 +71,83 @@ def refusal(outcome: Outcome) -> str:
         ["produce", "t", "--linger-ms", "nan"],
         ["consume", "t", "--partition", "0", "--from", HUGE],
         ["consume", "t", "--partition", HUGE],
+        ["admin", "tokens", "create", "--max-life", HUGE],
+        ["admin", "tokens", "renew", "id", "--period", HUGE],
+        ["admin", "tokens", "expire", "id", "--after", HUGE],
+        ["serve", "--kafka", "localhost:²"],
+        ["serve", "--kafka", "localhost:" + "9" * 5000],
     ],
     ids=lambda arguments: " ".join(arguments)[:60],
 )
 async def test_a_number_that_is_none(arguments: list[str], plan: str) -> None:
     """The wire has 64 bits for it, and asyncio no answer to nan."""
     refusal(await kafkalite(*[plan if each == "PLAN" else each for each in arguments]))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["consume", "--pattern", "REGEX"], ["consume", "t", "--grep", "REGEX"], ["admin", "backup", "create", "/x", "--pattern", "REGEX"]],
+    ids=" ".join,
+)  # fmt: skip
+@pytest.mark.parametrize("regex", ["(", "a{99999999999}"])
+async def test_an_expression_that_is_none(arguments: list[str], regex: str) -> None:
+    async with FakeCluster(1) as cluster:
+        said = await kafkalite(*[regex if each == "REGEX" else each for each in arguments], cluster=cluster)
+    assert f"{regex!r} is not a regular expression: " in refusal(said)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["admin", "users", "set", "alice"],
+        ["profile", "create", "p", "--bootstrap", "b:1", "--set", "security.protocol=SASL_SSL", "--set", "sasl.username=x"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+async def test_a_password_that_is_no_text(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert "the password is not UTF-8" in refusal(await kafkalite(*arguments, stdin=b"a\xff\n"))
+
+
+async def test_idempotent_alone_does_not_mean_every_entry() -> None:
+    said = refusal(await kafkalite("admin", "acls", "remove", "--topic", "t", "--idempotent", "--yes"))
+    assert "(--idempotent: a producer)" in said
+
+
+def test_no_time_is_one_of_the_protocols_special_numbers() -> None:
+    """-1 is the end of the log, -2 its beginning."""
+    assert _reset(None, "1969-12-31T23:59:59.999+00:00", None, None) == Reset(TIME, 0)
+
+
+async def test_the_number_of_a_partition_may_begin_with_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`disk move t-00 --watch` found no move of that name, and said at once that it was done."""
+    move = DiskMove("t", 0, "/a", "/b", "copying", 0, 9, 1)
+
+    async def answer_of(*_: object) -> object:
+        return answers.pop(0)
+
+    answers: list[object] = [
+        MoveReplicasResponse((DiskMoveResult("t", 0, 0),)),
+        DescribeDisksResponse(BrokerId(1), (), (move,)),
+    ]
+    monkeypatch.setattr(disk, "answer_of", answer_of)
+    async with FakeCluster(1) as cluster:
+        arguments = [
+            "admin",
+            "disk",
+            "move",
+            "t-00",
+            "--broker",
+            "1",
+            "--to",
+            "/b",
+            "--bootstrap",
+            cluster.bootstrap[0],
+        ]
+        said = await asyncio.to_thread(CliRunner().invoke, cli, arguments)
+    assert (said.exit_code, said.output[:12]) == (0, "t-0 -> /b: 0")
 
 
 async def test_what_is_too_long_to_be_read_is_cut() -> None:

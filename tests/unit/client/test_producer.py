@@ -248,6 +248,19 @@ async def test_acks_0_expects_no_answer() -> None:
         assert cluster.log("t").values() == expected(100)
 
 
+@pytest.mark.parametrize("name", ["\ud800", "x" * 40_000, "käse", ""])
+async def test_a_name_that_no_topic_can_have_is_refused_and_forgotten(name: str) -> None:
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        async with Producer(client, max_block_ms=50) as producer:
+            with pytest.raises(ApiError) as refusal:
+                await producer.send(name, None, b"x")
+            assert refusal.value.code is E.INVALID_TOPIC_EXCEPTION
+            # A Metadata request that names it can be neither encoded nor sent: nothing else would ever work.
+            assert await send_all(producer, "t", 1) == [0]
+            assert await client.refresh() is None
+
+
 async def test_unknown_topics_and_partitions_are_refused() -> None:
     async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         cluster.create("t")

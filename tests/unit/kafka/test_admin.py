@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from kafkalite.config import ALIASES, BROKER_KEYS, TOPIC_KEYS, UNITS
-from kafkalite.coordination.coordinator import NotSentError
+from kafkalite.coordination.coordinator import (
+    AuthFailedError,
+    CoordinatorError,
+    NotSentError,
+    OutcomeUnknownError,
+    TooBigError,
+)
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka.handlers.configs.true_values import TRUE_VALUES
 from kafkalite.model import BrokerId
@@ -56,6 +62,28 @@ async def test_incremental_changes(broker: Broker) -> None:
     assert await alter(client, ("leader.replication.throttled.replicas", 1, None)) == 0
     assert await alter(client, ("retention.ms", 0, "1"), name="1", kind=8) == ErrorCode.INVALID_REQUEST
     assert await alter(client, ("retention.ms", 0, None)) == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotSentError("away"), ErrorCode.REQUEST_TIMED_OUT),
+        (OutcomeUnknownError("away"), ErrorCode.REQUEST_TIMED_OUT),
+        (TooBigError("1200000 bytes, at most 1047551"), ErrorCode.INVALID_REQUEST),
+        (AuthFailedError("code -102"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+async def test_what_zookeeper_refuses_is_not_asked_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, error: CoordinatorError, code: ErrorCode
+) -> None:
+    """REQUEST_TIMED_OUT says that the same request may succeed later."""
+    await broker.create("t")
+
+    async def refused(topic: str, before: object, after: object) -> bool:
+        raise error
+
+    monkeypatch.setattr(broker.services, "replace_topic_overrides", refused)
+    assert await alter(await broker.client(), ("retention.ms", 0, "5000")) == code
 
 
 async def test_no_key_named_is_every_key(broker: Broker) -> None:

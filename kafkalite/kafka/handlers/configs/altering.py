@@ -18,6 +18,7 @@ from kafkalite.config import (
     kafka_listeners,
     parse_limit,
     topic_config,
+    topic_settings,
 )
 from kafkalite.coordination.broker_states import BROKER_STATE, check_state, state_of
 from kafkalite.coordinators.services import Services
@@ -145,6 +146,7 @@ class AlterConfigHandlers:
                 check_dynamic(key, value)
             elif parse_limit(value) is None:
                 raise ConfigError(f"{key}: {value!r} is not an integer of at least 1")
+        topic_config(TopicConfig(), topic_settings(after))  # valid one by one, they may contradict each other
         if broker_id == self._services.broker_id and ADVERTISED in after:
             kafka_listeners(dataclasses.replace(self._services.static_config, advertised_listeners=after[ADVERTISED]))
         if broker_id is not None and (state := state_of(after)) != state_of(before):
