@@ -36,7 +36,7 @@ class Attempts:
         self._counts[key] = (self._count(key) + 1, self._now())
 
     def succeeded(self, host: str) -> None:
-        """It was an honest one."""
+        """The attempt was right: it does not count any longer."""
         key = self._key(host)
         count = self._count(key) - 1
         if count > 0:
