@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
+import pty
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -109,6 +112,36 @@ async def test_a_password_that_is_no_text(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert "the password is not UTF-8" in refusal(await kafkalite(*arguments, stdin=b"a\xff\n"))
+
+
+async def test_ctrl_c_at_a_question_ends_the_command() -> None:
+    async with FakeCluster(1) as cluster:
+        await kafkalite("admin", "create-topic", "t", cluster=cluster)
+        arguments = ["admin", "delete-topic", "t", "--bootstrap", cluster.bootstrap[0]]
+        assert await asyncio.to_thread(_at_question, arguments, b"\x03") == 130
+        assert await asyncio.to_thread(_at_question, arguments, b"n\n") == 130
+        assert await asyncio.to_thread(_at_question, arguments, b"what\nyes\n") == 0
+
+
+def _at_question(arguments: list[str], keys: bytes) -> int:
+    """The exit code of a command on a terminal where these keys are pressed at its question."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kafkalite_cli", *arguments],
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}"},
+    )  # fmt: skip
+    os.close(theirs)
+    said = b""
+    while b"[y/N]" not in said:
+        said += os.read(ours, 1000)
+    os.write(ours, keys)
+    try:
+        return process.wait()
+    finally:
+        process.kill()
+        os.close(ours)
 
 
 async def test_idempotent_alone_does_not_mean_every_entry() -> None:
