@@ -74,9 +74,9 @@ def _read(config_file: str | None) -> str | None:
     try:
         return Path(config_file).read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"configuration file: {os_error_text(error)}") from None
+        raise ConfigError(f"--config: configuration file: {os_error_text(error)}") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"configuration file: {config_file}: not UTF-8") from None
+        raise ConfigError(f"--config: configuration file: {config_file}: not UTF-8") from None
 
 
 @click.command()

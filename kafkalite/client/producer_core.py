@@ -118,19 +118,20 @@ class ProducerCore:
         if bound + HEADER_SIZE > self.settings.max_request_bytes:
             raise api_error(ErrorCode.MESSAGE_TOO_LARGE, f"{key}: a record of about {bound} bytes")
         queue = partition.queue
-        batch = queue[-1] if queue else None
-        news = False
-        if batch is None or batch.closed or batch.size_bytes + bound > self.settings.batch_bytes:
-            if batch is not None:
-                batch.closed = True
-            batch = ProducerBatch(key, self._next_number, now)
-            self._next_number += 1
-            queue.append(batch)
-            self._busy[key] = partition
-            self._expiry_bound = min(self._expiry_bound, now + self.settings.delivery_timeout_s)
-            news = True
-        self.buffered_bytes += batch.append(record_key, value, headers, timestamp_ms, token)
-        return news
+        last = queue[-1] if queue else None
+        record = (record_key, value, headers, timestamp_ms, token)
+        if last is not None and not last.closed and last.size_bytes + bound <= self.settings.batch_bytes:
+            self.buffered_bytes += last.append(*record)
+            return False
+        batch = ProducerBatch(key, self._next_number, now)
+        self.buffered_bytes += batch.append(*record)  # a record that cannot be encoded leaves no batch behind
+        if last is not None:
+            last.closed = True
+        self._next_number += 1
+        queue.append(batch)
+        self._busy[key] = partition
+        self._expiry_bound = min(self._expiry_bound, now + self.settings.delivery_timeout_s)
+        return True
 
     def begin_flush(self) -> None:
         """Everything taken so far is to be sent without lingering."""

@@ -70,7 +70,7 @@ class _FetchCall:
         self._held = 0
 
     def hold(self, size_bytes: int) -> None:
-        """So many bytes of records are in memory now."""
+        """The bytes of records that are in memory now."""
         if size_bytes != self._held:
             self.pacing.hold(size_bytes - self._held)
             self._held = size_bytes
@@ -159,6 +159,7 @@ class ConsumerFetchHandler:
         fetch, counters = call.fetch, self._hosted.counters
         for partition, size_bytes, records in sent:
             counters.bytes_out += size_bytes
+            counters.messages_out += records
             partition.fetched_bytes += size_bytes
             partition.fetched_records += records
         counters.failed_fetch_requests += is_error
@@ -205,6 +206,7 @@ class ConsumerFetchHandler:
     def sent(self, entry: FetchEntry, size_bytes: int, records: int) -> None:
         """Records of an entry were given to a member: for the metrics."""
         self._hosted.counters.bytes_out += size_bytes
+        self._hosted.counters.messages_out += records
         partition = self._hosted.get(entry.key)
         if partition is not None:
             partition.fetched_bytes += size_bytes
@@ -302,7 +304,10 @@ class ConsumerFetchHandler:
                     with ResidentOnly():
                         reached = _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
                 entry.cold_reads = 0
-                entry.available = entry.records_size if reached >= limit else max(entry.records_size, max_bytes)
+                entry.available = entry.records_size
+                # The first batch comes whatever its size. If none has come, offsets are missing up to the limit (compaction).
+                if reached < limit and (entry.records_size or not is_first):
+                    entry.available = max(entry.records_size, max_bytes)
                 if entry.records_size:
                     sent.append((partition, entry.records_size, reached - offset))
         except NotResident as missing:

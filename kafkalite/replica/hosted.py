@@ -17,7 +17,7 @@ from kafkalite.log.failures import FaultScope, fault_scope
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import BrokerId, Offset, TopicPartition
 from kafkalite.replica import authority
-from kafkalite.replica.counters import Counters
+from kafkalite.replica.counters import Counters, Traffic
 from kafkalite.replica.decisions.leader import low_watermark, next_high_watermark, on_append, on_flushed, on_idle_fetch
 from kafkalite.replica.fetch_session import ReplicaFetchSession
 from kafkalite.replica.partition import Partition
@@ -81,12 +81,13 @@ class HostedPartitions:
         self.history = History(clock.wall_ms)
         self._partitions: dict[TopicPartition, Partition] = {}
         self._by_topic: dict[str, dict[int, Partition]] = {}
+        #: Topic -> what partitions had counted that have left; as long as others of the topic are here.
+        self._left_behind: dict[str, Traffic] = {}
         #: Those whose high watermark may move as soon as the node is no longer fenced.
         self._withheld: dict[Partition, None] = {}
         #: Beats whenever this node begins or ends to lead a partition.
         self.leadership = Pulse()
         self._recheck: asyncio.TimerHandle | None = None
-        self._repeats = Repeats(clock.monotonic)
 
     def now_ms(self) -> int:
         """The monotonic clock of all lag bookkeeping."""
@@ -120,13 +121,24 @@ class HostedPartitions:
         del self._partitions[key]
         members = self._by_topic[key.topic]
         del members[key.partition]
-        if not members:
+        if members:
+            self._left_behind[key.topic] = self._left_behind.get(key.topic, Traffic()).and_of(partition)
+        else:
             del self._by_topic[key.topic]
+            self._left_behind.pop(key.topic, None)
         self._withheld.pop(partition, None)
         for watching in partition.fetch_waiters:
             watching.on_change()
             watching.partition = None
         partition.fetch_waiters = {}
+
+    def traffic(self) -> dict[str, Traffic]:
+        """By topic: of all its partitions, led or not, while any of them is here, so that it never goes back."""
+        found = dict(self._left_behind)
+        for key, partition in self._partitions.items():
+            if partition.appended_bytes or partition.fetched_bytes or partition.leader is not None:
+                found[key.topic] = found.get(key.topic, Traffic()).and_of(partition)
+        return found
 
     # --- appending and committing --------------------------------------------------------------
 
@@ -192,7 +204,8 @@ class HostedPartitions:
                 if synced >= log.log_end_offset or partition.storage_error is not None:
                     break
         except StorageError as error:
-            self.fail_storage(partition, error)
+            if self.get(partition.topic_partition) is partition:  # else it was stopped meanwhile
+                self.fail_storage(partition, error)
         finally:
             partition.is_flushing = False
         if partition.leader is None and partition.storage_error is None:
@@ -289,7 +302,7 @@ class HostedPartitions:
     # --- deleting records ------------------------------------------------------------------------
 
     def delete_records(self, partition: Partition, before: Offset) -> asyncio.Future[Offset]:
-        """Begin the log at `before` or behind it. `done` gets the log start when neither a failover nor the death of every
+        """Begin the log at `before` or behind it. The future gets the log start when neither a failover nor the death of every
         replica can bring the records back.
 
         Raises StorageError, after the replica went offline.
@@ -384,9 +397,8 @@ class HostedPartitions:
     def resign(self, partition: Partition, reason: str) -> None:
         """Stop acting as the leader, before anybody commanded it; the command may come with the same epoch yet."""
         if partition.leader is not None:
-            suppressed = self.repeats.admit(
-                ("resigned", reason)
-            )  # a lost session ends thousands of leaderships at once
+            # A lost session ends thousands of leaderships at once.
+            suppressed = self.repeats.admit(("resigned", reason))
             if suppressed is not None:
                 _log.warning(
                     "replica.resigned", partition=str(partition.topic_partition), reason=reason, suppressed=suppressed
@@ -413,7 +425,7 @@ class HostedPartitions:
         if partition.storage_error is not None:
             return
         if fault_scope(error) is FaultScope.SHORTAGE and not partition.log.is_failed and not is_certain:
-            suppressed = self._repeats.admit(partition.topic_partition)
+            suppressed = self.repeats.admit(("refused", partition.topic_partition))
             if suppressed is not None:
                 name = str(partition.topic_partition)
                 _log.warning("replica.operation_refused", partition=name, error=str(error), suppressed=suppressed)

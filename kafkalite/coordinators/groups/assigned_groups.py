@@ -22,6 +22,8 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
+#: Members that are overdue and could not be removed are looked at again after this time.
+_AGAIN_MS = 1_000
 #: Answers in one go: about two milliseconds.
 _SETTLED_AT_ONCE = 50
 
@@ -173,11 +175,16 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
                     each.done(error, None)
             yield
 
-    def _give_up(self, entry: GroupEntry, error: ErrorCode) -> None:
+    def _give_up(self, entry: GroupEntry, error: ErrorCode, members: Sequence[M] | None = None) -> None:
+        """The requests that wait get an error; `members`: only theirs."""
         _, runtime = self.of(entry)
+        ids = {member.member_id for member in members or ()}
         waiting, runtime.waiting = runtime.waiting, []
         for each in waiting:
-            each.done(api_error(error), None)
+            if members is None or each.member_id in ids:
+                each.done(api_error(error), None)
+            else:
+                runtime.waiting.append(each)
 
     def fail(self, entry: GroupEntry, error: ErrorCode) -> None:
         """All requests that wait get an error: the group is unloaded, or its target could not be stored."""
@@ -191,18 +198,18 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
 
     def tick(self, partition: GroupPartition, entry: GroupEntry) -> None:
         """Remove members that are overdue."""
-        group = self._need(entry)
-        gone: list[M] = []
-        for member, reason in group.overdue(self._now()):
-            _log.info("group.member_removed", group=group.group_id, member=member.member_id, reason=reason)
-            gone.append(member)
+        group, now = self._need(entry), self._now()
+        gone = list(group.overdue(now))
         if not gone:
             return
         try:
-            self.remove(partition, entry, group, gone, nothing)
-        except ApiError:  # not written: the next tick tries again
-            for member in gone:
-                group.expect(member.member_id).session = self._now() + 1_000
+            self.remove(partition, entry, group, [member for member, _ in gone], nothing)
+        except ApiError:  # not written: a later tick tries again
+            for member, _ in gone:
+                group.expect(member.member_id).put_off(now, now + _AGAIN_MS)
+            return
+        for member, reason in gone:
+            _log.info("group.member_removed", group=group.group_id, member=member.member_id, reason=reason)
 
     def loaded(self, partition: GroupPartition, entry: GroupEntry) -> None:
         """Members get a whole session to find their new coordinator."""

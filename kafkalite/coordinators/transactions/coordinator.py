@@ -234,7 +234,7 @@ class TransactionCoordinator:
             if not outcome.done():
                 outcome.set_result(error)
 
-        self.log.append(partition.index, records, done)
+        self.log.append(partition.index, partition, records, done)
         if error := await outcome:
             raise api_error(error)
         if self.log.ready_state(partition.index) is not partition:
@@ -370,6 +370,8 @@ class TransactionCoordinator:
         for partition in list(self.log.states()):
             for transactional_id, entry in list(partition.slots.items()):
                 known = entry.transaction
+                if known is None and not entry.is_busy:
+                    del partition.slots[transactional_id]  # its first record could not be written
                 if known is None or entry.is_busy or known.state not in idle or known.updated_ms > limit:
                     continue
                 entry.is_busy = True

@@ -83,7 +83,7 @@ def test_only_committed_records_are_copied() -> None:
 
 
 def test_an_empty_batch_of_a_compacted_log_is_passed_over() -> None:
-    hole = empty_batch(tuple(parse_header(batch(0, 4))))
+    hole = empty_batch(parse_header(batch(0, 4)))
     assert kept(hole + batch(4, 1), 0, 5) == ([4], 5)
 
 

@@ -173,6 +173,21 @@ async def test_one_slice_runs_per_turn_of_the_loop_and_owners_take_turns() -> No
     assert ran == ["g0", "m", "g1", "g2"]
 
 
+async def test_a_computation_that_fails_does_not_keep_the_others_waiting() -> None:
+    turns = Turns(time.monotonic)
+    failed: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(str(context["exception"])))
+
+    def failing() -> Any:
+        yield
+        raise ValueError("malformed")
+
+    turns.run(("one", 0), failing(), lambda _: None)
+    async with asyncio.timeout(60):
+        await turns.take(("another", 0))
+    assert failed == ["malformed"]
+
+
 async def test_a_generator_gives_way_when_its_slice_is_over() -> None:
     now = [0.0]
     slices = Slices(Turns(lambda: now[0]), ("owner", 0))
