@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
+import pty
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from kafkalite.client.admin import partitions
+from kafkalite.client.admin.groups import Groups
+from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.offset_reset import TIME, Reset
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.disks import DescribeDisksResponse, DiskMove, DiskMoveResult, MoveReplicasResponse
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.client import RpcNotSent
 from kafkalite.testing.cluster import cluster
@@ -109,6 +116,83 @@ async def test_a_password_that_is_no_text(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert "the password is not UTF-8" in refusal(await kafkalite(*arguments, stdin=b"a\xff\n"))
+
+
+async def test_sigterm_leaves_the_terminal_as_it_was() -> None:
+    async with cluster(1) as on:
+        ours, theirs = pty.openpty()
+        before = termios.tcgetattr(theirs)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "kafkalite_cli", "top", "--bootstrap", ",".join(on.bootstrap),
+            stdin=theirs, stdout=theirs, stderr=theirs,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}", "TERM": "xterm"},
+        )  # fmt: skip
+        said = b""
+        while b"controller 1" not in said:
+            said += await asyncio.to_thread(os.read, ours, 4096)
+        assert termios.tcgetattr(theirs) != before
+        process.terminate()
+        assert await process.wait() == 143
+        assert termios.tcgetattr(theirs) == before
+        said = os.read(ours, 100_000)
+        assert b"\x1b[?1049l" in said and b"\x1b[?25h" in said
+        os.close(ours)
+        os.close(theirs)
+
+
+async def test_partitions_that_came_meanwhile_are_not_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody adds two while the question waits: the two that it named are not the last ones any more."""
+    async with cluster(1) as on, AsyncClient.connect(on.bootstrap) as client:
+        await client.create_topics([NewTopic("t", 4, 1)])
+        loop = asyncio.get_running_loop()
+
+        def confirm(_question: str, *, yes: bool) -> None:
+            adding = partitions.add_partitions(client, "t", 6, (), timeout_s=10)
+            asyncio.run_coroutine_threadsafe(adding, loop).result()
+
+        monkeypatch.setattr("kafkalite_cli.admin.partitions.confirm", confirm)
+        arguments = ["admin", "remove-partitions", "t", "--count", "2", "--bootstrap", ",".join(on.bootstrap)]
+        said = await asyncio.to_thread(CliRunner().invoke, cli, arguments)
+        assert "nothing was changed" in str(said.exception)
+        assert await partitions.partition_count(client, "t", timeout_s=10) == 6
+
+
+async def test_groups_that_were_deleted_before_an_error_are_named() -> None:
+    async with cluster(1) as on, AsyncClient.connect(on.bootstrap) as client:
+        await client.create_topics([NewTopic("t", 1, 1)])
+        await Groups(client).commit("one", {TopicPartition("t", 0): 0})
+        arguments = ["admin", "groups", "delete", "one", "two", "--yes", "--bootstrap", ",".join(on.bootstrap)]
+        assert "; deleted before it: one" in refusal(await kafkalite(*arguments))
+
+
+async def test_ctrl_c_at_a_question_ends_the_command() -> None:
+    async with FakeCluster(1) as cluster:
+        await kafkalite("admin", "create-topic", "t", cluster=cluster)
+        arguments = ["admin", "delete-topic", "t", "--bootstrap", cluster.bootstrap[0]]
+        assert await asyncio.to_thread(_at_question, arguments, b"\x03") == 130
+        assert await asyncio.to_thread(_at_question, arguments, b"n\n") == 130
+        assert await asyncio.to_thread(_at_question, arguments, b"what\nyes\n") == 0
+
+
+def _at_question(arguments: list[str], keys: bytes) -> int:
+    """The exit code of a command on a terminal where these keys are pressed at its question."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kafkalite_cli", *arguments],
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}"},
+    )  # fmt: skip
+    os.close(theirs)
+    said = b""
+    while b"[y/N]" not in said:
+        said += os.read(ours, 1000)
+    os.write(ours, keys)
+    try:
+        return process.wait()
+    finally:
+        process.kill()
+        os.close(ours)
 
 
 async def test_idempotent_alone_does_not_mean_every_entry() -> None:
