@@ -34,6 +34,8 @@ EARLIEST = "earliest"
 LATEST = "latest"
 #: For how many seconds a follower is read without asking the leader again (Kafka: metadata.max.age.ms).
 _PREFERRED_S = 300.0
+#: Errors of a fetch after which it is enough to list everything again.
+_SESSION_GONE = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
 #: For how many seconds the leader is read after it has named a replica that could not be read: it would name it again at once.
 _LED_S = 1.0
 
@@ -280,8 +282,12 @@ class Consumer:
         except BaseException:
             session.failed()
             raise
-        if session.answered(response) is not ErrorCode.NONE:
-            return  # it is gone, and the next request lists everything
+        code = session.answered(response)
+        if code is not ErrorCode.NONE:
+            if code not in _SESSION_GONE:
+                for entry in entries:
+                    self._pause(entry)
+            return  # the next request lists everything
         self.followers_asked += len(led) < len(entries)
         for fetched, records in messages.fetched(response):
             entry_or_none = by_key.pop(TopicPartition(fetched.topic, fetched.partition), None)
@@ -313,12 +319,16 @@ class Consumer:
         found, entry.position = committed_records(entry.key, records, entry.position, aborted)
         entry.buffer.extend(found)
 
-    def _failed(self, entry: _Assigned, error: RpcError | ApiError) -> None:
+    def _pause(self, entry: _Assigned) -> None:
+        """Do not fetch it again at once."""
         entry.failures += 1
+        entry.not_before = self._client.now() + self._client.backoff.pause_s(entry.failures)
+
+    def _failed(self, entry: _Assigned, error: RpcError | ApiError) -> None:
+        self._pause(entry)
         entry.error = error
         if entry.preferred != NO_LEADER:
             self._not_readable(entry)
-        entry.not_before = self._client.now() + self._client.backoff.pause_s(entry.failures)
         self._client.refresh_soon()
         if isinstance(error, RpcError) or is_retriable(error.code):
             return

@@ -299,3 +299,21 @@ def test_an_error_that_only_newer_brokers_know_begins_the_fetch_session_again() 
 
 def test_a_partition_that_is_added_during_a_reset_is_left_alone() -> None:
     assert place(Reset("earliest"), {}, {T0: 3}, {T0: 9, TopicPartition("t", 1): 0}, {}) == {T0: 3}
+
+
+async def test_a_leader_that_refuses_whole_fetches_is_asked_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        await client.known_topic("t")
+        asked = 0
+
+        async def refused(*_: object, **__: object) -> object:
+            nonlocal asked
+            asked += 1
+            return wire.FetchResponse(error_code=int(E.UNKNOWN_SERVER_ERROR))
+
+        monkeypatch.setattr(client, "call_leader", refused)
+        async with Consumer(client) as consumer:
+            consumer.assign({T0: 0})
+            assert await consumer.poll(timeout_s=0.2) == []
+            assert 1 <= asked < 10
