@@ -131,9 +131,14 @@ class ClusterRequests:
                 if self.broken is not None:
                     raise RpcNotSent(f"the client is broken: {self.broken!r}")
                 await asyncio.sleep(seconds)
-            case Refresh(topics, _):
+            case Refresh(topics, timeout_s):
                 self._topics |= topics
-                return await self.refresh()
+                try:
+                    async with asyncio.timeout(timeout_s):  # the question under way may be somebody else's
+                        return await self.refresh()
+                except TimeoutError:
+                    why = self.connections.failure() or "no node has answered"
+                    return RpcTimeout(f"no metadata within {timeout_s:g} s: {why}")
         return None
 
     async def call_node(self, node: BrokerId | Endpoint, request: Request, *, timeout_s: float) -> Any:

@@ -23,7 +23,6 @@ class Workers:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
-        self._idle = 0
         #: Jobs that were submitted and have not ended.
         self._under_way = 0
         #: An OSError came out of one of them.
@@ -40,7 +39,8 @@ class Workers:
         self._jobs.put((future, function))
         with self._lock:
             self._under_way += 1
-            if self._idle == 0 and len(self._threads) < self._count:
+            # Not by the threads that rest: one that is about to take a job still seems to.
+            if len(self._threads) < min(self._under_way, self._count):
                 name = f"{self._name}-{len(self._threads)}"
                 thread = threading.Thread(target=self._work, name=name, daemon=True)
                 self._threads.append(thread)
@@ -49,11 +49,7 @@ class Workers:
 
     def _work(self) -> None:
         while True:
-            with self._lock:
-                self._idle += 1
             job = self._jobs.get()
-            with self._lock:
-                self._idle -= 1
             if job is None:
                 return
             self._do(*job)

@@ -167,6 +167,10 @@ class AppendableLog(ReadableLog):
         first = 0
         is_begun = False
         try:
+            if prepared is not None and prepared.completed:
+                local.segments[
+                    -1
+                ].aborted()  # it may have to be read, and the marker must not be written without its entry
             while first < len(batches):
                 segment = local.segments[-1]
                 is_new, count = place_for(config, segment, batches, bases, first, append_time)

@@ -35,7 +35,7 @@ class AppendInfo(NamedTuple):
 def duplicate_of(
     batches: list[tuple[int, BatchHeader]], producers: ProducerStates, config: TopicConfig
 ) -> AppendInfo | None:
-    """The answer to a retry of what is in the log already; None if any of it is new and nothing is known.
+    """The answer to a retry of what is in the log already; None if none of the batches is known.
 
     Raises ApiError DUPLICATE_SEQUENCE_NUMBER when only some of the batches are known.
     """

@@ -14,7 +14,7 @@ from dataclasses import field
 from functools import partial
 
 from kafkalite.config import TopicConfig
-from kafkalite.env.seams import Disk, File
+from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError, StorageError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.index import AbortedTxn
@@ -33,12 +33,11 @@ _WRITE_BYTES = 1024 * 1024
 
 @dataclass(slots=True)
 class CleanedGroup:
-    """What replaces `sources`: a file of `size` bytes with these batches in it."""
+    """`segment` replaces `sources`; its batches are in the file at `path`."""
 
     sources: list[Segment]
     path: str
-    size: int = 0
-    batches: list[tuple[int, BatchHeader]] = field(default_factory=list)
+    segment: Segment
     dropped_markers: set[int] = field(default_factory=set)
 
 
@@ -147,29 +146,34 @@ def groups_of(sources: list[Segment], config: TopicConfig) -> list[list[Segment]
     return groups
 
 
-def write_group(disk: Disk, group: CleanedGroup, rewriter: Rewriter) -> File:
-    """Write what stays of the group; the file, open and not synced yet. Runs off the loop."""
+def write_group(disk: Disk, group: CleanedGroup, rewriter: Rewriter, interval: int) -> None:
+    """Write what stays of the group, and index it every `interval` bytes; the file is not synced yet. Runs off the loop."""
+    made = group.segment
+    made.reset_for_recovery()
     disk.remove(group.path)
     file = disk.open(group.path, create=True)
-    pending: list[bytes | memoryview] = []
-    waiting = 0
-    for segment in group.sources:
-        for header, data in _batches(disk, segment):
-            kept = rewriter.keep(header, data)
-            if kept is None:
-                if header.is_control:
-                    group.dropped_markers.add(header.last_offset)
-                continue
-            group.batches.append((group.size, parse_header(kept)))
-            group.size += len(kept)
-            pending.append(bytes(kept))
-            waiting += len(kept)
-            if waiting >= _WRITE_BYTES:
-                file.append(pending)
-                pending, waiting = [], 0
-    if pending:
-        file.append(pending)
-    return file
+    try:
+        pending: list[bytes | memoryview] = []
+        waiting = 0
+        for segment in group.sources:
+            for header, data in _batches(disk, segment):
+                kept = rewriter.keep(header, data)
+                if kept is None:
+                    if header.is_control:
+                        group.dropped_markers.add(header.last_offset)
+                    continue
+                made.recovered(made.size, parse_header(kept), interval)
+                made.size += len(kept)
+                pending.append(bytes(kept))
+                waiting += len(kept)
+                if waiting >= _WRITE_BYTES:
+                    file.append(pending)
+                    pending, waiting = [], 0
+        if pending:
+            file.append(pending)
+    finally:
+        file.close()
+    made.exists, made.synced_size, made.next_offset = True, made.size, group.sources[-1].next_offset
 
 
 async def compact(
@@ -225,21 +229,20 @@ async def _pass(log: PartitionLog, disk: Disk, work: CleaningPlan, now_ms: int, 
         if not work.stands(log):
             return None
         # A name of its own: a thread that is left behind by a disk that hung must not write into a later pass's file.
-        group = CleanedGroup(sources, f"{sources[0].log_path}.{now_ms:x}{CLEANED}")
+        path = f"{sources[0].log_path}.{now_ms:x}{CLEANED}"
+        group = CleanedGroup(sources, path, log.empty_segment(sources[0].base_offset))
         try:
-            files: list[File] = []
-            write = partial(write_group, disk, group, rewriter)
-            await disk.run_blocking(lambda write=write, files=files: files.append(write()), log.path)  # type: ignore[misc]
+            write = partial(write_group, disk, group, rewriter, config.index_interval_bytes)
+            await disk.run_blocking(write, log.path)
+            file = disk.open(path)
             try:
-                await files[0].sync()
+                await file.sync()
             finally:
-                files[0].close()
+                file.close()
         except Exception:
             _discard(log, disk, group)
             raise
-        if not work.stands(log) or not log.replace_segments(
-            sources, _segment_of(log, group), group.path, group.dropped_markers
-        ):
+        if not work.stands(log) or not log.replace_segments(sources, group.segment, path, group.dropped_markers):
             _discard(log, disk, group)
             return None
     return offsets.latest_offset + 1
@@ -249,15 +252,3 @@ def _discard(log: PartitionLog, disk: Disk, group: CleanedGroup) -> None:
     if not log.is_closed:  # its disk may hang, and its directory is on its way out
         with contextlib.suppress(OSError):
             disk.remove(group.path)
-
-
-def _segment_of(log: PartitionLog, group: CleanedGroup) -> Segment:
-    """The segment that the group's file will be, its indexes in memory."""
-    segment = log.empty_segment(group.sources[0].base_offset)
-    segment.reset_for_recovery()
-    for position, header in group.batches:
-        segment.recovered(position, header, log.config.index_interval_bytes)
-    segment.exists = True
-    segment.size = segment.synced_size = group.size
-    segment.next_offset = group.sources[-1].next_offset
-    return segment

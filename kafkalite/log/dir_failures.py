@@ -11,7 +11,7 @@ from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import ErrorCode, LogClosed, StorageError, api_error
 from kafkalite.log.failures import FaultScope, fault_scope
-from kafkalite.log.log_dir import STRAY_SUFFIX, FailedLog, LogDir, dir_error, partition_of
+from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir, dir_error, partition_of
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
 from kafkalite.log.reopening import Reopening
@@ -107,23 +107,22 @@ class DirFailures:
         if log_dir.online and log_dir.failed:
             await log_dir.off_loop(log_dir.mark_incomplete)
 
-    def failed_log(self, topic_partition: TopicPartition) -> tuple[LogDir, FailedLog] | None:
-        """A log of this partition that is out of service while its directory is online."""
-        for log_dir in self._pool.online():
-            failed = log_dir.failed.get(topic_partition)
-            if failed is not None:
-                return log_dir, failed
-        return None
+    def failed_topic_id(self, topic_partition: TopicPartition) -> TopicId | None:
+        """The id of the topic of a failed log, NO_TOPIC_ID if that is not known; None if there is no such log."""
+        failed = self._pool.failed(topic_partition)
+        if failed is None:
+            return None
+        return describe_stray(self._disk, failed.path)[0] if failed.log is None else failed.log.topic_id
 
     def take_failed_away(self, topic_partition: TopicPartition, suffix: str, delay_ms: int = 0) -> TopicId | None:
         """Rename the failed log's directory; returns the id of its topic, None if there is no such log.
 
         The replica is about to be made again, or its partition is deleted, by a command. Raises StorageError.
         """
-        found = self.failed_log(topic_partition)
-        if found is None:
+        failed = self._pool.failed(topic_partition)
+        if failed is None:
             return None
-        log_dir, failed = found
+        log_dir = self._pool.dirs[failed.path.rpartition("/")[0]]
         aside = self._removals.name_aside(log_dir.path, topic_partition, suffix)
         try:
             if failed.is_under_check:
@@ -155,10 +154,10 @@ class DirFailures:
             ApiError: KAFKA_STORAGE_ERROR; the partition has a log, or this one cannot be opened.
         """
         log_dir = self._pool.dirs[stray.directory]
-        known = self.failed_log(topic_partition)
+        known = self._pool.failed(topic_partition)
         path = f"{log_dir.path}/{topic_partition}"
         if topic_partition in self._pool.logs or known is not None or self._disk.exists(path):
-            text = f"{topic_partition} has a log here" if known is None else f"its own log is in {known[1].path}"
+            text = f"{topic_partition} has a log here" if known is None else f"its own log is in {known.path}"
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, text)
         try:
             self._disk.rename(stray.path, path)

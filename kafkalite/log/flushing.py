@@ -130,6 +130,8 @@ class Flusher:
                     local.dir_dirty = True
             await self.sync_metadata()
             for segment, size in sizes:
+                if local.closed:
+                    return  # its files would be opened again, and nobody would close them
                 await self._sync_segment(segment, is_closed=segment is not active)
                 if self._sync_ceiling is None:
                     segment.synced_size = size
@@ -137,19 +139,24 @@ class Flusher:
             if local.closed:
                 return
             if is_shortage(error) and not local.failed:
-                self.unflushed_since_ms = since  # a file could not be opened: nothing was tried, the next flush does it
+                self._keep_waiting(since)  # a file could not be opened: nothing was tried, the next flush does it
             else:
                 local.failed = True
             raise local.storage_error("flush", error) from error
         except BaseException:
-            self.unflushed_since_ms = since
+            self._keep_waiting(since)
             raise
         if active is None:
-            self.unflushed_since_ms = since
+            self._keep_waiting(since)
         if self._sync_ceiling is not None:
             end = min(end, Offset(self._sync_ceiling))
         self.synced_offset = max(self.synced_offset, end)
         self.recovery_point = max(self.recovery_point, end)
+
+    def _keep_waiting(self, since: int | None) -> None:
+        """What has waited since then still does. What came meanwhile waits in any case."""
+        if since is not None:
+            self.unflushed_since_ms = since
 
     async def _sync_segment(self, segment: Segment, *, is_closed: bool) -> None:
         local = self.local

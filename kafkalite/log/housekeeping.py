@@ -96,6 +96,8 @@ class Housekeeping:
                 job(log)
             except StorageError as error:
                 self._failures.log_failed(error, is_certain=False)
+            except ApiError:
+                return  # damage is for those who need the records
 
     async def retention_pass(self) -> int:
         """Delete old segments and forget silent producers; returns the number of files taken out of service."""
@@ -159,7 +161,7 @@ class Housekeeping:
         """Compact every log that is due; returns how many were."""
         cleaned = 0
         for log in [log for log in self._pool.all() if "compact" in log.config.cleanup_policy]:
-            if self._pool.holds(log) and log.topic_partition not in self._moves:
+            if self._pool.holds(log):
                 cleaned += await self._compact(log)
                 if self._retention_is_due:
                     self._retention_is_due = False
@@ -173,8 +175,8 @@ class Housekeeping:
         dirty = min(log_dir.cleaned_to.get(tp, 0), log.log_end_offset)
         if log.needs_timestamps:
             await self._load_timestamps(log)
-            if not self._pool.holds(log):
-                return False
+        if tp in self._moves or not self._pool.holds(log):
+            return False
         self._turn.begin(log)
         try:
             reached = await log_dir.unless_gone(

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from typing import NotRequired, TypedDict, Unpack
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Disk
@@ -33,6 +35,18 @@ _log = get_logger(__name__)
 #: Half-done work of an earlier life: nothing refers to it.
 CLEANED, SWAP = ".cleaned", ".swap"
 _LEFTOVERS = (DELETED, CLEANED, ".tmp")
+#: Files that `load_apart` has open at a time.
+_OWN_HANDLES = 8
+
+
+class _Place(TypedDict):
+    """Arguments of `load_log`."""
+
+    directory: str
+    path: str
+    now_ms: Callable[[], int]
+    recovery_point: NotRequired[int]
+    log_start_offset: NotRequired[int]
 
 
 def load_log(
@@ -127,6 +141,19 @@ def load_log(
     )
 
 
+def load_apart(
+    topic_partition: TopicPartition, config: TopicConfig, *, disk: Disk, handles: HandleCache, **place: Unpack[_Place]
+) -> PartitionLog:
+    """As `load_log`, in a thread while the loop uses `handles`: until it returns, files are opened elsewhere. Raises OSError."""
+    own = HandleCache(disk, _OWN_HANDLES)
+    try:
+        log = load_log(topic_partition, config, disk=disk, handles=own, **place)
+        log.use_handles(handles)
+    finally:
+        own.close()
+    return log
+
+
 def new_log(
     topic_partition: TopicPartition,
     config: TopicConfig,
@@ -210,8 +237,9 @@ def _finish_swap(disk: Disk, path: str, names: list[str], swap: str) -> list[str
         disk.remove(f"{path}/{name}")
     disk.rename(f"{path}/{swap}", target)
     segment.exists = True
-    for _, header in segment.headers():
-        covered_to = header.next_offset
+    with contextlib.suppress(ApiError):  # recovery, or the reads, will meet the damage
+        for _, header in segment.headers():
+            covered_to = header.next_offset
     probe.close()
     gone = {name for name in names if _is_numbered(name, LOG) and base < int(name[:20]) < covered_to}
     stale = [

@@ -135,7 +135,8 @@ class LocalLog:
         if not segment.exists:
             self.dir_dirty = True
             self.write_metadata()
-        segment.log_file()  # if it cannot be opened, nothing is written, and nothing has to be cut off
+        segment.log_file()  # if it cannot be opened or read, nothing is written, and nothing has to be cut off
+        segment.largest_timestamp()
         try:
             if isinstance(buffers, memoryview):
                 position, header = batches[after - 1]
@@ -169,6 +170,7 @@ class LocalLog:
     def begin_segment(self, base_offset: int) -> Segment:
         """The new active segment; its file comes with the first batch."""
         segment = self.new_segment(base_offset)
+        segment.transactions.reset()
         self.segments.append(segment)
         return segment
 
@@ -212,15 +214,17 @@ class LocalLog:
     # --- cutting and removing ---------------------------------------------------------------------
 
     def cut_to(self, offset: int) -> None:
-        """Remove all batches that reach to or beyond `offset`, which is not below the first segment."""
+        """Remove all batches that reach to or beyond `offset`, which is not below the first segment. Raises ApiError CORRUPT_MESSAGE."""
         self.dir_dirty = True
         self.cuts += 1
-        while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
-            self.segments.pop().remove()
-        segment = self.segments[-1]
-        if offset < segment.next_offset:
+        segment = self.segments[self.segment_number(offset - 1)]
+        position, end = segment.size, segment.next_offset
+        if offset < end:  # where to cut is found before anything is removed: there may be damage
             position = segment.position_of(offset)
             end = segment.end_before(position)
+        while self.segments[-1] is not segment:
+            self.segments.pop().remove()
+        if offset < segment.next_offset:
             segment.truncate_to_position(position, end)
         self.next_offset = segment.next_offset
         self._lower_compacted()

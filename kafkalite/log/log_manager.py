@@ -5,7 +5,7 @@
 | `pool` | which logs are in service, which went offline |
 | `opening` | directories come into service, at the start and later |
 | `placing`, `removals` | a new log gets a directory; a log's files go |
-| `failure_handler`, `dir_failures` | is it the log or the disk; what goes offline |
+| `log_dir_failure_handler`, `dir_failures` | is it the log or the disk; what goes offline |
 | `offset_checkpoints` | saving high watermarks, recovery points, log starts |
 | `housekeeping` | flush, retention, compaction passes |
 | `moving` | replicas move between disks |

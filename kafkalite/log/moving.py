@@ -37,7 +37,7 @@ from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.exchange import LogExchange
 from kafkalite.log.failures import FaultScope, fault_scope
 from kafkalite.log.handles import HandleCache
-from kafkalite.log.loader import load_log, new_log
+from kafkalite.log.loader import load_apart, new_log
 from kafkalite.log.log_dir import FUTURE_SUFFIX, STRAY_SUFFIX, LogDir, set_aside_name
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
@@ -305,7 +305,7 @@ class DiskMoves:
 
         def load() -> None:
             if self._disk.exists(move.path):
-                found.append(load_log(tp, config, path=move.path, **place))
+                found.append(load_apart(tp, config, path=move.path, **place))
 
         await log_dir.unless_gone(self._disk.run_blocking(load, move.target))
         # Whatever the policy is today: a compaction since the copy may have removed a tombstone of a copied record.

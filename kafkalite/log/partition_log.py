@@ -5,12 +5,11 @@ A flush makes partition.metadata, the epoch file and the directory durable befor
 
 from __future__ import annotations
 
+from kafkalite.errors import ApiError, StorageError
 from kafkalite.log.appendable_log import AppendableLog
 from kafkalite.log.appending import AppendInfo
 from kafkalite.log.handles import HandleCache
-from kafkalite.log.reading import (
-    ReadInfo,
-)
+from kafkalite.log.reading import ReadInfo
 from kafkalite.log.recovery import LogParts
 from kafkalite.log.retention import SegmentFacts, segments_to_delete
 from kafkalite.log.segment import Segment
@@ -45,7 +44,10 @@ class PartitionLog(AppendableLog):
     # --- truncation -------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
-        """Forget all batches that reach to or beyond `offset`. A batch is never cut: the log may end before `offset`."""
+        """Forget all batches that reach to or beyond `offset`. A batch is never cut: the log may end before `offset`.
+
+        Damage where it is to be cut is a StorageError: the log cannot follow its leader any more.
+        """
         self._local.check_usable()
         if offset >= self.log_end_offset:
             # A leader that was replaced before it appended has recorded the start of its epoch at the end of its log. Its
@@ -57,15 +59,24 @@ class PartitionLog(AppendableLog):
         if offset < self._local.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        with self._local.io("truncation", changes=True):
-            self._cut_to(offset)
-            if self._epochs.cache.truncate_from_end(self.log_end_offset):
-                self._epochs.save()
-            self._reload_producers()
+        try:
+            with self._local.io("truncation", changes=True):
+                self._cut_to(offset)
+                if self._epochs.cache.truncate_from_end(self.log_end_offset):
+                    self._epochs.save()
+                self._reload_producers()
+        except ApiError as error:
+            raise self._damaged(offset, error) from error
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         self.durable_start_offset = min(self.durable_start_offset, self.log_start_offset)
         if self.events is not None:
             self.events.cut(self)
+
+    def _damaged(self, offset: int, error: ApiError) -> StorageError:
+        self._local.failed = True
+        self.damaged_at = offset
+        text = f"{self.topic_partition}: truncation failed: {error}"
+        return StorageError(text, directory=self.directory, path=self.path)
 
     def expire_producers(self, now_ms: int, expiration_ms: int, now_s: float) -> int:
         """Remove producers that have been inactive for this time; returns their number.
@@ -74,9 +85,7 @@ class PartitionLog(AppendableLog):
             now_ms: wall time.
             now_s: the same moment by the process's own clock.
         """
-        return (
-            self._producers.expire(now_ms - expiration_ms, now_s, expiration_ms / 1000) if len(self._producers) else 0
-        )
+        return self._producers.expire(now_ms - expiration_ms, now_s, expiration_ms / 1000)
 
     # --- durability (kafkalite.log.flushing) --------------------------------------------------------
 
@@ -120,8 +129,8 @@ class PartitionLog(AppendableLog):
         with self._local.io("retention"):
             by_time = self.config.retention_ms >= 0 and "delete" in self.config.cleanup_policy
             for segment in self._local.segments:
-                largest = segment.largest_timestamp()[0] if by_time and segment.size else 0
-                if largest < 0:  # the producer gave none
+                largest = self._largest_timestamp(segment) if by_time and segment.size else 0
+                if largest < 0:  # the producer gave none, or nobody can read it
                     largest = self.disk.modified_ms(segment.log_path)
                 facts.append(SegmentFacts(segment.next_offset, segment.size, largest))
             count = segments_to_delete(
@@ -138,6 +147,14 @@ class PartitionLog(AppendableLog):
                 self._epochs.save()
             self._snapshots.remove(lambda offset: offset < start)
         return removed
+
+    @staticmethod
+    def _largest_timestamp(segment: Segment) -> int:
+        """-1 if it cannot be found out: the segment is damaged. Raises OSError."""
+        try:
+            return segment.largest_timestamp()[0]
+        except ApiError:
+            return -1
 
     # --- compaction -------------------------------------------------------------------------------
 

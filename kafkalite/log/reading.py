@@ -265,7 +265,7 @@ def newest_record(disk: Disk, stretch: Stretch, log_start_offset: int) -> tuple[
             known.add(batch.header.base_offset)
             if newest is not None and newest[0] >= batch.header.max_timestamp:
                 break
-            left = [record for record in _records_of(disk, batch) if record.offset >= log_start_offset]
+            left = (record for record in _records_of(disk, batch) if record.offset >= log_start_offset)
             found = max(left, key=_timestamp, default=None)
             if found is not None and (newest is None or found.timestamp > newest[0]):
                 newest = found.timestamp, Offset(found.offset), LeaderEpoch(batch.header.partition_leader_epoch)

@@ -130,7 +130,12 @@ class _Walk:
             if position == stop:
                 break
             base = header.base_offset
-            if base < expected or header.last_offset_delta < 0 or header.next_offset > self._ceiling:
+            if (
+                base < expected
+                or header.last_offset_delta < 0
+                or header.next_offset > self._ceiling
+                or not segment.may_hold(header)
+            ):
                 self.is_contradicted = before_gap <= base < expected
                 break
             if not _epoch_fits(self._epochs, header, self.last_epoch):

@@ -20,7 +20,7 @@ from kafkalite.errors import ApiError, StorageError
 from kafkalite.log.doubts import lacks_bytes
 from kafkalite.log.failures import is_shortage
 from kafkalite.log.handles import HandleCache
-from kafkalite.log.loader import load_log
+from kafkalite.log.loader import load_apart
 from kafkalite.log.log_dir import FailedLog, LogDir
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
@@ -38,8 +38,6 @@ _PAUSE_MAX_S = 300.0
 _SHORTAGE_PAUSE_S = 1.0
 _SHORTAGE_PAUSE_MAX_S = 30.0
 _HOUR_S = 3600.0
-#: Handles of a log while it is being opened.
-_HANDLES = 8
 
 
 class NotSound(Exception):
@@ -137,7 +135,6 @@ class Reopening:
         del log_dir.failed[tp]
         log_dir.reopened.setdefault(tp, []).append(self._clock.monotonic())
         del log_dir.reopened[tp][:-16]
-        log.use_handles(log_dir.handles)
         self._pool.forget_offline(tp)
         self._pool.put(log)
         _log.warning("log.opened_again", partition=str(tp), path=log.path, log_end_offset=log.log_end_offset)
@@ -148,15 +145,14 @@ class Reopening:
     def _open(self, log_dir: LogDir, failed: FailedLog, *, is_requested: bool) -> PartitionLog:
         """Raises OSError, NotSound."""
         old = failed.log
-        handles = HandleCache(self._disk, _HANDLES)
         if old is not None and not is_requested:
-            self._check(old, handles)
+            self._check(old)
         saved: Mapping[TopicPartition, int] = log_dir.recovery_points
-        log = load_log(
+        log = load_apart(
             failed.topic_partition,
             failed.config,
             disk=self._disk,
-            handles=handles,
+            handles=log_dir.handles,
             directory=log_dir.path,
             path=failed.path,
             now_ms=self._clock.wall_ms,
@@ -166,12 +162,12 @@ class Reopening:
             ),
         )
         if old is not None and not is_requested and _shape(log) != _shape(old):
-            log.close()
             raise NotSound(f"{failed.path} has other segments than before")
         return log
 
-    def _check(self, old: PartitionLog, handles: HandleCache) -> None:
+    def _check(self, old: PartitionLog) -> None:
         """Changes nothing. Raises OSError, NotSound."""
+        handles = HandleCache(self._disk, 1)
         try:
             for each in old.segments:
                 if not each.exists:

@@ -113,9 +113,8 @@ class Rewriter:
         largest = _LEAST_TIMESTAMP
         whole = None if is_aborted or not header.record_count else _small(header, data)
         for record in () if is_aborted else _facts(header, data, whole):
-            offset = min(
-                record.offset, header.last_offset
-            )  # deltas of a batch that nobody has looked into may be anything
+            # The deltas of a batch that nobody has looked into may be anything.
+            offset = min(record.offset, header.last_offset)
             stays = offset > self._offsets.latest_offset or (
                 record.key is not None
                 and not self._offsets.replaces(record.key, offset)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from kafkalite.env.residency import NotResident
 from kafkalite.env.seams import Disk, File
-from kafkalite.errors import ApiError
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.log.batch_scan import checked, headers
 from kafkalite.log.file_names import DELETED, INDEX, LOG, TIME_INDEX, TXN_INDEX, file_name
 from kafkalite.log.handles import HandleCache
@@ -113,13 +114,13 @@ class Segment:
         return indexes.times
 
     def _rebuild(self, interval: int = 4096) -> None:
-        """Rebuild both indexes from the headers; the files get them at the next save. Raises NotResident, and then nothing has
-        changed."""
+        """Rebuild both indexes from the headers; the files get them at the next save. Raises NotResident or ApiError CORRUPT_MESSAGE,
+        and then nothing has changed."""
         made = Segment(self._disk, self._handles, self.directory, self.base_offset)
         made._indexes.reset()
         try:
             for position, header in self.headers():
-                made._record(header, header.base_offset, header.max_timestamp, position, interval)
+                made._record(header, position, interval)
         except NotResident:  # all of it at once, or each attempt would get no further than the one before
             raise NotResident(self.log_path, 0, self.size) from None
         self._indexes.replace(made._indexes.offsets, made._indexes.times)
@@ -203,15 +204,18 @@ class Segment:
         self._tail.trim()
         return newest
 
-    def _record(self, header: BatchHeader, base_offset: int, max_timestamp: int, position: int, interval: int) -> None:
-        last_offset = base_offset + header.last_offset_delta
+    def _record(self, header: BatchHeader, position: int, interval: int) -> None:
+        last_offset = header.last_offset
+        if not self.may_hold(header):
+            text = f"no batch of this segment at byte {position}: its offset is {header.base_offset}"
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, f"{self.log_path}: {text}")
         if self.max_timestamp is None:
             self._timestamps()
         assert self.max_timestamp is not None
-        if max_timestamp > self.max_timestamp:
-            self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, last_offset
         if self.first_timestamp is None and position == 0:
-            self.first_timestamp = max_timestamp
+            self.first_timestamp = header.max_timestamp
         if self.bytes_since_index > interval:
             self._offset_index().append(last_offset - self.base_offset, position)
             self._time_index().maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
@@ -222,6 +226,10 @@ class Segment:
         self._tail.last_offsets.append(last_offset)
         self._tail.positions.append(position)
         self._tail.trim()
+
+    def may_hold(self, header: BatchHeader) -> bool:
+        """Whether the batch's offsets (outside its CRC) can be in this segment: indexes count them from the base offset."""
+        return self.base_offset <= header.base_offset and 0 <= header.last_offset - self.base_offset < 2**31
 
     def index_bytes(self) -> int:
         """Size of the larger index, in the file's bytes."""
@@ -287,7 +295,8 @@ class Segment:
     # --- timestamps -------------------------------------------------------------------------------
 
     def _timestamps(self) -> None:
-        """Find out the largest timestamp: the time index's last entry, and the batches behind it."""
+        """Find out the largest timestamp: the time index's last entry, and the batches behind it, up to damage if there is some:
+        a segment that has rolled has its largest timestamp in the index."""
         if self.max_timestamp is not None:
             return
         times = self._time_index()
@@ -297,9 +306,10 @@ class Segment:
         if times.timestamps:
             largest, offset = times.timestamps[-1], self.base_offset + times.offsets[-1]
             start = self._offset_index().position_for(times.offsets[-1])
-        for _, header in self.headers(start):
-            if header.max_timestamp > largest:
-                largest, offset = header.max_timestamp, header.last_offset
+        with contextlib.suppress(ApiError):
+            for _, header in self.headers(start):
+                if header.max_timestamp > largest:
+                    largest, offset = header.max_timestamp, header.last_offset
         self.max_timestamp, self.max_timestamp_offset = largest, offset
 
     def largest_timestamp(self) -> tuple[int, int]:
@@ -393,7 +403,7 @@ class Segment:
 
     def recovered(self, position: int, header: BatchHeader, interval: int) -> None:
         """Recovery found a good batch at `position`."""
-        self._record(header, header.base_offset, header.max_timestamp, position, interval)
+        self._record(header, position, interval)
         self.next_offset = header.base_offset + header.last_offset_delta + 1
 
     def cut_after_recovery(self, size: int) -> None:

@@ -118,6 +118,8 @@ def shorten(disk: Disk, handles: HandleCache, path: str, size: int) -> None:
     """Cut an index file to at most `size` bytes. Raises OSError."""
     if disk.exists(path):
         file = handles.open_apart(path)
-        if file.size() > size:
-            file.truncate(size)
-        file.close()
+        try:
+            if file.size() > size:
+                file.truncate(size)
+        finally:
+            file.close()

@@ -9,7 +9,6 @@ from kafkalite.env.fair_queue import Owner
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.log.record_checks import RecordRules
 from kafkalite.model import (
-    INTERNAL_TOPICS,
     NO_LEADER_EPOCH,
     NO_OFFSET,
     Buffer,
@@ -150,13 +149,16 @@ class NodePartitions:
         if epoch > led.log.latest_epoch:
             # What a consumer has from there is not in this log (an unclean election): its end is unknown.
             return NO_LEADER_EPOCH, NO_OFFSET
-        return led.log.epoch_and_end_offset_for(epoch)
+        found = led.log.epoch_and_end_offset_for(epoch)
+        if found[0] == NO_LEADER_EPOCH and epoch >= 0:
+            # Retention has removed all of that epoch: it ends where the first one that is left begins, as in Kafka. Without an end
+            # a consumer that is just there would take its position for lost, and be reset.
+            return epoch, Offset(led.log.epoch_entries[0][1])
+        return found
 
     def delete_records(self, partition: TopicPartition, before: Offset) -> Awaitable[Offset]:
         led = self._led(partition)
         assert led.leader is not None
-        if partition.topic in INTERNAL_TOPICS:
-            raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, "records of internal topics are not deleted by offset")
         if "delete" not in led.config.cleanup_policy:
             raise api_error(ErrorCode.POLICY_VIOLATION, "records of a compacted topic are not deleted by offset")
         target = led.leader.high_watermark if before == -1 else before

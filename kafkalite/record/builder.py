@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from kafkalite.model import Buffer
 from kafkalite.record.batch import (
+    COMPRESSION_MASK,
     CONTROL_FLAG,
     CRC_START,
     DELETE_HORIZON_FLAG,
@@ -17,6 +18,7 @@ from kafkalite.record.batch import (
     NO_SEQUENCE,
     TIMESTAMP_TYPE_FLAG,
     TRANSACTIONAL_FLAG,
+    BatchHeader,
 )
 from kafkalite.record.checksum import crc32c
 from kafkalite.record.compression import Codec, compress
@@ -185,23 +187,18 @@ def end_transaction_marker(
     )
 
 
-def empty_batch(header_of: tuple[int, ...]) -> bytes:
-    """A batch without records that keeps offsets, producer and sequence of the one it stands for (compaction).
-
-    Args:
-        header_of: the fields of the old batch's BatchHeader.
-    """
-    fields = list(header_of)
+def empty_batch(header: BatchHeader) -> bytes:
+    """A batch without records that keeps offsets, producer and sequence of the one it stands for (compaction)."""
     return encode_batch(
         b"",
         record_count=0,
-        base_offset=fields[0],
-        last_offset_delta=fields[6],
-        leader_epoch=fields[2],
-        attributes=fields[5] & ~DELETE_HORIZON_FLAG & ~0x07,
+        base_offset=header.base_offset,
+        last_offset_delta=header.last_offset_delta,
+        leader_epoch=header.partition_leader_epoch,
+        attributes=header.attributes & ~DELETE_HORIZON_FLAG & ~COMPRESSION_MASK,
         base_timestamp=-1,
-        max_timestamp=fields[8],
-        producer_id=fields[9],
-        producer_epoch=fields[10],
-        base_sequence=fields[11],
+        max_timestamp=header.max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
     )

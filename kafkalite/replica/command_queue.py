@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from kafkalite.errors import ApiError, ErrorCode, api_error
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.model import (
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager
 
 _log = get_logger(__name__)
-T = TypeVar("T")
 
 #: Transitions before the loop gets its turn.
 SLICE = 16
@@ -243,7 +242,8 @@ class Commands:
         key = TopicPartition(wanted.topic, wanted.partition)
         partition = self._hosted.get(key)
         log = partition.log if partition is not None else self._logs.get(key)
-        if log is not None and is_other(log.topic_id, wanted.topic_id):
+        topic_id = self._logs.failures.failed_topic_id(key) if log is None else log.topic_id
+        if topic_id is not None and is_other(topic_id, wanted.topic_id):
             if wanted.delete_files:
                 self._logs.removals.ordered(key, wanted.topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
@@ -260,7 +260,7 @@ class Commands:
             self._hosted.history.record(str(key), "replica.stopped", detail)
         if not wanted.delete_files:
             return ErrorCode.NONE
-        if log is None:
+        if topic_id is None:
             self._logs.removals.ordered(key, wanted.topic_id)
             return ErrorCode.NONE
         self._roles.stopped_high_watermarks.pop(key, None)

@@ -70,7 +70,7 @@ class _FetchCall:
         self._held = 0
 
     def hold(self, size_bytes: int) -> None:
-        """So many bytes of records are in memory now."""
+        """The bytes of records that are in memory now."""
         if size_bytes != self._held:
             self.pacing.hold(size_bytes - self._held)
             self._held = size_bytes
@@ -304,7 +304,10 @@ class ConsumerFetchHandler:
                     with ResidentOnly():
                         reached = _read_records(entry, log, max_bytes, limit, isolation, is_first=is_first)
                 entry.cold_reads = 0
-                entry.available = entry.records_size if reached >= limit else max(entry.records_size, max_bytes)
+                entry.available = entry.records_size
+                # The first batch comes whatever its size. If none has come, offsets are missing up to the limit (compaction).
+                if reached < limit and (entry.records_size or not is_first):
+                    entry.available = max(entry.records_size, max_bytes)
                 if entry.records_size:
                     sent.append((partition, entry.records_size, reached - offset))
         except NotResident as missing:
@@ -382,7 +385,8 @@ class ConsumerFetchHandler:
         leader = partition.leader
         assert leader is not None
         if wanted.timestamp == EARLIEST_TIMESTAMP:
-            return -1, partition.log.log_start_offset, leader.leader_epoch
+            start = partition.log.log_start_offset
+            return -1, start, partition.log.epoch_at(start)
         is_behind = leader.high_watermark < leader.epoch_start_offset
         limit = leader.high_watermark
         if isolation == 1:

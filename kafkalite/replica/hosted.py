@@ -88,7 +88,6 @@ class HostedPartitions:
         #: Beats whenever this node begins or ends to lead a partition.
         self.leadership = Pulse()
         self._recheck: asyncio.TimerHandle | None = None
-        self._repeats = Repeats(clock.monotonic)
 
     def now_ms(self) -> int:
         """The monotonic clock of all lag bookkeeping."""
@@ -205,7 +204,8 @@ class HostedPartitions:
                 if synced >= log.log_end_offset or partition.storage_error is not None:
                     break
         except StorageError as error:
-            self.fail_storage(partition, error)
+            if self.get(partition.topic_partition) is partition:  # else it was stopped meanwhile
+                self.fail_storage(partition, error)
         finally:
             partition.is_flushing = False
         if partition.leader is None and partition.storage_error is None:
@@ -302,7 +302,7 @@ class HostedPartitions:
     # --- deleting records ------------------------------------------------------------------------
 
     def delete_records(self, partition: Partition, before: Offset) -> asyncio.Future[Offset]:
-        """Begin the log at `before` or behind it. `done` gets the log start when neither a failover nor the death of every
+        """Begin the log at `before` or behind it. The future gets the log start when neither a failover nor the death of every
         replica can bring the records back.
 
         Raises StorageError, after the replica went offline.
@@ -397,9 +397,8 @@ class HostedPartitions:
     def resign(self, partition: Partition, reason: str) -> None:
         """Stop acting as the leader, before anybody commanded it; the command may come with the same epoch yet."""
         if partition.leader is not None:
-            suppressed = self.repeats.admit(
-                ("resigned", reason)
-            )  # a lost session ends thousands of leaderships at once
+            # A lost session ends thousands of leaderships at once.
+            suppressed = self.repeats.admit(("resigned", reason))
             if suppressed is not None:
                 _log.warning(
                     "replica.resigned", partition=str(partition.topic_partition), reason=reason, suppressed=suppressed
@@ -426,7 +425,7 @@ class HostedPartitions:
         if partition.storage_error is not None:
             return
         if fault_scope(error) is FaultScope.SHORTAGE and not partition.log.is_failed and not is_certain:
-            suppressed = self._repeats.admit(partition.topic_partition)
+            suppressed = self.repeats.admit(("refused", partition.topic_partition))
             if suppressed is not None:
                 name = str(partition.topic_partition)
                 _log.warning("replica.operation_refused", partition=name, error=str(error), suppressed=suppressed)

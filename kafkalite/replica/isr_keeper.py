@@ -197,6 +197,7 @@ class IsrKeeper:
                     self._hosted.history.record(
                         str(partition.topic_partition), "isr.not_written", "ZooKeeper did not answer"
                     )
+                    self._hosted.advance(partition)  # it need not wait for those who were to join
                 case ProposalOutcome.RESIGN:
                     self._hosted.counters.failed_isr_updates += 1
                     self._hosted.resign(partition, "the state znode names another leadership")

@@ -21,6 +21,9 @@ ProduceDone = Callable[[tuple[ProducedPartition, ...]], None]
 #: How many bytes of records a response may have, asked when they are read; 0: none, otherwise at least one batch.
 ResponseLimit = Callable[[], int]
 
+#: Moments in which nothing is due any more may be kept for these and for each operation; a client names any deadline up to 24 days away.
+_SPARE_BUCKETS = 4_000
+
 
 class Waiting:
     """Something with a deadline. Equal only to itself."""
@@ -63,6 +66,9 @@ class DeadlineWheel:
         if members is not None:
             members[waiting] = None
             return
+        if len(self._buckets) > 2 * self._count + _SPARE_BUCKETS:
+            self._buckets = {moment: members for moment, members in self._buckets.items() if members}
+            self._order = sorted(self._buckets)
         self._buckets[bucket] = {waiting: None}
         heapq.heappush(self._order, bucket)
         if self._timer is None or bucket < self._timer_bucket:
@@ -88,8 +94,8 @@ class DeadlineWheel:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while self._order and not self._buckets[self._order[0]]:  # everybody in it is done
-            del self._buckets[heapq.heappop(self._order)]
+        while self._order and not self._buckets.get(self._order[0]):  # everybody in it is done
+            self._buckets.pop(heapq.heappop(self._order), None)
         if self._order:
             self._timer_bucket = self._order[0]
             self._timer = loop.call_at(self._timer_bucket * self._grain_s, self._fire)
@@ -105,7 +111,7 @@ class DeadlineWheel:
             self._arm(loop)
 
     def _expire_bucket(self, bucket: int) -> None:
-        members = self._buckets.pop(bucket)
+        members = self._buckets.pop(bucket, {})
         self._count -= len(members)
         for waiting in members:
             waiting.bucket = -1

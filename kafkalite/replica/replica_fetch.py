@@ -263,6 +263,8 @@ class ReplicaFetchHandler:
         for entry in list(session.with_records):
             if left <= 0:
                 break
+            if entry not in session.with_records:  # its disk has failed with the read before
+                continue
             size_bytes = self._read(session, entry, left, body, answers)
             left -= size_bytes
         news, session.with_news = session.with_news, {}
@@ -315,9 +317,8 @@ class ReplicaFetchHandler:
             self._hosted.fail_storage(partition, failure)
             answers.extend(session.answers)
             session.answers = []
-            if (
-                partition.storage_error is None
-            ):  # descriptors or memory are short: the follower would ask again at once, for ever
+            if partition.storage_error is None:
+                # Descriptors or memory are short: the follower would ask again at once, for ever.
                 self._hold_back(session, entry, _SHORTAGE_PAUSE_MS)
             return 0
         except ApiError as failure:

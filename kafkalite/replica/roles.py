@@ -85,8 +85,8 @@ class Roles:
             if partition is not None and strays.is_other(partition.topic_id, state.topic_id):
                 _log.warning("replica.other_topic", partition=str(key), own=partition.topic_id, new=state.topic_id)
                 self.stop(partition)
-                self._logs.set_stray(key)
                 partition = None
+                self._logs.set_stray(key)
             if partition is not None and state.leader_epoch < partition.leader_epoch:
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             if partition is not None and partition.storage_error is not None:

@@ -16,6 +16,10 @@ from kafkalite.model import TopicPartition
 #: Time without progress after which a replica gets a higher rate.
 PATIENCE_MS = 5_000
 RAISE_BY = 1.5
+#: A replica that still does not gain has another reason; a larger number would become infinite one day.
+MAX_FACTOR = 1e6
+#: A wait is not longer (ms): the rate may be raised meanwhile.
+MAX_WAIT_MS = 1_000
 #: What may be sent at once after a pause, in seconds of the rate.
 BURST_S = 1.0
 #: As a setting: no limit.
@@ -45,7 +49,7 @@ class Throttle:
             gain = self._gains[key] = _Gain(now_ms, lag)
         elif now_ms - gain.since_ms >= PATIENCE_MS:
             if lag >= gain.lag:
-                gain.factor *= RAISE_BY
+                gain.factor = min(gain.factor * RAISE_BY, MAX_FACTOR)
             gain.since_ms, gain.lag = now_ms, lag
         return ordered * gain.factor
 
@@ -55,7 +59,7 @@ class Throttle:
             del self._gains[key]
 
     def wait_ms(self, rate: float, now_ms: int) -> int:
-        """How long nothing may be sent; 0: something may."""
+        """How long nothing may be sent, as far as is known; 0: something may."""
         if self._at_ms < 0:
             self._tokens = rate * BURST_S
         else:
@@ -64,7 +68,7 @@ class Throttle:
         self._at_ms = now_ms
         if self._tokens > 0:
             return 0
-        return max(1, int(-self._tokens / rate * 1000) + 1)
+        return min(int(-self._tokens / rate * 1000) + 1, MAX_WAIT_MS)
 
     @property
     def allowance(self) -> int:
@@ -72,7 +76,7 @@ class Throttle:
         return max(1, int(self._tokens))
 
     def take(self, size_bytes: int) -> None:
-        """So much was sent; a batch larger than what was left is paid off later."""
+        """This was sent; a batch larger than what was left is paid off later."""
         self._tokens -= size_bytes
 
 

@@ -187,7 +187,7 @@ class SchemaRegistry:
             if not done.done():
                 done.set_result(error)
 
-        self._log.append(partition, records, finished)
+        self._log.append(partition, registry, records, finished)
         try:
             error = await done
         except asyncio.CancelledError:  # the request's time is up: the records may be committed nevertheless

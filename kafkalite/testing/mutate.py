@@ -82,6 +82,9 @@ MODULES: dict[str, tuple[str, ...]] = {
 }
 #: (module, source line without indentation): changes of these lines that make no difference, each with its reason.
 EQUAL: dict[tuple[str, str], str] = {
+    ("kafkalite.log.transaction_index", "self._entries: list[AbortedTxn] | None = None"): "an annotation",
+    ("kafkalite.log.transaction_index", "self._synced = 0"): "set again before it is read: by `load` or `reset`",
+    ("kafkalite.log.transaction_index", "if file.size() > size:"): "a file that is cut to its own size",
     (
         "kafkalite.log.epoch_cache",
         "return list(zip(self._epochs, self._starts, strict=True))",

@@ -301,3 +301,26 @@ async def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None
     async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         with pytest.raises(ValueError):
             Producer(client, **settings)
+
+
+async def test_a_send_that_waits_for_metadata_takes_nothing_when_the_producer_is_closed() -> None:
+    """Nobody would ever deliver or fail its record."""
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        producer = Producer(client)
+        waiting = asyncio.ensure_future(producer.send("t", None, b"x"))
+        await asyncio.sleep(0)
+        await producer.close()
+        cluster.create("t")
+        with pytest.raises(ApiError, match="the producer is closed"):
+            await waiting
+
+
+async def test_a_record_that_no_bytes_can_say_leaves_no_batch_behind() -> None:
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        async with Producer(client) as producer:
+            with pytest.raises(UnicodeEncodeError):
+                await producer.send("t", None, b"0", headers=[("\udcff", b"")])
+            await producer.flush()
+            assert await send_all(producer, "t", 2) == [0, 1]
+        assert len(cluster.log("t").batches) == 1

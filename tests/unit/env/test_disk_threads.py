@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.env.disk_threads import DiskThreads
+from kafkalite.env.disk_threads import DiskThreads, Workers
 from kafkalite.env.real_disk import RealDisk
 from kafkalite.env.seams import DiskOutcome
 
@@ -51,3 +51,25 @@ async def test_new_threads_begin_without_a_past(tmp_path: Path) -> None:
     assert found == DiskOutcome(failed=True)
     disk.separate(directory)
     assert disk.outcome(directory) == DiskOutcome(failed=False)
+
+
+def test_jobs_that_come_at_once_do_not_wait_behind_each_other() -> None:
+    """A thread that rested looked free until it woke up: all jobs of one turn of the loop went to it, behind the first."""
+    workers = Workers(4, "test")
+    workers.submit(lambda: None).result(150)
+    go_on = threading.Event()
+    jobs = [workers.submit(lambda: go_on.wait(150)) for _ in range(3)]
+    assert workers.submit(lambda: 7).result(150) == 7
+    go_on.set()
+    assert all(job.result(150) for job in jobs)
+    workers.close()
+
+
+def test_there_are_no_more_threads_than_jobs_at_the_same_time() -> None:
+    workers = Workers(8, "work")
+    for _ in range(20):
+        wait([workers.submit(lambda: None)])
+        while not workers.is_idle:
+            threading.Event().wait(0.001)
+    assert len(workers._threads) == 1
+    workers.close()

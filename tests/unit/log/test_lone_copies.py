@@ -145,6 +145,28 @@ async def test_what_was_not_on_the_disk_yet_is_there_too(host: Host) -> None:
     assert again is not None and values(again) == before
 
 
+async def test_a_log_that_cannot_be_opened_again_leaves_no_file_open(host: Host) -> None:
+    """Each attempt kept up to eight, and there is one every five minutes."""
+    manager = await host.manager()
+    log = filled(manager)
+    last = log.segments[-1].log_path
+    opened: list[str] = []
+
+    def refuse(kind: str, path: str) -> int:
+        opened.append(path)
+        # The file is there; it cannot be opened for its batches to be checked.
+        return errno.EIO if path == last and opened.count(last) % 2 == 0 else 0
+
+    host.disk.refuse = refuse
+    manager.failures.log_failed(an_error(log, errno.EIO))
+    await host.verdict()
+    before = host.disk.open_files
+    for _ in range(3):
+        await manager.opening.bring_online("/d1", "cluster", 1, {})
+        assert host.disk.open_files == before
+    assert opened.count(last) > 3
+
+
 async def test_a_log_whose_file_is_away_stays_where_it_is_and_goes_on_when_the_file_is_back(host: Host) -> None:
     manager = await host.manager()
     log = filled(manager)

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.env.seams import File
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.log import moving
+from kafkalite.log.handles import HandleCache
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.room import MIN_ROOM_BYTES
@@ -262,6 +264,26 @@ async def test_a_compacted_log_is_not_compacted_meanwhile_and_begun_anew_after_a
     assert await manager.housekeeping.cleaning_pass() == 1
 
 
+async def test_a_move_that_begins_while_timestamps_are_read_keeps_the_log_from_being_compacted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = Host()
+    manager = await host.start()
+    host_of(manager).hw_of = lambda tp: 10**9
+    log = host.create(config(segment_bytes=2_048, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01))
+    fill(log, 200)
+    log.segments[0].max_timestamp = None  # as after a restart
+
+    async def load(self: PartitionLog, *arguments: object) -> None:
+        manager.moves.start(T0, "/d2", throttle=80_000)
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(PartitionLog, "load_timestamps", load)
+    assert await manager.housekeeping.cleaning_pass() == 0
+    (move,) = manager.moves.under_way()
+    assert move.state == "copying" and not log.is_compacted
+
+
 async def test_a_log_that_was_compacted_once_is_copied_anew_whatever_its_policy_is_today() -> None:
     """What a compaction took since it was copied could be the tombstone of what was copied."""
     host = Host(replica_alter_log_dirs_io_max_bytes_per_second=4_096)
@@ -438,3 +460,41 @@ async def test_a_new_disk_that_dies_before_the_copy_is_durable_leaves_the_old_on
     (kept,) = host.names("/d1")
     assert kept.endswith("-stray") and manager.pool.offline_partitions == {T0: "/d2"}
     await host.supervisor.stop()
+
+
+async def test_a_thread_that_reads_a_copy_again_leaves_the_handles_of_the_disk_to_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A file that the thread closes could be the one to which the loop is just appending."""
+    host = Host(replica_alter_log_dirs_io_max_bytes_per_second=4_096)
+    manager = await host.start()
+    log = host.create()
+    fill(log, 200)
+    move = manager.moves.start(T0, "/d2", throttle=80_000)
+    assert move is not None
+    await until(lambda: move.copied_bytes > 10_000)
+    used: list[HandleCache] = []
+    is_off_loop = False
+    get, run_blocking = HandleCache.get, host.disk.run_blocking
+
+    def counted(self: HandleCache, *arguments: Any, **options: Any) -> File:
+        if is_off_loop:
+            used.append(self)
+        return get(self, *arguments, **options)
+
+    async def off_loop(function: Callable[[], object], at: str = "") -> object:
+        nonlocal is_off_loop
+        is_off_loop = "DiskMoves" in getattr(function, "__qualname__", "")
+        try:
+            return await run_blocking(function, at)
+        finally:
+            is_off_loop = False
+
+    monkeypatch.setattr(HandleCache, "get", counted)
+    monkeypatch.setattr(host.disk, "run_blocking", off_loop)
+    manager = await host.restart()
+    (again,) = manager.moves.under_way()
+    await until(lambda: again.future is not None)
+    assert used and manager.pool.dirs["/d2"].handles not in used
+    again.throttle = 0
+    await until(lambda: again.state == "done")

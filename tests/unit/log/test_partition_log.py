@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,7 @@ from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.model import TopicId
 from kafkalite.record.batch import HEADER_SIZE, parse_header, split_batches
 from kafkalite.record.builder import encode_batch, encode_record, end_transaction_marker
+from kafkalite.record.compression import Codec, compress
 from kafkalite.record.reader import read_records
 from tests.support.logs import PATH, TP, batch, cold_reads, everything, find_timestamp, make_log, reopen, values
 from tests.support.memory_disk import ManualClock, MemoryDisk
@@ -370,6 +372,25 @@ async def test_the_newest_record_of_a_batch_was_deleted(disk: MemoryDisk) -> Non
     for start, newest in enumerate([(90, 0, 2), (50, 2, 2), (50, 2, 2)]):
         log.advance_log_start_offset(start)
         assert await log.max_timestamp_offset(cold_reads(log), (0, 0)) == newest
+
+
+async def test_a_look_for_the_newest_record_does_not_hold_the_records(disk: MemoryDisk) -> None:
+    """A few kB may be a million of them."""
+    log = make_log(disk)
+    records = b"".join(encode_record(number, number % 7, b"k" * 20, b"", ()) for number in range(20_000))
+    packed = compress(Codec.GZIP, records)
+    log.append_as_leader(
+        encode_batch(
+            packed, record_count=20_000, last_offset_delta=19_999, attributes=Codec.GZIP, base_timestamp=10, max_timestamp=16
+        ),
+        2,
+    )  # fmt: skip
+    tracemalloc.start()
+    try:
+        assert await log.max_timestamp_offset(cold_reads(log), (0, 0)) == (16, 6, 2)
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
 
 
 async def test_a_look_up_begins_again_if_the_log_changes_under_it(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from typing import Any
 
@@ -9,15 +10,18 @@ import pytest
 
 from kafkalite.config import BrokerConfig
 from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import StorageError
 from kafkalite.log.cleaner import compact
+from kafkalite.log.handles import HandleCache
 from kafkalite.log.index import ABORTED_ENTRY, AbortedTxn
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.transaction_index import TransactionIndex, save_from, shorten
 from kafkalite.record.batch import split_batches
 from kafkalite.record.builder import end_transaction_marker
 from tests.support.log_host import hosted
 from tests.support.logs import PATH, TOPIC_ID, TP, batch, config, everything, make_log, reopen
-from tests.support.memory_disk import ManualClock, MemoryDisk
+from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
 
 FIRST = f"{PATH}/{0:020d}"
 
@@ -247,3 +251,129 @@ def test_the_list_covers_what_is_read_and_no_more() -> None:
         assert listed == needed and len(listed) <= 5
     # Readers that take one answer after the other leave out each aborted record.
     assert log.read(0, 1 << 20, verify=False).next_offset == log.log_end_offset
+
+
+# --- the index alone ------------------------------------------------------------------------------
+
+FILE = f"{PATH}/{10:020d}.txnindex"
+
+
+def entry(first: int, last: int) -> AbortedTxn:
+    return AbortedTxn(7, first, last, last + 1)
+
+
+def index_of(*entries: AbortedTxn) -> tuple[MemoryDisk, TransactionIndex]:
+    """The index of a segment that begins at 10, with this file."""
+    disk = MemoryDisk()
+    disk.makedirs(PATH)
+    disk.write_file_atomic(FILE, b"".join(each.encode() for each in entries))
+    return disk, TransactionIndex(disk, HandleCache(disk, 4), FILE, 10)
+
+
+def content(disk: MemoryDisk) -> bytes:
+    return bytes(disk.entries[FILE].data)
+
+
+@pytest.mark.parametrize(
+    ("entries", "fits"),
+    [
+        ([entry(3, 10)], True),  # the segment's first batch is the marker
+        ([entry(3, 9)], False),
+        ([entry(3, 19)], True),
+        ([entry(3, 20)], False),
+        ([entry(18, 19)], True),
+        ([entry(19, 19)], False),
+        ([entry(3, 14), entry(5, 15)], True),  # one marker directly behind the other
+        ([entry(3, 14), entry(5, 14)], False),
+    ],
+)
+def test_which_entries_can_be_those_of_a_segment(entries: list[AbortedTxn], *, fits: bool) -> None:
+    _, index = index_of(*entries)
+    assert index.load(20) is fits
+    if fits:
+        assert index.entries(20) == entries
+
+
+def test_what_is_in_the_file_is_neither_written_nor_synced_again() -> None:
+    disk, index = index_of(entry(3, 14))
+    assert index.to_sync() == 0 and not index.save()
+    found = index.entries(20)
+    assert index.to_sync() == 0 and not index.save()
+    found.append(entry(5, 15))
+    assert index.to_sync() == 0 and index.save() and not index.save()
+    assert content(disk) == entry(3, 14).encode() + entry(5, 15).encode()
+    assert index.to_sync() == 2
+    found.append(entry(6, 16))
+    assert index.save()
+    index.synced(2)  # the fsync began before the third entry was written
+    assert index.to_sync() == 3
+    index.synced(3)
+    assert index.to_sync() == 0
+
+
+def test_an_index_that_is_made_again_replaces_its_file() -> None:
+    disk, index = index_of(entry(3, 14), entry(5, 15))
+    assert index.load(20)
+    index.reset()
+    index.entries(20).append(entry(6, 16))
+    assert index.to_sync() == 0 and index.save() and index.to_sync() == 1
+    assert content(disk) == entry(6, 16).encode()
+
+
+def test_an_empty_index_makes_no_file_and_a_durable_one_needs_no_sync() -> None:
+    disk, index = index_of()
+    disk.remove(FILE)
+    assert not index.save_durably() and index.entries(20) == [] and not index.save_durably()
+    assert not disk.exists(FILE)
+    index.entries(20).append(entry(3, 14))
+    assert index.save_durably()
+    assert durable(disk, FILE) == entry(3, 14).encode()
+    assert index.to_sync() == 0 and not index.save()
+
+
+@pytest.mark.parametrize(
+    ("before", "keep", "data", "after"),
+    [
+        (None, 0, b"", None),
+        (None, 0, b"new", b"new"),
+        (b"old", 0, b"", b""),
+        (b"old", 0, b"new", b"new"),
+        (b"old", 2, b"", b"ol"),
+        (b"old", 2, b"new", b"olnew"),
+        (b"old", 3, b"new", b"oldnew"),
+    ],
+)
+def test_an_index_file_is_cut_and_extended(before: bytes | None, keep: int, data: bytes, after: bytes | None) -> None:
+    disk, _ = index_of()
+    disk.remove(FILE)
+    if before is not None:
+        disk.write_file_atomic(FILE, before)
+    assert save_from(disk, HandleCache(disk, 4), FILE, keep, data) is (after is not None)
+    assert (content(disk) if disk.exists(FILE) else None) == after
+    assert disk.open_files == 0
+
+
+def test_a_file_that_cannot_be_cut_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, _ = index_of(entry(3, 14))
+
+    def refuse(self: MemoryFile, size: int) -> None:
+        raise OSError(errno.EIO, "injected")
+
+    monkeypatch.setattr(MemoryFile, "truncate", refuse)
+    with pytest.raises(OSError, match="injected"):
+        shorten(disk, HandleCache(disk, 4), FILE, 0)
+    assert disk.open_files == 0
+
+
+def test_a_marker_is_not_written_when_the_index_cannot_be_read() -> None:
+    """It would end the transaction, and readers would take its records for committed ones."""
+    disk = MemoryDisk()
+    log = make_log(disk)
+    log.append_as_leader(batch(["plain"]), 1)
+    log.append_as_leader(batch(["v"], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True), 1)
+    log = reopen(disk, recovery_point=2, clean=True)
+    disk.broken.add(f"{FIRST}.txnindex")
+    marker = end_transaction_marker(7, 0, commit=False, coordinator_epoch=0, timestamp_ms=1000)
+    with pytest.raises(StorageError):
+        log.append_as_leader(marker, 1, origin="coordinator")
+    assert log.is_failed and log.log_end_offset == 2 and log.first_unstable_offset == 1

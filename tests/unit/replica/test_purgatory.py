@@ -55,6 +55,22 @@ async def test_one_timer_serves_any_number_of_operations():
     assert told == ["last"]
 
 
+async def test_deadlines_that_clients_have_spread_over_days_leave_nothing_behind():
+    wheel = DeadlineWheel()
+    told: list[str] = []
+    kept = [Probe(str(number), told) for number in range(10)]
+    for number, probe in enumerate(kept):
+        wheel.add(probe, (number + 1) * 100_000_000)
+    for number in range(20_000):
+        probe = Probe("gone", told)
+        wheel.add(probe, 60_000 + number * 1_000)
+        wheel.discard(probe)
+        assert len(wheel._buckets) <= len(wheel._order) < 5_000
+    assert len(wheel) == 10
+    wheel.expire_all()
+    assert told == [str(number) for number in range(10)]
+
+
 async def test_an_operation_may_be_added_again_after_its_deadline():
     wheel = DeadlineWheel(grain_ms=1)
     told: list[str] = []

@@ -42,3 +42,25 @@ def test_a_rate_below_that_of_the_producers_is_raised() -> None:
     assert throttle.rate(T0, 3, 100, lag=10, now_ms=4 * PATIENCE_MS) == 337.5
     throttle.retain(())
     assert throttle.rate(T0, 3, 100, lag=10, now_ms=5 * PATIENCE_MS) == 100
+
+
+def test_a_replica_that_never_gains_does_not_bring_the_rate_to_infinity() -> None:
+    """After two hours and a half: each answer to its fetches failed with an OverflowError from then on."""
+    throttle = Throttle()
+    for step in range(3_000):
+        now_ms = step * PATIENCE_MS
+        assert throttle.wait_ms(throttle.rate(T0, 3, 1_000, lag=1_000, now_ms=now_ms), now_ms) == 0
+        assert throttle.allowance >= 1_000
+
+
+def test_a_rate_that_is_raised_ends_a_long_wait() -> None:
+    """One batch of a megabyte at a byte per second is a debt of twelve days."""
+    throttle = Throttle()
+    assert throttle.wait_ms(1.0, 0) == 0
+    throttle.take(1 << 20)
+    now_ms = 0
+    for _ in range(5):
+        now_ms += throttle.wait_ms(1.0, now_ms)
+    assert now_ms <= 10_000
+    now_ms += throttle.wait_ms(1e9, now_ms)
+    assert throttle.wait_ms(1e9, now_ms + 10) == 0

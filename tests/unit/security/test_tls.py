@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from kafkalite.env import handshakes
 from kafkalite.env.handshakes import TlsListener
 from kafkalite.env.real_network import RealNetwork
 from kafkalite.errors import ConfigError
+from kafkalite.model import Endpoint
+from kafkalite.rpc.answers import RpcDisconnected
+from kafkalite.rpc.client import RpcConnection
+from kafkalite.rpc.messages.connection import HeartbeatRequest
 from kafkalite.security.tls import ClientTls, ServerTls, TlsFiles, own_name, peer_name
 from kafkalite.testing.certificates import Authority
 
@@ -239,6 +244,38 @@ def test_both_on_one_port_on_the_way(authority: Authority, node: TlsFiles, run: 
             each.settimeout(20)
             assert each.recv(1) == b""
             each.close()
+
+    run(go())
+
+
+def test_a_request_whose_connection_is_reset_fails_at_once(
+    run: Callable[[Any], Any], node: TlsFiles, authority: Authority
+) -> None:
+    """asyncio's transport over TLS that is closed a second time does not know any more what it holds."""
+
+    async def go() -> None:
+        accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            accepted.put_nowait(writer)
+            await reader.read()
+
+        network = RealNetwork()
+        listener = await network.listen("127.0.0.1", 0, serve, ServerTls(node))
+        tls = ClientTls(TlsFiles("", authority.truststore))
+        reader, writer = await network.dial("127.0.0.1", listener.port, tls)
+        connection = RpcConnection(reader, writer, Endpoint("127.0.0.1", listener.port), max_frame_bytes=1024)
+        reading = asyncio.ensure_future(connection._read())
+        answer = connection.send_nowait(HeartbeatRequest())
+        served = await accepted.get()
+        linger = struct.pack("ii", 1, 0)
+        served.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        served.transport.abort()
+        await asyncio.wait([reading])
+        assert answer.done()
+        with pytest.raises(RpcDisconnected):
+            await answer
+        await listener.close()
 
     run(go())
 
