@@ -45,18 +45,24 @@ def with_dynamic(static: BrokerConfig, *layers: Mapping[str, str]) -> BrokerConf
     """
     config = static
     for layer in layers:
-        topic = usable_topic_config(config.topic, topic_settings(layer))
+        usable = {raw: value for raw, value in sorted(layer.items()) if _is_usable(raw, value)}
+        topic = usable_topic_config(config.topic, topic_settings(usable))
         config = config if topic == config.topic else dataclasses.replace(config, topic=topic)
-        for raw, value in sorted(layer.items()):
+        for raw, value in usable.items():
             key = ALIASES.get(raw, raw)
-            try:
-                check_dynamic(raw, value)
-            except ConfigError:
+            if key in TOPIC_KEYS:
                 continue
-            if key not in TOPIC_KEYS:
-                spec, kind = BROKER_KEYS[key]
-                changed = dataclasses.replace(config, **{spec.name: parse(key, spec, kind, value)})
-                with contextlib.suppress(ConfigError):
-                    kafka_listeners(changed)
-                    config = changed
+            spec, kind = BROKER_KEYS[key]
+            changed = dataclasses.replace(config, **{spec.name: parse(key, spec, kind, value)})
+            with contextlib.suppress(ConfigError):
+                kafka_listeners(changed)
+                config = changed
     return config
+
+
+def _is_usable(key: str, value: str) -> bool:
+    try:
+        check_dynamic(key, value)
+    except ConfigError:
+        return False
+    return True

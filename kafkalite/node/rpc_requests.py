@@ -10,7 +10,7 @@ from kafkalite.controller.controller import Controller
 from kafkalite.coordinators.draining import Draining
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.env.seams import Env
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.disks import DescribeDisksRequest
 from kafkalite.extension.messages.rates import DescribeGroupLagRequest, DescribeTrafficRequest
 from kafkalite.extension.messages.topics import DescribeReplicasRequest
@@ -24,7 +24,7 @@ from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.handling import Handler, LateReply, Reply, RpcRequest
 from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
+from kafkalite.rpc.messages.connection import ErrorResponse, HeartbeatRequest, HeartbeatResponse
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
 from kafkalite.rpc.messages.forwarding import ForwardRequest, ForwardResponse
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest
@@ -91,7 +91,10 @@ class RpcRequests:
         return self._forwarded(request.message, bytes(request.body))
 
     async def _forwarded(self, message: ForwardRequest, data: bytes) -> Reply:
-        return Reply(ForwardResponse(), (await self._host.forwarded.answer(message, data),))
+        try:
+            return Reply(ForwardResponse(), (await self._host.forwarded.answer(message, data),))
+        except ApiError as error:  # an answer: raised, it would be logged as a task that has failed
+            return Reply(ErrorResponse(int(error.code), str(error)))
 
     def _load(self, request: RpcRequest) -> Reply:
         rpc_handlers.only_nodes(request)

@@ -35,7 +35,7 @@ def parse(type_: str, text: str, imports: Sequence[Import] = ()) -> ParsedSchema
         ) from None
     try:
         parsed: ParsedSchema = parser.parse(text, imports)
-        parsed.text.encode()  # "\ud800" of JSON is no text
+        check_size(parsed.text)  # the canonical text may be longer; and "\ud800" of JSON is no text
     except RecursionError:
         raise InvalidSchema("the schema is nested too deep") from None
     except STUMBLES as error:

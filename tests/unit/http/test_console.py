@@ -21,13 +21,15 @@ from kafkalite.client.consumer import ConsumedRecord
 from kafkalite.client.offset_reset import PLACES, Reset, place
 from kafkalite.client.producer import Producer
 from kafkalite.config import broker_config
+from kafkalite.errors import ApiError
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.console import messages, origin
 from kafkalite.http.console.messages import MessageFilter
 from kafkalite.http.console.pages import ConsolePages
 from kafkalite.http.console.values import shown
-from kafkalite.model import TopicPartition
+from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.rpc.messages.forwarding import ForwardRequest
 from kafkalite.security.acl import AclEntry, Binding, Operation, Pattern, PatternType, Permission, ResourceType
 from kafkalite.security.principal import Principal
 from kafkalite.security.quotas import CONNECTION_RATE, Entity
@@ -297,6 +299,10 @@ async def test_each_change_is_in_the_audit_log_and_what_is_malformed_is_answered
             for name in ("\ud800", "x" * 300):
                 assert (await do(running, "record.send", topic=name, record="x"))[0] == 409
         assert not [each for each in logged if each["event"] == "task.failed"]
+        node = running.nodes[1]
+        with capture_logs() as logged, pytest.raises(ApiError, match="not a request that is forwarded"):
+            await node.peers.ask_with_body(BrokerId(1), ForwardRequest("User:x", "h"), b"\0", timeout_s=5)
+        assert not [each for each in logged if each["event"] == "task.failed"], "a refusal is an answer"
         async with AsyncClient.connect(running.bootstrap) as client:
             await alter_quotas(client, Entity(ip="10.0.0.9"), {CONNECTION_RATE: 5})
         _, found = await ask(running, "security")

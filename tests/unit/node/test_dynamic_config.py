@@ -127,6 +127,7 @@ def test_settings_that_contradict_each_other_end_no_node() -> None:
     assert lags({MOST: "50"}) == (100, 1000)
     assert lags({LEAST: "500"}, {MOST: "200"}) == (500, 1000)
     assert lags({LEAST: "soon", MOST: "200"}) == (100, 200)
+    assert lags({LEAST: "5", MOST: "50", "segment.ms": "soon", "x": "y"}) == (5, 50)
 
 
 async def test_settings_that_contradict_each_other_are_refused_or_named() -> None:

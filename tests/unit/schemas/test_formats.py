@@ -426,6 +426,13 @@ def test_what_the_packages_stumble_over_is_no_schema(type_: str, text: str) -> N
         parse(type_, text)
 
 
+def test_a_canonical_text_that_is_too_long() -> None:
+    """1e15 becomes 1000000000000000.0: such a record did not fit into the topic."""
+    text = json.dumps({"title": "x" * 700_000, "enum": [0] * 18_000}).replace(" 0", "1e15")
+    with pytest.raises(InvalidSchema, match="bytes"):
+        parse("JSON", text)
+
+
 def test_a_type_that_the_package_cannot_compare_is_an_error_in_words() -> None:
     error = parse("AVRO", '{"type":"error","name":"A","fields":[]}')
     with pytest.raises(InvalidSchema, match="error"):
