@@ -299,7 +299,7 @@ class GroupCoordinator:
             raise api_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         for partition in self.log.states():
             for _, entry in sorted(partition.entries.items()):
-                if not entry.is_new:
+                if entry.is_listed:
                     yield entry
 
     def count(self) -> tuple[int, int]:
@@ -324,7 +324,7 @@ class GroupCoordinator:
     def describe(self, group_id: str) -> GroupEntry | None:
         """None: there is no such group."""
         entry = self._find(group_id)[1]
-        return None if entry is None or entry.is_new else entry
+        return entry if entry is not None and entry.is_listed else None
 
     # --- loading ---
 

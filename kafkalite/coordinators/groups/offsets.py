@@ -42,6 +42,8 @@ class GroupOffsets:
     in_transactions: dict[ProducerId, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
     #: Commits, plain or in a transaction, whose append is under way: how many of each partition.
     appending: dict[TopicPartition, int] = field(default_factory=dict)
+    #: Something was committed once, also if nothing of it is left.
+    was_used: bool = False
 
     def begin_append(self, partitions: Iterable[TopicPartition]) -> None:
         """Records of commits are about to be appended."""
@@ -57,6 +59,7 @@ class GroupOffsets:
 
     def commit(self, partition: TopicPartition, offset: CommittedOffset) -> None:
         """The record of a plain commit is durable."""
+        self.was_used = True
         known = self.committed.get(partition)
         if known is None or known.record_offset <= offset.record_offset:
             self.committed[partition] = offset
@@ -65,6 +68,7 @@ class GroupOffsets:
         self, producer_id: ProducerId, partition: TopicPartition, offset: CommittedOffset
     ) -> None:
         """The record of a transactional commit is durable."""
+        self.was_used = True
         pending = self.in_transactions.setdefault(producer_id, {})
         known = pending.get(partition)
         if known is None or known.record_offset <= offset.record_offset:

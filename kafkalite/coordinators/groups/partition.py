@@ -147,6 +147,11 @@ class GroupEntry:
         )
 
     @property
+    def is_listed(self) -> bool:
+        """It has come to be. A group whose last offset was deleted is still there, as in Kafka."""
+        return not self.is_new or self.offsets.was_used
+
+    @property
     def member_count(self) -> int:
         if self.streams is not None:
             return len(self.streams.members)

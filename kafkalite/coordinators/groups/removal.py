@@ -53,7 +53,7 @@ class GroupRemoval:
     async def delete_group(self, group_id: str) -> None:
         """Raises ApiError NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
         partition, entry = self._find(group_id)
-        if entry is None or entry.is_dead or entry.is_new:
+        if entry is None or entry.is_dead or not entry.is_listed:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND)
         if not entry.is_empty:
             raise api_error(ErrorCode.NON_EMPTY_GROUP)
@@ -65,7 +65,7 @@ class GroupRemoval:
     async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> CommitResults:
         """Forget offsets of topics that no member subscribes to. Raises ApiError GROUP_ID_NOT_FOUND."""
         partition, entry = self._find(group_id)
-        if entry is None or entry.is_dead or entry.is_new:
+        if entry is None or entry.is_dead or not entry.is_listed:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND)
         group = entry.group
         if group.members and group.protocol_type != CONSUMER:

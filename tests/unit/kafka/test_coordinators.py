@@ -244,6 +244,22 @@ async def test_offsets_are_deleted_by_admins_with_topics_and_by_age(broker: Brok
     assert broker.side.groups.describe("g") is None
 
 
+async def test_a_group_whose_last_offset_was_deleted_is_there_until_it_is_deleted(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    await client.ask(commit("g", 4, topic="t"), 8)
+    request = wire.OffsetDeleteRequest
+    doomed = request.OffsetDeleteRequestTopic("t", [request.OffsetDeleteRequestPartition(0)])
+    assert not (await client.ask(request("g", [doomed]), 0)).error_code
+    assert [each.group_id for each in (await client.ask(wire.ListGroupsRequest(), 5)).groups] == ["g"]
+    [described] = (await client.ask(wire.DescribeGroupsRequest(["g"]), 6)).groups
+    assert (described.error_code, described.group_state) == (0, "Empty")
+    [deleted] = (await client.ask(wire.DeleteGroupsRequest(["g"]), 2)).results
+    assert not deleted.error_code
+    assert not (await client.ask(wire.ListGroupsRequest(), 5)).groups
+
+
 # --- transactions --------------------------------------------------------------------------------
 
 
