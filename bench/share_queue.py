@@ -106,7 +106,9 @@ async def run(records: int, members: int, partitions: int, most: int, batch: int
             answer = await client.ask(create([create.CreatableTopic(_TOPIC, partitions, 1)], 10_000), 7)
             assert answer.topics[0].error_code == 0, answer
             topic_id = answer.topics[0].topic_id
-            await node.kafka_services.set_entity_overrides(GROUPS, _GROUP, {"share.auto.offset.reset": "earliest"})
+            await node.kafka_services.replace_entity_overrides(
+                GROUPS, _GROUP, {}, {"share.auto.offset.reset": "earliest"}
+            )
             await _until(lambda: _GROUP in node.kafka_services.settings_of(GROUPS))
             for number in range(partitions):
                 key = ShareKey(_GROUP, UUID(bytes=topic_id), number)

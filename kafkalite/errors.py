@@ -128,6 +128,8 @@ class ErrorCode(IntEnum):
     UNRELEASED_INSTANCE_ID = 111
     UNSUPPORTED_ASSIGNOR = 112
     STALE_MEMBER_EPOCH = 113
+    MISMATCHED_ENDPOINT_TYPE = 114
+    UNSUPPORTED_ENDPOINT_TYPE = 115
     UNKNOWN_SUBSCRIPTION_ID = 117
     TELEMETRY_TOO_LARGE = 118
     TRANSACTION_ABORTABLE = 120
@@ -225,18 +227,22 @@ _RETRIABLE = {
 }  # fmt: skip
 
 
+#: Characters of an error's text: it may show names of a request, and a string of Kafka's protocol has 32,767 bytes.
+_MAX_TEXT = 4_000
+
+
 def is_retriable(code: ErrorCode) -> bool:
     """Whether a client may send the same request again after refreshing its metadata."""
     return code.name in _RETRIABLE
 
 
 def api_error(code: ErrorCode, message: str = "") -> ApiError:
-    """The exception for `code`: an instance of the one class that owns that code."""
+    """The exception for `code`: an instance of the one class that owns that code. Of a long message the end is cut off."""
     owner = ApiError.by_code.get(code)
     if owner is None:
         name = "".join(word.capitalize() for word in code.name.split("_"))
         owner = type(name, (ApiError,), {"code": code, "retriable": is_retriable(code), "__module__": __name__})
-    return owner(message or code.name)
+    return owner(message[:_MAX_TEXT] or code.name)
 
 
 def error_code(number: int) -> ErrorCode:

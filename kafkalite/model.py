@@ -31,7 +31,7 @@ Replicas = tuple[BrokerId, ...]
 NO_LEADER = BrokerId(-1)
 NO_BROKER_EPOCH = BrokerEpoch(-1)
 NO_LEADER_EPOCH = LeaderEpoch(-1)
-#: In StopReplica: higher than any leader epoch, the partition is deleted (Kafka's LeaderAndIsr.EpochDuringDelete).
+#: In StopReplica: passes whatever the replica's own epoch is, the partition is deleted (KIP-570, Kafka's LeaderAndIsr.EpochDuringDelete).
 EPOCH_DURING_DELETE = LeaderEpoch(-2)
 NO_TOPIC_ID = TopicId("")
 NO_OFFSET = Offset(-1)

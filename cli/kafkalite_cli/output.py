@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import shutil
 import signal
 import sys
@@ -250,7 +251,36 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise click.UsageError(f"{question} Nobody can be asked here: add --yes")
-    click.confirm(question, abort=True, err=True)
+    answer = None
+    while answer is None:
+        said = _line_of_terminal(f"{question} [y/N]: ").strip().lower()
+        answer = {"y": True, "yes": True, "n": False, "no": False, "": False}.get(said)
+    if not answer:
+        raise click.Abort
+
+
+def _line_of_terminal(question: str) -> str:
+    """Empty at the end of the input. Raises Abort at Ctrl-C, which asyncio would only note the first time.
+
+    A signal that comes just before a read does not interrupt it, so the read waits for the signals' pipe, too.
+    """
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    wakeup = signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    try:
+        click.echo(question, nl=False, err=True)
+        while sys.stdin not in select.select([sys.stdin, woken], [], [])[0]:
+            os.read(woken, 1)
+        return sys.stdin.readline()
+    except KeyboardInterrupt:
+        click.echo(err=True)
+        raise click.Abort from None
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGINT, handler)
+        os.close(woken)
+        os.close(wakes)
 
 
 @dataclass(frozen=True, slots=True)

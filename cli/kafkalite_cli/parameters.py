@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+import re
+from typing import Any, AnyStr
 
 import click
 
@@ -46,6 +47,15 @@ class Real(click.FloatRange):
 def is_whole(text: str, high: int = MAX_ID) -> bool:
     """Whether `text` is a number from 0 to `high`, in ASCII digits."""
     return text.isascii() and text.isdigit() and len(text) <= len(str(high)) and int(text) <= high
+
+
+def parse_pattern(text: AnyStr, hint: str) -> re.Pattern[AnyStr]:
+    """A regular expression. Raises click.BadParameter."""
+    try:
+        return re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        shown = text if isinstance(text, str) else text.decode()
+        raise click.BadParameter(f"{shown!r} is not a regular expression: {error}", param_hint=hint) from None
 
 
 def parse_partition(text: str) -> TopicPartition:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from kafkalite.errors import ConfigError
 from kafkalite_cli.output import Output, confirm, settings_of_file
+from kafkalite_cli.passwords import read_password
 from kafkalite_cli.profiles import (
     SECRETS,
     Profiles,
@@ -64,7 +63,7 @@ def create(
         settings.get("security.protocol", "").upper().startswith("SASL")
         and not {_PASSWORD, "sasl.jaas.config"} & settings.keys()
     ):
-        settings[_PASSWORD] = _password()
+        settings[_PASSWORD] = read_password()
     made = check_profile(name, bootstrap, settings)
     known = read_profiles()
     if name in known.by_name and not replace:
@@ -73,15 +72,6 @@ def create(
     write_profiles(Profiles(current, {**known.by_name, name: made}))
     used = " It is used now." if current == name else f" 'kafkalite profile use {name}' chooses it."
     Output(as_json).value({"profile": name, "current": current}, f"created profile {name}.{used}")
-
-
-def _password() -> str:
-    if sys.stdin.isatty():
-        return str(click.prompt("password", hide_input=True, err=True))
-    password = sys.stdin.readline().rstrip("\r\n")
-    if not password:
-        raise ConfigError("no password: it is read from stdin")
-    return password
 
 
 @profile.command("list")

@@ -21,12 +21,12 @@ from kafkalite.security.posture import Posture, posture
 from kafkalite.telemetry import logs
 from kafkalite_cli.hints import with_key
 from kafkalite_cli.imports import uncollected
-from kafkalite_cli.parameters import os_error_text
+from kafkalite_cli.parameters import is_whole, os_error_text
 
 
 def _endpoint(flag: str, value: str) -> tuple[str, int]:
     host, colon, port = value.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
+    if not colon or not host or not is_whole(port, 65535):
         raise click.UsageError(f"{flag}: {value!r} is not HOST:PORT")
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise click.UsageError(f"{flag}: {value!r}: an IPv6 address needs brackets, [::1]:9092")
@@ -74,9 +74,9 @@ def _read(config_file: str | None) -> str | None:
     try:
         return Path(config_file).read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"configuration file: {os_error_text(error)}") from None
+        raise ConfigError(f"--config: configuration file: {os_error_text(error)}") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"configuration file: {config_file}: not UTF-8") from None
+        raise ConfigError(f"--config: configuration file: {config_file}: not UTF-8") from None
 
 
 @click.command()

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import dataclasses
 import os
+import signal
 import sys
 import termios
 import tty
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any
 
 import click
@@ -91,7 +92,7 @@ def top(
     ):
         run_async(_once(request, bootstrap, timeout_s, Output(as_json)))
     else:
-        run_async(_live(request, limit, bootstrap, timeout_s, interval))
+        run_async(_until_sigterm(_live(request, limit, bootstrap, timeout_s, interval)))
 
 
 async def look(client: AsyncClient, request: StatusRequest, timeout_s: float) -> StatusResponse:
@@ -262,6 +263,26 @@ def turn(request: StatusRequest, key: str, answer: StatusResponse | None, rows: 
         state = names[(names.index(request.state) + 1) % len(names)]
         return dataclasses.replace(request, state=state, offset=0)
     return request
+
+
+async def _until_sigterm(work: Coroutine[Any, Any, None]) -> None:
+    """SIGTERM ends it as Ctrl-C does: the terminal is as it was. Raises Exit."""
+    task = asyncio.current_task()
+    assert task is not None
+    is_stopped = False
+
+    def stop() -> None:
+        nonlocal is_stopped
+        is_stopped = True
+        task.cancel()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+    try:
+        await work
+    except asyncio.CancelledError:
+        if not is_stopped:
+            raise
+        raise click.exceptions.Exit(128 + signal.SIGTERM) from None
 
 
 async def _live(request: StatusRequest, limit: int | None, bootstrap: str, timeout_s: float, interval: float) -> None:

@@ -11,6 +11,7 @@ from kafkalite.config import (
     is_limit,
     parse_limit,
     topic_config,
+    topic_settings,
 )
 from kafkalite.coordination.broker_states import BROKER_STATE, check_state
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError
@@ -57,8 +58,8 @@ def unusable_setting(entity_type: str, settings: Mapping[str, str]) -> str | Non
     try:
         for key, value in sorted(settings.items()):
             _check(entity_type, key, value)
-        if entity_type == TOPICS:
-            topic_config(TopicConfig(), settings)  # settings that are valid one by one may contradict each other
+        # Settings that are valid one by one may contradict each other.
+        topic_config(TopicConfig(), settings if entity_type == TOPICS else topic_settings(settings))
     except ConfigError as error:
         return str(error)
     return None

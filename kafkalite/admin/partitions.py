@@ -90,10 +90,12 @@ class PartitionAdmin:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.topic!r}")
         have = len(topic.partitions)
         if wanted.count < have or (wanted.count == have and wanted.assignment):
-            reason = f"topic {wanted.topic!r} has {_partitions(have)} already; {wanted.count} is not more"
+            reason = f"topic {wanted.topic!r} has {number_of(have, 'partition')} already; {wanted.count} is not more"
             raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
         if wanted.count == have:
-            raise api_error(ErrorCode.INVALID_PARTITIONS, f"topic {wanted.topic!r} has {_partitions(have)} already")
+            raise api_error(
+                ErrorCode.INVALID_PARTITIONS, f"topic {wanted.topic!r} has {number_of(have, 'partition')} already"
+            )
         check_partition_count(wanted.count, self._config())
         if await self._children(zk, paths.partitions_remove(wanted.topic)):
             reason = f"partitions of {wanted.topic!r} are being removed; their numbers are not free yet"
@@ -109,11 +111,11 @@ class PartitionAdmin:
         try:
             ordered = sorted(brokers)
             start = ordered.index(first[0]) if first[0] in brokers else self._rng.randrange(max(1, len(ordered)))
-            placed = shifted(brokers, wanted.count, len(first), start=start, shift=have)
+            placed = shifted(brokers, count, len(first), start=start, shift=start, first_partition=have)
         except PlacementError as error:
             reason = f"{error}{closed_text(existing.closed)}"
             raise api_error(ErrorCode.INVALID_REPLICATION_FACTOR, reason) from None
-        return topic, {number: placed[number] for number in range(have, wanted.count)}
+        return topic, {have + at: replicas for at, replicas in enumerate(placed)}
 
     def _check(self, wanted: NewPartitions, count: int, brokers: frozenset[BrokerId], replication_factor: int) -> None:
         reason = None
@@ -160,7 +162,7 @@ class PartitionAdmin:
         raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
 
     async def _has(self, zk: Coordinator, topic: str, count: int) -> bool:
-        """Whether the topic has this number of partitions, all with a leader."""
+        """Whether the topic has this number of partitions, all with a state; also if it is gone."""
         value = (await readable_topics(zk, [topic])).get(topic)
         if value is None or len(value.partitions) < count:
             return value is None
@@ -347,10 +349,6 @@ class PartitionAdmin:
         """Look again and again; the caller has a deadline."""
         while not await self._orders.repeating(holds):  # noqa: ASYNC110 - several znodes, seen by whatever session there is
             await asyncio.sleep(POLL_S)
-
-
-def _partitions(count: int) -> str:
-    return "1 partition" if count == 1 else f"{count} partitions"
 
 
 def _refuse_internal(topic: str) -> None:

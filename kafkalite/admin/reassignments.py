@@ -251,6 +251,8 @@ def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassign
         reason = f"{name}: the same broker twice in {list(replicas)}"
     elif min(replicas) < 0:
         reason = f"{name}: {min(replicas)} is not a broker id"
+    elif wanted.throttle < 0:
+        return _result(wanted, ErrorCode.INVALID_REQUEST, f"{name}: a throttle of {wanted.throttle} bytes/s")
     elif unknown:
         reason = f"{name}: brokers that are not alive: {unknown}"
     has = {*topic.partitions[wanted.partition], *(() if move is None else move.origin)}

@@ -149,8 +149,10 @@ class TokenAdmin:
                     token_id,
                     lambda before: None if before is None or before.is_expired(now) else before,
                 )
-            except (CoordinatorError, ZnodeError) as error:
+            except (CoordinatorError, ZnodeError, ApiError) as error:
                 _log.warning("token.not_removed", token_id=token_id, error=repr(error))
+                if isinstance(error, ApiError):  # ZooKeeper is away: the others have to wait, too
+                    return
                 continue
             if after is None:
                 _log.info("token.expired", token_id=token_id)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from kafkalite.admin.topics import TopicAdmin
 from kafkalite.errors import ErrorCode
@@ -14,7 +15,7 @@ from kafkalite.extension.messages.topics import (
     DeleteTopicsResponse,
     TopicResult,
 )
-from kafkalite.model import NO_LEADER
+from kafkalite.model import NO_LEADER, TopicId
 from kafkalite.replica.metadata_cache import MetadataCache
 
 #: No client makes a node wait longer than this.
@@ -46,10 +47,12 @@ class TopicRequests:
             )
         )
 
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    async def delete_topics(
+        self, request: DeleteTopicsRequest, ids: Mapping[str, TopicId] = MappingProxyType({})
+    ) -> DeleteTopicsResponse:
         """REQUEST_TIMED_OUT: the deletion was requested and continues (a dead replica may have to return first)."""
         began = asyncio.get_running_loop().time()
-        response = await self._orders.delete_topics(request)
+        response = await self._orders.delete_topics(request, ids)
         ordered = [result.topic for result in response.topics if result.error == ErrorCode.NONE]
         if await self._within(began, request.timeout_ms, lambda: all(self._metadata.topic(t) is None for t in ordered)):
             return response

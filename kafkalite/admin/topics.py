@@ -6,7 +6,6 @@ So a request survives every crash, and is the same as one given with a ZooKeeper
 from __future__ import annotations
 
 import asyncio
-import base64
 import random
 import re
 from collections import Counter
@@ -14,12 +13,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import field
 from functools import partial
+from types import MappingProxyType
 from typing import TypeVar
 
 from kafkalite.admin.decisions import placement
 from kafkalite.admin.new_topics import BATCH, NewTopics, PlannedTopic
 from kafkalite.config import BrokerConfig, topic_config
-from kafkalite.coordination import admin_znodes, paths
+from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.broker_states import read_closed
 from kafkalite.coordination.coordinator import (
     BadVersionError,
@@ -32,7 +32,7 @@ from kafkalite.coordination.coordinator import (
     SessionExpiredError,
 )
 from kafkalite.coordination.patience import DEFAULT_S, waiting_at_most
-from kafkalite.coordination.registration import registered_brokers
+from kafkalite.coordination.registration import new_uuid, registered_brokers
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.extension.messages.topics import (
@@ -191,7 +191,7 @@ class TopicAdmin:
             try:
                 assignment = self._validated(topic, existing)
                 planned.append(
-                    PlannedTopic(topic.topic, self._new_topic_id(), assignment, self._validated_configs(topic))
+                    PlannedTopic(topic.topic, TopicId(new_uuid(self._rng)), assignment, self._validated_configs(topic))
                 )
             except ApiError as refusal:
                 results.append(await self._refused(topic.topic, refusal))
@@ -287,16 +287,6 @@ class TopicAdmin:
             raise api_error(ErrorCode.INVALID_CONFIG, str(error)) from None
         return configs
 
-    def _new_topic_id(self) -> TopicId:
-        """A random UUID in Kafka's text form; never one with a leading dash, which command lines mistake (KAFKA-16010)."""
-        while True:
-            number = self._rng.getrandbits(128)
-            number = number & ~(0xF << 76) | (4 << 76)  # version 4
-            number = number & ~(0x3 << 62) | (2 << 62)  # variant 1
-            text = base64.urlsafe_b64encode(number.to_bytes(16, "big")).decode().rstrip("=")
-            if not text.startswith("-"):
-                return TopicId(text)
-
     async def _is_being_deleted(self, zk: Coordinator, name: str) -> bool:
         own, kafkas = await zk.get_many([paths.DELETE_TOPICS, paths.delete_topic(name)])
         try:
@@ -306,21 +296,33 @@ class TopicAdmin:
 
     # --- delete ----------------------------------------------------------------------------------------------
 
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    async def delete_topics(
+        self, request: DeleteTopicsRequest, ids: Mapping[str, TopicId] = MappingProxyType({})
+    ) -> DeleteTopicsResponse:
         """Order the deletion of topics. NONE means: the request stands, and will be carried out.
 
         Waits a little for that, so that as a rule a topic of the same name can be created right afterwards.
+
+        Args:
+            ids: of topics that are deleted only if they still have this id (UNKNOWN_TOPIC_ID).
         """
         names = tuple(dict.fromkeys(request.topics))
         if not self._config().delete_topic_enable:
             code, reason = ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false"
             return DeleteTopicsResponse(tuple(TopicResult(name, code, reason) for name in names))
         there: list[str] = []
+        others: set[str] = set()
         try:
             async with patience(request.timeout_ms):
                 legal = [name for name in names if _NAME.fullmatch(name)]
                 found = await self.repeating(lambda zk: zk.get_many([paths.topic(name) for name in legal]))
                 there = [name for name, each in zip(legal, found, strict=True) if each is not None or request.vanished]
+                others = {
+                    name
+                    for name, each in zip(legal, found, strict=True)
+                    if name in ids and each is not None and _topic_id(each[0]) != ids[name]
+                }
+                there = [name for name in there if name not in others]
                 if there:
                     await self.repeating(lambda zk: self._request_deletion(zk, there))
                     await self._wait_until_gone(there, min(self.deletion_wait_s, request.timeout_ms / 1000))
@@ -332,6 +334,8 @@ class TopicAdmin:
             tuple(
                 TopicResult(name, ErrorCode.NONE)
                 if name in there
+                else TopicResult(name, ErrorCode.UNKNOWN_TOPIC_ID, f"topic {name!r} has another id")
+                if name in others
                 else TopicResult(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
                 for name in names
             )
@@ -371,6 +375,14 @@ class TopicAdmin:
             except (NodeExistsError, BadVersionError, NoNodeError):
                 continue  # somebody else has changed it
         raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
+
+
+def _topic_id(data: bytes) -> TopicId | None:
+    """None: the topic's znode has none, or cannot be read."""
+    try:
+        return topic_znodes.decode_topic(data).topic_id
+    except ZnodeError:
+        return None
 
 
 async def _clashing_topics(zk: Coordinator, names: Iterable[str]) -> TakenNames:

@@ -17,6 +17,7 @@ from kafkalite.client.exchange import Request
 from kafkalite.client.flows import Flows
 from kafkalite.client.results import Metadata
 from kafkalite.client.retry import Backoff
+from kafkalite.client.routing import can_be_topic
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, KafkaliteError, is_retriable
@@ -130,9 +131,14 @@ class ClusterRequests:
                 if self.broken is not None:
                     raise RpcNotSent(f"the client is broken: {self.broken!r}")
                 await asyncio.sleep(seconds)
-            case Refresh(topics, _):
+            case Refresh(topics, timeout_s):
                 self._topics |= topics
-                return await self.refresh()
+                try:
+                    async with asyncio.timeout(timeout_s):  # the question under way may be somebody else's
+                        return await self.refresh()
+                except TimeoutError:
+                    why = self.connections.failure() or "no node has answered"
+                    return RpcTimeout(f"no metadata within {timeout_s:g} s: {why}")
         return None
 
     async def call_node(self, node: BrokerId | Endpoint, request: Request, *, timeout_s: float) -> Any:
@@ -297,7 +303,8 @@ class ClusterRequests:
 
     def follow(self, topic: str) -> None:
         """Keep this topic's metadata fresh."""
-        self._topics.add(topic)
+        if can_be_topic(topic):
+            self._topics.add(topic)
 
     def refresh_soon(self) -> None:
         """Ask for the followed topics' metadata in the background, at most one question at a time."""

@@ -77,8 +77,9 @@ class ClusterView:
         return broker.endpoint if broker is not None else None
 
     def learn(self, broker: LiveBroker) -> None:
-        """Remember where a broker is that the metadata has not named yet."""
-        self.brokers.setdefault(broker.broker_id, broker)
+        """Remember where a broker is that the metadata has not named yet, or at another address."""
+        if self.endpoint(broker.broker_id) != broker.endpoint:
+            self.brokers[broker.broker_id] = broker
 
     def partition_count(self, topic: str) -> int:
         """0 while the topic is not known."""

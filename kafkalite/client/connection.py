@@ -136,7 +136,7 @@ class Connection:
 
     async def drain(self) -> None:
         """Wait until the broker has taken most of what was sent. Raises RpcNotSent when the connection is over."""
-        if self._writer.transport.get_write_buffer_size() > WRITE_HIGH_BYTES:
+        if self.write_backlog > WRITE_HIGH_BYTES:
             try:
                 await self._writer.drain()
             except OSError as error:

@@ -1,7 +1,7 @@
 """The consumer on asyncio: committed records of assigned partitions, in offset order per partition.
 
 One fetch at a time is under way per leader; a partition is fetched again when what it brought last is nearly
-read. Groups: see `groups`.
+read. Groups: see `membership` and `consumer_membership`.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Consumer:
         self._news.set()
 
     async def poll(self, *, max_records: int = 500, timeout_s: float = 1.0) -> list[ConsumedRecord]:
-        """Up to `maximum` records; empty if none arrived in time.
+        """Up to `max_records` records; empty if none arrived in time.
 
         Raises:
             ApiError: the position is out of range and nothing says where to go on; a record batch is broken.
@@ -239,7 +239,8 @@ class Consumer:
                 await self._fetch_ready(node, ready)
         except (RpcError, ApiError) as error:
             for entry in entries:
-                self._failed(entry, error)
+                if self._is_assigned(entry):
+                    self._failed(entry, error)
         finally:
             self._busy.discard(node)
             for entry in entries:
@@ -284,8 +285,12 @@ class Consumer:
         self.followers_asked += len(led) < len(entries)
         for fetched, records in messages.fetched(response):
             entry_or_none = by_key.pop(TopicPartition(fetched.topic, fetched.partition), None)
-            if entry_or_none is not None and self._assigned.get(entry_or_none.key) is entry_or_none:
+            if entry_or_none is not None and self._is_assigned(entry_or_none):
                 self._accept(entry_or_none, fetched, records)
+
+    def _is_assigned(self, entry: _Assigned) -> bool:
+        """Whether there has been no other assignment since."""
+        return self._assigned.get(entry.key) is entry
 
     def _accept(self, entry: _Assigned, fetched: FetchedPartition, records: memoryview) -> None:
         if fetched.error and entry.preferred != NO_LEADER:  # the leader knows more

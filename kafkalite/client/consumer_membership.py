@@ -56,6 +56,8 @@ class ConsumerMembership:
         self._ids: dict[str, bytes] = {}
         #: What the coordinator has assigned last; `partitions` follows with the next `join`.
         self._assigned: tuple[TopicPartition, ...] = ()
+        #: The same as the coordinator has said it, once, while `_assigned` does not have all of it.
+        self._given: Sequence[Any] | None = None
         self.group = group
         self.member_id = from_wire(client.random.getrandbits(128).to_bytes(16))
         #: The member epoch; 0: no member.
@@ -83,7 +85,7 @@ class ConsumerMembership:
         self._beating = self._client.supervisor.spawn("group.heartbeat", self._beat(), Policy.ISOLATED)
 
     def _forget(self) -> None:
-        self.generation, self._assigned = _JOIN, ()
+        self.generation, self._assigned, self._given = _JOIN, (), None
 
     async def _heartbeat(self, epoch: int) -> None:
         """Say what it has, and take what it is assigned. Raises ApiError, RpcError."""
@@ -103,20 +105,25 @@ class ConsumerMembership:
         self.generation = answer.member_epoch
         self._interval_s = answer.heartbeat_interval_ms / 1000
         if answer.assignment is not None:
-            await self._take(answer.assignment)
+            self._given = answer.assignment.topic_partitions
+        if self._given is not None:
+            await self._take(self._given)
 
-    async def _take(self, assignment: Any) -> None:
-        if any(each.topic_id not in self._names for each in assignment.topic_partitions):
+    async def _take(self, given: Sequence[Any]) -> None:
+        """Find the names of the topics. Those that no node has named yet are looked for again after the next heartbeat."""
+        if any(each.topic_id not in self._names for each in given):
             for topic in (await self._client.metadata(set(self._topics))).topics:
                 topic_id = to_wire(topic.topic_id)
                 self._names[topic_id], self._ids[topic.topic] = topic.topic, topic_id
-        unknown = [from_wire(each.topic_id) for each in assignment.topic_partitions if each.topic_id not in self._names]
+        unknown = [from_wire(each.topic_id) for each in given if each.topic_id not in self._names]
         if unknown:
             _log.info("group.topics_unknown", group=self.group, topics=unknown)
+        else:
+            self._given = None
         self._assigned = tuple(
             sorted(
                 TopicPartition(self._names[each.topic_id], number)
-                for each in assignment.topic_partitions
+                for each in given
                 if each.topic_id in self._names
                 for number in each.partitions
             )

@@ -32,7 +32,6 @@ _LENGTH_BYTES = 4
 _API_VERSIONS = 18
 _LENGTH = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")
-_ERROR = struct.Struct(">h")
 #: Length, API key, version, correlation id, length of the client id.
 _HEAD = struct.Struct(">ihhih")
 _CORRELATION_ID_AT = 8
@@ -179,7 +178,7 @@ class Exchange:
         if api.has_tags:
             position = _after_tags(frame, position)
         body = frame[position:]
-        if api.key == _API_VERSIONS and api.version and _ERROR.unpack_from(body)[0] == ErrorCode.UNSUPPORTED_VERSION:
+        if api.key == _API_VERSIONS and api.version and int.from_bytes(body[:2]) == ErrorCode.UNSUPPORTED_VERSION:
             return number, wire.ApiVersionsResponse(int(ErrorCode.UNSUPPORTED_VERSION))  # it is in version 0
         response, used = api.decode(body)
         if used != len(body):
@@ -196,8 +195,6 @@ def _name(kind: type[WireStruct]) -> str:
 
 
 def _after_tags(frame: memoryview, position: int) -> int:
-    if frame[position] == 0:
-        return position + 1
     try:
         count, position = read_varint(frame, position)
         for _ in range(count):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafkalite.client.messages import by_topic, fetch_request
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ErrorCode, error_code
 from kafkalite.model import NO_LEADER_EPOCH, LeaderEpoch, TopicPartition
 from kafkalite.protocol import wire
 
@@ -59,7 +59,7 @@ class ConsumerFetchSession:
 
     def answered(self, response: Any) -> ErrorCode:
         """The broker's answer: its error, after which the next request lists everything."""
-        code = ErrorCode(response.error_code)
+        code = error_code(response.error_code)
         if code is not ErrorCode.NONE:
             if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._session_id = 0

@@ -59,7 +59,7 @@ def place(
 ) -> dict[TopicPartition, int]:
     """Pure. `first`, `last`: of each log; `at_time`: the first offset from the time on, -1 if no record is as young."""
     found: dict[TopicPartition, int] = {}
-    for key in sorted(last):
+    for key in sorted(first.keys() & last.keys()):  # a partition may be added between the two questions
         if reset.place == EARLIEST:
             wanted = first[key]
         elif reset.place == LATEST:

@@ -134,8 +134,7 @@ class Producer:
             ApiError: no such topic or partition, record too large, no room within max_block_ms.
             RpcError: no node answers.
         """
-        if self._closed:
-            raise api_error(ErrorCode.INVALID_REQUEST, "the producer is closed")
+        self._check_open()
         # Also when somebody else has asked for the topic before: its leaders are ours to follow from now on.
         self._client.follow(topic)
         if not (count := self._client.view.partition_count(topic)):
@@ -143,6 +142,7 @@ class Producer:
             self._wake.set()
         if self._core.buffered_bytes >= self._buffer_bytes:
             await self._wait_for_room()
+        self._check_open()  # again: it may have been closed meanwhile
         sticky = False
         if partition is None:
             if key is not None:
@@ -161,6 +161,11 @@ class Producer:
             if sticky and count > 1:
                 self._sticky.next_batch(topic, self._client.view.available(topic))
         return future
+
+    def _check_open(self) -> None:
+        """Raises ApiError."""
+        if self._closed:
+            raise api_error(ErrorCode.INVALID_REQUEST, "the producer is closed")
 
     async def _wait_for_room(self) -> None:
         self._wake.set()

@@ -90,7 +90,6 @@ class ProducerCore:
         self._expiry_bound = float("inf")
         self._next_number = 0
         self._flush_up_to = -1
-        self._closing = False
 
     # --- records in --------------------------------------------------------------------------
 
@@ -118,19 +117,20 @@ class ProducerCore:
         if bound + HEADER_SIZE > self.settings.max_request_bytes:
             raise api_error(ErrorCode.MESSAGE_TOO_LARGE, f"{key}: a record of about {bound} bytes")
         queue = partition.queue
-        batch = queue[-1] if queue else None
-        news = False
-        if batch is None or batch.closed or batch.size_bytes + bound > self.settings.batch_bytes:
-            if batch is not None:
-                batch.closed = True
-            batch = ProducerBatch(key, self._next_number, now)
-            self._next_number += 1
-            queue.append(batch)
-            self._busy[key] = partition
-            self._expiry_bound = min(self._expiry_bound, now + self.settings.delivery_timeout_s)
-            news = True
-        self.buffered_bytes += batch.append(record_key, value, headers, timestamp_ms, token)
-        return news
+        last = queue[-1] if queue else None
+        record = (record_key, value, headers, timestamp_ms, token)
+        if last is not None and not last.closed and last.size_bytes + bound <= self.settings.batch_bytes:
+            self.buffered_bytes += last.append(*record)
+            return False
+        batch = ProducerBatch(key, self._next_number, now)
+        self.buffered_bytes += batch.append(*record)  # a record that cannot be encoded leaves no batch behind
+        if last is not None:
+            last.closed = True
+        self._next_number += 1
+        queue.append(batch)
+        self._busy[key] = partition
+        self._expiry_bound = min(self._expiry_bound, now + self.settings.delivery_timeout_s)
+        return True
 
     def begin_flush(self) -> None:
         """Everything taken so far is to be sent without lingering."""
@@ -161,10 +161,6 @@ class ProducerCore:
         self.needs_producer_id = False
 
     # --- what to send ------------------------------------------------------------------------
-
-    def topics(self) -> list[str]:
-        """Topics with unfinished batches, sorted."""
-        return sorted({key.topic for key in self._busy})
 
     def waiting_partitions(self) -> list[TopicPartition]:
         """Partitions with something to send, in a stable order."""
@@ -250,7 +246,7 @@ class ProducerCore:
         # While an older batch is on its second way, newer ones would only meet the gap that it left.
         elif self.settings.idempotent and any(other.attempts > 1 for other in partition.in_flight):
             return None
-        if len(partition.queue) > 1 or batch.number <= self._flush_up_to or self._closing:
+        if len(partition.queue) > 1 or batch.number <= self._flush_up_to:
             return now
         if batch.size_bytes >= self.settings.batch_bytes:
             return now

@@ -18,7 +18,7 @@ from kafkalite.client.exchange import Request
 from kafkalite.client.results import Metadata
 from kafkalite.client.retry import Backoff, wants_metadata
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
-from kafkalite.model import BrokerId, Endpoint, LeaderEpoch, TopicPartition
+from kafkalite.model import MAX_NAME_LENGTH, BrokerId, Endpoint, LeaderEpoch, TopicPartition
 from kafkalite.rpc.answers import RpcDisconnected, RpcError, RpcNotSent, RpcTimeout
 
 #: Every batch write of Spark's is a group of its own: no more coordinators are remembered.
@@ -36,8 +36,18 @@ Outcome = tuple[TopicPartition, ErrorCode, str]
 IsPassing = Callable[[ErrorCode], bool]
 
 
+def can_be_topic(name: str) -> bool:
+    """Whether a request can name it: a Metadata request with any other name fails for all its topics."""
+    return name.isascii() and 0 < len(name) <= MAX_NAME_LENGTH
+
+
 def _is_passing(code: ErrorCode) -> bool:
     return is_retriable(code) or wants_metadata(code)
+
+
+def _invalid_topic(name: str) -> ApiError:
+    text = f"{name[:MAX_NAME_LENGTH]!r}: a topic's name has letters, digits, '.', '_' and '-', at most {MAX_NAME_LENGTH} of them"
+    return api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
 
 class Router:
@@ -80,6 +90,8 @@ class Router:
 
         Raises ApiError: UNKNOWN_TOPIC_OR_PARTITION when the cluster says so until the end; others at once.
         """
+        if not can_be_topic(topic):
+            raise _invalid_topic(topic)
         deadline = self._now() + timeout_s
         attempts = 0
         while not (count := self.view.partition_count(topic)):
@@ -98,9 +110,7 @@ class Router:
         entry = self.view.topics.get(topic)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if entry is None else error_code(entry.error)
         if code is ErrorCode.INVALID_TOPIC_EXCEPTION:
-            return api_error(
-                code, f"{topic!r}: a topic's name has letters, digits, '.', '_' and '-', at most 249 of them"
-            )
+            return _invalid_topic(topic)
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return api_error(code, f"there is no topic {topic!r}")
         return None if code is ErrorCode.NONE else api_error(code, f"topic {topic}: {code.name}")

@@ -5,7 +5,7 @@ its area in `broker/`.
 """
 
 from kafkalite.config.broker import BROKER_KEYS, BrokerConfig
-from kafkalite.config.dynamic import check_dynamic, is_dynamic, with_dynamic
+from kafkalite.config.dynamic import check_dynamic, is_dynamic, topic_settings, with_dynamic
 from kafkalite.config.limits import (
     LEADER_MOVEMENTS,
     LIMIT_KEYS,
@@ -72,6 +72,7 @@ __all__ = [
     "rpc_protocol",
     "settings_from",
     "topic_config",
+    "topic_settings",
     "usable_topic_config",
     "with_dynamic",
 ]

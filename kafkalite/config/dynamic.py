@@ -10,7 +10,7 @@ from kafkalite.config.broker import BROKER_KEYS, BrokerConfig
 from kafkalite.config.listeners import kafka_listeners
 from kafkalite.config.loading import broker_config
 from kafkalite.config.parsing import ALIASES, parse
-from kafkalite.config.topic import TOPIC_KEYS, topic_config
+from kafkalite.config.topic import TOPIC_KEYS, usable_topic_config
 from kafkalite.errors import ConfigError
 from kafkalite.listeners import ADVERTISED, check_advertised
 
@@ -32,22 +32,28 @@ def check_dynamic(key: str, value: str) -> None:
         broker_config({key: value})
 
 
+def topic_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """The defaults of topics among a broker's settings, by the topics' names for them."""
+    keys = {ALIASES.get(raw, raw): value for raw, value in settings.items()}
+    return {key: value for key, value in keys.items() if key in TOPIC_KEYS}
+
+
 def with_dynamic(static: BrokerConfig, *layers: Mapping[str, str]) -> BrokerConfig:
     """`static` with dynamic settings on top, the last layer the strongest (the cluster's, then the broker's own).
 
-    What was written by hand and means nothing, or may not change, is left out.
+    What was written by hand and means nothing, or may not change, is left out, and so is what contradicts a weaker layer.
     """
     config = static
     for layer in layers:
+        topic = usable_topic_config(config.topic, topic_settings(layer))
+        config = config if topic == config.topic else dataclasses.replace(config, topic=topic)
         for raw, value in sorted(layer.items()):
+            key = ALIASES.get(raw, raw)
             try:
                 check_dynamic(raw, value)
             except ConfigError:
                 continue
-            key = ALIASES.get(raw, raw)
-            if key in TOPIC_KEYS:
-                config = dataclasses.replace(config, topic=topic_config(config.topic, {key: value}))
-            else:
+            if key not in TOPIC_KEYS:
                 spec, kind = BROKER_KEYS[key]
                 changed = dataclasses.replace(config, **{spec.name: parse(key, spec, kind, value)})
                 with contextlib.suppress(ConfigError):

@@ -27,7 +27,7 @@ from kafkalite.coordination.coordinator import Coordinator, SessionExpiredError
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.balancing import DescribeBalanceRequest, DescribeBalanceResponse
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.model import (
@@ -269,8 +269,9 @@ class Controller:
         return self._local.hello("controller")
 
     def _present_state(self) -> ControllerState:
-        """While this node is the controller."""
-        assert self._leadership is not None
+        """Raises ApiError NOT_CONTROLLER: a request that describes the balance may outlive the term."""
+        if self._leadership is None:
+            raise _not_controller()
         return self._leadership.state
 
     def _limits(self) -> ReassignmentLimits:
@@ -319,7 +320,7 @@ class Controller:
         """How even the load is, and what the balancer would move. Raises ApiError NOT_CONTROLLER."""
         leadership, reports = self._leadership, self._reports
         if leadership is None or reports is None or not leadership.ready:
-            raise api_error(ErrorCode.NOT_CONTROLLER, "this node is not the controller")
+            raise _not_controller()
         return await describe_balance(request, leadership.state, reports, self._balancer_config())
 
     # --- health ----------------------------------------------------------------------------------------------
@@ -344,3 +345,7 @@ class Controller:
         self._since = {(what, subject): self._since.get((what, subject), now_ms) for what, subject, _ in found}
         own = [HealthProblem(what, self._since[what, subject], detail, subject) for what, subject, detail in found]
         return (*own, *leadership.channels.problems(leadership.state.partitions))
+
+
+def _not_controller() -> ApiError:
+    return api_error(ErrorCode.NOT_CONTROLLER, "this node is not the controller")

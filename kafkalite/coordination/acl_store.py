@@ -53,7 +53,8 @@ class AclStore:
         self._notifications = [Notifications(parent, paths.ACL_CHANGE_NAME, monotonic) for parent in _CHANGE_PARENTS]
         #: Path -> what is wrong there. A pattern that cannot be read denies everything it covers.
         self.malformed: dict[str, str] = {}
-        #: One set for each read under way: patterns whose entries this node has written since it began.
+        #: One set for each read under way, the oldest first: patterns of which this node has put something newer into force, because
+        #: it has written it or because a read that began later has found it.
         self._overtaken: list[set[Pattern]] = []
 
     async def load(self, coordinator: Coordinator) -> None:
@@ -107,7 +108,7 @@ class AclStore:
             await notifications.seen(coordinator, news)
 
     async def _read(self, coordinator: Coordinator, patterns: Sequence[Pattern]) -> None:
-        overtaken: set[Pattern] = set()
+        earlier, overtaken = list(self._overtaken), set[Pattern]()
         self._overtaken.append(overtaken)
         try:
             pace = _Pace()
@@ -116,7 +117,9 @@ class AclStore:
                 znodes = [pattern_path(pattern) for pattern in piece]
                 found = await retrying(lambda znodes=znodes: coordinator.get_many(znodes))  # type: ignore[misc]
                 for pattern, path, znode in zip(piece, znodes, found, strict=True):
-                    if pattern not in overtaken:  # what this node has written meanwhile is newer than what was read
+                    if pattern not in overtaken:
+                        for each in earlier:
+                            each.add(pattern)
                         await pace.worked(1 + self._apply(pattern, path, None if znode is None else znode[0]))
         finally:
             self._overtaken.remove(overtaken)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Protocol
 
-from kafkalite.errors import KafkaliteError
+from kafkalite.errors import ErrorCode, KafkaliteError
 from kafkalite.lazy_dataclass import dataclass
 
 
@@ -68,6 +68,13 @@ class MultiFailedError(CoordinatorError):
         super().__init__(f"operation {index} failed: {error!r}")
         self.index = index
         self.error = error
+
+
+def refusal_of(error: CoordinatorError) -> ErrorCode:
+    """What a client gets whose request met this: that it may send it again only if ZooKeeper has not answered."""
+    if isinstance(error, NotSentError | OutcomeUnknownError | SessionExpiredError):
+        return ErrorCode.REQUEST_TIMED_OUT
+    return ErrorCode.INVALID_REQUEST if isinstance(error, TooBigError) else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class SessionState(Enum):

@@ -13,6 +13,7 @@ from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import (
     BadVersionError,
     Coordinator,
+    CoordinatorError,
     Create,
     Delete,
     MultiFailedError,
@@ -25,6 +26,9 @@ from kafkalite.coordination.coordinator import (
     SessionState,
 )
 from kafkalite.coordination.retry import retrying
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
 
 #: Age after which any node removes a notification, because every live node has seen it (Kafka's 15 minutes). They count from
 #: when this node has first seen it, by its own clock: its wall clock may be ahead of ZooKeeper's, and who has a session
@@ -73,6 +77,7 @@ class Notifications:
     async def news(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> News:
         """Those since `begin` and the last `seen`; `watch` is armed for the next."""
         changes, last = await self._listed(coordinator, watch), self._last
+        seen_at = self._seen_at  # another task may list them during the next await
         # Not those that were read before: there may be thousands, and each new one would cost them all.
         unread = [path for number, path in changes if number > last]
         found = await retrying(lambda: coordinator.get_many(unread)) if unread else []
@@ -80,9 +85,7 @@ class Notifications:
         now = self._monotonic()
         surplus = len(changes) - KEPT if len(changes) > MOST else 0
         expired = [
-            path
-            for position, (_, path) in enumerate(changes)
-            if position < surplus or now - self._seen_at[path] > _LIFE_S
+            path for position, (_, path) in enumerate(changes) if position < surplus or now - seen_at[path] > _LIFE_S
         ]
         # The oldest are removed first, and because of their number only if KEPT are left. So if there are fewer, or one that was
         # seen before, no unseen one was removed. (If they were too old for this node, its session has expired.)
@@ -103,14 +106,17 @@ class Notifications:
                 return  # the oldest first, or nobody could say what was removed: somebody else's turn
 
     async def _remove_each(self, coordinator: Coordinator, expired: list[str]) -> bool:
-        """Whether all of them are gone."""
+        """Whether ZooKeeper answered for all of them."""
         for path in expired:
             try:
                 await coordinator.delete(path)
-            except NoNodeError:
-                continue
             except (NotSentError, OutcomeUnknownError):
                 return False
+            except SessionExpiredError:
+                raise
+            except CoordinatorError as error:
+                if not isinstance(error, NoNodeError):  # somebody gave it a child, or an ACL: it stays
+                    _log.debug("notification.not_removed", path=path, error=repr(error))
         return True
 
     async def _listed(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> list[tuple[int, str]]:

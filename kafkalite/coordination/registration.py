@@ -55,7 +55,7 @@ _LOOKS = 16
 
 
 def new_uuid(rng: random.Random) -> str:
-    """A random UUID as Kafka writes it: URL-safe base64, 22 characters, no dash in front (a shell's option)."""
+    """A random UUID as Kafka writes it: URL-safe base64, 22 characters, no dash in front (a shell's option, KAFKA-16010)."""
     while True:
         number = rng.getrandbits(128) & ~(0xF << 76) | 4 << 76  # version 4
         number = number & ~(0x3 << 62) | 2 << 62  # the RFC's variant

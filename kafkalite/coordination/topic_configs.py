@@ -196,15 +196,17 @@ async def read_entity(coordinator: Coordinator, entity_type: str, name: str) -> 
 
 
 async def write_entity(
-    coordinator: Coordinator,
-    entity_type: str,
-    name: str,
-    changes: Mapping[str, str | None] | Mapping[str, str],
-    *,
-    replace: bool = False,
+    coordinator: Coordinator, entity_type: str, name: str, changes: Mapping[str, str | None] | Mapping[str, str]
 ) -> dict[str, str]:
     """As `write_config`, of an entity whose name is encoded."""
-    return await write_config(coordinator, entity_type, _encoded(name), changes, replace=replace)
+    return await write_config(coordinator, entity_type, _encoded(name), changes)
+
+
+async def replace_entity(
+    coordinator: Coordinator, entity_type: str, name: str, before: Mapping[str, str], after: Mapping[str, str]
+) -> bool:
+    """As `replace_config`, of an entity whose name is encoded."""
+    return await replace_config(coordinator, entity_type, _encoded(name), before, after)
 
 
 def notification(entity_type: str, entity_name: str) -> Create:
@@ -256,3 +258,28 @@ async def write_config(
         if not await write_and_notify(coordinator, write, notification(entity_type, entity_name)):
             continue  # setting the same again is harmless
         return settings
+
+
+async def replace_config(
+    coordinator: Coordinator, entity_type: str, entity_name: str, before: Mapping[str, str], after: Mapping[str, str]
+) -> bool:
+    """Replace all settings of an entity if they are still `before`; False: somebody else has changed them.
+
+    The caller has checked keys and values. Raises ZnodeError if what is there cannot be read, NotSentError when ZooKeeper is away.
+    """
+    path = paths.config_entity(entity_type, entity_name)
+    encoded = encode_config(after)
+    while True:
+        write: Op
+        try:
+            data, stat = await retrying(lambda: coordinator.get(path))
+        except NoNodeError:
+            held, write = {}, Create(path, encoded)
+        else:
+            held, write = decode_config(data, path), SetData(path, encoded, stat.version)
+        if held == after:  # also after a write whose outcome was lost
+            return True
+        if held != before:
+            return False
+        if await write_and_notify(coordinator, write, notification(entity_type, entity_name)):
+            return True

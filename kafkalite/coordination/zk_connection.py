@@ -157,23 +157,25 @@ class ZkConnection:
             raise ProtocolError(f"response {header.xid} to no request")
         if header.error == codec.SESSION_MOVED:
             raise ProtocolError("the session has moved to another server")
-        pending = self._pending.popleft()
+        pending = self._pending[0]
         self._on_reply(header.zxid, pending.sent_at)
-        future = pending.future
+        result: Any = None
+        refused: CoordinatorError | None = None
         try:
             if header.error:
                 raise codec.error_of(header.error)
             result = pending.decode(frame, at)
         except CoordinatorError as error:
-            if pending.on_answer is not None:
-                pending.on_answer(error)
-            if not future.done():
-                future.set_exception(error)
-            return
+            refused = error
+        self._pending.popleft()  # not before: if the answer cannot be decoded, `abort` says that the outcome is unknown
         if pending.on_answer is not None:
-            pending.on_answer(result)
-        if not future.done():
-            future.set_result(result)
+            pending.on_answer(result if refused is None else refused)
+        if pending.future.done():
+            return
+        if refused is None:
+            pending.future.set_result(result)
+        else:
+            pending.future.set_exception(refused)
 
     # --- the end ---------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, Protocol
 
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
@@ -26,6 +26,13 @@ class WrittenPartition:
     appending: dict[asyncio.Future[ErrorCode], None] = field(default_factory=dict)
 
 
+class CommittedState(Protocol):
+    """What is loaded of a partition."""
+
+    index: int
+    written: WrittenPartition
+
+
 class CommittedAppends:
     """See the module. All raise ApiError: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE and what an append can fail with."""
 
@@ -34,14 +41,15 @@ class CommittedAppends:
         self._log = log
 
     def append(
-        self, index: int, written: WrittenPartition, records: Sequence[KeyValue], apply: Callable[[Offset], object]
+        self, partition: CommittedState, records: Sequence[KeyValue], apply: Callable[[Offset], object]
     ) -> asyncio.Future[ErrorCode]:
         """Append to a partition and `apply` with the first record's offset; the future has the outcome of replication.
 
         If it raises, nothing was appended and nothing has changed. If the future has an error, the records may be in the
         log: they stay applied.
         """
-        base = self.bounds(index)[0]
+        written = partition.written
+        base = self.bounds(partition.index)[0]
         outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
         def done(error: ErrorCode, _: Offset) -> None:
@@ -49,7 +57,7 @@ class CommittedAppends:
             if not outcome.done():
                 outcome.set_result(error)
 
-        self._log.append(index, records, done)
+        self._log.append(partition.index, partition, records, done)
         if outcome.done() and outcome.result():
             raise api_error(outcome.result())
         apply(base)
@@ -59,20 +67,20 @@ class CommittedAppends:
         return outcome
 
     async def store(
-        self, index: int, written: WrittenPartition, records: Sequence[KeyValue], apply: Callable[[Offset], object]
+        self, partition: CommittedState, records: Sequence[KeyValue], apply: Callable[[Offset], object]
     ) -> None:
         """As `append`, and return when it is replicated."""
-        await _result(self.append(index, written, records, apply))
+        await _result(self.append(partition, records, apply))
 
-    async def wait(self, index: int, written: WrittenPartition, end: Offset | None = None) -> None:
+    async def wait(self, partition: CommittedState, end: Offset | None = None) -> None:
         """Return when all up to `end` (None: all) is replicated. Raises ApiError: that is not expected soon."""
-        end = written.end if end is None else end
-        if self.bounds(index)[1] >= end:
+        end = partition.written.end if end is None else end
+        if self.bounds(partition.index)[1] >= end:
             return
-        waiting = next(reversed(written.appending), None)
+        waiting = next(reversed(partition.written.appending), None)
         if waiting is not None:
             await _result(waiting)
-        if self.bounds(index)[1] < end:
+        if self.bounds(partition.index)[1] < end:
             raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def bounds(self, index: int) -> tuple[Offset, Offset]:

@@ -15,7 +15,8 @@ from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest
-from kafkalite.model import LeaderEpoch, Offset, TopicPartition
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import NO_OFFSET, LeaderEpoch, Offset, TopicPartition
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.record.batch import BatchHeader, split_batches
 from kafkalite.record.builder import RecordBatchBuilder
@@ -51,6 +52,15 @@ def partition_of(key: str, partitions: int) -> int:
     return (java_hash(key) & 0x7FFFFFFF) % partitions
 
 
+@dataclass(slots=True, eq=False)
+class _Load(Generic[State]):
+    """A partition that is loaded in an epoch, or being loaded."""
+
+    epoch: LeaderEpoch
+    state: State
+    is_ready: bool = False
+
+
 class InternalLog(Generic[State]):
     """The led partitions of one internal topic, each with what was loaded from it.
 
@@ -81,9 +91,7 @@ class InternalLog(Generic[State]):
         self._unloaded = unloaded
         self._when_committed = when_committed
         self._repeats = Repeats(services.clock.monotonic)
-        self._ready: dict[int, State] = {}
-        #: Partition -> the epoch in which it is loaded or being loaded.
-        self._epochs: dict[int, LeaderEpoch] = {}
+        self._loads: dict[int, _Load[State]] = {}
 
     # --- who coordinates what ---
 
@@ -95,24 +103,26 @@ class InternalLog(Generic[State]):
         return self.state_of(partition_of(key, partitions))
 
     def state_of(self, partition: int) -> State:
-        state = self._ready.get(partition)
+        load = self._loads.get(partition)
         led = self._services.partitions.leader_epoch(TopicPartition(self.topic, partition))
-        if state is not None and led == self._epochs.get(partition):
-            return state
+        if load is not None and load.is_ready and led == load.epoch:
+            return load.state
         raise api_error(ErrorCode.NOT_COORDINATOR if led is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def ready_state(self, partition: int) -> State | None:
         """The partition's state if it is loaded."""
-        return self._ready.get(partition)
+        load = self._loads.get(partition)
+        return load.state if load is not None and load.is_ready else None
 
     def states(self) -> Iterator[State]:
         """What is loaded, in partition order."""
-        for _, state in sorted(self._ready.items()):
-            yield state
+        for _, load in sorted(self._loads.items()):
+            if load.is_ready:
+                yield load.state
 
     @property
     def is_loading(self) -> bool:
-        return len(self._ready) < len(self._epochs)
+        return not all(load.is_ready for load in self._loads.values())
 
     def partition_count(self) -> int:
         """0: the topic does not exist, as far as this node knows."""
@@ -153,49 +163,47 @@ class InternalLog(Generic[State]):
 
     def _compare(self) -> None:
         led = self._services.partitions.led_partitions(self.topic)
-        for partition, epoch in sorted(self._epochs.items()):
-            if led.get(partition) != epoch:
+        for partition, load in sorted(self._loads.items()):
+            if led.get(partition) != load.epoch:
                 self._drop(partition)
         for partition, epoch in sorted(led.items()):
-            if partition not in self._epochs:
-                self._epochs[partition] = epoch
+            if partition not in self._loads:
+                load = self._loads[partition] = _Load(epoch, self._make(partition, epoch))
                 self._services.supervisor.spawn(
-                    f"load.{self.topic}-{partition}", self._load(partition, epoch), Policy.ISOLATED
+                    f"load.{self.topic}-{partition}", self._load(partition, load), Policy.ISOLATED
                 )
 
     def _drop(self, partition: int) -> None:
-        self._epochs.pop(partition, None)
-        state = self._ready.pop(partition, None)
-        if state is not None:
-            self._unloaded(state)
+        load = self._loads.pop(partition)
+        if load.is_ready:
+            self._unloaded(load.state)
 
     def reload(self, partition: int) -> None:
         """Forget what is loaded and read it again: an append has failed, and its records may be in the log nevertheless."""
-        epoch = self._epochs.get(partition)
-        if epoch is not None:
+        if partition in self._loads:
             self._drop(partition)
             self._compare()
 
-    async def _load(self, partition: int, epoch: LeaderEpoch) -> None:
-        """Replay the partition's log from its start to its end.
+    async def _load(self, partition: int, load: _Load[State]) -> None:
+        """Replay the partition's log from its start to its end; with `when_committed` wait for the high watermark then.
 
-        With `when_committed` it then waits for the high watermark. Nothing is awaited between the last check of its end and the moment from which on the state gets new records:
-        a marker that came in between would never end its transaction here.
+        It ends when another load has taken its place, which may be in the same epoch (a leader that resigned and was confirmed).
+        Nothing is awaited between the last check of the log's end and the moment from which on the state gets new records: a
+        marker that came in between would never end its transaction here.
         """
         target = TopicPartition(self.topic, partition)
-        state = self._make(partition, epoch)
         clock = self._services.clock
         began = clock.monotonic()
         pause_s = _FIRST_PAUSE_S
         serving = self._services.partitions
         try:
             offset = serving.local_bounds(target)[0]
-            while self._epochs.get(partition) == epoch:
+            while self._loads.get(partition) is load:
                 if offset < serving.local_bounds(target)[1]:
                     await serving.load_local(target, offset, _READ_BYTES)
-                    if self._epochs.get(partition) != epoch:
+                    if self._loads.get(partition) is not load:
                         break
-                    offset = self._replay_piece(state, target, offset)
+                    offset = self._replay_piece(load.state, target, offset)
                     await asyncio.sleep(0)  # a long log must not hold everybody up
                 elif self._when_committed and serving.local_high_watermark(target) < offset:
                     await asyncio.sleep(pause_s)
@@ -208,13 +216,12 @@ class InternalLog(Generic[State]):
             if suppressed is not None:
                 _log.warning("coordinator.load_failed", partition=str(target), error=str(error), suppressed=suppressed)
             await asyncio.sleep(_LOAD_AGAIN_S)
-            if self._epochs.get(partition) == epoch:
-                del self._epochs[partition]
-                self._compare()
+            if self._loads.get(partition) is load:
+                self.reload(partition)
             return
-        if self._epochs.get(partition) == epoch:
-            self._ready[partition] = state
-            self._loaded(state)
+        if self._loads.get(partition) is load:
+            load.is_ready = True
+            self._loaded(load.state)
             _log.info(
                 "coordinator.loaded",
                 partition=str(target),
@@ -223,9 +230,10 @@ class InternalLog(Generic[State]):
             )
 
     def _replay_piece(self, state: State, target: TopicPartition, offset: Offset) -> Offset:
+        """Take what is read at `offset`; where the next read begins."""
         pieces = self._services.partitions.read_local(target, offset, _READ_BYTES)
-        if not pieces:
-            raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"{target} has nothing at {offset}")
+        if not pieces:  # a compaction left a gap before the end
+            return self._services.partitions.local_bounds(target)[1]
         data = b"".join(pieces)
         for position, header in split_batches(data):
             if header.next_offset <= offset:
@@ -242,6 +250,7 @@ class InternalLog(Generic[State]):
     def append(
         self,
         partition: int,
+        state: State,
         records: Iterable[KeyValue],
         done: Callable[[ErrorCode, Offset], None],
         *,
@@ -251,13 +260,16 @@ class InternalLog(Generic[State]):
     ) -> None:
         """Append with acks=all; `done(error, base offset)` is called once. Errors are a coordinator's, not a leader's.
 
-        `guard`: with which the producer's transaction was verified; None: it was not.
+        Args:
+            state: on which the records were decided. If it is not loaded any more, nothing is appended (NOT_COORDINATOR):
+                another node may have decided something else meanwhile, even if this one leads again.
+            guard: with which the producer's transaction was verified; None: it was not.
         """
         builder = self.builder((producer_id, producer_epoch) if producer_id >= 0 else None)
         now = self._services.clock.wall_ms()
         for key, value in records:
             builder.append(key, value, (), now)
-        self.append_batch(partition, builder, done, guard=guard)
+        self.append_batch(partition, state, builder, done, guard=guard)
 
     @staticmethod
     def builder(producer: tuple[int, int] | None = None) -> RecordBatchBuilder:
@@ -270,6 +282,7 @@ class InternalLog(Generic[State]):
     def append_batch(
         self,
         partition: int,
+        state: State,
         builder: RecordBatchBuilder,
         done: Callable[[ErrorCode, Offset], None],
         *,
@@ -282,6 +295,11 @@ class InternalLog(Generic[State]):
             done(_coordinator_error(ErrorCode(result.error)), result.base_offset)
 
         target = TopicPartition(self.topic, partition)
+        load = self._loads.get(partition)
+        led = self._services.partitions.leader_epoch(target)
+        if load is None or load.state is not state or not load.is_ready or led != load.epoch:
+            done(ErrorCode.NOT_COORDINATOR, NO_OFFSET)
+            return
         self._services.partitions.append_internal(
             APPEND_TIMEOUT_MS,
             [(target, bytearray(builder.build()))],

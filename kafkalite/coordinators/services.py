@@ -345,18 +345,30 @@ class Services(Protocol):
         """Those of one, as ZooKeeper has them. Raises ApiError, CoordinatorError."""
         ...
 
-    async def set_entity_overrides(self, entity_type: str, name: str, overrides: Mapping[str, str]) -> None:
-        """Replace them (already validated). Raises ApiError, CoordinatorError."""
+    async def replace_entity_overrides(
+        self, entity_type: str, name: str, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> bool:
+        """Replace them (already validated) if they are still `before`; False: they are not. Raises ApiError, CoordinatorError."""
         ...
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse: ...
 
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse: ...
+    async def delete_topics(self, request: DeleteTopicsRequest, ids: Mapping[str, TopicId]) -> DeleteTopicsResponse:
+        """`ids`: of topics that are deleted only if they still have this id."""
+        ...
 
     async def create_partitions(
-        self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, *, validate_only: bool
+        self,
+        topic: str,
+        count: int,
+        assignments: Sequence[Sequence[BrokerId]] | None,
+        *,
+        timeout_ms: int,
+        validate_only: bool,
     ) -> TopicResult:
-        """Add partitions until there are `count`; `assignments` are those of the new ones. Errors are in the result."""
+        """Add partitions until there are `count`; `assignments` are those of the new ones. Errors are in the result.
+        `timeout_ms`: how long their coming is waited for.
+        """
         ...
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse: ...
@@ -364,12 +376,15 @@ class Services(Protocol):
     async def alter_reassignments(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse: ...
 
     async def list_reassignments(self, request: ListReassignmentsRequest) -> ListReassignmentsResponse: ...
+
     async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
         """A broker's own dynamic settings; None: those of all brokers. Raises ApiError, CoordinatorError."""
         ...
 
-    async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
-        """Replace them (already validated). Raises ApiError, CoordinatorError."""
+    async def replace_broker_overrides(
+        self, broker_id: BrokerId | None, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> bool:
+        """As `replace_entity_overrides`. Raises ApiError, CoordinatorError."""
         ...
 
     async def check_broker_state(self, broker_id: BrokerId, state: str) -> None:
@@ -384,8 +399,8 @@ class Services(Protocol):
         """The effective configuration of a topic with these settings on this node."""
         ...
 
-    async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """Replace the topic's own settings (already validated). Raises ApiError, CoordinatorError."""
+    async def replace_topic_overrides(self, topic: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+        """As `replace_entity_overrides`. Raises ApiError, CoordinatorError."""
         ...
 
     def log_dirs(self) -> list[LogDirDescription]:

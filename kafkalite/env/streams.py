@@ -155,12 +155,17 @@ async def open_stream(
     loop = asyncio.get_running_loop()
     reader = ChunkReader(limit)
     protocol = asyncio.StreamReaderProtocol(reader)
-    if context is None:
-        transport, _ = await loop.create_connection(lambda: protocol, host, port)
-    else:
-        transport, _ = await loop.create_connection(
-            lambda: protocol, host, port, ssl=context, server_hostname=host, ssl_shutdown_timeout=_SHUTDOWN_S
-        )
+    try:
+        if context is None:
+            transport, _ = await loop.create_connection(lambda: protocol, host, port)
+        else:
+            transport, _ = await loop.create_connection(
+                lambda: protocol, host, port, ssl=context, server_hostname=host, ssl_shutdown_timeout=_SHUTDOWN_S
+            )
+    except OSError:  # before ValueError: a certificate that is refused is both
+        raise
+    except ValueError as error:  # UnicodeError is one
+        raise OSError(f"{host!r} is not a host's name: {error}") from None
     return reader, LateWriter(transport, protocol, reader, loop)
 
 
@@ -189,6 +194,8 @@ def close_when_written(transport: asyncio.WriteTransport) -> None:
 
     A transport's own close() keeps what it could not write yet, and the socket, for as long as the peer likes.
     """
+    if transport.is_closing():
+        return  # asyncio's over TLS may be closed once only
     transport.close()
     if transport.get_write_buffer_size():
         asyncio.get_running_loop().call_later(LINGER_S, transport.abort)

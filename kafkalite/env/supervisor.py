@@ -26,7 +26,7 @@ class Supervisor:
     """Starts tasks, holds them, and stops them all.
 
     Args:
-        on_fatal: called once, with the exception, when a FATAL task ends by an exception.
+        on_fatal: called with the exception when a FATAL task ends by one, and with each AssertionError.
     """
 
     def __init__(self, on_fatal: Callable[[BaseException], None]) -> None:
@@ -35,7 +35,7 @@ class Supervisor:
         self._stopping = False
 
     def spawn(self, name: str, coro: Coroutine[Any, Any, Any], policy: Policy = Policy.FATAL) -> asyncio.Task[Any]:
-        """Start a task. After `stop` nothing is started any more: the coroutine is closed."""
+        """Start a task. After `stop` it is cancelled at once."""
         task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(coro, name=name)
         self._tasks[task] = policy
         task.add_done_callback(self._ended)

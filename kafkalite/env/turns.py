@@ -95,11 +95,13 @@ class Turns:
 
     def _next(self) -> None:
         self._is_due = False
-        while self._waiting and not self._waiting.pop()():
-            pass
-        if self._waiting and not self._is_due:
-            self._is_due = True
-            asyncio.get_running_loop().call_soon(self._next)
+        try:
+            while self._waiting and not self._waiting.pop()():
+                pass
+        finally:
+            if self._waiting and not self._is_due:
+                self._is_due = True
+                asyncio.get_running_loop().call_soon(self._next)
 
 
 class Slices:

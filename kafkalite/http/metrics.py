@@ -19,8 +19,8 @@ from prometheus_client.registry import Collector
 
 from kafkalite.controller.stats import FailoverPhases
 from kafkalite.coordination.coordinator import SessionState
-from kafkalite.http.sampling import topic_counts
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.replica.counters import Traffic
 from kafkalite.security.quotas import Kind
 from kafkalite.telemetry.counters import Requests, Timing
 
@@ -73,10 +73,10 @@ METRICS = (
     Spec(_TOPICS + "failedproducerequests", COUNTER, "Partitions in produce requests that were refused at once"),
     Spec(_TOPICS + "totalfetchrequests", COUNTER, "Partitions in fetch requests of consumers"),
     Spec(_TOPICS + "failedfetchrequests", COUNTER, "Fetch requests of consumers in which a partition was refused"),
-    Spec("kafkalite_topic_bytes_in", COUNTER, "Bytes appended by producers to the partitions that this node leads at the moment", ("topic",)),
-    Spec("kafkalite_topic_bytes_out", COUNTER, "Bytes sent to consumers from the partitions that this node leads at the moment", ("topic",)),
-    Spec("kafkalite_topic_messages_in", COUNTER, "Records appended by producers to the partitions that this node leads at the moment", ("topic",)),
-    Spec("kafkalite_topic_messages_out", COUNTER, "Records sent to consumers from the partitions that this node leads at the moment, counted by their offsets", ("topic",)),
+    Spec("kafkalite_topic_bytes_in", COUNTER, "Bytes appended by producers on this node, while it has a replica of the topic", ("topic",)),
+    Spec("kafkalite_topic_bytes_out", COUNTER, "Bytes sent to consumers by this node, while it has a replica of the topic", ("topic",)),
+    Spec("kafkalite_topic_messages_in", COUNTER, "Records appended by producers on this node, while it has a replica of the topic", ("topic",)),
+    Spec("kafkalite_topic_messages_out", COUNTER, "Records sent to consumers by this node, while it has a replica of the topic; counted by their offsets", ("topic",)),
     Spec("kafka_consumergroup_lag", GAUGE, "Records by which a group's committed offset is behind its partition's high watermark, measured every 10 s on the group's coordinator", ("consumergroup", "topic", "partition")),
     Spec("kafka_consumergroup_lag_sum", GAUGE, "Records by which a group is behind in a topic, measured every 10 s on the group's coordinator", ("consumergroup", "topic")),
     Spec("kafka_consumergroup_members", GAUGE, "Members of a group with committed offsets, on its coordinator", ("consumergroup",)),
@@ -262,9 +262,9 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
             for follower in leader.followers.values():
                 if follower.log_end_offset >= 0:
                     follower_lag = max(follower_lag, leader.log_end_offset - follower.log_end_offset)
-        counts = sorted(topic_counts(node).items())
-        for place, name in enumerate(("bytes_in", "bytes_out", "messages_in", "messages_out")):
-            yield labelled(f"kafkalite_topic_{name}", (((topic,), each[place]) for topic, each in counts))
+        counts = sorted(node.replicas.hosted.traffic().items())
+        for name in Traffic._fields:
+            yield labelled(f"kafkalite_topic_{name}", (((topic,), getattr(each, name)) for topic, each in counts))
         yield labelled("kafka_log_log_size", _by_label(sizes))
         yield labelled("kafka_log_log_numlogsegments", _by_label(segments))
         yield single("kafka_server_replicafetchermanager_maxlag", fetch_lag)

@@ -16,7 +16,7 @@ from kafkalite.client.admin.moves import Tracker, part_of
 from kafkalite.coordination.broker_states import ACTIVE, DRAINING
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Clock
-from kafkalite.errors import ErrorCode, KafkaliteError
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.extension.messages.disks import DescribeDisksRequest, DescribeDisksResponse
 from kafkalite.extension.messages.reassignment import ListReassignmentsRequest, Reassignment
 from kafkalite.extension.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
@@ -44,6 +44,8 @@ MAX_MOVES = 100
 _FRESH_S = 1.0
 #: The list of reassignments is read from ZooKeeper: more seldom while there is none.
 _IDLE_MOVES_S = 5.0
+#: If ZooKeeper does not answer within this time, the moves of before are shown.
+_ZOOKEEPER_S = 4.0
 #: A node that does not answer within this time is shown as such.
 _PATIENCE_S = 1.5
 
@@ -151,7 +153,8 @@ class Overview:
         if now - self._gathered_at >= _FRESH_S:
             await self._gather_brokers()
             self._gathered_at = self._clock.monotonic()
-        if now - self._moves_at >= (_FRESH_S if self._moves_total else _IDLE_MOVES_S):
+        is_due = now - self._moves_at >= (_FRESH_S if self._moves_total else _IDLE_MOVES_S)
+        if is_due and self._host.session.away_since_ms is None:
             await self._gather_moves()
             self._moves_at = self._clock.monotonic()
 
@@ -236,7 +239,13 @@ class Overview:
     # --- moves -----------------------------------------------------------------------------------------------
 
     async def _gather_moves(self) -> None:
-        listed = await self._reassignments.list(ListReassignmentsRequest())
+        try:
+            async with asyncio.timeout(_ZOOKEEPER_S):
+                listed = await self._reassignments.list(ListReassignmentsRequest())
+        except (ApiError, TimeoutError):
+            return
+        if listed.error:
+            return  # the moves of before are shown
         moves = sorted(listed.reassignments, key=lambda move: (not (move.step or move.dropping), move.topic, move.partition))  # fmt: skip
         self._moves_total = len(moves)
         shown = moves[:MAX_MOVES]

@@ -76,7 +76,7 @@ class Sampler:
         self.omitted = 0
 
     async def run(self) -> None:
-        """Measure for ever."""
+        """Measure until cancelled."""
         while True:
             await self.sample()
             await asyncio.sleep(INTERVAL_S)
@@ -92,9 +92,10 @@ class Sampler:
     # --- traffic -------------------------------------------------------------------------------------------
 
     def _counts(self) -> Mapping[str, tuple[int, ...]]:
-        counts = topic_counts(self._node)
-        total = tuple(map(sum, zip(*counts.values(), strict=True))) if counts else (0, 0, 0, 0)
-        return {ALL: total, **counts}
+        hosted = self._node.replicas.hosted
+        counters = hosted.counters
+        total = (counters.bytes_in, counters.bytes_out, counters.messages_in, counters.messages_out)
+        return {ALL: total, **hosted.traffic()}
 
     async def describe_traffic(self, request: DescribeTrafficRequest) -> DescribeTrafficResponse:
         """The extension request."""
@@ -171,20 +172,3 @@ class Sampler:
                         if each.is_leader
                     }
         return found
-
-
-def topic_counts(node: Sampled) -> dict[str, tuple[int, int, int, int]]:
-    """Topic -> bytes in and out, records in and out, of the partitions led here, since each began to be hosted here."""
-    counts: dict[str, tuple[int, int, int, int]] = {}
-    for partition in node.replicas.hosted.all():
-        if partition.leader is None:
-            continue
-        topic = partition.topic_partition.topic
-        known = counts.get(topic, (0, 0, 0, 0))
-        counts[topic] = (
-            known[0] + partition.appended_bytes,
-            known[1] + partition.fetched_bytes,
-            known[2] + partition.appended_records,
-            known[3] + partition.fetched_records,
-        )
-    return counts

@@ -9,6 +9,7 @@ from typing import Any
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.refusals import refuse
 from kafkalite.kafka.request import Handler, ManyHandler, OfferedApi, Recall
+from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
 from kafkalite.protocol.schema import schemas
 
 #: API -> (lowest, highest) version advertised. What is known below or above is refused politely.
@@ -58,8 +59,9 @@ def make_apis(
     handlers: Mapping[str, Handler],
     many: Mapping[str, ManyHandler] = MappingProxyType({}),
     recall: Mapping[str, Recall] = MappingProxyType({}),
+    in_place: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[int, OfferedApi]:
-    """The table of APIs by key for those that have a handler. `many`, `recall`: see `OfferedApi`."""
+    """The table of APIs by key for those that have a handler. `many`, `recall`, `in_place`: see `OfferedApi`."""
     table: dict[int, OfferedApi] = {}
     for name, handler in handlers.items():
         request = schemas()[name + "Request"]
@@ -76,5 +78,6 @@ def make_apis(
             handler=handler,
             many=many.get(name),
             recall=recall.get(name),
+            in_place=in_place.get(name, ELEMENTS_AT_ONCE),
         )
     return table

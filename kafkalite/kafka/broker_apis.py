@@ -33,7 +33,7 @@ from kafkalite.kafka.handlers.groups.streams import StreamsGroupHandlers
 from kafkalite.kafka.handlers.log_dirs import LogDirHandlers
 from kafkalite.kafka.handlers.log_offsets import LogOffsetHandlers
 from kafkalite.kafka.handlers.partitions import PartitionHandlers
-from kafkalite.kafka.handlers.producing import ProduceHandlers
+from kafkalite.kafka.handlers.producing import MOST_IN_PLACE, ProduceHandlers
 from kafkalite.kafka.handlers.sasl import SaslHandlers
 from kafkalite.kafka.handlers.security import SecurityHandlers
 from kafkalite.kafka.handlers.shares.fetching import ShareHandlers
@@ -99,7 +99,10 @@ class KafkaSide:
             **TransactionHandlers(services, self.groups, self.transactions, self.markers, self.shares).table(),
         }
         self.apis: dict[int, OfferedApi] = make_apis(
-            handlers, {"Fetch": self.fetching.fetch_many}, {"Fetch": self.fetching.recall}
+            handlers,
+            {"Fetch": self.fetching.fetch_many},
+            {"Fetch": self.fetching.recall},
+            {"Produce": MOST_IN_PLACE},
         )
         self.listener = KafkaListener(services, self.apis)
         self.listener.on_closed.append(self.share_fetching.connection_closed)

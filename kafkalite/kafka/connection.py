@@ -26,7 +26,6 @@ from kafkalite.kafka.outbox import Outbox
 from kafkalite.kafka.receive_buffer import ReceiveBuffer
 from kafkalite.kafka.request import Request
 from kafkalite.kafka.throttle_accounting import Arrears
-from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
 from kafkalite.protocol.errors import TooManyAtOnce, WireError
 from kafkalite.protocol.request_header import parse_header, skip_tags
 from kafkalite.security.principal import ANONYMOUS
@@ -227,14 +226,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if version in api.flexible_requests:
             position = skip_tags(view, position)
         # Bytes behind the message are ignored, as by Kafka: librdkafka's Metadata v12 for all topics has three.
-        # Records are used where they were received, unless they are for many partitions.
+        # Records are used where they were received, within this call, unless they are for many partitions.
         body = view[position:]
         message = None
-        if api.recall is not None and not self.listener.tracer.watchers:
+        if api.recall is not None:
             message = api.recall(self, version, body)
-        if message is None:
+        if message is None or self.listener.tracer.watchers:  # a trace shows all of the request's partitions
             try:
-                message, _ = api.decoder(version)(body, ELEMENTS_AT_ONCE)
+                message, _ = api.decoder(version)(body, api.in_place)
             except TooManyAtOnce:
                 self._dispatch_large(bytes(body), api, version, correlation_id, client_id)
                 return

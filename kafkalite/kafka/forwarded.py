@@ -13,6 +13,7 @@ from typing import Any
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka.connection import KafkaConnection
 from kafkalite.kafka.listener import KafkaListener
+from kafkalite.kafka.request import Request
 from kafkalite.model import Buffer
 from kafkalite.rpc.messages.forwarding import ForwardRequest
 from kafkalite.security.principal import Principal
@@ -67,6 +68,11 @@ class _UserConnection(KafkaConnection):
         self._frame(frame)
         self._flush()
 
+    def answered(self, request: Request) -> None:
+        if not request.buffers and self.out.transport is not None:
+            self.out.transport.close()
+        super().answered(request)
+
 
 class _Answer(asyncio.Transport):
     """Keeps the one response that is written to it."""
@@ -88,7 +94,7 @@ class _Answer(asyncio.Transport):
             self.write(data)
 
     def close(self) -> None:
-        """The request was malformed, or the node stops."""
+        """The request was malformed or has no response, or the node stops."""
         if not self.frame.done():
             self.frame.set_exception(api_error(ErrorCode.INVALID_REQUEST, "the request has no response"))
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.coordination.coordinator import CoordinatorError
+from kafkalite.coordination.coordinator import CoordinatorError, refusal_of
 from kafkalite.coordination.patience import waiting_at_most
 from kafkalite.coordinators.services import Services
 from kafkalite.env import heap
@@ -147,7 +147,7 @@ class KafkaListener:
     def opened(self, connection: KafkaConnection, transport: asyncio.BaseTransport) -> bool:
         """A connection was accepted; False: there are too many, or its certificate is nobody's."""
         if self._is_closing or len(self.connections) >= self.services.config.max_connections:
-            self.warn("kafka.connection_refused", connection, "connections.max")
+            self.warn("kafka.connection_refused", connection, "max.connections")
             return False
         if not self._per_ip.opened(connection.peer_host):
             self.warn("kafka.connection_refused", connection, "max.connections.per.ip")
@@ -185,6 +185,7 @@ class KafkaListener:
         return True
 
     def closed(self, connection: KafkaConnection) -> None:
+        """A connection is lost, or was not taken."""
         if self.connections.pop(connection, self) is None:
             self._per_ip.closed(connection.peer_host)
         for call in self.on_closed:
@@ -240,7 +241,8 @@ class KafkaListener:
         api = request.api
         assert api is not None
         if request.version not in api.served_versions:
-            request.respond(refusal(api, message, request.version, ErrorCode.UNSUPPORTED_VERSION, ""))
+            if not self._ended(request, message):
+                request.respond(refusal(api, message, request.version, ErrorCode.UNSUPPORTED_VERSION, ""))
             return
         request.began = self.monotonic()
         if self.tracer.watchers:
@@ -249,8 +251,11 @@ class KafkaListener:
         try:
             result = self._start(api, request, message)
         except ApiError as error:
-            request.respond(refusal(api, message, request.version, error.code, str(error)))
+            if not self._ended(request, message):
+                request.respond(refusal(api, message, request.version, error.code, str(error)))
             return
+        if request.throttle is not None and (wait_ms := request.throttle.started()):
+            request.connection.mute(wait_ms)
         request.returned = self.monotonic()
         if result is None:
             return
@@ -286,7 +291,7 @@ class KafkaListener:
         except ApiError as error:
             return refusal(api, message, part.version, error.code, str(error))
         except CoordinatorError as error:
-            return refusal(api, message, part.version, ErrorCode.REQUEST_TIMED_OUT, str(error))
+            return refusal(api, message, part.version, refusal_of(error), str(error))
 
     def respond_large(self, request: Request, message: Any) -> None:
         """A response with too many elements for one turn of the loop."""
@@ -314,18 +319,21 @@ class KafkaListener:
         if self.guard is not None:
             refused = self.guard.check(request, message)
             if refused is not None:
-                if api.name == "Produce" and message.acks == 0:
-                    request.respond_nothing()
-                    request.connection.close()
-                    return None
-                return refused
+                return None if self._ended(request, message) else refused
         result = api.handler(request, message)
         if type(result) is GeneratorType:
             stepped.answer(request, message, result)
             result = None
-        if request.throttle is not None and (wait_ms := request.throttle.started()):
-            request.connection.mute(wait_ms)
         return result
+
+    def _ended(self, request: Request, message: Any) -> bool:
+        """Produce with acks=0 has no answer that says that it is refused: its connection is closed, as by Kafka."""
+        assert request.api is not None
+        if request.api.name != "Produce" or message.acks:
+            return False
+        request.respond_nothing()
+        request.connection.close()
+        return True
 
     def timed(self, request: Request) -> None:
         """A request has its answer: for the metrics."""
@@ -347,12 +355,10 @@ class KafkaListener:
         except ApiError as error:
             answer = refusal(api, message, request.version, error.code, str(error))
         except CoordinatorError as error:
-            # ZooKeeper did not answer: the outcome is unknown, the client may try again.
-            answer = refusal(api, message, request.version, ErrorCode.REQUEST_TIMED_OUT, str(error))
+            answer = refusal(api, message, request.version, refusal_of(error), str(error))
         finally:
-            if (
-                answer is None
-            ):  # a bug, or the node stops: the supervisor reports it; this client must not wait for ever
+            if answer is None:
+                # A bug, or the node stops: the supervisor reports it. This client must not wait for ever.
                 request.connection.abort()
         if not request.connection.is_closed:
             request.respond(answer)

@@ -54,7 +54,7 @@ CUTS = {
     "ShareGroupDescribe": Cut(_one("group_ids", "groups"), key=""),
     "StreamsGroupDescribe": Cut(_one("group_ids", "groups"), key=""),
     "CreateTopics": Cut(_one("topics", "topics"), is_unique=True),
-    "DeleteTopics": Cut((*_one("topics", "responses"), *_one("topic_names", "responses")), key=""),
+    "DeleteTopics": Cut((*_one("topics", "responses"), *_one("topic_names", "responses")), key="", is_unique=True),
     "DeleteRecords": Cut(_one("topics", "topics", "partitions"), is_unique=True),
     "OffsetForLeaderEpoch": Cut(_one("topics", "topics", "partitions"), key="topic"),
     "DescribeConfigs": Cut(_one("resources", "results"), key=""),
@@ -193,7 +193,7 @@ def _seen_twice(elements: Any, inner: str, cut: Cut, seen: set[Any], kept: list[
                 seen.add(key)
             kept.append(element)
             continue
-        key = getattr(element, cut.key) if cut.is_unique else _identity(element)
+        key = getattr(element, cut.key) if cut.is_unique and cut.key else _identity(element)
         if key not in seen:
             seen.add(key)
             kept.append(element)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.kafka.answers import COUNTED_BYTES
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Buffer
-from kafkalite.protocol.codec import Decoder, decoder, encoding, small_encoder
+from kafkalite.protocol.codec import ELEMENTS_AT_ONCE, Decoder, decoder, encoding, small_encoder
 from kafkalite.protocol.errors import TooManyAtOnce
 from kafkalite.security.principal import Principal
 
@@ -46,6 +46,9 @@ class OfferedApi:
     handler: Handler
     #: For a request with too many elements for one turn of the loop; None: it is cut (`pieces`), or refused.
     many: ManyHandler | None = None
+    #: Elements of a request that is used where it was received. One with more is used from a copy: its handler may take several turns of
+    #: the loop, and after the first one the buffer has something else.
+    in_place: int = ELEMENTS_AT_ONCE
     #: What stands for a request that hardly differs from the last one of its connection.
     recall: Recall | None = None
 
@@ -131,6 +134,9 @@ class Request:
         except TooManyAtOnce:
             self.connection.listener.respond_large(self, message)
             return
+        except (struct.error, UnicodeEncodeError):  # a bug: the client must not wait for ever
+            self.connection.abort()
+            raise
         self._finish(w, chunks)
 
     def responding(self, message: Any) -> Generator[None, None, None]:
@@ -143,8 +149,10 @@ class Request:
             self._finish(head, chunks)
 
     def part(self) -> Request:
-        """A request for some of its elements. It is answered with the others."""
-        return Request(self.connection, self.api, self.version, self.correlation_id, self.client_id)
+        """A request for some of its elements. It is answered with the others, and counts as the same client's."""
+        part = Request(self.connection, self.api, self.version, self.correlation_id, self.client_id)
+        part.throttle = self.throttle
+        return part
 
     def respond_encoded(self, body: bytes) -> None:
         """Answer with a body that was encoded in the request's version."""

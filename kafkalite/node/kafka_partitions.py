@@ -9,7 +9,6 @@ from kafkalite.env.fair_queue import Owner
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.log.record_checks import RecordRules
 from kafkalite.model import (
-    INTERNAL_TOPICS,
     NO_LEADER_EPOCH,
     NO_OFFSET,
     Buffer,
@@ -160,8 +159,6 @@ class NodePartitions:
     def delete_records(self, partition: TopicPartition, before: Offset) -> Awaitable[Offset]:
         led = self._led(partition)
         assert led.leader is not None
-        if partition.topic in INTERNAL_TOPICS:
-            raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, "records of internal topics are not deleted by offset")
         if "delete" not in led.config.cleanup_policy:
             raise api_error(ErrorCode.POLICY_VIOLATION, "records of a compacted topic are not deleted by offset")
         target = led.leader.high_watermark if before == -1 else before

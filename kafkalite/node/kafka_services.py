@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.coordination import paths
@@ -15,9 +15,11 @@ from kafkalite.coordination.topic_configs import (
     TOPICS,
     read_config,
     read_entity,
-    write_config,
+    replace_config,
+    replace_entity,
     write_entity,
 )
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordinators.services import DelegationTokens, LogDirDescription, LogDirReplica, Rights
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.reassignment import (
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from kafkalite.security.node_security import NodeSecurity
 
 _METADATA_POLL_S = 0.5
+_T = TypeVar("_T")
 
 
 class KafkaHost(Protocol):
@@ -146,7 +149,7 @@ class NodeServices:
     async def alter_scram_user(self, name: str, changes: Mapping[str, str | None]) -> None:
         from kafkalite.coordination.scram_users import alter_user
 
-        await alter_user(await self._node.zookeeper.ordering(), name, changes)
+        await _readable(alter_user(await self._node.zookeeper.ordering(), name, changes))
 
     @property
     def broker_id(self) -> BrokerId:
@@ -199,22 +202,32 @@ class NodeServices:
         return self._node.settings.configs.entity(GROUPS, group_id)
 
     async def entity_overrides(self, entity_type: str, name: str) -> Mapping[str, str]:
-        return await read_entity(await self._node.zookeeper.ordering(), entity_type, name)
+        return await _readable(read_entity(await self._node.zookeeper.ordering(), entity_type, name))
 
-    async def set_entity_overrides(self, entity_type: str, name: str, overrides: Mapping[str, str]) -> None:
-        await write_entity(await self._node.zookeeper.ordering(), entity_type, name, overrides, replace=True)
+    async def replace_entity_overrides(
+        self, entity_type: str, name: str, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> bool:
+        zookeeper = await self._node.zookeeper.ordering()
+        return await _readable(replace_entity(zookeeper, entity_type, name, before, after))
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         return await self._node.admin.topics.create_topics(request)
 
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        return await self._node.admin.topics.delete_topics(request)
+    async def delete_topics(self, request: DeleteTopicsRequest, ids: Mapping[str, TopicId]) -> DeleteTopicsResponse:
+        return await self._node.admin.topics.delete_topics(request, ids)
 
     async def create_partitions(
-        self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, *, validate_only: bool
+        self,
+        topic: str,
+        count: int,
+        assignments: Sequence[Sequence[BrokerId]] | None,
+        *,
+        timeout_ms: int,
+        validate_only: bool,
     ) -> TopicResult:
         wanted = NewPartitions(topic, count, tuple(tuple(each) for each in assignments or ()))
-        answer = await self._node.admin.partitions.add(AddPartitionsRequest((wanted,), validate_only=validate_only))
+        request = AddPartitionsRequest((wanted,), timeout_ms, validate_only)
+        answer = await self._node.admin.partitions.add(request)
         return answer.topics[0]
 
     async def alter_reassignments(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse:
@@ -238,10 +251,13 @@ class NodeServices:
         return self._node.settings.static
 
     async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
-        return await read_config(await self._node.zookeeper.ordering(), BROKERS, _entity(broker_id))
+        return await _readable(read_config(await self._node.zookeeper.ordering(), BROKERS, _entity(broker_id)))
 
-    async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
-        await write_config(await self._node.zookeeper.ordering(), BROKERS, _entity(broker_id), overrides, replace=True)
+    async def replace_broker_overrides(
+        self, broker_id: BrokerId | None, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> bool:
+        zookeeper = await self._node.zookeeper.ordering()
+        return await _readable(replace_config(zookeeper, BROKERS, _entity(broker_id), before, after))
 
     async def check_broker_state(self, broker_id: BrokerId, state: str) -> None:
         await self._node.admin.brokers.check_state(broker_id, state)
@@ -252,14 +268,13 @@ class NodeServices:
         current = self._node.session.current
         if current is None or self._node.zookeeper.away():
             return self._node.settings.configs.topic(topic)
-        return await read_config(current, TOPICS, topic)
+        return await _readable(read_config(current, TOPICS, topic))
 
     def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
         return self._node.settings.effective_topic_config(topic, overrides)
 
-    async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
-        current = await self._node.zookeeper.ordering()
-        await write_config(current, TOPICS, topic, overrides, replace=True)
+    async def replace_topic_overrides(self, topic: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+        return await _readable(replace_config(await self._node.zookeeper.ordering(), TOPICS, topic, before, after))
 
     def log_dirs(self) -> list[LogDirDescription]:
         hosted: dict[str, list[LogDirReplica]] = {}
@@ -300,6 +315,15 @@ class NodeServices:
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:
         first, count = await self._node.producer_ids.block()
         return ProducerId(first), count
+
+
+async def _readable(exchange: Awaitable[_T]) -> _T:
+    """What an exchange with ZooKeeper returns. Raises ApiError: what is there is none of our formats."""
+    try:
+        return await exchange
+    except ZnodeError as error:
+        reason = f"{error.path} is malformed ({error.reason}); remove or repair it first"
+        raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
 
 
 async def _wait(change: Awaitable[None], seconds: float) -> None:

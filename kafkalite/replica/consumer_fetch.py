@@ -159,6 +159,7 @@ class ConsumerFetchHandler:
         fetch, counters = call.fetch, self._hosted.counters
         for partition, size_bytes, records in sent:
             counters.bytes_out += size_bytes
+            counters.messages_out += records
             partition.fetched_bytes += size_bytes
             partition.fetched_records += records
         counters.failed_fetch_requests += is_error
@@ -205,6 +206,7 @@ class ConsumerFetchHandler:
     def sent(self, entry: FetchEntry, size_bytes: int, records: int) -> None:
         """Records of an entry were given to a member: for the metrics."""
         self._hosted.counters.bytes_out += size_bytes
+        self._hosted.counters.messages_out += records
         partition = self._hosted.get(entry.key)
         if partition is not None:
             partition.fetched_bytes += size_bytes

@@ -17,7 +17,7 @@ from kafkalite.log.failures import FaultScope, fault_scope
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import BrokerId, Offset, TopicPartition
 from kafkalite.replica import authority
-from kafkalite.replica.counters import Counters
+from kafkalite.replica.counters import Counters, Traffic
 from kafkalite.replica.decisions.leader import low_watermark, next_high_watermark, on_append, on_flushed, on_idle_fetch
 from kafkalite.replica.fetch_session import ReplicaFetchSession
 from kafkalite.replica.partition import Partition
@@ -81,6 +81,8 @@ class HostedPartitions:
         self.history = History(clock.wall_ms)
         self._partitions: dict[TopicPartition, Partition] = {}
         self._by_topic: dict[str, dict[int, Partition]] = {}
+        #: Topic -> what partitions had counted that have left; as long as others of the topic are here.
+        self._left_behind: dict[str, Traffic] = {}
         #: Those whose high watermark may move as soon as the node is no longer fenced.
         self._withheld: dict[Partition, None] = {}
         #: Beats whenever this node begins or ends to lead a partition.
@@ -119,13 +121,24 @@ class HostedPartitions:
         del self._partitions[key]
         members = self._by_topic[key.topic]
         del members[key.partition]
-        if not members:
+        if members:
+            self._left_behind[key.topic] = self._left_behind.get(key.topic, Traffic()).and_of(partition)
+        else:
             del self._by_topic[key.topic]
+            self._left_behind.pop(key.topic, None)
         self._withheld.pop(partition, None)
         for watching in partition.fetch_waiters:
             watching.on_change()
             watching.partition = None
         partition.fetch_waiters = {}
+
+    def traffic(self) -> dict[str, Traffic]:
+        """By topic: of all its partitions, led or not, while any of them is here, so that it never goes back."""
+        found = dict(self._left_behind)
+        for key, partition in self._partitions.items():
+            if partition.appended_bytes or partition.fetched_bytes or partition.leader is not None:
+                found[key.topic] = found.get(key.topic, Traffic()).and_of(partition)
+        return found
 
     # --- appending and committing --------------------------------------------------------------
 

@@ -187,13 +187,17 @@ class SchemaRegistry:
             if not done.done():
                 done.set_result(error)
 
-        self._log.append(partition, records, finished)
-        error = await done
+        self._log.append(partition, registry, records, finished)
+        try:
+            error = await done
+        except asyncio.CancelledError:  # the request's time is up: the records may be committed nevertheless
+            self._log.reload(partition)
+            raise
         if error:
             self._log.reload(partition)
             raise RegistryError(50001, f"the change may not be stored: {error.name}")
 
 
 def _failed(error: RegistryError) -> SchemaRegistryResponse:
-    body = json.dumps({"error_code": error.code, "message": str(error)}, ensure_ascii=False)
+    body = json.dumps({"error_code": error.code, "message": str(error)})
     return SchemaRegistryResponse(0, error.status, rest.CONTENT_TYPE, body)

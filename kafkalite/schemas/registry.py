@@ -15,8 +15,16 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.schemas import errors, subjects
 from kafkalite.schemas.compatibility import LEVELS, NONE, differences, is_transitive
 from kafkalite.schemas.formats import ParserMissing, parse
-from kafkalite.schemas.schema import MAX_REFERENCES, Import, InvalidSchema, ParsedSchema, Reference, Schema
-from kafkalite.schemas.subjects import IMPORT, MODES, READONLY, KeyValue, Subjects, Version
+from kafkalite.schemas.schema import (
+    MAX_REFERENCES,
+    STUMBLES,
+    Import,
+    InvalidSchema,
+    ParsedSchema,
+    Reference,
+    Schema,
+)
+from kafkalite.schemas.subjects import IMPORT, MAX_VERSION, MODES, READONLY, KeyValue, Subjects, Version
 
 #: Parsed schemas that are kept, by count: texts of a few kB each, in the common case.
 _CACHE_SCHEMAS = 500
@@ -85,7 +93,10 @@ class SubjectRegistry:
         if not normalize:
             return [canonical]
         parsed = await self.parsed(canonical)
-        text = await self._off_loop(parsed.normalized)
+        try:
+            text = await self._off_loop(parsed.normalized)
+        except (InvalidSchema, RecursionError, *STUMBLES) as error:
+            raise errors.invalid_schema(f"it has no normal form: {error}") from None
         return [Schema(schema.type, text, schema.references), canonical]
 
     def _imports(self, references: Sequence[Reference]) -> list[Import]:
@@ -146,7 +157,10 @@ class SubjectRegistry:
             raise errors.RegistryError(42202, f"the next version of {subject} is {number}, not {wanted.version}")
         if found := await self._differences(subject, schema, self.state.of(subject)):
             raise errors.incompatible(found)
-        return Version(subject, number, self.state.ids.get(schema, self.state.last_id + 1), schema)
+        schema_id = self.state.ids.get(schema, self.state.last_id + 1)
+        if max(number, schema_id) > MAX_VERSION:
+            raise errors.not_permitted(f"there is no number left: {MAX_VERSION} was imported as an id or a version")
+        return Version(subject, number, schema_id, schema)
 
     async def _differences(self, subject: str, schema: Schema, versions: Sequence[Version]) -> list[str]:
         """Why a new schema does not fit to these versions, at the level of the subject."""
@@ -163,7 +177,7 @@ class SubjectRegistry:
             found: list[str] = []
             for each in earlier:  # a turn of the thread for each, so that others come between them
                 found += await self._off_loop(partial(differences, level, new, [each]))
-        except (InvalidSchema, RecursionError) as error:
+        except (InvalidSchema, RecursionError, *STUMBLES) as error:
             raise errors.invalid_schema(f"it cannot be compared: {error}") from None
         return found
 
@@ -194,6 +208,8 @@ class SubjectRegistry:
             self._check_writable(subject)
             everything = self.state.existing(subject, with_deleted=True)
             present = self.state.of(subject)
+            for each in everything if permanent else present:
+                self._check_unreferenced(each)
             if permanent:
                 if present:
                     raise errors.subject_not_soft_deleted(subject)
@@ -201,8 +217,6 @@ class SubjectRegistry:
                 return [each.version for each in everything]
             if not present:
                 raise errors.subject_soft_deleted(subject)
-            for each in present:
-                self._check_unreferenced(each)
             records = [subjects.delete_subject_record(subject, present[-1].version)]
             records += [subjects.level_record(subject, None)] if subject in self.state.levels else []
             records += [subjects.mode_record(subject, None)] if subject in self.state.modes else []
@@ -214,6 +228,7 @@ class SubjectRegistry:
         async with self._changing:
             self._check_writable(subject)
             version = self.state.version(subject, number, with_deleted=permanent or number != -1)
+            self._check_unreferenced(version)
             if permanent:
                 if not version.is_deleted:
                     raise errors.version_not_soft_deleted(subject, version.version)
@@ -221,7 +236,6 @@ class SubjectRegistry:
                 return version.version
             if version.is_deleted:
                 raise errors.version_soft_deleted(subject, version.version)
-            self._check_unreferenced(version)
             gone = Version(subject, version.version, version.id, version.schema, is_deleted=True)
             await self._write([subjects.version_record(gone)])
             return version.version

@@ -127,7 +127,7 @@ class _Call:
         text = self.names["version"]
         if text in ("latest", "-1"):
             return -1
-        if text.isascii() and text.isdigit() and 1 <= int(text[:11]) <= MAX_VERSION:
+        if text.isascii() and text.isdigit() and len(text) < 11 and 1 <= int(text) <= MAX_VERSION:
             return int(text)
         raise errors.invalid_version(text[:50])
 
@@ -147,6 +147,8 @@ class _Call:
         """Raises RegistryError 422."""
         try:
             value = json.loads(self.request.body)
+            if b"\\u" in self.request.body:
+                json.dumps(value, ensure_ascii=False).encode()  # "\ud800" is no text
         except (ValueError, RecursionError):
             raise RegistryError(400, "the body is not JSON") from None
         if not isinstance(value, dict):
@@ -167,8 +169,19 @@ class _Call:
         references = value.get("references") or []
         if not isinstance(references, list):
             raise RegistryError(422, "references is not a list")
-        schema = Schema(type_, text, tuple(_reference(each) for each in references))
+        schema = Schema(type_, text, tuple(self._reference(each) for each in references))
         return Registration(schema, _whole(value, "id"), _whole(value, "version"), self.flag("normalize"))
+
+    def _reference(self, value: Any) -> Reference:
+        """Raises RegistryError 422, 42201."""
+        match value:
+            case {"name": str(name), "subject": str(subject), "version": int(version)} if version is not True and (
+                version == -1 or 1 <= version <= MAX_VERSION
+            ):
+                if version == -1 and (known := self.state.of(subject)):
+                    version = known[-1].version
+                return Reference(name, subject, version)
+        raise RegistryError(422, "a reference has a name, a subject and a version")
 
     def prefix(self) -> str:
         """Of names of subjects. ":*:" and ":.:" in front mean every context, and the default one, which is the only one."""
@@ -183,13 +196,6 @@ def _whole(value: Mapping[str, Any], name: str) -> int:
     if not isinstance(found, int) or isinstance(found, bool) or not -1 <= found <= MAX_VERSION:
         raise RegistryError(422, f"{name} is not a number")
     return found or -1
-
-
-def _reference(value: Any) -> Reference:
-    match value:
-        case {"name": str(name), "subject": str(subject), "version": int(version)}:
-            return Reference(name, subject, version)
-    raise RegistryError(422, "a reference has a name, a subject and a version")
 
 
 # --- responses ---

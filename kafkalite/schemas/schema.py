@@ -19,6 +19,8 @@ MAX_TEXT_BYTES = 900_000
 MAX_REFERENCES = 100
 #: Nested levels of a schema: the parsers and the comparisons recurse.
 MAX_DEPTH = 100
+#: What the packages raise over a malformed schema, beside errors of their own.
+STUMBLES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 #: Objects, arrays and other values of a schema in JSON: some comparisons grow with their square (2,800 fields of Avro: seconds).
 MAX_VALUES = 20_000
 

@@ -52,21 +52,21 @@ class Subjects:
         try:
             described = json.loads(key or b"null")
             kind = described["keytype"]
-            subject = described.get("subject") or ""
+            subject = _text(described.get("subject") or "")
             content = None if value is None else json.loads(value)
             if kind == "SCHEMA":
-                self._replay_version(subject, int(described["version"]), content)
+                self._replay_version(subject, _number(described["version"], least=1), content)
             elif kind in ("CONFIG", "MODE"):
                 table, name = (self.levels, "compatibilityLevel") if kind == "CONFIG" else (self.modes, "mode")
                 if content is None:
                     table.pop(subject, None)
                 else:
-                    table[subject] = str(content[name])
+                    table[subject] = _text(content[name])
             elif kind in ("DELETE_SUBJECT", "CLEAR_SUBJECT") and content is not None:
                 for each in list(self.versions.get(subject, {}).values()):
                     if each.version <= content.get("version", MAX_VERSION):
                         self._put(Version(subject, each.version, each.id, each.schema, is_deleted=True))
-        except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (KeyError, TypeError, AttributeError, RecursionError, ValueError) as error:
             raise ValueError(f"not a record of a schema registry: {error!r}") from None
 
     def _replay_version(self, subject: str, version: int, content: Any) -> None:
@@ -74,10 +74,11 @@ class Subjects:
             self._remove(subject, version)
             return
         references = tuple(
-            Reference(each["name"], each["subject"], each["version"]) for each in content.get("references") or ()
+            Reference(_text(each["name"]), _text(each["subject"]), _number(each["version"], least=-1))
+            for each in content.get("references") or ()
         )
-        schema = Schema(content.get("schemaType") or AVRO, content["schema"], references)
-        self._put(Version(subject, version, int(content["id"]), schema, bool(content.get("deleted"))))
+        schema = Schema(_text(content.get("schemaType") or AVRO), _text(content["schema"]), references)
+        self._put(Version(subject, version, _number(content["id"]), schema, bool(content.get("deleted"))))
 
     def _put(self, version: Version) -> None:
         self.versions.setdefault(version.subject, {})[version.version] = version
@@ -153,6 +154,23 @@ class Subjects:
 
     def next_version(self, subject: str) -> int:
         return max(self.versions.get(subject, {}), default=0) + 1
+
+
+def _text(value: Any) -> str:
+    """Raises TypeError, UnicodeEncodeError."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    value.encode()  # "\ud800" of JSON is none
+    return value
+
+
+def _number(value: Any, *, least: int = 0) -> int:
+    """Raises TypeError, ValueError."""
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is no whole number")
+    if not least <= value <= MAX_VERSION:
+        raise ValueError(f"{value} is out of range")
+    return value
 
 
 # --- records ---

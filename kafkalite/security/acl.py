@@ -181,7 +181,7 @@ class Binding:
 
 def _is_unfit(letter: str) -> bool:
     code = ord(letter)
-    return code < 0x20 or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xF900 or 0xFFF0 <= code < 0x10000
+    return code < 0x20 or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xF900 or code >= 0xFFF0
 
 
 @dataclass(frozen=True, slots=True)

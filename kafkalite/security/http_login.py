@@ -7,7 +7,6 @@ of rounds of a SCRAM password each time.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import re
@@ -51,7 +50,7 @@ def parse(header: str) -> HttpLogin:
         raise AuthenticationFailed("scheme not offered")
     try:
         user, colon, password = base64.b64decode(text, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # no base64, or no UTF-8
         raise AuthenticationFailed("malformed name and password") from None
     if not (colon and user and password):
         raise AuthenticationFailed("malformed name and password")

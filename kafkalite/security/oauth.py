@@ -76,14 +76,14 @@ class TokenChecker:
             raise ConfigError("OAUTHBEARER needs the package joserfc: pip install kafkalite[oauth]") from None
         text = self._keys()
         if text == self._text and self._parsed is not None:
-            return
+            return  # also if it cannot be used: that was reported when it came, and the keys of before hold
+        self._text = text
         if not text:
             raise ConfigError("sasl.oauthbearer.jwks.endpoint.url: the keys could not be read yet")
         try:
             self._parsed = KeySet.import_key_set(json.loads(text))
         except Exception as error:  # noqa: BLE001 - whatever a malformed set makes of the package
             raise ConfigError(f"sasl.oauthbearer.jwks.endpoint.url: no JWK set: {error}") from None
-        self._text = text
 
     def check(self, token: str) -> Bearer:
         """Raises AuthenticationFailed, without the token."""
@@ -188,12 +188,18 @@ class RemoteKeys:
             raise ConfigError(f"sasl.oauthbearer.jwks.endpoint.url: {error}") from None
         return cls(parts.hostname, port, target, is_secure=is_secure, interval_s=interval_s)
 
+    @property
+    def authority(self) -> str:
+        """The host, with the port if it is not the scheme's own."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return host if self._port == (443 if self._is_secure else 80) else f"{host}:{self._port}"
+
     def text(self) -> str:
         """The keys that were fetched last; empty if they never were."""
         return self._text
 
     async def run(self, dial: Dial) -> None:
-        """For ever. The first fetch begins at once; a failed one is repeated soon."""
+        """For ever. The first fetch begins at once; a failed one, also of `dial`'s files of TLS, is repeated soon."""
         while True:
             try:
                 async with asyncio.timeout(_FETCH_S):
@@ -201,7 +207,7 @@ class RemoteKeys:
                 self.fetched += 1
                 self._complaint = ""
                 pause_s = self._interval_s
-            except (OSError, TimeoutError, ValueError, EOFError) as error:
+            except (OSError, TimeoutError, ValueError, EOFError, ConfigError) as error:
                 pause_s = min(self._interval_s, _RETRY_S)
                 if repr(error) != self._complaint:
                     self._complaint = repr(error)
@@ -215,7 +221,7 @@ class RemoteKeys:
         reader, writer = await dial(self._host, self._port, self._is_secure)
         try:
             connection = h11.Connection(h11.CLIENT)
-            headers = [("Host", self._host), ("Accept", "application/json"), ("Connection", "close")]
+            headers = [("Host", self.authority), ("Accept", "application/json"), ("Connection", "close")]
             writer.write(connection.send(h11.Request(method="GET", target=self._target, headers=headers)) or b"")
             writer.write(connection.send(h11.EndOfMessage()) or b"")
             body = bytearray()

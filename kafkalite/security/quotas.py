@@ -23,6 +23,8 @@ MAX_SENSORS = 10_000
 #: Time after which an unused rate is removed.
 SENSOR_LIFE_MS = 3_600_000
 _MAX_CHOICES = 20_000
+#: Characters of a client id that distinguish its rate: the client chooses it, and it may have 32,767.
+_MAX_CLIENT_ID = 256
 MAX_THROTTLE_MS = 2**31 - 1
 
 
@@ -125,7 +127,7 @@ class Rate:
         observed = self.per_second(now_ms)
         if observed <= limit:
             return 0
-        return min(MAX_THROTTLE_MS, round((observed - limit) / limit * self.span_ms(now_ms)))
+        return round(min(MAX_THROTTLE_MS, (observed - limit) / limit * self.span_ms(now_ms)))
 
 
 class Bucket:
@@ -145,7 +147,7 @@ class Bucket:
 
     def wait_ms(self, limit: float) -> int:
         """Until it is out of debt."""
-        return min(MAX_THROTTLE_MS, max(0, round(-self.permits / limit * 1000)))
+        return round(min(MAX_THROTTLE_MS, max(0.0, -self.permits / limit * 1000)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +238,8 @@ class Quotas:
             if value is not None:
                 found = _Choice(shared, value)
                 break
-        self._choices[question] = found
+        if len(client_id) <= _MAX_CLIENT_ID:
+            self._choices[question] = found
         return found
 
     # --- rates ---
@@ -335,7 +338,8 @@ class Quotas:
 
 def _precedence(user: str, client_id: str) -> tuple[tuple[Entity, tuple[str, str]], ...]:
     """Entities from the most specific on, each with the (user, client id) whose rate its limit is held against."""
-    both, users, clients = (user, client_id), (user, DEFAULT), (DEFAULT, client_id)
+    shared_id = client_id[:_MAX_CLIENT_ID]
+    both, users, clients = (user, shared_id), (user, DEFAULT), (DEFAULT, shared_id)
     return (
         (Entity(user, client_id), both),
         (Entity(user, DEFAULT), both),

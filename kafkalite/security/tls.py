@@ -82,7 +82,9 @@ class _Reloading:
                 self._complaint = ""
                 if known:
                     _log.info("tls.reloaded", keystore=self.files.keystore, truststore=self.files.truststore)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a password that is too long
+            if not isinstance(error, ssl.SSLError):
+                self._stamp = ()  # it was not what is in the files: the next handshake tries again
             text = f"{self.files.keystore or self.files.truststore}: {error}"
             if self._context is None:
                 raise ConfigError(f"TLS: {text}") from None
@@ -113,7 +115,7 @@ class ServerTls(_Reloading):
 
 
 class ClientTls(_Reloading):
-    """Who dials. `check_hostname`: the server's certificate must be for the host that was dialled."""
+    """The side that connects. `check_hostname`: the server's certificate must be for the host that was dialled."""
 
     def __init__(self, files: TlsFiles, *, check_hostname: bool = True) -> None:
         super().__init__(files)

@@ -1,6 +1,6 @@
 """Structured logs; `event` is a constant noun.verb.
 
-A process that calls `configure`, as every node's does, writes its lines on stderr without structlog, which, which imports rich, would
+A process that calls `configure`, as every node's does, writes its lines on stderr without structlog, which imports rich and would
 cost it 40 ms of processor at each start. One JSON object a line, or on a terminal a text that people read. In any other process, an application with our client for
 example, the lines go through structlog as the application has configured it.
 """
@@ -60,7 +60,7 @@ class Logger:
 
 
 class _LineLogger:
-    """JSON or text on a stream, a line at a time."""
+    """JSON or text on a stream, a line at a time. A line that cannot be written is counted: the log must not fail its callers."""
 
     def __init__(self, lowest: int, stream: TextIO, bound: dict[str, Any], *, is_text: bool) -> None:
         self._lowest = lowest
@@ -68,22 +68,31 @@ class _LineLogger:
         self._stream = stream
         self._bound = bound
         self._lock = threading.Lock()
+        self._lost = 0
 
     def emit(self, level: str, event: str, fields: dict[str, Any]) -> None:
         if _NUMBERS[level] < self._lowest:
             return
+        text = self._line(level, event, fields)
+        with self._lock:
+            if self._lost:
+                text = self._line("warning", "log.lines_lost", {"lines": self._lost}) + text
+            try:
+                self._stream.write(text)
+                self._stream.flush()
+                self._lost = 0
+            except (OSError, ValueError):  # no room, nobody reads the pipe, the stream is closed
+                self._lost += 1
+
+    def _line(self, level: str, event: str, fields: dict[str, Any]) -> str:
         error = fields.pop("exc_info", None)
         now = datetime.now(UTC)
         exception = "" if error is None else "".join(traceback.format_exception(error)).rstrip("\n")
         fields = {**fields, **{name: value for name, value in self._bound.items() if name not in fields}}
         if self._is_text:
-            text = _text(now, level, event, fields, exception)
-        else:
-            line = {"at": now.isoformat().replace("+00:00", "Z"), "level": level, "event": event, **fields}
-            text = json.dumps({**line, "exception": exception} if exception else line, default=str) + "\n"
-        with self._lock:
-            self._stream.write(text)
-            self._stream.flush()
+            return _text(now, level, event, fields, exception)
+        line = {"at": now.isoformat().replace("+00:00", "Z"), "level": level, "event": event, **fields}
+        return json.dumps({**line, "exception": exception} if exception else line, default=str) + "\n"
 
 
 _lines: _LineLogger | None = None

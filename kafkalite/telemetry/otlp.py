@@ -13,6 +13,7 @@ from typing import NamedTuple
 _DOUBLE = struct.Struct("<d").unpack
 _INT64 = struct.Struct("<q").unpack
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_NUMBER_BYTES = 8
 _DELTA = 1
 _MOST_ATTRIBUTES = 6
 _LONGEST_TEXT = 120
@@ -57,9 +58,9 @@ def _point(name: str, data: memoryview, *, is_delta: bool) -> Iterator[Point]:
     number: float | None = None
     attributes: list[tuple[str, str]] = []
     for field, value in _fields(data):
-        if field == 4 and isinstance(value, memoryview):
+        if field == 4 and isinstance(value, memoryview) and len(value) == _NUMBER_BYTES:
             number = float(_DOUBLE(value)[0])
-        elif field == 6 and isinstance(value, memoryview):
+        elif field == 6 and isinstance(value, memoryview) and len(value) == _NUMBER_BYTES:
             number = float(_INT64(value)[0])
         elif field == 7 and isinstance(value, memoryview) and len(attributes) < _MOST_ATTRIBUTES:
             attributes.append(_attribute(value))

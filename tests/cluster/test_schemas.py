@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.client.async_client import AsyncClient
 from kafkalite.testing.processes import ProcessCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
@@ -47,6 +48,10 @@ def coordinator(directory: Path) -> int:
 
 async def test_what_was_registered_survives_its_coordinator(tmp_path: Path) -> None:
     with ProcessCluster(tmp_path, nodes=3, settings=SETTINGS) as cluster:
+        for bootstrap in cluster.bootstrap:  # with fewer brokers the topic would get fewer replicas
+            async with AsyncClient.connect(bootstrap) as client:
+                while len((await client.metadata([])).brokers) < 3:
+                    await asyncio.sleep(0.05)
         urls = {node: http_of(tmp_path, node) for node in (1, 2, 3)}
         assert ask(f"{urls[1]}/subjects") == []
         for number, url in enumerate((urls[1], urls[2], urls[3]) * 2):

@@ -135,7 +135,9 @@ async def test_another_leader_goes_on_where_the_group_was(tmp_path: Path) -> Non
         client.close()
         await cluster.stop(await group.leader())
         client, got = await group.fetched()
-        assert got == [(4, 5, 1), (7, 9, 1)]
+        assert [(first, last) for first, last, _ in got] == [(4, 5), (7, 9)]
+        # The delivery to the first connection counts if the leader has written its end before it stopped.
+        assert {count for _, _, count in got} in ({1}, {2})
         assert await group.acknowledge(client, 1, 4, 5, 1) == 0
         assert await group.acknowledge(client, 2, 7, 9, 1) == 0
         client.close()

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from kafkalite.coordination.embedded import find_jars
 from tests.documented.compare import difference
 from tests.documented.pages import ROOT, Fence
 
@@ -30,6 +31,8 @@ _BACKGROUND = re.compile(r"(?<=\s)&[ \t]*(?=#|$)", re.MULTILINE)
 _NODES = 9
 #: Pages run in threads, and pytest changes a variable for each test: a copy that is made meanwhile can fail.
 _ENVIRONMENT = dict(os.environ)
+#: Where Debian has ZooKeeper's jars; a machine without the package has PySpark's.
+_DEBIAN_JARS = "/usr/share/java/*"
 #: Directories of the pages that lie below the session's own.
 _ROOTS = re.compile(r"(?<![\w./])/(?=(?:mnt|etc/kafkalite|var/lib/kafkalite|disk)[\w/]*)")
 
@@ -132,6 +135,8 @@ class Session:
             number = int(port[0])
             return str(self._base + (300 + number - 2181 if number < 9000 else number - 9092))
 
+        if _DEBIAN_JARS in text and not Path("/usr/share/java/zookeeper.jar").exists():
+            text = text.replace(_DEBIAN_JARS, f"{find_jars()[0].parent}/*")
         for theirs, ours in self.aliases.items():
             text = text.replace(theirs, ours)
         return _PORT.sub(replaced, _ROOTS.sub(f"{self._directory}/", text))

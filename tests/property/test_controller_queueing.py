@@ -30,6 +30,8 @@ class NaiveBroker:
         self.replicas: dict[tuple[str, int], tuple[str, int]] = {}
         self.created: set[tuple[str, int, str]] = set()
         self.metadata: dict[tuple[str, int], int] = {}
+        #: Topics of which it has heard that they were deleted: it forgets what groups have committed for them.
+        self.deleted: set[str] = set()
 
     def apply(self, command: Command) -> None:
         match command:
@@ -49,6 +51,7 @@ class NaiveBroker:
             case UpdateMetadataRequest():
                 if command.is_full:
                     self.metadata = {}
+                self.deleted.update(command.deleted_topics)
                 for topic in command.deleted_topics:
                     self.metadata = {key: value for key, value in self.metadata.items() if key[0] != topic}
                 for each in command.partitions:
@@ -114,6 +117,7 @@ def test_a_broker_ends_up_knowing_the_same(offered: list[Command], sent_between:
         merged.apply(command)
     assert merged.replicas == single.replicas
     assert merged.metadata == single.metadata
+    assert merged.deleted == single.deleted
     alive = {(topic, partition, life) for (topic, partition), (life, _) in single.replicas.items()}
     assert merged.created & alive >= single.created & alive  # what the broker has not heard of yet stays new
 

@@ -122,3 +122,35 @@ def test_a_command_writes_its_own_lines_and_leaves_the_processes_as_they_were(ca
         log.error("noun.verb")
     assert [line["event"] for line in lines] == ["noun.verb"]
     assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == ["noun.written"]
+
+
+class Pipe(io.StringIO):
+    """Takes no more while `error` is set: a full disk, a pipe whose reader is gone."""
+
+    error: Exception | None = None
+
+    def flush(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left"), BrokenPipeError(32, "Broken pipe"), ValueError("closed")]
+)
+def test_a_log_that_cannot_be_written_fails_nobody(error: Exception) -> None:
+    """The error came up wherever a line was written: of the code for disks it was the disk's, of the controller the node's."""
+    stream = Pipe()
+    logs.configure(stream=stream, node=1)
+    log = logs.get_logger("x")
+    stream.error = error
+    for number in range(3):
+        log.info("part.done", number=number)
+    stream.error = None
+    stream.truncate(stream.seek(0))
+    log.info("part.done", number=3)
+    log.info("part.done", number=4)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(each["event"], each.get("number"), each.get("lines")) for each in lines] == [
+        ("log.lines_lost", None, 3), ("part.done", 3, None), ("part.done", 4, None),
+    ]  # fmt: skip
+    assert lines[0]["node"] == 1 and lines[0]["level"] == "warning"

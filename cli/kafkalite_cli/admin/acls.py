@@ -160,6 +160,7 @@ class EntryOptions:
             or self.operations
             or self.is_producer
             or self.is_consumer
+            or self.is_idempotent
             or self.allow_hosts
             or self.deny_hosts
         )

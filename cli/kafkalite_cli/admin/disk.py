@@ -20,7 +20,7 @@ from kafkalite.extension.messages.disks import (
     MoveReplicasRequest,
     MoveReplicasResponse,
 )
-from kafkalite.model import BrokerId
+from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.node_answers import answer_of, disks_of
 from kafkalite_cli.admin.strays import strays
@@ -142,22 +142,22 @@ def move(
       kafkalite admin disk move flights-0 --broker 1 --to /disks/b --watch
       kafkalite admin disk move flights-0 --broker 1 --to /disks/b --throttle 50000000
     """
-    topic, number = parse_partition(partition)
+    key = parse_partition(partition)
     out = Output(as_json)
 
     async def work() -> int:
         async with connect(bootstrap, timeout_s) as client:
-            order = MoveReplicasRequest((DiskMoveOrder(topic, number, directory, throttle or 0),))
+            order = MoveReplicasRequest((DiskMoveOrder(*key, directory, throttle or 0),))
             answer = await answer_of(client, broker, order, MoveReplicasResponse, timeout_s)
             refuse(answer.results[0].error, answer.results[0].message)
-            found = await _move_of(client, BrokerId(broker), partition, timeout_s)
+            found = await _move_of(client, BrokerId(broker), key, timeout_s)
             while is_watched and found is not None and found.state in ("waiting", "copying"):
                 if not as_json:
                     click.echo(_progress(found))
                 await asyncio.sleep(_WATCH_S)
-                found = await _move_of(client, BrokerId(broker), partition, timeout_s)
+                found = await _move_of(client, BrokerId(broker), key, timeout_s)
         if found is None or found.target != directory:  # it was there already
-            out.value({"partition": partition, "state": "done"}, f"{partition} is in {directory}")
+            out.value({"partition": str(key), "state": "done"}, f"{key} is in {directory}")
             return 0
         out.value({"broker_id": broker, **dataclasses.asdict(found)}, _progress(found))
         return 1 if found.state == "failed" else 0
@@ -205,10 +205,10 @@ def list_moves(broker: int | None, bootstrap: str, timeout_s: float, *, as_json:
     run_async(work())
 
 
-async def _move_of(client: AsyncClient, broker: BrokerId, partition: str, timeout_s: float) -> DiskMove | None:
+async def _move_of(client: AsyncClient, broker: BrokerId, key: TopicPartition, timeout_s: float) -> DiskMove | None:
     """The partition's last move on the broker; None if there was none. Raises KafkaliteError."""
     answer = await answer_of(client, broker, DescribeDisksRequest(), DescribeDisksResponse, timeout_s)
-    mine = [each for each in answer.moves if f"{each.topic}-{each.partition}" == partition]
+    mine = [each for each in answer.moves if (each.topic, each.partition) == key]
     under_way = [each for each in mine if each.state in ("waiting", "copying")]
     return under_way[0] if under_way else mine[-1] if mine else None
 

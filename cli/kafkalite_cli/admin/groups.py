@@ -10,7 +10,7 @@ import click
 from kafkalite.client.admin.groups import GroupDescription, Groups
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.offset_reset import EARLIEST, OFFSET, SHIFT, TIME, Reset, ends_of, new_offsets
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
 from kafkalite.wording import number_of
 from kafkalite_cli.output import Output, client_options, confirm, connect, group_options, run_async
@@ -139,8 +139,12 @@ def delete(names: tuple[str, ...], *, yes: bool, bootstrap: str, timeout_s: floa
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             admin = Groups(client, timeout_s=timeout_s)
-            for name in names:
-                await admin.delete(name)
+            for at, name in enumerate(names):
+                try:
+                    await admin.delete(name)
+                except ApiError as error:
+                    before = f"; deleted before it: {', '.join(names[:at])}" if at else ""
+                    raise api_error(error.code, f"{error}{before}") from None
         Output(as_json).value({"deleted": list(names)}, f"deleted {', '.join(names)}")
 
     run_async(work())
@@ -223,7 +227,8 @@ def _reset(place: str | None, moment: str | None, to_offset: int | None, shift_b
     if moment is None:
         return Reset(place or EARLIEST)
     try:
-        return Reset(TIME, int(datetime.fromisoformat(moment).timestamp() * 1000))
+        # No time is below 0: Kafka's protocol has other meanings for these numbers.
+        return Reset(TIME, max(0, int(datetime.fromisoformat(moment).timestamp() * 1000)))
     except ValueError:
         raise click.BadParameter(f"{moment!r} is not an ISO date and time", param_hint="--to-datetime") from None
 

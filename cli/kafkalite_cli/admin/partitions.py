@@ -6,7 +6,7 @@ import click
 
 from kafkalite.client.admin import partitions
 from kafkalite.client.admin.refusals import refuse
-from kafkalite.errors import ErrorCode, error_code
+from kafkalite.errors import ErrorCode, api_error, error_code
 from kafkalite.extension.messages.topics import (
     RemovePartitionsRequest,
     RemovePartitionsResponse,
@@ -87,6 +87,9 @@ def remove_partitions(
                     report_counts(found, Output(as_json))
                     return
                 confirm(f"Remove {counted(found)} of {topic}?", yes=yes)
+                if await partitions.partition_count(client, topic, timeout_s=timeout_s) != have:
+                    reason = f"{topic} has not {number_of(have, 'partition')} any more; nothing was changed"
+                    raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
             request = RemovePartitionsRequest(topic, have - count, drain, int(timeout_s * 1000))
             answer = await client.order(request, RemovePartitionsResponse, timeout_s=timeout_s + 5)
             refuse(answer.error, f"{topic}: {answer.message}")

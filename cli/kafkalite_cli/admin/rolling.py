@@ -26,7 +26,6 @@ _PREFERRED = 0
 class _Step:
     broker_id: BrokerId
     host: str
-    broker_epoch: BrokerEpoch
     command: str
 
 
@@ -106,7 +105,6 @@ async def _steps(
         _Step(
             each,
             alive[each].kafka_host,
-            alive[each].broker_epoch,
             text.replace("{id}", str(each)).replace("{host}", shlex.quote(alive[each].kafka_host)),
         )
         for each in order
@@ -129,11 +127,12 @@ async def _restart(client: AsyncClient, step: _Step, step_s: float, timeout_s: f
     """Raises ApiError: the command failed, or a wait took too long."""
     began = client.now()
     await _until_in_sync(client, step_s, timeout_s, f"before the restart of broker {step.broker_id}")
+    epoch = await _epoch_of(client, step.broker_id, timeout_s)
     process = await asyncio.create_subprocess_shell(step.command)
     code = await process.wait()
     if code:
         raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, f"{step.command!r} ended with {code}")
-    await _until_back(client, step, step_s, timeout_s)
+    await _until_back(client, step.broker_id, epoch, step_s, timeout_s)
     await _until_in_sync(client, step_s, timeout_s, f"after the restart of broker {step.broker_id}")
     request = wire.ElectLeadersRequest(_PREFERRED, None, int(timeout_s * 1000))
     answer = await client.call_controller(request, timeout_s=timeout_s)
@@ -145,8 +144,18 @@ async def _restart(client: AsyncClient, step: _Step, step_s: float, timeout_s: f
     )
 
 
-async def _until_back(client: AsyncClient, step: _Step, step_s: float, timeout_s: float) -> None:
-    """Until the broker has registered as another process. Raises ApiError."""
+async def _epoch_of(client: AsyncClient, broker_id: BrokerId, timeout_s: float) -> BrokerEpoch:
+    """Just before the restart: a session that ends during the steps before changes it, too. Raises ApiError: the broker is not alive."""
+    for each in (await client.describe_cluster(timeout_s=timeout_s)).brokers:
+        if each.broker_id == broker_id:
+            return each.broker_epoch
+    raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not alive")
+
+
+async def _until_back(
+    client: AsyncClient, broker_id: BrokerId, before: BrokerEpoch, step_s: float, timeout_s: float
+) -> None:
+    """Until the broker has another epoch than `before`. Raises ApiError."""
     deadline = client.now() + step_s
     while client.now() < deadline:
         try:
@@ -154,12 +163,12 @@ async def _until_back(client: AsyncClient, step: _Step, step_s: float, timeout_s
         except KafkaliteError:
             await asyncio.sleep(_LOOK_S)
             continue
-        if any(each.broker_id == step.broker_id and each.broker_epoch != step.broker_epoch for each in cluster.brokers):
+        if any(each.broker_id == broker_id and each.broker_epoch != before for each in cluster.brokers):
             return
         await asyncio.sleep(_LOOK_S)
     raise api_error(
         ErrorCode.REQUEST_TIMED_OUT,
-        f"broker {step.broker_id} has not registered again within {step_s:g} s: was it restarted?",
+        f"broker {broker_id} has not registered again within {step_s:g} s: was it restarted?",
     )
 
 

@@ -17,8 +17,10 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.security.principal import Principal
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+from kafkalite_cli.parameters import MAX_LONG, Whole
 
 _MS = 1000
+_MAX_S = MAX_LONG // _MS
 #: Of the protocol: as the brokers are configured; at once.
 _DEFAULT, _NOW = -1, -1
 
@@ -64,7 +66,7 @@ def _as_json(token: DelegationToken, *, with_hmac: bool) -> dict[str, object]:
 @click.option(
     "--renewer", "renewers", metavar="User:NAME", multiple=True, callback=_principals, help="Who may renew it."
 )
-@click.option("--max-life", "max_life_s", type=click.IntRange(1), metavar="SECONDS", help="[default: the brokers']")
+@click.option("--max-life", "max_life_s", type=Whole(1, _MAX_S), metavar="SECONDS", help="[default: the brokers']")
 @client_options
 def create(
     owner: Principal | None,
@@ -161,7 +163,7 @@ async def _change(
 
 @tokens.command("renew")
 @click.argument("token_id")
-@click.option("--period", "period_s", type=click.IntRange(1), metavar="SECONDS", help="[default: the brokers']")
+@click.option("--period", "period_s", type=Whole(1, _MAX_S), metavar="SECONDS", help="[default: the brokers']")
 @client_options
 def renew(token_id: str, period_s: int | None, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """Extend a token's life, at most to its latest end. For its owner and its renewers.
@@ -178,7 +180,7 @@ def renew(token_id: str, period_s: int | None, bootstrap: str, timeout_s: float,
 
 @tokens.command("expire")
 @click.argument("token_id")
-@click.option("--after", "after_s", type=click.IntRange(0), metavar="SECONDS", help="[default: at once]")
+@click.option("--after", "after_s", type=Whole(0, _MAX_S), metavar="SECONDS", help="[default: at once]")
 @client_options
 def expire(token_id: str, after_s: int | None, bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
     """End a token, and the connections that use it. For its owner and its renewers.

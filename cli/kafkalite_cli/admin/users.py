@@ -7,7 +7,6 @@ it), and never leave this process: what is sent is the salted password (RFC 5802
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +16,7 @@ import click
 from kafkalite.client.admin.users import NewCredential, alter_user, describe_users
 from kafkalite.coordination import paths, scram_users
 from kafkalite.coordination.coordinator import Coordinator
-from kafkalite.errors import ConfigError, ErrorCode, api_error
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.security.scram import (
     DEFAULT_ITERATIONS,
     MAX_ITERATIONS,
@@ -29,6 +28,7 @@ from kafkalite.security.scram import (
 )
 from kafkalite_cli.admin.zookeeper.access import in_zookeeper, node_config_option
 from kafkalite_cli.output import Output, client_options, confirm, connect, group_options, run_async
+from kafkalite_cli.passwords import read_password
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -136,18 +136,6 @@ def _alter(
     run_async(work())
 
 
-def _password() -> str:
-    """Raises ConfigError."""
-    password = os.environ.get(_PASSWORD_VARIABLE)
-    if password is None and sys.stdin.isatty():
-        password = str(click.prompt("password", hide_input=True, confirmation_prompt=True, err=True))
-    elif password is None:
-        password = sys.stdin.readline().rstrip("\r\n")
-    if not password:
-        raise ConfigError(f"no password: it is read from stdin, or from {_PASSWORD_VARIABLE}")
-    return password
-
-
 @users.command("set")
 @click.argument("name")
 @click.option("--mechanism", "mechanisms", multiple=True, type=click.Choice(sorted(MECHANISMS)), help="[default: all]")
@@ -177,7 +165,7 @@ def set_(
     """
     if not name:
         raise click.UsageError("the name is empty")
-    password = _password()
+    password = read_password(_PASSWORD_VARIABLE, is_new=True)
     wanted = mechanisms or tuple(sorted(MECHANISMS))
     credentials = [_credential(mechanism, password, iterations) for mechanism in wanted]
     _alter(name, credentials, (), zookeeper, config_file, bootstrap, timeout_s)

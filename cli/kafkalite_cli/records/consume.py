@@ -160,8 +160,6 @@ async def _found(client: AsyncClient, topics: Sequence[str], pattern: str | None
     """Topic -> number of partitions. Raises ApiError."""
     try:
         return await choose_topics(client, topics, pattern, timeout_s, patience_s=min(timeout_s, TOPIC_TIMEOUT_S))
-    except re.error as error:
-        raise click.BadParameter(f"{pattern!r} is not a regular expression: {error}", param_hint="--pattern") from None
     except ApiError as error:
         if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and pattern is None:
             named = ", ".join(map(repr, topics))

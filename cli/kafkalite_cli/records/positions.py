@@ -13,7 +13,7 @@ from kafkalite.client.consumer import EARLIEST, LATEST, ConsumedRecord
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, LATEST_TIMESTAMP, TopicPartition
-from kafkalite_cli.parameters import MAX_LONG, is_whole
+from kafkalite_cli.parameters import MAX_LONG, is_whole, parse_pattern
 
 _AGO = re.compile(r"-(\d{1,9})(s|m|h|d)")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -72,10 +72,10 @@ async def last_records(
 async def choose_topics(
     client: AsyncClient, named: Sequence[str], pattern: str | None, timeout_s: float, *, patience_s: float
 ) -> dict[str, int]:
-    """Topic -> number of partitions. A pattern matches whole names, and no internal topic. Raises ApiError."""
+    """Topic -> number of partitions. A pattern matches whole names, and no internal topic. Raises ApiError, click.BadParameter."""
     found: dict[str, int] = {}
     if pattern is not None:
-        matches = re.compile(pattern).fullmatch
+        matches = parse_pattern(pattern, "--pattern").fullmatch
         for topic in (await client.metadata(timeout_s=timeout_s)).topics:
             if matches(topic.topic) and topic.topic not in INTERNAL_TOPICS:
                 found[topic.topic] = len(topic.partitions)
@@ -90,12 +90,7 @@ def record_filter(key: str | None, grep: str | None, headers: Sequence[str]) -> 
     """Whether a record is shown: it has this key, its value matches, it has these headers. None: all are. Raises click.BadParameter."""
     if key is None and grep is None and not headers:
         return None
-    value_matches = None
-    if grep is not None:
-        try:
-            value_matches = re.compile(grep.encode()).search
-        except re.error as error:
-            raise click.BadParameter(f"{grep!r} is not a regular expression: {error}", param_hint="--grep") from None
+    value_matches = None if grep is None else parse_pattern(grep.encode(), "--grep").search
     wanted: Mapping[str, bytes | None] = dict(map(_header, headers))
     wanted_key = None if key is None else key.encode()
 

@@ -136,6 +136,8 @@ class _Run:
         self.failed: Counter[Fate] = Counter()
         self.first_error: BaseException | None = None
         self.bad_line: str | None = None
+        #: Why the rest of the input could not be read.
+        self.unread: OSError | None = None
         #: Why the producer did not take a line.
         self.not_taken: KafkaliteError | None = None
 
@@ -152,6 +154,8 @@ class _Run:
                     return
         except LineError as error:
             self.bad_line = str(error)
+        except OSError as error:
+            self.unread = error
         finally:
             await producer.flush()
             # The futures' callbacks run one turn of the loop after they are done.
@@ -209,7 +213,8 @@ class _Run:
         self.first_error = self.first_error or error
 
     def report(self, out: Output) -> int:
-        """Raises UsageError: a line is no record. KafkaliteError: why a line was not taken, if no other record has failed."""
+        """Raises UsageError: a line is no record. OSError: the input cannot be read. KafkaliteError: why a line was not taken, if no
+        other record has failed."""
         seconds = self._client.now() - self._started
         failed = self.failed.total()
         reported = {
@@ -232,6 +237,8 @@ class _Run:
             raise self.not_taken
         if self.bad_line is not None:
             raise click.UsageError(self.bad_line)
+        if self.unread is not None:
+            raise OSError(self.unread.errno, self.unread.strerror, "stdin")
         return 1 if failed else 0
 
 
@@ -288,13 +295,14 @@ def _stdin_size() -> int | None:
 async def stdin_lines(fd: int = 0) -> AsyncIterator[list[bytes]]:
     """The lines of stdin without their ends, as they come, until its end, Ctrl-C or SIGTERM; then the beginning of a line is no line.
 
-    Raises LineError: a line is too long. A thread reads: stdin may be a file, a pipe or a terminal, and must not hold up the loop. It is a daemon, because
+    Raises LineError: a line is too long. OSError: the input cannot be read. A thread reads: stdin may be a file, a pipe or a terminal, and must not hold up the loop. It is a daemon, because
     nothing can wake it from a read.
     """
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes] = asyncio.Queue()
     room = threading.Semaphore(8)
     is_stopped = False
+    failure: OSError | None = None
 
     def stop() -> None:
         nonlocal is_stopped
@@ -302,12 +310,13 @@ async def stdin_lines(fd: int = 0) -> AsyncIterator[list[bytes]]:
         chunks.put_nowait(b"")
 
     def read() -> None:
+        nonlocal failure
         while True:
             room.acquire()
             try:
                 data = os.read(fd, READ_BYTES)
-            except OSError:
-                data = b""
+            except OSError as error:
+                failure, data = error, b""
             try:
                 loop.call_soon_threadsafe(chunks.put_nowait, data)
             except RuntimeError:  # the loop is closed: nobody wants it any more
@@ -332,6 +341,9 @@ async def stdin_lines(fd: int = 0) -> AsyncIterator[list[bytes]]:
         lines = b"".join(rest).split(b"\n")
         rest, size = [tail], len(tail)
         yield [line.removesuffix(b"\r") for line in lines]
-    last = b"".join(rest)
-    if last and not is_stopped:
+    if is_stopped:
+        return
+    if failure is not None:
+        raise failure
+    if last := b"".join(rest):
         yield [last]

@@ -29,8 +29,6 @@ from kafkalite.rpc.messages.control import (
     UpdateMetadataRequest,
 )
 
-#: StopReplica with this leader epoch passes whatever the replica's own epoch is: the topic is deleted (KIP-570).
-
 
 def wire_broker(info: BrokerInfo) -> Broker:
     """A live broker as messages name it."""

@@ -149,8 +149,8 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         accepted_loss=accepted,
     )
     # A term begins with INIT commands, which carry everything at once.
-    telling = not isinstance(event.purpose, ControllerElected)
-    commands = announce_changes(state, changes, type(event.purpose).__name__) if telling else []
+    is_announced = not isinstance(event.purpose, ControllerElected)
+    commands = announce_changes(state, changes, type(event.purpose).__name__) if is_announced else []
     effects += commands
     if isinstance(event.purpose, Advance):
         settled = {partition: found for partition, found in adopted.items() if partition not in writes}
@@ -338,8 +338,8 @@ def on_states_written(state: ControllerState, event: StatesWritten) -> Decision:
         partition: (state.partitions.get(partition), now) for partition, now in event.written.items()
     }
     state = dataclasses.replace(state, partitions={**state.partitions, **event.written})
-    telling = not isinstance(event.purpose, ControllerElected)
-    effects = announce_changes(state, changes, type(event.purpose).__name__) if telling else []
+    is_announced = not isinstance(event.purpose, ControllerElected)
+    effects = announce_changes(state, changes, type(event.purpose).__name__) if is_announced else []
     if any(_is_moving(state, partition) for partition in event.written):
         effects.append(AdvanceReassignments())
     if event.conflicts:

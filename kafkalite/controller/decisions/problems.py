@@ -60,7 +60,8 @@ def find_problems(
             )
         else:
             detail = (
-                f"broker {broker} still has replicas of {left[broker]} deleted topics; they are removed when it returns"
+                f"broker {broker} still has replicas of {number_of(left[broker], 'deleted topic')}; they are removed when it "
+                "returns"
             )
         problems.append(("topic.deletion_waits", f"broker-{broker}", detail))
     problems += [

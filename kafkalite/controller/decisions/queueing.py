@@ -69,19 +69,20 @@ def _by_partition(entries: Sequence[PartitionState]) -> dict[tuple[str, int], Pa
 
 
 def _merge_metadata(earlier: UpdateMetadataRequest, later: UpdateMetadataRequest) -> UpdateMetadataRequest | None:
-    if later.is_full:
-        return later
-    known = {entry.topic for entry in earlier.partitions} | {entry.topic for entry in later.partitions}
+    # A full request replaces what was known. What was deleted it does not say, and coordinators forget offsets only because of that.
+    before = () if later.is_full else earlier.partitions
+    entries = (*before, *later.partitions)
+    known = {entry.topic for entry in entries}
     if not known.isdisjoint(earlier.deleted_topics) or not known.isdisjoint(later.deleted_topics):
         return None
     removed = {*earlier.deleted_partitions, *later.deleted_partitions}
-    if any((entry.topic, entry.partition) in removed for entry in (*earlier.partitions, *later.partitions)):
+    if any((entry.topic, entry.partition) in removed for entry in entries):
         return None
-    states = {**_by_partition(earlier.partitions), **_by_partition(later.partitions)}
+    states = _by_partition(entries)
     return dataclasses.replace(
         later,
         partitions=tuple(states.values()),
-        is_full=earlier.is_full,
+        is_full=earlier.is_full or later.is_full,
         deleted_topics=tuple(dict.fromkeys([*earlier.deleted_topics, *later.deleted_topics])),
         deleted_partitions=tuple(dict.fromkeys([*earlier.deleted_partitions, *later.deleted_partitions])),
     )

@@ -1,4 +1,4 @@
-"""dict[TopicPartition, frozenset[BrokerId]] on dead disks (KIP-18): out of the ISR and out of the lead, as if their broker were dead for those partitions.
+"""Replicas on dead disks (KIP-18): out of the ISR and out of the lead, as if their broker were dead for those partitions.
 
 A broker asks through /restart_partitions/req-N. Each request ends in a new leader epoch in which the broker is not in
 the ISR: what it needs to begin again, empty (invariant F28). A broker also says so when it refuses a command with

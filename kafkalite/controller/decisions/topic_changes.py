@@ -105,14 +105,14 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
         or before[name].assignment[partition] != event.topics[name].assignment[partition]
         or before[name].moves.get(partition) != event.topics[name].moves.get(partition)
     )
-    retold = {
+    repeated = {
         each: (state.partitions[each], state.partitions[each])
         for each in fresh
         if each in state.partitions
         and each.topic in before
         and is_announced_again(before[each.topic], topics[each.topic], each.partition)
     }
-    effects += announce_changes(state, retold, "Reassignment")
+    effects += announce_changes(state, repeated, "Reassignment")
     if fresh:
         # A partition that has changed unseen: by hand, or by a write of ours whose outcome was not known.
         effects.append(ReadStates(fresh, Repair()))

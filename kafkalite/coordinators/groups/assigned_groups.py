@@ -22,6 +22,8 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
+#: Members that are overdue and could not be removed are looked at again after this time.
+_AGAIN_MS = 1_000
 #: Answers in one go: about two milliseconds.
 _SETTLED_AT_ONCE = 50
 
@@ -154,6 +156,7 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
 
         if request.epoch == LEAVE_FOR_A_WHILE_EPOCH:
             self._write(partition, entry, group, leave_for_a_while(group, member), finished)
+            self._give_up(entry, ErrorCode.UNKNOWN_MEMBER_ID, [member])
         else:
             self.remove(partition, entry, group, [member], finished)
 
@@ -166,6 +169,7 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
             taken = set(map(id, ready))
             runtime.waiting = [each for each in runtime.waiting if id(each) not in taken]
             for each in ready:
+                self._is_there(group, each.member_id)
                 try:
                     outcome = self._settle(group, each.member_id, each.owned)
                     self._proceed(partition, entry, group, outcome, each.owned, each.done)
@@ -173,11 +177,16 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
                     each.done(error, None)
             yield
 
-    def _give_up(self, entry: GroupEntry, error: ErrorCode) -> None:
+    def _give_up(self, entry: GroupEntry, error: ErrorCode, members: Sequence[M] | None = None) -> None:
+        """The requests that wait get an error; `members`: only theirs."""
         _, runtime = self.of(entry)
+        ids = {member.member_id for member in members or ()}
         waiting, runtime.waiting = runtime.waiting, []
         for each in waiting:
-            each.done(api_error(error), None)
+            if members is None or each.member_id in ids:
+                each.done(api_error(error), None)
+            else:
+                runtime.waiting.append(each)
 
     def fail(self, entry: GroupEntry, error: ErrorCode) -> None:
         """All requests that wait get an error: the group is unloaded, or its target could not be stored."""
@@ -189,20 +198,27 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
 
     # --- time ---
 
+    def _is_there(self, group: G, member_id: str) -> None:
+        member = group.members.get(member_id)
+        if member is not None:
+            group.expect(member_id).session = self._now() + self._session_ms(group, member)
+
     def tick(self, partition: GroupPartition, entry: GroupEntry) -> None:
-        """Remove members that are overdue."""
-        group = self._need(entry)
-        gone: list[M] = []
-        for member, reason in group.overdue(self._now()):
-            _log.info("group.member_removed", group=group.group_id, member=member.member_id, reason=reason)
-            gone.append(member)
+        """Remove members that are overdue. A request that waits for a target is a sign of life."""
+        group, now = self._need(entry), self._now()
+        for each in self.of(entry)[1].waiting:
+            self._is_there(group, each.member_id)
+        gone = list(group.overdue(now))
         if not gone:
             return
         try:
-            self.remove(partition, entry, group, gone, nothing)
-        except ApiError:  # not written: the next tick tries again
-            for member in gone:
-                group.expect(member.member_id).session = self._now() + 1_000
+            self.remove(partition, entry, group, [member for member, _ in gone], nothing)
+        except ApiError:  # not written: a later tick tries again
+            for member, _ in gone:
+                group.expect(member.member_id).put_off(now, now + _AGAIN_MS)
+            return
+        for member, reason in gone:
+            _log.info("group.member_removed", group=group.group_id, member=member.member_id, reason=reason)
 
     def loaded(self, partition: GroupPartition, entry: GroupEntry) -> None:
         """Members get a whole session to find their new coordinator."""

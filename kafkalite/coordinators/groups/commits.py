@@ -105,7 +105,7 @@ class OffsetCommits:
 
         # From here on the log may hold a commit for which a reader of stable offsets has to wait.
         entry.offsets.begin_append(accepted)
-        self._log.append_batch(partition.index, builder, stored, guard=guard)
+        self._log.append_batch(partition.index, partition, builder, stored, guard=guard)
 
     def _admit(
         self,

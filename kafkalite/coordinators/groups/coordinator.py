@@ -243,11 +243,9 @@ class GroupCoordinator:
                 _log.warning("group.store_failed", group=group.group_id, error=error.name, suppressed=suppressed)
             self._perform(partition, entry, group.stored(order, error, self._now()))
 
-        # Stored with wall time: another node reads it, and the monotonic clock is this process's own.
-        moment, group.state_since_ms = group.state_since_ms, self._clock.wall_ms()
+        group.stored_ms = self._clock.wall_ms()
         value = records.group_value(group, order.assignments)
-        group.state_since_ms = moment if group.members else group.state_since_ms
-        self.log.append(partition.index, [(records.group_key(group.group_id), value)], done)
+        self.log.append(partition.index, partition, [(records.group_key(group.group_id), value)], done)
 
     # --- time ---
 
@@ -270,27 +268,28 @@ class GroupCoordinator:
             self.tick()
 
     def tick(self) -> None:
-        """Let every group whose deadline has passed see the time."""
+        """Let every group whose deadline has passed see the time, once: what is due again at once is for the next call."""
         now = self._now()
+        due: list[tuple[GroupPartition, GroupEntry]] = []
         while self._ticks and self._ticks[0][0] <= now:
             deadline, _, partition, group_id = heapq.heappop(self._ticks)
             entry = partition.entries.get(group_id)
-            if entry is None or entry.scheduled_ms != deadline:
-                continue
-            entry.scheduled_ms = None
+            if entry is not None and entry.scheduled_ms == deadline:
+                entry.scheduled_ms = None
+                due.append((partition, entry))
+        for partition, entry in due:
+            effects: Sequence[Effect] = ()
             if self.log.ready_state(partition.index) is not partition:
                 continue
             if entry.streams is not None:
                 self.streams.tick(partition, entry)
-                self._schedule(partition, entry)
             elif entry.share is not None:
                 self.shares.tick(partition, entry)
-                self._schedule(partition, entry)
             elif entry.consumer is not None:
                 self.consumers.tick(partition, entry)
-                self._schedule(partition, entry)
             else:
-                self._perform(partition, entry, entry.group.tick(now))
+                effects = entry.group.tick(now)
+            self._perform(partition, entry, effects)
 
     # --- administration ---
 
@@ -300,7 +299,8 @@ class GroupCoordinator:
             raise api_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         for partition in self.log.states():
             for _, entry in sorted(partition.entries.items()):
-                yield entry
+                if not entry.is_new:
+                    yield entry
 
     def count(self) -> tuple[int, int]:
         """(groups, committed offsets) coordinated here, as far as they are loaded."""
@@ -323,7 +323,8 @@ class GroupCoordinator:
 
     def describe(self, group_id: str) -> GroupEntry | None:
         """None: there is no such group."""
-        return self._find(group_id)[1]
+        entry = self._find(group_id)[1]
+        return None if entry is None or entry.is_new else entry
 
     # --- loading ---
 

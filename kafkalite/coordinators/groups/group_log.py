@@ -45,7 +45,7 @@ class GroupLog:
             written.appending -= 1
             self._finish(partition, written, done, error)
 
-        self._log.append(partition.index, pairs, finished)
+        self._log.append(partition.index, partition, pairs, finished)
         if outcome and outcome[0]:
             raise api_error(outcome[0])
         is_appended = True

@@ -38,7 +38,7 @@ class GroupReplay:
     def make(self, partition: GroupPartition, group_id: str) -> GroupEntry:
         """A new group without members."""
         group = Group(group_id, initial_rebalance_delay_ms=self._services.config.group_initial_rebalance_delay_ms)
-        group.state_since_ms = self._clock.wall_ms()
+        group.stored_ms = self._clock.wall_ms()
         entry = partition.entries[group_id] = GroupEntry(group)
         return entry
 

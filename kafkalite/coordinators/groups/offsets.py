@@ -7,7 +7,7 @@ for both (KIP-447).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import field
 
 from kafkalite.lazy_dataclass import dataclass
@@ -113,7 +113,10 @@ class GroupOffsets:
             )
         )
 
-    def of_topics(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """The partitions of these topics that have an offset."""
-        wanted = set(topics)
-        return sorted(partition for partition in self.committed if partition.topic in wanted)
+    def known(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        """What is committed of these partitions now, in their order."""
+        return {partition: self.committed[partition] for partition in sorted(partitions) if partition in self.committed}
+
+    def of_topics(self, topics: Collection[str]) -> dict[TopicPartition, CommittedOffset]:
+        """What is committed of these topics now, in the order of the partitions."""
+        return self.known(partition for partition in self.committed if partition.topic in topics)

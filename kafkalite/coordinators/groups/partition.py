@@ -139,6 +139,7 @@ class GroupEntry:
         return (
             self.consumer is None
             and self.streams is None
+            and self.share is None
             and self.group.state is GroupState.EMPTY
             and not self.group.generation
             and not self.group.pending_members

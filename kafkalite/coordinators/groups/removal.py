@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafkalite.coordinators.groups.commits import CommitResults
 from kafkalite.coordinators.groups.decisions.classic.group import GroupState
 from kafkalite.coordinators.groups.decisions.consumer.group import tombstones as consumer_tombstones
 from kafkalite.coordinators.groups.decisions.streams.group import tombstones as streams_tombstones
 from kafkalite.coordinators.groups.decisions.subscription import CONSUMER, topics_in
+from kafkalite.coordinators.groups.offsets import CommittedOffset, GroupOffsets
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.records import common as records
 from kafkalite.coordinators.groups.records import consumer as consumer_records
@@ -27,6 +28,9 @@ _log = get_logger(__name__)
 #: offsets.retention.check.interval.ms
 _EXPIRY_CHECK_S = 600.0
 _DELETE_CHUNK = 1_000
+
+#: Offsets as they were when their removal was decided.
+Doomed = Mapping[TopicPartition, CommittedOffset]
 
 
 class GroupRemoval:
@@ -49,71 +53,80 @@ class GroupRemoval:
     async def delete_group(self, group_id: str) -> None:
         """Raises ApiError NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
         partition, entry = self._find(group_id)
-        if entry is None or entry.is_dead:
+        if entry is None or entry.is_dead or entry.is_new:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND)
         if not entry.is_empty:
             raise api_error(ErrorCode.NON_EMPTY_GROUP)
         if entry.share is not None:
             await self.shares.delete_group(partition, entry)
             return
-        await self._forget(partition, entry, sorted(entry.offsets.committed), and_group=True)
+        await self._forget(partition, entry, entry.offsets.known(entry.offsets.committed), and_group=True)
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> CommitResults:
         """Forget offsets of topics that no member subscribes to. Raises ApiError GROUP_ID_NOT_FOUND."""
         partition, entry = self._find(group_id)
-        if entry is None or entry.is_dead:
+        if entry is None or entry.is_dead or entry.is_new:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND)
         group = entry.group
         if group.members and group.protocol_type != CONSUMER:
             raise api_error(ErrorCode.NON_EMPTY_GROUP)
         subscribed = subscribed_topics(entry)
-        results: CommitResults = {}
-        doomed: list[TopicPartition] = []
-        for key in partitions:
-            if subscribed is None or key.topic in subscribed:
-                results[key] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            else:
-                results[key] = ErrorCode.NONE
-                if key in entry.offsets.committed:
-                    doomed.append(key)
-        await self._forget(partition, entry, doomed)
+        results: CommitResults = {
+            key: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            if subscribed is None or key.topic in subscribed
+            else ErrorCode.NONE
+            for key in partitions
+        }
+        await self._forget(partition, entry, entry.offsets.known(key for key, error in results.items() if not error))
         return results
 
     async def topics_deleted(self, topics: Iterable[str]) -> None:
         """Offsets of topics that are no more are purged, and what share groups have of them."""
-        gone = sorted(set(topics))
+        gone = frozenset(topics)
+        await self._purge(lambda offsets: offsets.of_topics(gone))
         await self.shares.topics_deleted(gone)
-        for partition in list(self._log.states()):
-            for entry in list(partition.entries.values()):
-                if doomed := entry.offsets.of_topics(gone):
-                    await self._forget_quietly(partition, entry, doomed)
 
     async def partitions_removed(self, keys: Iterable[TopicPartition]) -> None:
         """Offsets of partitions that are no more are purged."""
-        gone = sorted(set(keys))
-        for partition in list(self._log.states()):
-            for entry in list(partition.entries.values()):
-                if doomed := [key for key in gone if key in entry.offsets.committed]:
-                    await self._forget_quietly(partition, entry, doomed)
+        gone = frozenset(keys)
+        await self._purge(lambda offsets: offsets.known(gone))
+
+    async def _purge(self, doomed_of: Callable[[GroupOffsets], Doomed]) -> None:
+        """Forget what every group has of this now: the names may be those of new topics soon."""
+        doomed = [
+            (partition, entry, found)
+            for partition in self._log.states()
+            for entry in partition.entries.values()
+            if (found := doomed_of(entry.offsets))
+        ]
+        for each in doomed:
+            await self._forget_quietly(*each)
 
     async def _forget(
-        self, partition: GroupPartition, entry: GroupEntry, doomed: Sequence[TopicPartition], *, and_group: bool = False
+        self, partition: GroupPartition, entry: GroupEntry, doomed: Doomed, *, and_group: bool = False
     ) -> None:
-        """Write tombstones, then forget what was committed before them. Raises ApiError if they could not be written."""
-        group_id = entry.group.group_id
-        for start in range(0, len(doomed) or 1, _DELETE_CHUNK):
-            chunk = doomed[start : start + _DELETE_CHUNK]
+        """Write tombstones, then forget what was committed before them. Raises ApiError if they could not be written.
+
+        Only what is committed still as in `doomed` is meant: there may have been commits since, also between two appends.
+        """
+        group_id, offsets, keys = entry.group.group_id, entry.offsets, list(doomed)
+        for start in range(0, len(keys) or 1, _DELETE_CHUNK):
+            chunk = [
+                key
+                for key in keys[start : start + _DELETE_CHUNK]
+                if offsets.committed.get(key) is doomed[key] and (not start or key not in offsets.appending)
+            ]
             tombstones: list[KeyValue] = [(records.offset_key(group_id, key), None) for key in chunk]
-            is_last = start + _DELETE_CHUNK >= len(doomed)
+            is_last = start + _DELETE_CHUNK >= len(keys)
             if and_group and is_last and entry.is_empty:
                 tombstones += _group_tombstones(entry)
             if not tombstones:
-                return
+                continue
             base_offset = await self._append(partition, tombstones)
             for index, key in enumerate(chunk):
-                entry.offsets.forget(key, base_offset + index)
+                offsets.forget(key, base_offset + index)
         # A member or a commit that came meanwhile keeps the group.
-        is_over = and_group and entry.is_empty and entry.offsets.is_empty()
+        is_over = and_group and entry.is_empty and offsets.is_empty()
         if is_over and partition.entries.get(group_id) is entry:
             if entry.consumer is not None:
                 entry.consumer.is_dead = True
@@ -130,14 +143,14 @@ class GroupRemoval:
             if not outcome.done():
                 outcome.set_result((error, base_offset))
 
-        self._log.append(partition.index, pairs, done)
+        self._log.append(partition.index, partition, pairs, done)
         error, base_offset = await outcome
         if error:
             raise api_error(error)
         return base_offset
 
     async def _forget_quietly(
-        self, partition: GroupPartition, entry: GroupEntry, doomed: Sequence[TopicPartition], *, and_group: bool = False
+        self, partition: GroupPartition, entry: GroupEntry, doomed: Doomed, *, and_group: bool = False
     ) -> None:
         try:
             await self._forget(partition, entry, doomed, and_group=and_group)
@@ -158,7 +171,7 @@ class GroupRemoval:
         retention_ms = self._services.config.offsets_retention_minutes * 60_000
         for partition in list(self._log.states()):
             for entry in list(partition.entries.values()):
-                doomed = self._expired(entry, retention_ms)
+                doomed = entry.offsets.known(self._expired(entry, retention_ms))
                 is_over = (
                     entry.is_empty
                     and entry.share is None
@@ -174,7 +187,7 @@ class GroupRemoval:
         now_ms, group = self._clock.wall_ms(), entry.group
         is_classic = entry.consumer is None and entry.streams is None
         if is_classic and entry.is_empty:
-            idle_since = group.state_since_ms if group.protocol_type else None
+            idle_since = group.stored_ms if group.protocol_type else None
             return entry.offsets.expired(now_ms, retention_ms, idle_since)
         if is_classic and not (group.state is GroupState.STABLE and group.protocol_type == CONSUMER):
             return []

@@ -18,11 +18,14 @@ from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
 #: A group's topics are compared at most this often (ms), whatever else changes in the metadata.
 _COMPARE_MS = 1_000
+#: The pause after a target that could not be stored, in seconds.
+_AGAIN_S = 1.0
 #: Targets in one append.
 _CHUNK = 50
 
@@ -42,6 +45,7 @@ class TargetWork(ABC, Generic[G, R]):
         self._services = parts.services
         self._log = parts.log
         self._topics = parts.topics
+        self._repeats = Repeats(parts.services.clock.monotonic)
 
     @abstractmethod
     def _of(self, entry: GroupEntry) -> tuple[G | None, R]:
@@ -94,14 +98,19 @@ class TargetWork(ABC, Generic[G, R]):
         try:
             while is_current() and self._is_due(group, progress):
                 began, epoch = clock.monotonic(), group.target_epoch
-                await self._round(partition, entry, group, is_current)
-                pause_s = self._pause_s(group) if group.target_epoch != epoch else 0.0
+                try:
+                    await self._round(partition, entry, group, is_current)
+                    pause_s = self._pause_s(group) if group.target_epoch != epoch else 0.0
+                except ApiError as error:
+                    pause_s = _AGAIN_S
+                    if (suppressed := self._repeats.admit(("group.not_assigned", error.code))) is not None:
+                        _log.info(
+                            "group.not_assigned", group=group.group_id, error=error.code.name, suppressed=suppressed
+                        )
+                    if is_current():
+                        self.groups.fail(entry, error.code)
                 # A group that grows by a member at a time must not take the node's whole time.
                 await asyncio.sleep(max(clock.monotonic() - began, pause_s))
-        except ApiError as error:
-            _log.info("group.not_assigned", group=group.group_id, error=error.code.name)
-            if is_current():
-                self.groups.fail(entry, error.code)
         finally:
             progress.is_working = False
 
@@ -124,6 +133,8 @@ class TargetWork(ABC, Generic[G, R]):
             await asyncio.sleep(0)
             if not is_current():
                 return
+        if group.epoch == epoch and not group.members.keys() <= targets.keys():
+            return  # a static member is back under another id, which has no target: the next round has one
         self.groups.write(partition, entry, group, [TargetEpoch(epoch, self._services.clock.wall_ms())])
         _log.info("group.assigned", group=group.group_id, epoch=epoch, members=len(targets), changed=len(changed))
         for _ in self.groups.settle(partition, entry, group):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from typing import NamedTuple
 from uuid import UUID
@@ -33,6 +34,8 @@ from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
+#: The time in seconds that the replicas of a partition get to delete records, before the next partition's turn.
+_PRUNED_WITHIN_S = 10.0
 #: Snapshots in one append.
 _CHUNK = 50
 #: Records that a partition's log may have for each of its keys, and besides, before idle keys are written again.
@@ -130,7 +133,7 @@ class ShareCoordinator:
         if state is not None:
             await self._store_snapshot(partition, key, state)
         elif entry is not None:
-            await self._appends.wait(partition.index, partition.written, entry.written_to)
+            await self._appends.wait(partition, entry.written_to)
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
         """See SharePersister."""
@@ -139,10 +142,13 @@ class ShareCoordinator:
         state, change = rules.after_read(None if entry is None else entry.state, leader_epoch)
         assert entry is not None
         if change is None:
-            await self._appends.wait(partition.index, partition.written, entry.written_to)
+            await self._appends.wait(partition, entry.written_to)
         else:
-            await self._store_change(partition, key, entry, change, state)
-            partition.entries.get(key, entry).may_go_back = True
+            try:
+                await self._store_change(partition, key, entry, change, state)
+            finally:  # also if it is only not confirmed in time: it holds, and the leader will read again
+                kept = partition.entries.get(key, entry)
+                kept.may_go_back |= kept.state.leader_epoch == leader_epoch
         return ShareState(state.state_epoch, state.leader_epoch, state.start_offset, state.batches)
 
     async def write(
@@ -170,11 +176,10 @@ class ShareCoordinator:
         _check_key(key)
         partition, entry = self._find(key)
         if entry is None:
-            await self._appends.wait(partition.index, partition.written)
+            await self._appends.wait(partition)
             return
         await self._appends.store(
-            partition.index,
-            partition.written,
+            partition,
             [encode_snapshot(key, None)],
             lambda base: partition.entries.pop(key, None),
         )
@@ -186,7 +191,7 @@ class ShareCoordinator:
         if entry is None:
             return ShareSummary(0, 0, NO_OFFSET, 0)
         state = entry.state
-        await self._appends.wait(partition.index, partition.written, entry.written_to)
+        await self._appends.wait(partition, entry.written_to)
         return ShareSummary(state.state_epoch, state.leader_epoch, state.start_offset, completed(state.batches))
 
     def _find(self, key: ShareKey) -> tuple[SharePartitionStates, ShareEntry | None]:
@@ -207,13 +212,13 @@ class ShareCoordinator:
             entry.updates += 1
             entry.written_to = Offset(base + 1)
 
-        await self._appends.store(partition.index, partition.written, [encode_update(key, change, after)], apply)
+        await self._appends.store(partition, [encode_update(key, change, after)], apply)
 
     async def _store_snapshot(self, partition: SharePartitionStates, key: ShareKey, state: StoredState) -> None:
         def apply(base: Offset) -> None:
             partition.entries[key] = ShareEntry(state, base, written_to=Offset(base + 1))
 
-        await self._appends.store(partition.index, partition.written, [encode_snapshot(key, state)], apply)
+        await self._appends.store(partition, [encode_snapshot(key, state)], apply)
 
     def _replay(
         self,
@@ -298,7 +303,7 @@ class ShareCoordinator:
                 partition.entries[key] = ShareEntry(state, Offset(offset), written_to=Offset(offset + 1))
 
         records = [encode_snapshot(key, state) for key, state in states.items()]
-        self._appends.append(partition.index, partition.written, records, apply)
+        self._appends.append(partition, records, apply)
 
     async def _prune(self, partition: SharePartitionStates) -> None:
         target = TopicPartition(SHARE_TOPIC, partition.index)
@@ -309,7 +314,10 @@ class ShareCoordinator:
         needed = min((entry.snapshot_at for entry in partition.entries.values()), default=committed)
         before = min(needed, committed)
         if before > start:
-            await self._services.partitions.delete_records(target, before)
+            deleted = self._services.partitions.delete_records(target, before)
+            with suppress(TimeoutError):  # a replica that is down deletes them when it is back
+                async with asyncio.timeout(_PRUNED_WITHIN_S):
+                    await deleted
 
 
 def _check_key(key: ShareKey) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kafkalite.config import BrokerConfig, TopicConfig, inter_broker_listener
+from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordinators.node_connection import NodeConnection, node_address
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares.delivery_states import StateBatch
@@ -32,6 +33,7 @@ from kafkalite.rpc.messages.control import Broker
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
+_T = TypeVar("_T")
 
 #: Kafka's: attempts, the first pause and the longest one in seconds; bytes of the log that are read at once.
 _ATTEMPTS, _PAUSE_S, _MAX_PAUSE_S = 5, 1.0, 30.0
@@ -87,7 +89,7 @@ class DeadLetterWriter:
         cause = DELIVERED_TOO_OFTEN if letters.delivery_count >= settings.limits.delivery_count else REJECTED
         try:
             await self._write(_DeadLetterOrigin(group_id, partition, letters, cause), settings)
-        except (ApiError, OSError, StorageError) as error:
+        except (ApiError, OSError, StorageError, CoordinatorError) as error:
             _log.warning(
                 "share.dead_letters_dropped",
                 group=group_id,
@@ -99,27 +101,40 @@ class DeadLetterWriter:
             )
 
     async def _write(self, source: _DeadLetterOrigin, settings: ShareSettings) -> None:
-        """Raises ApiError, OSError, StorageError."""
+        """Raises ApiError, OSError, StorageError, CoordinatorError."""
         offset, last = int(source.letters.first), int(source.letters.last)
         while offset <= last:
-            config = await self._prepare(settings.dead_letter_topic)
+            config = await self._insist(partial(self._prepare, settings.dead_letter_topic))
             originals: _Originals = {}
             until = last
             if settings.copies_dead_letters:
                 originals, until = await self._originals(source.partition, offset, last, config.max_message_bytes)
             batch, offset = _batch(source, offset, until, originals, config, self._services.clock.wall_ms())
-            await self._deliver(settings.dead_letter_topic, source.partition.partition, batch)
+            await self._insist(partial(self._produce, settings.dead_letter_topic, source.partition.partition, batch))
+
+    async def _insist(self, call: Callable[[], Awaitable[_T]]) -> _T:
+        """What `call` returns. Raises ApiError, OSError, CoordinatorError: of the last attempt, or if another one makes no sense."""
+        pause_s = _PAUSE_S
+        for left in range(_ATTEMPTS - 1, -1, -1):
+            try:
+                return await call()
+            except (ApiError, OSError, CoordinatorError) as error:
+                if not left or (isinstance(error, ApiError) and not is_retriable(error.code)):
+                    raise
+            await asyncio.sleep(pause_s * self._services.random.uniform(0.8, 1.2))
+            pause_s = min(2 * pause_s, _MAX_PAUSE_S)
+        raise AssertionError
 
     # --- the topic ---
 
     async def _prepare(self, topic: str) -> TopicConfig:
-        """The topic's configuration; it is created if it may be. Raises ApiError: it may not be used."""
+        """The topic's configuration; it is created if it may be. Raises ApiError: it may not be used; CoordinatorError."""
         config = self._services.config
         if why := _why_not(topic, config):
             raise api_error(ErrorCode.INVALID_CONFIG, why)
         if self._known(topic) is None:
             if not config.errors_deadletterqueue_auto_create_topics_enable:
-                raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it does not exist, and is not created on demand")
+                raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, "it does not exist, and is not created on demand")
             await self._create(topic)
         found = self._services.effective_topic_config(topic, await self._services.topic_overrides(topic))
         if not found.errors_deadletterqueue_group_enable:
@@ -158,26 +173,14 @@ class DeadLetterWriter:
 
     # --- the leader of the dead letter topic ---
 
-    async def _deliver(self, topic: str, source_number: int, batch: bytes) -> None:
-        """Raises ApiError, OSError after the last attempt, or at once if another one makes no sense."""
-        pause_s = _PAUSE_S
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                code, message = await self._produce(topic, source_number, batch)
-                failure: ApiError | OSError = api_error(code, message)
-                if not code:
-                    return
-                if not is_retriable(code):
-                    raise failure
-            except OSError as error:
-                failure = error
-            if attempt == _ATTEMPTS:
-                raise failure
-            await asyncio.sleep(pause_s * self._services.random.uniform(0.8, 1.2))
-            pause_s = min(2 * pause_s, _MAX_PAUSE_S)
+    async def _produce(self, topic: str, source_number: int, batch: bytes) -> None:
+        """One attempt. Raises ApiError; OSError: another node did not answer."""
+        code, message = await self._produced(topic, source_number, batch)
+        if code:
+            raise api_error(code, message)
 
-    async def _produce(self, topic: str, source_number: int, batch: bytes) -> tuple[ErrorCode, str]:
-        """The answer to one attempt. Raises OSError: another node did not answer."""
+    async def _produced(self, topic: str, source_number: int, batch: bytes) -> tuple[ErrorCode, str]:
+        """The answer. Raises OSError."""
         metadata = self._services.metadata([topic])
         known = metadata.topics[0]
         if known.error or not known.partitions:

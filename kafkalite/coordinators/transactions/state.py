@@ -105,9 +105,10 @@ def init_producer(
     """
     expected_id, expected_epoch = expected
     if expected_id != NO_PRODUCER_ID and (expected_id, expected_epoch) != (known.producer_id, known.producer_epoch):
-        if _is_repeated_init(known, expected_id, expected_epoch):
+        if not _is_repeated_init(known, expected_id, expected_epoch):
+            raise api_error(ErrorCode.PRODUCER_FENCED)
+        if known.producer_epoch <= MAX_PRODUCER_EPOCH:
             return known
-        raise api_error(ErrorCode.PRODUCER_FENCED)
     if known.state in PREPARED:
         raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
     if known.state is TransactionState.ONGOING:
@@ -116,13 +117,12 @@ def init_producer(
         return replace(
             begin(known.transactional_id, fresh_id, timeout_ms, now),
             previous_producer_id=known.producer_id,
-            last_producer_epoch=known.producer_epoch if expected_id != NO_PRODUCER_ID else -1,
+            last_producer_epoch=expected_epoch,
         )
     return replace(
         known,
         producer_epoch=known.producer_epoch + 1,
-        # Only a client that sent its epoch can repeat itself.
-        last_producer_epoch=known.producer_epoch if expected_id != NO_PRODUCER_ID else -1,
+        last_producer_epoch=expected_epoch,  # only a client that sent its epoch can repeat itself
         timeout_ms=timeout_ms,
         state=TransactionState.EMPTY,
         partitions=frozenset(),
@@ -161,7 +161,7 @@ def _check_producer(known: Transaction | None, producer_id: int, producer_epoch:
         raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # it has its next id already; the markers are under way
     if known is None or known.producer_id != producer_id:
         raise api_error(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if known.producer_epoch != producer_epoch:
+    if known.producer_epoch != producer_epoch or producer_epoch > MAX_PRODUCER_EPOCH:
         raise api_error(ErrorCode.PRODUCER_FENCED)
     return known
 
@@ -252,7 +252,7 @@ def end_and_bump(
     ) and known.producer_epoch == 0
     if known.producer_id != producer_id and not is_overflow:
         raise api_error(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    is_current = not is_overflow and producer_epoch == known.producer_epoch
+    is_current = not is_overflow and producer_epoch == known.producer_epoch <= MAX_PRODUCER_EPOCH
     is_repeated = is_overflow or producer_epoch == known.producer_epoch - 1
     if not is_current and not (is_repeated and known.state in COMPLETE):
         raise api_error(ErrorCode.PRODUCER_FENCED)

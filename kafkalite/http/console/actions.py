@@ -25,7 +25,7 @@ from kafkalite.extension.messages.reassignment import (
 )
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.http.authentication import AuthenticatedRequest
-from kafkalite.http.console.body import Values, confirmed, object_of, partition, texts, value
+from kafkalite.http.console.body import Values, confirmed, numbers, object_of, partition, texts, value
 from kafkalite.http.console.cluster import ClusterAccess
 from kafkalite.http.console.record_actions import CONTENT, RecordActions
 from kafkalite.http.console.rights import UserRights
@@ -43,6 +43,8 @@ _log = get_logger("kafkalite.audit")
 #: Patience with a change, below the deadline of a page.
 _TIMEOUT_S = 8.0
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
+#: Without `execute` it changes nothing.
+_RESET = "group.reset"
 _CLUSTER = {ResourceType.CLUSTER: [CLUSTER_NAME]}
 Action = Callable[[Values, UserRights, AsyncClient], Awaitable[dict[str, Any]]]
 
@@ -67,7 +69,7 @@ class Actions:
             "topic.delete": self._delete_topic,
             "topic.settings": self._alter_settings,
             "topic.partitions": self._add_partitions,
-            "group.reset": self._reset_group,
+            _RESET: self._reset_group,
             "group.delete": self._delete_group,
             "leaders.elect": self._elect,
             "partition.move": self._move,
@@ -95,7 +97,7 @@ class Actions:
             outcome = f"refused: {error}"
             raise
         finally:
-            if values.get("execute") is not False:
+            if name != _RESET or values.get("execute", False) is not False:
                 self._audit(asked, name, values, outcome)
         return done
 
@@ -218,7 +220,7 @@ class Actions:
 
     async def _move(self, values: Values, rights: UserRights, client: AsyncClient) -> dict[str, Any]:
         key = partition(values)
-        brokers = tuple(BrokerId(int(each)) for each in value(values, "replicas", list))
+        brokers = tuple(map(BrokerId, numbers(values, "replicas")))
         throttle = value(values, "throttle", int, 0)
         await self._reassign(WantedReassignment(*key, brokers, throttle), rights, client)
         return {"text": f"{key} moves to {' '.join(map(str, brokers))}"}

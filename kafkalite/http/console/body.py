@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -45,6 +44,14 @@ def texts(values: Values, name: str) -> dict[str, str]:
     return {str(key): str(each) for key, each in value(values, name, dict, {}).items()}
 
 
+def numbers(values: Values, name: str) -> list[int]:
+    """A list of whole numbers."""
+    found: list[int] = value(values, name, list)
+    if not all(type(each) is int for each in found):
+        raise ValueError(f"{name} is not a list of whole numbers")
+    return found
+
+
 def partition(values: Values) -> TopicPartition:
     return TopicPartition(value(values, "topic", str), value(values, "partition", int))
 
@@ -59,7 +66,8 @@ def confirmed(values: Values, name: str) -> str:
 
 def binary(values: Values, name: str) -> bytes:
     """From base64."""
+    text = value(values, name, str)
     try:
-        return base64.b64decode(value(values, name, str), validate=True)
-    except binascii.Error:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
         raise ValueError(f"{name} is not base64") from None

@@ -37,6 +37,8 @@ _READ_BYTES = 8 * 2**20
 _FETCH_BYTES = 2**20
 _READ_S = 5.0
 _READ_COMMITTED = 1
+#: How often a partition is read again nearer to its end, to find its newest records.
+_MORE_PASSES = 3
 #: How far before the end a filter looks, in records of each partition.
 _FILTERED_BACK = 5000
 #: Answers that read at the same time, of a node: each may hold ScanBudget.content_bytes.
@@ -174,10 +176,25 @@ class MessageAnswers:
         deadline = client.now() + _READ_S
         results: list[list[ConsumedRecord]] = [[] for _ in readings]
         budget, turn = ScanBudget(), asyncio.Lock()
+        most = 10**9 if is_tail else limit
+
+        async def read(reading: _Reading, into: list[ConsumedRecord]) -> None:
+            await self._read_one(client, reading, wanted, most, share, deadline, into, budget, turn)
+            for _ in range(_MORE_PASSES if is_tail else 0):
+                done = reading.position - reading.begin
+                if reading.position >= reading.end or done <= 0 or budget.is_spent or client.now() >= deadline:
+                    break
+                # The bytes were used up before the end, where the newest records are: half as many from further on.
+                reading.begin = reading.position = reading.end - max(1, done // 2)
+                reading.scanned = 0
+                into.clear()
+                await self._read_one(client, reading, wanted, most, share, deadline, into, budget, turn)
+            if is_tail and reading.position < reading.end and not reading.error:
+                reading.error = f"what follows from offset {reading.position} on is more than one answer reads"
+
         async with asyncio.TaskGroup() as group:
             for reading, into in zip(readings, results, strict=True):
-                most = 10**9 if is_tail else limit
-                group.create_task(self._read_one(client, reading, wanted, most, share, deadline, into, budget, turn))
+                group.create_task(read(reading, into))
         return [record for each in results for record in each]
 
     async def _read_one(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkalite.client.admin.acls import describe_acls
 from kafkalite.client.admin.hanging_transactions import TransactionAdmin
@@ -18,9 +18,6 @@ from kafkalite.http.console.values import whole
 from kafkalite.rpc.answers import RpcError
 from kafkalite.security.acl import Filter, ResourceType
 from kafkalite.security.quotas import DEFAULT
-
-if TYPE_CHECKING:
-    pass
 
 MAX_ROWS = 200
 #: A transaction that is open for longer, and that its coordinator does not know, hangs.
@@ -110,6 +107,7 @@ class OperatorAnswers:
                 {
                     "user": _entity(entity.user),
                     "client_id": _entity(entity.client_id),
+                    "ip": _entity(entity.ip),
                     "limits": limits,
                     "entity": {"user": entity.user, "client_id": entity.client_id},
                 }

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkalite.config import advertised_http, for_listener, kafka_listeners
+from kafkalite.config import for_listener, http_names, kafka_listeners
 from kafkalite.errors import ApiError, KafkaliteError
 from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.page import Page
@@ -54,7 +54,7 @@ class ConsolePages:
 
             self._key = self._key or self._node.env.entropy(32)
             self._answers = self._answers or Answers(self._node)
-        names = self._own_names()
+        names = self.own_names()
         if asked.principal == ANONYMOUS:
             if reason := origin.foreign_host(asked.headers, names):
                 return _refusal(reason, 403)
@@ -74,13 +74,13 @@ class ConsolePages:
             value["token"] = token
         return Page(json.dumps(value).encode(), "application/json")
 
-    def _own_names(self) -> frozenset[str]:
-        config = self._node.config
-        names = {name.strip().lower() for name in config.http_allowed_hosts.split(",") if name.strip()}
+    def own_names(self) -> frozenset[str]:
+        """By which browsers may open the console, in lower case."""
+        names = set(http_names(self._node.config))
         broker = self._node.metadata.broker(self._node.local.broker_id)
         if broker is not None:
-            names |= {broker.rpc_host.lower(), *(each.host.lower() for each in broker.listeners)}
-        return frozenset(names | {config.host.lower(), advertised_http(config, 0).host.lower()})
+            names |= {broker.rpc_host, *(each.host for each in broker.listeners)}
+        return frozenset(name.lower() for name in names)
 
     def _kafka_asks_everybody(self) -> bool:
         """Whether no Kafka listener takes anybody who has not said who they are. Then this port may not either."""

@@ -31,6 +31,8 @@ from kafkalite.rpc.messages.control import Broker
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA
 
+#: Types of endpoints (KIP-919).
+_BROKERS, _CONTROLLERS = 1, 2
 #: How long an answer waits for the first word of a controller.
 _CONTROLLER_WAIT_S = 1.0
 #: Nobody asked for them.
@@ -287,9 +289,11 @@ class ClusterHandlers:
 
     def describe_cluster(self, request: Request, message: wire.DescribeClusterRequest) -> wire.DescribeClusterResponse:
         response = wire.DescribeClusterResponse
-        if message.endpoint_type != 1:
-            return response(
-                error_code=int(ErrorCode.INVALID_REQUEST), error_message="there are no controller endpoints here"
+        if message.endpoint_type == _CONTROLLERS:
+            raise api_error(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "there are no endpoints of controllers here")
+        if message.endpoint_type != _BROKERS:
+            raise api_error(
+                ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there are no endpoints of type {message.endpoint_type}"
             )
         known = self._services.metadata([])
         operations = _NO_OPERATIONS

@@ -77,7 +77,9 @@ class FeatureHandlers:
         if held:
             text = f"broker {broker_id} still has replicas of {held} partitions; move them to other brokers first"
             raise api_error(ErrorCode.INVALID_REQUEST, text)
-        if not await self._services.broker_overrides(broker_id):
+        settings = await self._services.broker_overrides(broker_id)
+        if not settings:
             raise api_error(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is nothing known of a broker {broker_id}")
-        await self._services.set_broker_overrides(broker_id, {})
+        if not await self._services.replace_broker_overrides(broker_id, settings, {}):
+            raise api_error(ErrorCode.REQUEST_TIMED_OUT, f"the settings of broker {broker_id} are being changed")
         return wire.UnregisterBrokerResponse(error_message=None)

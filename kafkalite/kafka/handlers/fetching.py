@@ -37,9 +37,10 @@ class _Fetch:
     Args:
         session: it belongs to this session; None: to none yet.
         opens_session: the client asks for a session.
+        rights: which state of the ACLs its partitions were checked against.
     """
 
-    __slots__ = ("fetch", "number", "opens_session", "request", "session", "terms")
+    __slots__ = ("fetch", "number", "opens_session", "request", "rights", "session", "terms")
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class _Fetch:
         session: ClientSession | None,
         *,
         opens_session: bool,
+        rights: int,
     ) -> None:
         self.request = request
         self.terms = terms
@@ -57,6 +59,7 @@ class _Fetch:
         #: Which request of the session it is.
         self.number = session.requests if session is not None else 0
         self.opens_session = opens_session
+        self.rights = rights
 
     @property
     def is_outdated(self) -> bool:
@@ -174,6 +177,7 @@ class FetchHandlers:
             fetch,
             session,
             opens_session=message.session_epoch == INITIAL_EPOCH and request.version >= _SESSIONS_FROM,
+            rights=self._rights(),
         )
 
     def _close(self, session: ClientSession, request: Request) -> None:
@@ -344,7 +348,7 @@ class FetchHandlers:
             return FetchAnswer(partial(self._send_and_keep, waiting, pieces), opens_session=True)
         if session is not None:
             return FetchAnswer(partial(self._send, waiting, pieces, session.session_id))
-        opened = self._open(request, fetch) if waiting.opens_session and not is_withheld else None
+        opened = self._open(waiting) if waiting.opens_session and not is_withheld else None
         while self._ended:
             yield from self._ended.pop()
         session_id = opened.session_id if opened is not None else NO_SESSION
@@ -400,10 +404,11 @@ class FetchHandlers:
             return True
         return False
 
-    def _open(self, request: Request, fetch: ClientFetch) -> ClientSession | None:
+    def _open(self, waiting: _Fetch) -> ClientSession | None:
+        request = waiting.request
         return self.sessions.open(
-            fetch,
+            waiting.fetch,
             (request.principal, request.client_host),
             uses_ids=request.version >= _BY_ID_FROM,
-            rights_version=self._rights(),
+            rights_version=waiting.rights,
         )

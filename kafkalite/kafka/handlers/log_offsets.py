@@ -10,7 +10,7 @@ from typing import TypeVar
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.request import Handler, Request
-from kafkalite.model import EARLIEST_TIMESTAMP, Offset, TopicPartition
+from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Offset, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest
 
@@ -21,6 +21,8 @@ _LATEST_TIERED = -5
 _EARLIEST_PENDING_UPLOAD = -6
 #: Nothing is moved to other storage: there is no such offset.
 _TIERED = frozenset({_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD})
+#: What is the earliest offset here, or nothing; whether this node leads the partition matters all the same.
+_OF_STORAGE = frozenset({_EARLIEST_LOCAL, *_TIERED})
 #: Timestamp with a meaning -> the version of ListOffsets that has it first.
 _SINCE = {-3: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
 
@@ -51,12 +53,12 @@ class LogOffsetHandlers:
                 timestamp = partition.timestamp
                 if request.version < _SINCE.get(timestamp, 0):
                     too_early.add(key)
-                elif timestamp not in _TIERED and topic.name not in denied and key not in duplicates:
+                elif topic.name not in denied and key not in duplicates:
                     asked.append(
                         ListOffsetsPartition(
                             topic.name,
                             partition.partition_index,
-                            EARLIEST_TIMESTAMP if timestamp == _EARLIEST_LOCAL else timestamp,
+                            EARLIEST_TIMESTAMP if timestamp in _OF_STORAGE else timestamp,
                             partition.current_leader_epoch,
                         )
                     )
@@ -70,6 +72,7 @@ class LogOffsetHandlers:
             partitions = []
             for partition in topic.partitions:
                 answer = response.ListOffsetsPartitionResponse(partition.partition_index)
+                partitions.append(answer)
                 key = (topic.name, partition.partition_index)
                 entry = by_key.get(key)
                 if topic.name in denied:
@@ -80,6 +83,8 @@ class LogOffsetHandlers:
                     answer.error_code = int(ErrorCode.UNSUPPORTED_VERSION)
                 elif entry is not None:
                     answer.error_code = entry.error
+                    if partition.timestamp in _TIERED:
+                        continue
                     answer.timestamp, answer.offset, answer.leader_epoch = (
                         entry.timestamp,
                         entry.offset,
@@ -87,7 +92,6 @@ class LogOffsetHandlers:
                     )
                     if not entry.error and entry.offset >= 0:
                         answer.old_style_offsets = [entry.offset]
-                partitions.append(answer)
             topics.append(response.ListOffsetsTopicResponse(topic.name, partitions))
         return response(topics=topics)
 
@@ -128,6 +132,8 @@ class LogOffsetHandlers:
 
         def begin(topic: str, partition: wire.DeleteRecordsRequest.DeleteRecordsPartition) -> Awaitable[Offset]:
             _check_topic(request, topic)
+            if topic in INTERNAL_TOPICS:
+                raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION)  # only its coordinator knows what it needs
             return self._partitions.delete_records(TopicPartition(topic, partition.partition_index), partition.offset)
 
         begun: list[tuple[str, list[tuple[int, Awaitable[Offset] | int]]]] = [

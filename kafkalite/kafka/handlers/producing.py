@@ -29,6 +29,8 @@ _PRODUCED = struct.Struct(">ihqqq")
 #: From this version on, nothing but constants follows them: no record errors, no message, no throttling.
 _PREBUILT_FROM = 8
 _MAX_PREBUILT = 10_000
+#: Topics and partitions of a request that takes one step: its records are views of the buffer in which it was received.
+MOST_IN_PLACE = STEP - 1
 _ZSTD = 4
 _TRANSACTIONAL = 0x10
 #: Versions of Produce that know TRANSACTION_ABORTABLE, and that leave it to the leader to add the partition (KIP-890).

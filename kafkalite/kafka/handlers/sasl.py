@@ -78,10 +78,12 @@ class SaslHandlers:
         response = wire.AlterUserScramCredentialsResponse
         result = response.AlterUserScramCredentialsResult
         results = []
-        names = [entry.name for entry in message.deletions] + [entry.name for entry in message.upsertions]
-        for name in dict.fromkeys(names):
-            deletions = [entry for entry in message.deletions if entry.name == name]
-            upsertions = [entry for entry in message.upsertions if entry.name == name]
+        by_name: dict[str, tuple[list[_Deletion], list[_Upsertion]]] = {}
+        for deletion in message.deletions:
+            by_name.setdefault(deletion.name, ([], []))[0].append(deletion)
+        for upsertion in message.upsertions:
+            by_name.setdefault(upsertion.name, ([], []))[1].append(upsertion)
+        for name, (deletions, upsertions) in by_name.items():
             code, text = self._check_alteration(name, deletions, upsertions)
             if not code:
                 code, text = await self._change(name, deletions, upsertions)

@@ -57,8 +57,9 @@ class TelemetryHandlers:
         self._metrics.check_push(instance_id, client, message.subscription_id, len(data), is_last=message.terminating)
         if data:
             work = partial(_read, message.compression_type, data)
-            owner = (request.principal.name, request.client_host)
-            points, _ = await request.connection.listener.lane.run(owner, work)
+            points, seconds = await request.connection.listener.lane.run(request.connection.owner, work)
+            if request.throttle is not None:
+                request.throttle.work_s += seconds
             self._metrics.took(instance_id, points)
         return wire.PushTelemetryResponse()
 

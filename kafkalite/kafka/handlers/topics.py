@@ -6,8 +6,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
+from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordinators.services import Services
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
 from kafkalite.kafka.handlers.cluster import is_topic_name
 from kafkalite.kafka.handlers.configs.describing import DescribeConfigHandlers
@@ -77,7 +78,10 @@ class TopicHandlers:
         for answer in answers if request.version >= _CONFIGS_FROM else ():
             if not answer.error_code and answer.configs is not None:
                 overrides = {each.name: each.value for each in asked[answer.name] if each.value is not None}
-                answer.configs = await self._configs.of_new_topic(answer.name, overrides)
+                try:
+                    answer.configs = await self._configs.of_new_topic(answer.name, overrides)
+                except (ApiError, CoordinatorError):  # it is made all the same
+                    answer.configs, answer.topic_config_error_code = None, int(ErrorCode.UNKNOWN_SERVER_ERROR)
         return wire.CreateTopicsResponse(topics=answers)
 
     def _may_create(self, request: Request, topic: wire.CreateTopicsRequest.CreatableTopic) -> bool:
@@ -113,62 +117,70 @@ class TopicHandlers:
     async def delete_topics(self, request: Request, message: wire.DeleteTopicsRequest) -> wire.DeleteTopicsResponse:
         deadline = _deadline(message.timeout_ms)
         result_class = wire.DeleteTopicsResponse.DeletableTopicResult
-        answers: list[wire.DeleteTopicsResponse.DeletableTopicResult] = []
-        names: list[str] = []
-        denied = request.denied.topics
-        is_visible = self._access.visible(request, _DESCRIBE)
-        refused = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        for topic in message.topics if request.version >= 6 else ():
-            name = topic.name
-            if name is None:
-                name = self._services.topic_name(topic_ids.from_wire(topic.topic_id))
-                if topic.topic_id == ZERO_UUID:
-                    answers.append(
-                        result_class(None, ZERO_UUID, int(ErrorCode.INVALID_REQUEST), "neither a name nor an id")
-                    )
-                    continue
-                if name is None:
-                    answers.append(
-                        result_class(None, topic.topic_id, int(ErrorCode.UNKNOWN_TOPIC_ID), "no such topic id")
-                    )
-                    continue
-                if not is_visible(name):
-                    answers.append(result_class(None, topic.topic_id, refused))
-                    continue
-                if name in denied:
-                    answers.append(result_class(name, topic.topic_id, refused))
-                    continue
-            elif topic.topic_id != ZERO_UUID:
-                answers.append(
-                    result_class(
-                        name, topic.topic_id, int(ErrorCode.INVALID_REQUEST), "give the name or the id, not both"
-                    )
-                )
-                continue
-            names.append(name)
-        names += message.topic_names
-        answers += [result_class(name, ZERO_UUID, refused) for name in dict.fromkeys(names) if name in denied]
-        names = [name for name in dict.fromkeys(names) if name not in denied]
-        throttled = {name for name in names if not may_change(request, self._partitions(name))}
-        answers += [result_class(name, ZERO_UUID, int(EXCEEDED[0]), EXCEEDED[1]) for name in throttled]
-        names = [name for name in names if name not in throttled]
-        ids = {topic.topic: topic.topic_id for topic in self._services.metadata(names).topics} if names else {}
+        wanted, answers = self._to_delete(request, message)
+        known = {topic.topic: topic_ids.to_wire(topic.topic_id) for topic in self._services.metadata([*wanted]).topics}
+        names = []
+        for name in wanted:
+            if may_change(request, self._partitions(name)):
+                names.append(name)
+            else:
+                answers.append(result_class(name, known.get(name, ZERO_UUID), int(EXCEEDED[0]), EXCEEDED[1]))
         deleted = []
         if names:
-            response = await self._services.delete_topics(DeleteTopicsRequest(tuple(names), message.timeout_ms))
+            response = await self._services.delete_topics(
+                DeleteTopicsRequest(tuple(names), message.timeout_ms),
+                {name: topic_ids.from_wire(raw) for name in names if (raw := wanted[name]) is not None},
+            )
             for result in response.topics:
                 if not result.error:
                     deleted.append(result.topic)
-                answers.append(
-                    result_class(
-                        result.topic,
-                        topic_ids.to_wire(ids[result.topic]) if result.topic in ids else ZERO_UUID,
-                        result.error,
-                        result.message or None,
-                    )
-                )
+                raw_id = wanted[result.topic] or known.get(result.topic, ZERO_UUID)
+                answers.append(result_class(result.topic, raw_id, result.error, result.message or None))
         await self._until(lambda: self._are_gone(deleted), deadline)
         return wire.DeleteTopicsResponse(responses=answers)
+
+    def _to_delete(
+        self, request: Request, message: wire.DeleteTopicsRequest
+    ) -> tuple[dict[str, bytes | None], list[wire.DeleteTopicsResponse.DeletableTopicResult]]:
+        """Topic -> the id by which it is to be deleted, None: by its name; and what is refused.
+
+        Source: Kafka's ControllerApis.deleteTopics.
+        """
+        result_class = wire.DeleteTopicsResponse.DeletableTopicResult
+        invalid, refused = int(ErrorCode.INVALID_REQUEST), int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        denied, is_visible = request.denied.topics, self._access.visible(request, _DESCRIBE)
+        answers: list[wire.DeleteTopicsResponse.DeletableTopicResult] = []
+        by_name, by_id = Counter(message.topic_names), Counter[bytes]()
+        for topic in message.topics if request.version >= 6 else ():
+            if topic.name is None and topic.topic_id == ZERO_UUID:
+                answers.append(result_class(None, ZERO_UUID, invalid, "neither a name nor an id"))
+            elif topic.name is None:
+                by_id[topic.topic_id] += 1
+            elif topic.topic_id == ZERO_UUID:
+                by_name[topic.name] += 1
+            else:
+                answers.append(result_class(topic.name, topic.topic_id, invalid, "give the name or the id, not both"))
+        wanted: dict[str, bytes | None] = {}
+        for raw, times in by_id.items():
+            name = self._services.topic_name(topic_ids.from_wire(raw))
+            if times > 1:
+                answers.append(result_class(None, raw, invalid, "the topic id is there twice"))
+            elif name is None:
+                answers.append(result_class(None, raw, int(ErrorCode.UNKNOWN_TOPIC_ID), "no such topic id"))
+            elif name in denied or not is_visible(name):
+                answers.append(result_class(name if is_visible(name) else None, raw, refused))
+            else:
+                wanted[name] = raw
+        for name, times in by_name.items():
+            if times > 1:
+                answers.append(result_class(name, ZERO_UUID, invalid, "the topic is named twice"))
+            elif name in denied:
+                answers.append(result_class(name, ZERO_UUID, refused))
+            elif (known_id := wanted.pop(name, None)) is not None:
+                answers.append(result_class(name, known_id, invalid, "the topic is named by its id, too"))
+            else:
+                wanted[name] = None
+        return wanted, answers
 
     def _are_gone(self, topics: list[str]) -> bool:
         return not topics or all(topic.error for topic in self._services.metadata(topics).topics)
@@ -197,8 +209,9 @@ class TopicHandlers:
             assignments = None
             if topic.assignments is not None:
                 assignments = [[BrokerId(replica) for replica in entry.broker_ids] for entry in topic.assignments]
+            left_ms = max(0, int((deadline - asyncio.get_running_loop().time()) * 1000))
             result = await self._services.create_partitions(
-                topic.name, topic.count, assignments, validate_only=message.validate_only
+                topic.name, topic.count, assignments, timeout_ms=left_ms, validate_only=message.validate_only
             )
             answers.append(result_class(topic.name, result.error, result.message or None))
             if not result.error and not message.validate_only:

@@ -95,7 +95,8 @@ class ShareFetch:
         asyncio.get_running_loop().call_soon(self._resume)
 
     def _resume(self) -> None:
-        self._session.waiting = None
+        if self._session.waiting is self._fetch:
+            self._session.waiting = None
         self._fetch.unwatch()
         for led in self._led.values():
             led.waiters.pop(self._fetch, None)

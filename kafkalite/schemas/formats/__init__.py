@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 
 from kafkalite.errors import KafkaliteError
-from kafkalite.schemas.schema import AVRO, JSON, PROTOBUF, Import, InvalidSchema, ParsedSchema, check_size
+from kafkalite.schemas.schema import AVRO, JSON, PROTOBUF, STUMBLES, Import, InvalidSchema, ParsedSchema, check_size
 
 _MODULES = {AVRO: "avro_schemas", JSON: "json_schemas", PROTOBUF: "protobuf_schemas"}
 
@@ -35,6 +35,9 @@ def parse(type_: str, text: str, imports: Sequence[Import] = ()) -> ParsedSchema
         ) from None
     try:
         parsed: ParsedSchema = parser.parse(text, imports)
+        parsed.text.encode()  # "\ud800" of JSON is no text
     except RecursionError:
         raise InvalidSchema("the schema is nested too deep") from None
+    except STUMBLES as error:
+        raise InvalidSchema(f"not a schema of the type {type_}: {str(error)[:200]}") from None
     return parsed

@@ -54,7 +54,10 @@ class AvroSchema:
     def cannot_read(self, writer: ParsedSchema) -> Sequence[str]:
         assert isinstance(writer, AvroSchema)
         checker = _Checker()
-        found = checker.get_compatibility(self.parsed, writer.parsed)
+        try:
+            found = checker.get_compatibility(self.parsed, writer.parsed)
+        except avro.errors.AvroException as error:
+            raise InvalidSchema(str(error)) from None
         if found.compatibility is avro.compatibility.SchemaCompatibilityType.compatible:
             return ()
         kinds = [getattr(kind, "value", str(kind)) for kind in found.incompatibilities]

@@ -50,6 +50,8 @@ class JsonSchema:
             if not isinstance(value, dict) or "$ref" not in value:
                 return value
             target, _ = self.target(value["$ref"])
+            if not isinstance(target, dict | bool):
+                raise InvalidSchema(f"$ref {value['$ref']!r} leads to no schema")
             others = {key: each for key, each in value.items() if key not in ("$ref", "description", "title")}
             value = {"allOf": [target, others]} if others else target
             if others:

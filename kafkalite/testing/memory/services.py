@@ -7,7 +7,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalite.admin.acls import AclManager
 from kafkalite.admin.tokens import TokenAdmin
@@ -64,6 +64,18 @@ from kafkalite.testing.memory.partitions import EPOCH, MemoryLog, MemoryPartitio
 
 async def _no_session() -> Coordinator:
     raise NotSentError("no ZooKeeper here")
+
+
+_Key = TypeVar("_Key")
+
+
+def _replace(
+    settings: dict[_Key, dict[str, str]], key: _Key, before: Mapping[str, str], after: Mapping[str, str]
+) -> bool:
+    if settings.get(key, {}) != before:
+        return False
+    settings[key] = dict(after)
+    return True
 
 
 class MemoryServices:
@@ -194,7 +206,7 @@ class MemoryServices:
             self.partitions.logs[TopicPartition(topic, partition)] = MemoryLog()
         self.partitions.tell_change()
 
-    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    async def delete_topics(self, request: DeleteTopicsRequest, ids: Mapping[str, TopicId]) -> DeleteTopicsResponse:
         results = []
         for name in request.topics:
             if self._ids.pop(name, None) is None:
@@ -206,7 +218,13 @@ class MemoryServices:
         return DeleteTopicsResponse(tuple(results))
 
     async def create_partitions(
-        self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, *, validate_only: bool
+        self,
+        topic: str,
+        count: int,
+        assignments: Sequence[Sequence[BrokerId]] | None,
+        *,
+        timeout_ms: int,
+        validate_only: bool,
     ) -> TopicResult:
         if topic not in self._ids:
             return TopicResult(topic, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "no such topic")
@@ -247,14 +265,18 @@ class MemoryServices:
     async def entity_overrides(self, entity_type: str, name: str) -> Mapping[str, str]:
         return self.settings[entity_type].get(name, {})
 
-    async def set_entity_overrides(self, entity_type: str, name: str, overrides: Mapping[str, str]) -> None:
-        self.settings[entity_type][name] = dict(overrides)
+    async def replace_entity_overrides(
+        self, entity_type: str, name: str, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> bool:
+        return _replace(self.settings[entity_type], name, before, after)
 
     async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
         return self.broker_settings.get(broker_id, {})
 
-    async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
-        self.broker_settings[broker_id] = dict(overrides)
+    async def replace_broker_overrides(
+        self, broker_id: BrokerId | None, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> bool:
+        return _replace(self.broker_settings, broker_id, before, after)
 
     async def check_broker_state(self, broker_id: BrokerId, state: str) -> None:
         return
@@ -267,8 +289,8 @@ class MemoryServices:
     def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
         return usable_topic_config(self.config.topic, overrides)
 
-    async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
-        self.overrides[topic] = dict(overrides)
+    async def replace_topic_overrides(self, topic: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+        return _replace(self.overrides, topic, before, after)
 
     def log_dirs(self) -> list[LogDirDescription]:
         replicas = [

@@ -295,9 +295,9 @@ def uncommitted_decisions(patch: Patch) -> None:
     """A transaction coordinator serves what it has loaded before that is committed, as in Kafka."""
     load = InternalLog._load
 
-    async def planted(self: InternalLog[Any], partition: int, epoch: Any) -> None:
+    async def planted(self: InternalLog[Any], partition: int, begun: Any) -> None:
         self._when_committed = False
-        await load(self, partition, epoch)
+        await load(self, partition, begun)
 
     patch(InternalLog, "_load", planted)
 
@@ -324,8 +324,8 @@ def given_before_given_up(patch: Patch) -> None:
 def unreplicated_share_states(patch: Patch) -> None:
     """A share coordinator answers when a state is appended, before it is replicated (KIP-932)."""
 
-    async def planted(self: CommittedAppends, index: int, written: Any, records: Any, apply: Any) -> None:
-        self.append(index, written, records, apply)
+    async def planted(self: CommittedAppends, partition: Any, records: Any, apply: Any) -> None:
+        self.append(partition, records, apply)
 
     patch(CommittedAppends, "store", planted)
 

@@ -19,7 +19,7 @@ from kafkalite.coordination.coordinator import Create
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest, WantedReassignment
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
-from kafkalite.model import BrokerId, Endpoint, TopicPartition
+from kafkalite.model import BrokerId, Endpoint, TopicId, TopicPartition
 from kafkalite.testing.simulated.zookeeper import Fate
 from tests.unit.controller.cluster import Cluster, until
 
@@ -215,6 +215,20 @@ async def test_deletion_orders_add_up(cluster: Cluster) -> None:
     await made.delete_topics(DeleteTopicsRequest(("u",)))
     order = json.loads((cluster.zookeeper.peek(paths.DELETE_TOPICS) or (b"",))[0])
     assert order == {"version": 1, "topics": ["t", "u"]}
+
+
+async def test_a_topic_that_was_made_again_is_not_deleted_by_the_id_of_the_old_one(cluster: Cluster) -> None:
+    """A node may not have heard yet that the id is gone: ZooKeeper is asked."""
+    made = await orders(cluster)
+    cluster.create_topic("t", {0: (1,)})
+    now = topic_znodes.decode_topic((cluster.zookeeper.peek(paths.topic("t")) or (b"",))[0]).topic_id
+    assert now is not None
+    old = TopicId("AAAAAAAAAAAAAAAAAAAAAQ")
+    response = await made.delete_topics(DeleteTopicsRequest(("t",)), {"t": old})
+    assert [each.error for each in response.topics] == [ErrorCode.UNKNOWN_TOPIC_ID]
+    assert cluster.zookeeper.peek(paths.DELETE_TOPICS) is None
+    response = await made.delete_topics(DeleteTopicsRequest(("t",)), {"t": now})
+    assert [each.error for each in response.topics] == [0]
 
 
 async def test_deletion_is_refused_where_it_cannot_be_ordered(cluster: Cluster) -> None:

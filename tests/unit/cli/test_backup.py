@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from kafkalite.client.admin.groups import Groups
+from kafkalite.client.admin.quotas import alter_quotas, describe_quotas
+from kafkalite.client.admin.records import delete_before
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
-from kafkalite.errors import ApiError
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.model import Offset, ProducerId, TopicPartition
+from kafkalite.model import LATEST_TIMESTAMP, Offset, ProducerId, TopicPartition
 from kafkalite.partition_values import AbortedTransaction
+from kafkalite.protocol import wire
 from kafkalite.record.batch import BatchHeader, parse_header, split_batches
 from kafkalite.record.builder import (
     RecordBatchBuilder,
@@ -27,6 +30,7 @@ from kafkalite.record.builder import (
 )
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import Record, records_of
+from kafkalite.security.quotas import Entity
 from kafkalite.testing.cluster import Cluster, cluster
 from kafkalite_cli.admin.backup.files import (
     BackedPartition,
@@ -38,6 +42,7 @@ from kafkalite_cli.admin.backup.files import (
     records_before,
 )
 from kafkalite_cli.admin.backup.records import Comparison, batches_to_send, committed_batches
+from kafkalite_cli.admin.backup.restore import Restore, Restored, RestoreState, Wishes
 from tests.unit.cli.test_commands import Outcome, kafkalite
 
 
@@ -166,6 +171,30 @@ def test_files_are_whole_or_written_again(tmp_path: Path) -> None:
     assert not list(directory.glob("*.part"))
 
 
+def test_what_was_deleted_behind_a_lost_file_does_not_hide_its_offsets(tmp_path: Path) -> None:
+    """Else a backup is "whole" without records that the cluster still has."""
+    writer = PartitionWriter(tmp_path, "t", 0)
+    for first in (0, 20):
+        data = batch(first, 10)
+        writer.write(data, parse_header(data))
+        writer.note_deleted(first + 10, first + 20)
+    lost = tmp_path / "topics" / "t" / "0" / writer.files[1].name
+    lost.unlink()
+    again = PartitionWriter(tmp_path, "t", 0)
+    assert (again.next_offset, again.deleted) == (10, [])
+    writer = PartitionWriter(tmp_path, "t", 0)
+    assert (writer.next_offset, writer.deleted) == (10, [])
+
+
+@pytest.mark.parametrize("line", [b"\0" * 40, b"{}", b"7", b'{"deleted": [1]}', b'{"name": 7, "size": 1}', b"\xff"])
+def test_from_a_damaged_line_of_the_journal_on_everything_is_copied_again(tmp_path: Path, line: bytes) -> None:
+    part = written(tmp_path)
+    path = tmp_path / "topics" / "t" / "0" / "files.jsonl"
+    first, *others = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([first, line + b"\n", *others]))
+    assert PartitionWriter(tmp_path, "t", 0).files == [part.files[0]]
+
+
 @pytest.mark.parametrize(("offset", "before"), [(0, 0), (2, 2), (3, 3), (5, 4), (7, 5), (10, 5), (11, 6), (99, 6)])
 def test_an_offset_becomes_the_number_of_records_before_it(tmp_path: Path, offset: int, before: int) -> None:
     assert records_before(tmp_path, "t", written(tmp_path), offset) == before
@@ -203,6 +232,69 @@ def test_a_manifest_that_was_changed_is_refused(tmp_path: Path) -> None:
 
 async def run(on: Cluster, *arguments: str) -> Outcome:
     return await kafkalite("admin", "backup", *arguments, "--bootstrap", ",".join(on.bootstrap))
+
+
+async def share_group(client: AsyncClient, group: str, topic: str) -> None:
+    request = wire.AlterShareGroupOffsetsRequest
+    part = request.AlterShareGroupOffsetsRequestPartition(0, 1)
+    message = request(group, [request.AlterShareGroupOffsetsRequestTopic(topic, [part])])
+    await client.call_coordinator(0, group, message, lambda each: (each.error_code, each.error_message), timeout_s=10)
+
+
+async def test_quotas_of_addresses_and_share_groups(tmp_path: Path) -> None:
+    """An address's quota goes with its address; the place of a share group is no offset of a consumer group."""
+    directory = str(tmp_path / "b")
+    async with cluster(1) as on, AsyncClient.connect(on.bootstrap) as client:
+        await client.create_topics([NewTopic("t", 1, 1)])
+        async with Producer(client) as producer:
+            for number in range(3):
+                await producer.send("t", None, b"%d" % number)
+        await share_group(client, "s", "t")
+        limits = {"connection_creation_rate": 7.0}
+        await alter_quotas(client, Entity(ip="10.1.2.3"), limits)
+        made = await run(on, "create", directory, "--json")
+        assert (made.json["groups"], made.json["notes"]) == (0, ["share group s: not in this backup"]), made
+        await alter_quotas(client, Entity(ip="10.1.2.3"), dict.fromkeys(limits))
+        restored = await run(on, "restore", directory, "--prefix", "x.", "--quotas", "--json")
+        assert (restored.code, restored.json["quotas"]) == (0, 1), restored
+        assert await describe_quotas(client) == [(Entity(ip="10.1.2.3"), limits)]
+
+
+@pytest.mark.parametrize("event", ["records are deleted by the topic's own settings", "the topic is deleted"])
+async def test_a_restore_that_failed_at_its_end_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    async with cluster(1) as on, AsyncClient.connect(on.bootstrap) as client:
+        await client.create_topics([NewTopic("t", 1, 1)])
+        async with Producer(client) as producer:
+            for number in range(10):
+                await producer.send("t", None, b"%d" % number)
+        assert (await run(on, "create", str(tmp_path))).code == 0
+
+        async def run_restore() -> Restored:
+            manifest, state = finished_manifest(tmp_path), RestoreState(tmp_path / "state.json")
+            wishes = Wishes("x.", quotas=True)
+            return await Restore(client, tmp_path, manifest, wishes, state, timeout_s=10).run(
+                limit=None, parallel=1, is_shown=False
+            )
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Restore, "_quotas", refuses)
+            with pytest.raises(ApiError, match="not yours"):
+                await run_restore()
+        key = TopicPartition("x.t", 0)
+        if "deleted by" in event:
+            await delete_before(client, {key: 4}, {key: 1}, 10)
+        else:
+            await client.delete_topics(["x.t"])
+        restored = await run_restore()
+        assert (restored.records, restored.earlier) == (10, 10 if "deleted by" in event else 0)
+        ends = await client.list_offsets({key: LATEST_TIMESTAMP})
+        assert (ends[key].offset, (tmp_path / "state.json").exists()) == (10, False)
+
+
+async def refuses(restore: Restore) -> int:
+    raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not yours")
 
 
 async def test_the_three_verbs(tmp_path: Path) -> None:

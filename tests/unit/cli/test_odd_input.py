@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
+import pty
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from kafkalite.client.admin import partitions
+from kafkalite.client.admin.groups import Groups
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.offset_reset import TIME, Reset
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.model import TopicPartition
+from kafkalite.extension.messages.disks import DescribeDisksResponse, DiskMove, DiskMoveResult, MoveReplicasResponse
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.client import RpcNotSent
 from kafkalite.testing.cluster import cluster
+from kafkalite_cli.admin import disk
+from kafkalite_cli.admin.groups import _reset
 from kafkalite_cli.admin.plan_files import read_plan
 from kafkalite_cli.admin.refusals import refuse_forbidden
+from kafkalite_cli.main import cli
 from kafkalite_cli.main import run as run_command
 from tests.fake_cluster import FakeCluster
 from tests.unit.cli.test_commands import ROOT, Outcome, kafkalite
@@ -65,12 +78,160 @@ def refusal(outcome: Outcome) -> str:
         ["produce", "t", "--linger-ms", "nan"],
         ["consume", "t", "--partition", "0", "--from", HUGE],
         ["consume", "t", "--partition", HUGE],
+        ["admin", "tokens", "create", "--max-life", HUGE],
+        ["admin", "tokens", "renew", "id", "--period", HUGE],
+        ["admin", "tokens", "expire", "id", "--after", HUGE],
+        ["serve", "--kafka", "localhost:²"],
+        ["serve", "--kafka", "localhost:" + "9" * 5000],
     ],
     ids=lambda arguments: " ".join(arguments)[:60],
 )
 async def test_a_number_that_is_none(arguments: list[str], plan: str) -> None:
     """The wire has 64 bits for it, and asyncio no answer to nan."""
     refusal(await kafkalite(*[plan if each == "PLAN" else each for each in arguments]))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["consume", "--pattern", "REGEX"], ["consume", "t", "--grep", "REGEX"], ["admin", "backup", "create", "/x", "--pattern", "REGEX"]],
+    ids=" ".join,
+)  # fmt: skip
+@pytest.mark.parametrize("regex", ["(", "a{99999999999}"])
+async def test_an_expression_that_is_none(arguments: list[str], regex: str) -> None:
+    async with FakeCluster(1) as cluster:
+        said = await kafkalite(*[regex if each == "REGEX" else each for each in arguments], cluster=cluster)
+    assert f"{regex!r} is not a regular expression: " in refusal(said)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["admin", "users", "set", "alice"],
+        ["profile", "create", "p", "--bootstrap", "b:1", "--set", "security.protocol=SASL_SSL", "--set", "sasl.username=x"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+async def test_a_password_that_is_no_text(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert "the password is not UTF-8" in refusal(await kafkalite(*arguments, stdin=b"a\xff\n"))
+
+
+async def test_sigterm_leaves_the_terminal_as_it_was() -> None:
+    async with cluster(1) as on:
+        ours, theirs = pty.openpty()
+        before = termios.tcgetattr(theirs)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "kafkalite_cli", "top", "--bootstrap", ",".join(on.bootstrap),
+            stdin=theirs, stdout=theirs, stderr=theirs,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}", "TERM": "xterm"},
+        )  # fmt: skip
+        said = b""
+        while b"controller 1" not in said:
+            said += await asyncio.to_thread(os.read, ours, 4096)
+        assert termios.tcgetattr(theirs) != before
+        process.terminate()
+        assert await process.wait() == 143
+        assert termios.tcgetattr(theirs) == before
+        said = os.read(ours, 100_000)
+        assert b"\x1b[?1049l" in said and b"\x1b[?25h" in said
+        os.close(ours)
+        os.close(theirs)
+
+
+async def test_partitions_that_came_meanwhile_are_not_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody adds two while the question waits: the two that it named are not the last ones any more."""
+    async with cluster(1) as on, AsyncClient.connect(on.bootstrap) as client:
+        await client.create_topics([NewTopic("t", 4, 1)])
+        loop = asyncio.get_running_loop()
+
+        def confirm(_question: str, *, yes: bool) -> None:
+            adding = partitions.add_partitions(client, "t", 6, (), timeout_s=10)
+            asyncio.run_coroutine_threadsafe(adding, loop).result()
+
+        monkeypatch.setattr("kafkalite_cli.admin.partitions.confirm", confirm)
+        arguments = ["admin", "remove-partitions", "t", "--count", "2", "--bootstrap", ",".join(on.bootstrap)]
+        said = await asyncio.to_thread(CliRunner().invoke, cli, arguments)
+        assert "nothing was changed" in str(said.exception)
+        assert await partitions.partition_count(client, "t", timeout_s=10) == 6
+
+
+async def test_groups_that_were_deleted_before_an_error_are_named() -> None:
+    async with cluster(1) as on, AsyncClient.connect(on.bootstrap) as client:
+        await client.create_topics([NewTopic("t", 1, 1)])
+        await Groups(client).commit("one", {TopicPartition("t", 0): 0})
+        arguments = ["admin", "groups", "delete", "one", "two", "--yes", "--bootstrap", ",".join(on.bootstrap)]
+        assert "; deleted before it: one" in refusal(await kafkalite(*arguments))
+
+
+async def test_ctrl_c_at_a_question_ends_the_command() -> None:
+    async with FakeCluster(1) as cluster:
+        await kafkalite("admin", "create-topic", "t", cluster=cluster)
+        arguments = ["admin", "delete-topic", "t", "--bootstrap", cluster.bootstrap[0]]
+        assert await asyncio.to_thread(_at_question, arguments, b"\x03") == 130
+        assert await asyncio.to_thread(_at_question, arguments, b"n\n") == 130
+        assert await asyncio.to_thread(_at_question, arguments, b"what\nyes\n") == 0
+
+
+def _at_question(arguments: list[str], keys: bytes) -> int:
+    """The exit code of a command on a terminal where these keys are pressed at its question."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kafkalite_cli", *arguments],
+        stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}"},
+    )  # fmt: skip
+    os.close(theirs)
+    said = b""
+    while b"[y/N]" not in said:
+        said += os.read(ours, 1000)
+    os.write(ours, keys)
+    try:
+        return process.wait()
+    finally:
+        process.kill()
+        os.close(ours)
+
+
+async def test_idempotent_alone_does_not_mean_every_entry() -> None:
+    said = refusal(await kafkalite("admin", "acls", "remove", "--topic", "t", "--idempotent", "--yes"))
+    assert "(--idempotent: a producer)" in said
+
+
+def test_no_time_is_one_of_the_protocols_special_numbers() -> None:
+    """-1 is the end of the log, -2 its beginning."""
+    assert _reset(None, "1969-12-31T23:59:59.999+00:00", None, None) == Reset(TIME, 0)
+
+
+async def test_the_number_of_a_partition_may_begin_with_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`disk move t-00 --watch` found no move of that name, and said at once that it was done."""
+    move = DiskMove("t", 0, "/a", "/b", "copying", 0, 9, 1)
+
+    async def answer_of(*_: object) -> object:
+        return answers.pop(0)
+
+    answers: list[object] = [
+        MoveReplicasResponse((DiskMoveResult("t", 0, 0),)),
+        DescribeDisksResponse(BrokerId(1), (), (move,)),
+    ]
+    monkeypatch.setattr(disk, "answer_of", answer_of)
+    async with FakeCluster(1) as cluster:
+        arguments = [
+            "admin",
+            "disk",
+            "move",
+            "t-00",
+            "--broker",
+            "1",
+            "--to",
+            "/b",
+            "--bootstrap",
+            cluster.bootstrap[0],
+        ]
+        said = await asyncio.to_thread(CliRunner().invoke, cli, arguments)
+    assert (said.exit_code, said.output[:12]) == (0, "t-0 -> /b: 0")
 
 
 async def test_what_is_too_long_to_be_read_is_cut() -> None:

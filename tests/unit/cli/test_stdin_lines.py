@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
+import sys
 import threading
 from collections.abc import Callable
 
 import pytest
 
 from kafkalite_cli.records import produce
+from tests.fake_cluster import FakeCluster
+from tests.unit.cli.test_commands import ROOT, kafkalite
 
 
 @pytest.mark.parametrize(
@@ -39,3 +44,35 @@ async def test_the_beginning_of_a_line_is_a_line_at_the_end_of_the_input_only(
             thread.join()
     os.close(reader)
     assert found == lines
+
+
+async def test_an_input_that_cannot_be_read_is_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk's error in the middle of a file must not look like its end: the rest would be lost, and half a line a record."""
+    monkeypatch.setattr(produce, "on_stop", lambda _: None)
+    pieces = iter([b"one\ntw"])
+
+    def read(_fd: int, _count: int) -> bytes:
+        for piece in pieces:
+            return piece
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "read", read)
+    found = []
+    with pytest.raises(OSError, match="Input/output error"):
+        async for chunk in produce.stdin_lines():
+            found += chunk
+    assert found == [b"one"]
+
+
+async def test_produce_says_that_its_input_cannot_be_read() -> None:
+    unreadable = os.open(os.devnull, os.O_WRONLY)
+    async with FakeCluster(1) as cluster:
+        await kafkalite("admin", "create-topic", "t", cluster=cluster)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "kafkalite_cli", "produce", "t", "--bootstrap", ",".join(cluster.bootstrap),
+            stdin=unreadable, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}"},
+        )  # fmt: skip
+        out, err = await process.communicate()
+    os.close(unreadable)
+    assert (process.returncode, out, err) == (1, b"0 acked\n", b"kafkalite: stdin: Bad file descriptor\n")

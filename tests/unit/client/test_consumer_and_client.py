@@ -9,11 +9,14 @@ import pytest
 from kafkalite.client import cluster_requests
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import EARLIEST, LATEST, Consumer, committed_records
+from kafkalite.client.fetch_session import ConsumerFetchSession
+from kafkalite.client.offset_reset import Reset, place
 from kafkalite.client.producer import Producer
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import LATEST_TIMESTAMP, BrokerId, Offset, ProducerId, TopicPartition
 from kafkalite.partition_values import AbortedTransaction
+from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
 from kafkalite.rpc.client import RpcError
 from tests.fake_cluster import FakeCluster
@@ -265,3 +268,34 @@ async def test_offsets_and_raw_fetches_follow_the_leader() -> None:
         with pytest.raises(ApiError) as refusal:
             await client.fetch_raw(T0, Offset(11))
         assert refusal.value.code is E.OFFSET_OUT_OF_RANGE
+
+
+async def test_what_went_wrong_with_an_earlier_assignment_is_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t", 2)
+        asked, answered = asyncio.Event(), asyncio.Event()
+
+        async def refused(*_: object, **__: object) -> None:
+            asked.set()
+            await answered.wait()
+            raise api_error(E.TOPIC_AUTHORIZATION_FAILED)
+
+        monkeypatch.setattr(client, "list_offsets", refused)
+        async with Consumer(client) as consumer:
+            await client.known_topic("t")
+            consumer.assign({T0: LATEST})
+            await consumer.poll(timeout_s=0)
+            await asked.wait()
+            consumer.assign({TopicPartition("t", 1): 0})
+            answered.set()
+            while consumer.high_watermark(TopicPartition("t", 1)) < 0:
+                assert await consumer.poll(timeout_s=0.05) == []
+
+
+def test_an_error_that_only_newer_brokers_know_begins_the_fetch_session_again() -> None:
+    session = ConsumerFetchSession()
+    assert session.answered(wire.FetchResponse(error_code=9999)) is E.UNKNOWN_SERVER_ERROR
+
+
+def test_a_partition_that_is_added_during_a_reset_is_left_alone() -> None:
+    assert place(Reset("earliest"), {}, {T0: 3}, {T0: 9, TopicPartition("t", 1): 0}, {}) == {T0: 3}

@@ -134,3 +134,28 @@ async def test_a_broker_that_offers_what_kafka_2_1_did_is_enough() -> None:
                     found += [record.value for record in await consumer.poll()]
             described = (await client.describe_topics(["t"])).topics[0]
             assert [each.elr for each in described.partitions] == [(), ()]
+
+
+@pytest.mark.parametrize(
+    ("request_", "version", "body"),
+    [
+        (metadata_request(()), 12, b""),  # no tagged fields of the header
+        (metadata_request(()), 12, b"\x01"),
+        (wire.ApiVersionsRequest("me", "1"), 3, b""),  # no error
+        (wire.ApiVersionsRequest("me", "1"), 3, b"\0"),
+    ],
+)
+def test_a_response_that_ends_early_is_no_response(request_: Any, version: int, body: bytes) -> None:
+    exchange = knowing()
+    number, _ = exchange.encode(request_, version=version)
+    with pytest.raises(ProtocolError):
+        exchange.decode(memoryview(number.to_bytes(4) + body))
+
+
+def test_an_answer_of_ours_that_is_no_message_is_no_response() -> None:
+    exchange = knowing(Extension=(0, 0))
+    for body in (b"", b"\xc1", b"\x92\x01", b"\xff" * 9):
+        number, _ = exchange.encode(HealthRequest())
+        response = encode(wire.ExtensionResponse(body=body), 0)
+        with pytest.raises(ProtocolError):
+            exchange.decode(memoryview(number.to_bytes(4) + b"\0" + response))

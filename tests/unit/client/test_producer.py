@@ -248,6 +248,19 @@ async def test_acks_0_expects_no_answer() -> None:
         assert cluster.log("t").values() == expected(100)
 
 
+@pytest.mark.parametrize("name", ["\ud800", "x" * 40_000, "käse", ""])
+async def test_a_name_that_no_topic_can_have_is_refused_and_forgotten(name: str) -> None:
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        async with Producer(client, max_block_ms=50) as producer:
+            with pytest.raises(ApiError) as refusal:
+                await producer.send(name, None, b"x")
+            assert refusal.value.code is E.INVALID_TOPIC_EXCEPTION
+            # A Metadata request that names it can be neither encoded nor sent: nothing else would ever work.
+            assert await send_all(producer, "t", 1) == [0]
+            assert await client.refresh() is None
+
+
 async def test_unknown_topics_and_partitions_are_refused() -> None:
     async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         cluster.create("t")
@@ -288,3 +301,26 @@ async def test_impossible_settings_are_refused(settings: dict[str, Any]) -> None
     async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         with pytest.raises(ValueError):
             Producer(client, **settings)
+
+
+async def test_a_send_that_waits_for_metadata_takes_nothing_when_the_producer_is_closed() -> None:
+    """Nobody would ever deliver or fail its record."""
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        producer = Producer(client)
+        waiting = asyncio.ensure_future(producer.send("t", None, b"x"))
+        await asyncio.sleep(0)
+        await producer.close()
+        cluster.create("t")
+        with pytest.raises(ApiError, match="the producer is closed"):
+            await waiting
+
+
+async def test_a_record_that_no_bytes_can_say_leaves_no_batch_behind() -> None:
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        async with Producer(client) as producer:
+            with pytest.raises(UnicodeEncodeError):
+                await producer.send("t", None, b"0", headers=[("\udcff", b"")])
+            await producer.flush()
+            assert await send_all(producer, "t", 2) == [0, 1]
+        assert len(cluster.log("t").batches) == 1

@@ -173,3 +173,20 @@ async def test_only_the_controller_describes_the_balance(cluster: Cluster) -> No
     dormant = await cluster.start_controller(2)
     with pytest.raises(ApiError, match="not the controller"):
         await dormant.describe_balance(DescribeBalanceRequest())
+
+
+async def test_a_term_that_ends_while_the_load_is_asked_for(cluster: Cluster) -> None:
+    """The question to the brokers may take seconds. Afterwards there is no term to describe, which is no bug."""
+    await running(cluster, 2)
+    controller = cluster.controllers[1]
+    reports = controller._reports
+    assert reports is not None
+
+    async def ask() -> None:
+        cluster.tasks[1].cancel()
+        await asyncio.wait([cluster.tasks[1]])
+        await type(reports).ask(reports)
+
+    reports.ask = ask  # type: ignore[method-assign]
+    with pytest.raises(ApiError, match="not the controller"):
+        await controller.describe_balance(DescribeBalanceRequest(refresh=True))

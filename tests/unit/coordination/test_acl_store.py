@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.acl_store import AclStore
 from kafkalite.coordination.acl_znodes import decode_acls, decode_change, encode_acls, encode_change, pattern_path
-from kafkalite.coordination.coordinator import Coordinator, Create, SetData
+from kafkalite.coordination.coordinator import Coordinator, Create, SetData, Stat
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.security.acl import (
     OPERATIONS,
@@ -300,5 +300,35 @@ def test_what_a_node_writes_while_it_reads_all_is_in_force(world: World) -> None
         assert len(authorizer.patterns()) == 450
         assert [each.entry for each in authorizer.bindings(Filter(name=last.name))] == [DENY]
         assert store._overtaken == []
+
+    world.run(scenario())
+
+
+def test_a_long_read_does_not_bring_back_what_a_newer_one_has_taken_away(world: World) -> None:
+    """A session's first read decodes for a while. Meanwhile a notification is followed: its read is newer."""
+
+    async def scenario() -> None:
+        ours, theirs = await world.connect("n1"), await world.connect("n2")
+        writer = AclStore(Authorizer(), world.loop.time)
+        await writer.load(theirs)
+        patterns = [Pattern(ResourceType.TOPIC, f"t{number:03}") for number in range(400)]
+        for pattern in patterns:
+            await writer.update(theirs, pattern, lambda before: {READ})
+        authorizer = Authorizer()
+        reader = AclStore(authorizer, world.loop.time)
+        get_many, is_held = ours.get_many, asyncio.Event()
+
+        async def read(paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+            found = await get_many(paths)
+            if len(paths) > 300 and not is_held.is_set():
+                is_held.set()
+                await writer.update(theirs, patterns[-1], lambda before: ())
+                await reader.catch_up(ours)
+            return found
+
+        ours.get_many = read  # type: ignore[method-assign]
+        await reader.load(ours)
+        assert patterns[0] in authorizer.patterns()
+        assert patterns[-1] not in authorizer.patterns()
 
     world.run(scenario())

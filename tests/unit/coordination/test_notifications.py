@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 from kafkalite.coordination import paths
 from kafkalite.coordination.acl_store import AclStore
-from kafkalite.coordination.notifications import KEPT, MOST
+from kafkalite.coordination.coordinator import Stat
+from kafkalite.coordination.notifications import KEPT, MOST, Notifications
 from kafkalite.security.acl import AclEntry, Filter, Operation, Pattern, Permission, ResourceType
 from kafkalite.security.authorizer import Authorizer
 
@@ -85,5 +89,48 @@ def test_nothing_is_read_again_if_nothing_can_be_missing(world: World) -> None:
             await stores[1].catch_up(theirs)
         assert loads == 0
         assert len(reader.patterns()) == MOST + 500
+
+    world.run(scenario())
+
+
+def test_a_notification_that_somebody_gave_a_child_stays_and_stops_nobody(world: World) -> None:
+    """Only an empty znode can be removed. `follow` is a task without which a node cannot go on."""
+
+    async def scenario() -> None:
+        session = await world.connect("n1")
+        store = AclStore(authorizer := Authorizer(), world.loop.time)
+        await store.load(session)
+        await write(store, session, range(1))
+        (first,), _ = await session.children(paths.ACL_CHANGES)
+        await session.create(f"{paths.ACL_CHANGES}/{first}/by-hand")
+        await store.catch_up(session)
+        await asyncio.sleep(16 * 60)  # they are old enough to go
+        await write(store, session, range(1, 2))
+        await store.catch_up(session)
+        await asyncio.sleep(16 * 60)
+        await store.catch_up(session)
+        assert (await session.children(paths.ACL_CHANGES))[0] == [first]
+        assert len(authorizer.patterns()) == 2
+
+    world.run(scenario())
+
+
+def test_a_notification_that_goes_while_two_tasks_read_is_no_error(world: World) -> None:
+    """A session's task and a request to delete ACLs (`catch_up`) look at the same time; another node removes one in between."""
+
+    async def scenario() -> None:
+        session = await world.connect("n1")
+        seen = Notifications(paths.ACL_CHANGES, paths.ACL_CHANGE_NAME, world.loop.time)
+        await seen.begin(session)
+        path, _ = await session.create(f"{paths.ACL_CHANGES}/{paths.ACL_CHANGE_NAME}", b"Topic:t", sequential=True)
+        get_many = session.get_many
+
+        async def slow(paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+            await session.delete(path)
+            await seen.news(session, None)  # the other task
+            return await get_many(paths)
+
+        session.get_many = slow  # type: ignore[method-assign]
+        assert (await seen.news(session, None)).fresh == []
 
     world.run(scenario())

@@ -204,6 +204,28 @@ def test_a_token_ends_on_every_node_at_its_time_and_is_removed_by_the_controller
     world.run(main())
 
 
+def test_the_controller_outlives_a_sweep_while_zookeeper_is_away(world: World) -> None:
+    """A request that waits for ZooKeeper is refused with an ApiError in the end; the task of the tokens waits as well."""
+
+    async def scenario() -> None:
+        one = await Node(world, is_controller=True).start("n1")
+        made = await one.admin.create(ALICE, ALICE, (), -1)
+        session = one.admin._session
+
+        async def refused() -> Coordinator:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper has not answered")
+
+        one.admin._session = refused
+        await asyncio.sleep(700)
+        assert one.gone == [made.token.token_id]
+        one.admin._session = session
+        await asyncio.sleep(600)
+        assert one.session is not None
+        assert (await one.session.children(paths.TOKENS))[0] == []
+
+    world.run(scenario())
+
+
 def test_a_renewal_that_was_not_heard_yet_outlives_the_sweep(world: World) -> None:
     async def main() -> None:
         one, other = await pair(world)

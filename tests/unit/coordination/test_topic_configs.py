@@ -9,7 +9,7 @@ import pytest
 from kafkalite.coordination import paths, registration
 from kafkalite.coordination.config_znodes import encode_config
 from kafkalite.coordination.coordinator import Coordinator, Create, Delete, SetData
-from kafkalite.coordination.topic_configs import TopicConfigs, notification, read_config, write_config
+from kafkalite.coordination.topic_configs import TopicConfigs, notification, read_config, replace_config, write_config
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.testing.simulated.zookeeper import Fate
 
@@ -100,6 +100,20 @@ def test_writers_at_the_same_time_lose_nothing(world: World) -> None:
             *(write_config(session, "topics", "t", {f"key{n}": "x"}) for n, session in enumerate(sessions))
         )
         assert sorted(await read_config(sessions[0], "topics", "t")) == ["key0", "key1", "key2"]
+
+    world.run(main())
+
+
+def test_settings_are_replaced_only_as_they_were_read(world: World) -> None:
+    async def main() -> None:
+        session = await world.connect("a")
+        await registration.ensure_layout(session)
+        assert await replace_config(session, "topics", "t", {}, {"a": "1"})
+        assert not await replace_config(session, "topics", "t", {}, {"b": "1"})
+        world.zk.lose_next("a", Fate.SERVE, 1)
+        world.zk.lose_next("a", Fate.LOSE_REPLY)  # of the write: it has been carried out
+        assert await replace_config(session, "topics", "t", {"a": "1"}, {"b": "1"})
+        assert await read_config(session, "topics", "t") == {"b": "1"}
 
     world.run(main())
 

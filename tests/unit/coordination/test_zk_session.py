@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import struct
 from random import Random
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from kafkalite.coordination import aiozk_adapter
-from kafkalite.coordination.coordinator import NotSentError
+from kafkalite.coordination import aiozk_adapter, zk_codec
+from kafkalite.coordination.coordinator import NotSentError, OutcomeUnknownError
 from kafkalite.coordination.zk_connection import Pending, ZkConnection
 from kafkalite.env.seams import Network
+from kafkalite.errors import ProtocolError
 from kafkalite.testing.simulated.clock import SimClock
 from kafkalite.testing.simulated.loop import SimLoop
 
@@ -92,3 +94,27 @@ async def test_a_request_to_a_connection_that_broke_a_moment_ago_was_not_sent() 
     with pytest.raises(NotSentError):
         await future
     assert not written
+
+
+async def test_a_request_whose_answer_cannot_be_decoded_is_not_waited_for() -> None:
+    """The connection ends with it; whether the request was carried out is not known."""
+    reader = asyncio.StreamReader()
+    transport = SimpleNamespace(is_closing=lambda: False, abort=lambda: None)
+    writer = SimpleNamespace(transport=transport, write=lambda data: None)
+    connection = ZkConnection(
+        reader,
+        writer,  # type: ignore[arg-type]
+        on_reply=lambda zxid, sent_at: None,
+        on_event=lambda kind, path: None,
+    )
+    future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    connection.send(b"request", Pending(1, future, zk_codec.decode_children, 0.0))
+    await asyncio.sleep(0)
+    frame = struct.pack("!iqiii", 1, 7, 0, 1, 1) + b"\xff"
+    reader.feed_data(struct.pack("!i", len(frame)) + frame)
+    with pytest.raises(ProtocolError, match="decoded"):
+        await connection.run()
+    connection.abort("malformed")
+    with pytest.raises(OutcomeUnknownError):
+        async with asyncio.timeout(60):
+            await future

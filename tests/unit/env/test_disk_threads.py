@@ -63,3 +63,13 @@ def test_jobs_that_come_at_once_do_not_wait_behind_each_other() -> None:
     go_on.set()
     assert all(job.result(150) for job in jobs)
     workers.close()
+
+
+def test_there_are_no_more_threads_than_jobs_at_the_same_time() -> None:
+    workers = Workers(8, "work")
+    for _ in range(20):
+        wait([workers.submit(lambda: None)])
+        while not workers.is_idle:
+            threading.Event().wait(0.001)
+    assert len(workers._threads) == 1
+    workers.close()

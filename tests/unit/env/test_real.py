@@ -8,10 +8,11 @@ import errno
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from kafkalite.env import mounts, real_file
 from kafkalite.env.real import RealClock, real_env
@@ -397,3 +398,13 @@ def test_each_mount_of_a_file_system_has_a_page_cache_of_its_own(
     (tmp_path / "fs" / "ext4" / "disk7").mkdir()
     second = disk.page_cache_id(str(tmp_path))
     assert len({first, unmounted, second}) == 3
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("host", ["a..b", "ü" * 70, "x" * 300, "a\0b"])
+def test_a_name_that_no_host_can_have_is_an_oserror(
+    host: str, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """It may be what a broker's registration says; what dials it expects OSError, and ends a node for anything else."""
+    with asyncio.Runner(loop_factory=new_loop) as runner, pytest.raises(OSError):
+        runner.run(RealNetwork(_fatal).dial(host, 9))

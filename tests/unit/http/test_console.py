@@ -8,24 +8,29 @@ import json
 import urllib.error
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from kafkalite.client.admin.groups import Groups
+from kafkalite.client.admin.quotas import alter_quotas
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import ConsumedRecord
 from kafkalite.client.offset_reset import PLACES, Reset, place
 from kafkalite.client.producer import Producer
+from kafkalite.config import broker_config
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.http.authentication import AuthenticatedRequest
-from kafkalite.http.console import origin
+from kafkalite.http.console import messages, origin
 from kafkalite.http.console.messages import MessageFilter
+from kafkalite.http.console.pages import ConsolePages
 from kafkalite.http.console.values import shown
 from kafkalite.model import TopicPartition
 from kafkalite.security.acl import AclEntry, Binding, Operation, Pattern, PatternType, Permission, ResourceType
 from kafkalite.security.principal import Principal
+from kafkalite.security.quotas import CONNECTION_RATE, Entity
 from kafkalite.security.scram import salted_password
 from kafkalite.telemetry.series import KEPT, Rates, Series
 from kafkalite.testing.cluster import Cluster, cluster
@@ -121,6 +126,25 @@ def test_names_of_this_host() -> None:
     for host in ("evil.example", "", "localhost.evil.example", "127.0.0.1.evil.example"):
         assert origin.foreign_host({"host": host}, names) != ""
     assert origin.token_of(b"k", "User:a") != origin.token_of(b"k", "User:b")
+
+
+@pytest.mark.parametrize("host", ["", "0.0.0.0", "::"])
+def test_a_node_on_all_addresses_is_not_everywhere(host: str) -> None:
+    """An empty host was a name of this node, which a request without a Host, and an Origin of null, have."""
+    config, _ = broker_config(
+        {
+            "host": host,
+            "advertised.listeners": "PLAINTEXT://b2.example:2",
+            "advertised.rpc": "Broker-1.example:1",
+            "http.allowed.hosts": "console.example,",
+        }
+    )
+    node: Any = SimpleNamespace(
+        config=config, metadata=SimpleNamespace(broker=lambda _: None), local=SimpleNamespace(broker_id=1)
+    )
+    names = ConsolePages(node).own_names()
+    assert {"broker-1.example", "console.example"} <= names
+    assert origin.foreign_host({}, names) and origin.foreign_change({**SAME, "origin": "null"}, names, "t")
 
 
 # --- whole nodes -------------------------------------------------------------------------------------------------
@@ -229,6 +253,55 @@ async def test_records_are_sent_and_a_topic_is_emptied() -> None:
         assert await do(running, "topic.empty", topic="t", confirm="t") == (200, {"text": "t is empty"})
         _, topic = await ask(running, "topic?topic=t")
         assert [(each["start"], each["end"]) for each in topic["partitions"]] == [(0, 0), (2, 2)]
+
+
+async def test_the_newest_records_are_shown_however_large_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "_READ_BYTES", 65_536)
+    async with cluster(1) as running:
+        async with AsyncClient.connect(running.bootstrap) as client:
+            await client.create_topics([NewTopic("t", 2, 1)])
+            async with Producer(client) as producer:
+                for number in range(40):
+                    await (await producer.send("t", None, bytes(10_000), partition=number % 2))
+        seen: list[tuple[int, int]] = []
+        query = "messages?topic=t&limit=25"
+        while True:
+            _, found = await ask(running, query)
+            if not found["records"]:
+                break
+            page = [(each["partition"], each["offset"]) for each in found["records"]]
+            assert found["errors"] == {} and found["is_end"]
+            assert seen or {(0, 19), (1, 19)} <= set(page), "the newest of both partitions come first"
+            seen += page
+            query = f"messages?topic=t&limit=25&from=before&places={found['before']}"
+        assert sorted(seen) == [(partition, offset) for partition in (0, 1) for offset in range(20)]
+
+
+async def test_each_change_is_in_the_audit_log_and_what_is_malformed_is_answered() -> None:
+    async with cluster(1) as running:
+        async with AsyncClient.connect(running.bootstrap) as client:
+            await client.create_topics([NewTopic(name, 1, 1) for name in ("t", "u")])
+            await Groups(client).commit("g", {TopicPartition("t", 0): 0})
+        with capture_logs() as logged:
+            assert (await do(running, "topic.delete", topic="u", confirm="u", execute=False))[0] == 200
+            for execute in ({}, {"execute": False}):
+                assert (await do(running, "group.reset", group="g", to="latest", **execute))[0] == 200
+            assert (await do(running, "group.reset", group="g", to="latest", execute=True))[0] == 200
+        actions = [each["action"] for each in logged if each["event"] == "console.action"]
+        assert actions == ["topic.delete", "group.reset"], "a reset that is only shown changes nothing"
+        with capture_logs() as logged:
+            wrong: list[Any] = [None, {}, "1", 1.5, True, float("inf")]
+            for replica in wrong:
+                assert (await do(running, "partition.move", topic="t", partition=0, replicas=[replica]))[0] == 400
+            assert (await do(running, "partition.move", topic="t", partition=0, replicas=[1], throttle=-5))[0] == 409
+            for name in ("\ud800", "x" * 300):
+                assert (await do(running, "record.send", topic=name, record="x"))[0] == 409
+        assert not [each for each in logged if each["event"] == "task.failed"]
+        async with AsyncClient.connect(running.bootstrap) as client:
+            await alter_quotas(client, Entity(ip="10.0.0.9"), {CONNECTION_RATE: 5})
+        _, found = await ask(running, "security")
+        assert [(each["user"], each["ip"]) for each in found["quotas"]["rows"]] == [("", "10.0.0.9")]
+        assert (await do(running, "record.send", topic="t", record="x"))[0] == 200, "a wrong name spoils nothing"
 
 
 async def test_a_name_that_is_not_ours_is_refused_without_a_login() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.http.console.body import object_of
+from kafkalite.http.console.body import binary, numbers, object_of
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,18 @@ def test_what_is_no_object_is_refused(body: bytes, why: str) -> None:
 
 def test_an_object() -> None:
     assert object_of(b'{"action": "topic.create"}') == {"action": "topic.create"}
+
+
+@pytest.mark.parametrize("text", ["é", "====", "a b"])
+def test_what_is_no_base64_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match="salt is not base64"):
+        binary({"salt": text}, "salt")
+    with pytest.raises(ValueError, match="salt is missing"):
+        binary({}, "salt")
+
+
+def test_a_list_of_numbers() -> None:
+    assert numbers({"replicas": [1, 2]}, "replicas") == [1, 2]
+    for wrong in ([None], ["1"], [1.0], [True], "12"):
+        with pytest.raises(ValueError, match="replicas is not a list"):
+            numbers({"replicas": wrong}, "replicas")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.producer import Producer
+from kafkalite.extension.messages.rates import DescribeTrafficRequest
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.http.sampling import MAX_GROUP_ID, Sampler
 from kafkalite.model import TopicPartition
+from kafkalite.replica.hosted import HostedPartitions
+from kafkalite.testing.cluster import cluster
 
 
 async def test_the_lag_of_groups_with_endless_names_is_counted_as_omitted() -> None:
@@ -27,3 +34,50 @@ async def test_the_lag_of_groups_with_endless_names_is_counted_as_omitted() -> N
     await sampler._sample_lag()
     assert sampler.lag == {"g" * MAX_GROUP_ID: dict.fromkeys(dict(offsets), 2)}
     assert sampler.omitted == 5
+
+
+def test_a_topics_counters_never_go_back_while_a_partition_of_it_is_here() -> None:
+    """Prometheus takes a counter that goes back for a restart, and the console takes what it shows then as written just now: each change of a leader
+    was a peak of everything that the node had ever written to the topic."""
+    now: Any = SimpleNamespace(monotonic=lambda: 0.0, wall_ms=lambda: 0)
+    stub: Any = SimpleNamespace(usable=lambda: True)
+    hosted = HostedPartitions(clock=now, supervisor=stub, session=stub, trust_ms=0, events=stub)
+
+    def partition(number: int, count: int) -> Any:
+        return SimpleNamespace(
+            topic_partition=TopicPartition("t", number), leader=object(), fetch_waiters={},
+            appended_bytes=count, fetched_bytes=count, appended_records=count, fetched_records=count,
+        )  # fmt: skip
+
+    one, other = partition(0, 100), partition(1, 20)
+    hosted.add(one)
+    hosted.add(other)
+    assert hosted.traffic() == {"t": (120, 120, 120, 120)}
+    one.leader = None  # another node leads it now
+    assert hosted.traffic() == {"t": (120, 120, 120, 120)}
+    hosted.remove(one)  # and it has moved away
+    assert hosted.traffic() == {"t": (120, 120, 120, 120)}
+    other.leader = None
+    hosted.remove(other)
+    assert hosted.traffic() == {}
+    followed = partition(2, 0)
+    followed.leader = None
+    hosted.add(followed)
+    assert hosted.traffic() == {}, "nothing to count: not a line of the metrics for each topic that is only followed"
+
+
+async def test_the_traffic_of_everything_survives_the_deletion_of_a_topic() -> None:
+    async with cluster(1) as running:
+        node = running.nodes[1]
+        async with AsyncClient.connect(running.bootstrap) as client:
+            await client.create_topics([NewTopic("t", 1, 1), NewTopic("u", 1, 1)])
+            async with Producer(client) as producer:
+                await producer.send("t", None, bytes(100_000))
+                await producer.send("u", None, b"x")
+            await node.sampler.sample()
+            await client.delete_topics(["t"])
+            while node.replicas.hosted.of_topic("t"):
+                await asyncio.sleep(0.01)
+        await node.sampler.sample()
+        answer = await node.sampler.describe_traffic(DescribeTrafficRequest(("",), 1))
+        assert answer.traffic[0].bytes_in == (0,), "what was written before is not written again"

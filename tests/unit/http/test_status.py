@@ -26,6 +26,7 @@ from kafkalite.extension.messages.reassignment import (
 )
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
+from kafkalite.http import overview
 from kafkalite.http.overview import Overview
 from kafkalite.model import NO_LEADER, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
@@ -362,3 +363,26 @@ def test_a_narrow_terminal_shows_the_most_important_columns() -> None:
     assert shown(80) == ["broker", "state", "leads", "replicas", "not in sync", "disks"]
     assert shown(40) == ["broker", "state", "leads", "not in sync"]
     assert shown(20)[:2] == ["broker", "state"]
+
+
+async def test_the_cluster_is_shown_while_zookeeper_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list of moves is read from ZooKeeper. The page waited for it until its connection was cut, just when somebody needed it."""
+    monkeypatch.setattr(overview, "_ZOOKEEPER_S", 0.01)
+    async with cluster(1, settings={"zookeeper.session.timeout.ms": 2000}) as running:
+        node = running.nodes[1]
+        asked: list[object] = []
+
+        async def never(request: object) -> None:
+            asked.append(request)
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(node.overview._reassignments, "list", never)
+        running.zookeeper.stop()
+        for is_known in (False, True):  # that it is away
+            while is_known and node.session.away_since_ms is None:
+                await asyncio.sleep(0.01)
+            node.overview._moves_at = node.overview._gathered_at = float("-inf")
+            answer = await node.overview.answer(StatusRequest())
+            assert (answer.error, answer.moves_total, len(asked)) == (0, 0, 1)
+        assert [each.what for broker in answer.brokers for each in broker.problems] == ["zookeeper.away"]
+        running.zookeeper.start()

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from kafkalite.config import ALIASES, BROKER_KEYS, TOPIC_KEYS, UNITS
-from kafkalite.errors import ErrorCode
+from kafkalite.coordination.coordinator import (
+    AuthFailedError,
+    CoordinatorError,
+    NotSentError,
+    OutcomeUnknownError,
+    TooBigError,
+)
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.extension.messages.topics import TopicResult
 from kafkalite.kafka.handlers.configs.true_values import TRUE_VALUES
 from kafkalite.model import BrokerId
-from kafkalite.protocol import wire
+from kafkalite.protocol import topic_ids, wire
 from kafkalite_cli.docs.settings import NOT_HERE
 
 from .conftest import Broker, FrameClient
@@ -55,6 +65,52 @@ async def test_incremental_changes(broker: Broker) -> None:
     assert await alter(client, ("leader.replication.throttled.replicas", 1, None)) == 0
     assert await alter(client, ("retention.ms", 0, "1"), name="1", kind=8) == ErrorCode.INVALID_REQUEST
     assert await alter(client, ("retention.ms", 0, None)) == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotSentError("away"), ErrorCode.REQUEST_TIMED_OUT),
+        (OutcomeUnknownError("away"), ErrorCode.REQUEST_TIMED_OUT),
+        (TooBigError("1200000 bytes, at most 1047551"), ErrorCode.INVALID_REQUEST),
+        (AuthFailedError("code -102"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+async def test_what_zookeeper_refuses_is_not_asked_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, error: CoordinatorError, code: ErrorCode
+) -> None:
+    """REQUEST_TIMED_OUT says that the same request may succeed later."""
+    await broker.create("t")
+
+    async def refused(topic: str, before: object, after: object) -> bool:
+        raise type(error)(*error.args)  # its traceback holds the request
+
+    monkeypatch.setattr(broker.services, "replace_topic_overrides", refused)
+    assert await alter(await broker.client(), ("retention.ms", 0, "5000")) == code
+
+
+async def test_new_partitions_are_waited_for_as_long_as_the_client_says(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("t", "u"):
+        await broker.create(name)
+    waited: list[int] = []
+
+    async def create(
+        topic: str, count: int, assignments: object, *, timeout_ms: int, validate_only: bool
+    ) -> TopicResult:
+        waited.append(timeout_ms)
+        await asyncio.sleep(0.01)
+        return TopicResult(
+            topic, int(ErrorCode.REQUEST_TIMED_OUT), "the partitions were requested, but do not exist yet"
+        )
+
+    monkeypatch.setattr(broker.services, "create_partitions", create)
+    request = wire.CreatePartitionsRequest
+    topics = [request.CreatePartitionsTopic(name, 5) for name in ("t", "u")]
+    answer = await (await broker.client()).ask(request(topics, timeout_ms=2_000), 3)
+    assert [each.error_code for each in answer.results] == [ErrorCode.REQUEST_TIMED_OUT] * 2
+    assert 2_000 >= waited[0] > waited[1] > 0
 
 
 async def test_no_key_named_is_every_key(broker: Broker) -> None:
@@ -222,6 +278,24 @@ async def test_create_topics(broker: Broker, version: int) -> None:
     assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
+@pytest.mark.parametrize(
+    "error", [partial(NotSentError, "ZooKeeper is away"), partial(api_error, ErrorCode.UNKNOWN_SERVER_ERROR)]
+)
+async def test_a_topic_that_was_made_is_confirmed_without_its_settings_if_they_cannot_be_read(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception]
+) -> None:
+    """Refused, the client would make it again, and be told that it is there already."""
+
+    async def refuse(broker_id: BrokerId | None) -> dict[str, str]:
+        raise error()
+
+    monkeypatch.setattr(broker.services, "broker_overrides", refuse)
+    client = await broker.client()
+    request = wire.CreateTopicsRequest
+    [made] = (await client.ask(request([request.CreatableTopic("t", 1, 1)], 1000), 7)).topics
+    assert (made.error_code, made.configs, made.topic_config_error_code) == (0, None, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
 async def test_a_partition_assigned_twice_is_refused(broker: Broker) -> None:
     client = await broker.client()
     request = wire.CreateTopicsRequest
@@ -262,6 +336,7 @@ async def test_what_is_described_twice_is_answered_once(broker: Broker) -> None:
     asked = [request.DescribeConfigsResource(BROKER, "", None)] * 3
     assert len((await client.ask(request(asked), 4)).results) == 1
     assert len((await client.ask(wire.DescribeGroupsRequest(["g", "g", "h"]), 5)).groups) == 2
+    assert len((await client.ask(wire.ConsumerGroupDescribeRequest(["g", "g", "h"]), 1)).groups) == 2
 
 
 @pytest.mark.parametrize("version", range(13))
@@ -321,6 +396,46 @@ async def test_delete_topics_and_add_partitions(broker: Broker, version: int) ->
     else:
         assert codes == {"t": 0, "nowhere": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert broker.services.metadata(None).topics == ()
+
+
+@pytest.mark.parametrize("version", [0, 5, 6])
+async def test_a_topic_that_is_named_twice_is_not_deleted(broker: Broker, version: int) -> None:
+    """Source: Kafka's ControllerApis.deleteTopics."""
+    for name in ("twice", "once"):
+        await broker.create(name)
+    client = await broker.client()
+    names = ["twice", "once", "twice"]
+    request = wire.DeleteTopicsRequest
+    answer = await client.ask(request([request.DeleteTopicState(name) for name in names], names, 1000), version)
+    codes = [(result.name, result.error_code) for result in answer.responses]
+    assert sorted(codes) == [("once", 0), ("twice", ErrorCode.INVALID_REQUEST)]
+    assert [topic.topic for topic in broker.services.metadata(None).topics] == ["twice"]
+
+
+async def test_a_topic_that_is_named_by_its_id_and_once_more_is_not_deleted(broker: Broker) -> None:
+    for name in ("t", "u"):
+        await broker.create(name)
+    client = await broker.client()
+    t, u = (topic_ids.to_wire(each.topic_id) for each in broker.services.metadata(["t", "u"]).topics)
+    request = wire.DeleteTopicsRequest
+    by_id = [request.DeleteTopicState(None, each) for each in (t, u, u)]
+    answer = await client.ask(request([*by_id, request.DeleteTopicState("t")], timeout_ms=1000), 6)
+    codes = {(result.name, result.topic_id): result.error_code for result in answer.responses}
+    assert codes == {("t", t): ErrorCode.INVALID_REQUEST, (None, u): ErrorCode.INVALID_REQUEST}
+    assert len(broker.services.metadata(None).topics) == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "endpoint_type", "code"),
+    [(1, 2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (2, 0, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE), (1, 3, 115)],
+)
+async def test_endpoints_of_controllers_are_not_here(
+    broker: Broker, version: int, endpoint_type: int, code: int
+) -> None:
+    """Source: Kafka's AuthHelper.computeDescribeClusterResponse (KIP-919)."""
+    client = await broker.client()
+    answer = await client.ask(wire.DescribeClusterRequest(endpoint_type=endpoint_type), version)
+    assert (answer.error_code, answer.brokers) == (code, [])
 
 
 @pytest.mark.parametrize("version", range(2))

@@ -589,3 +589,22 @@ async def test_a_fetch_session_ends_where_the_rights_end(broker: Broker) -> None
     other = await client_of(broker, "bob")
     stolen = await other.ask(request(max_wait_ms=0, session_id=opened.session_id, session_epoch=4), 12)
     assert stolen.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+async def test_rights_that_end_before_a_session_begins_count(broker: Broker) -> None:
+    """The first fetch was let pass, and waits for records; its answer opens the session."""
+    client, root = await client_of(broker, "ann"), await client_of(broker, "root")
+    allow(broker, "ann", TOPIC, "t", Operation.READ)
+    request = wire.FetchRequest
+    part = request.FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)
+    topics = [request.FetchTopic("t", partitions=[part])]
+    client.send(request(max_wait_ms=600_000, min_bytes=1, session_epoch=0, topics=topics), 12)
+    while not broker.services.partitions._tasks:
+        await asyncio.sleep(0)
+    allow(broker, "ann", TOPIC, "t", Operation.DESCRIBE)
+    await root.ask(produce("t", (0, batch(b"x"))), 9)
+    _, opened = await client.receive()
+    assert opened.session_id > 0
+    again = request(max_wait_ms=0, session_id=opened.session_id, session_epoch=1)
+    [topic] = (await client.ask(again, 12)).responses
+    assert [each.error_code for each in topic.partitions] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]

@@ -62,6 +62,12 @@ def test_numbers_are_read() -> None:
     assert len(read_points(_metrics(*[delta("a", 1)] * 50), 10)) == 10
 
 
+@pytest.mark.parametrize("field", [4, 6])
+def test_a_number_of_another_size_is_none(field: int) -> None:
+    metric = _nested(1, b"a") + _nested(5, _nested(1, _nested(field, b"abc")))
+    assert read_points(_metrics(metric), 10) == []
+
+
 def test_random_bytes_are_refused_or_read_and_nothing_else() -> None:
     source = random.Random(3)
     whole = _metrics(gauge("a.rate", 2.5, _attribute("topic", "t")), delta("a.total", 7))

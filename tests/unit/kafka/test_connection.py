@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gc
 import random
 import socket
@@ -317,3 +318,32 @@ async def test_acks_0_is_not_answered_and_an_error_closes_the_connection(broker:
     assert (await client.ask(wire.ApiVersionsRequest(), 0)).error_code == 0
     client.send(produce("nowhere", (0, batch(b"a")), acks=0), 9)
     assert await client.is_closed()
+    client = await broker.client()
+    client.send(produce("t", (0, batch(b"a")), acks=0), 2)  # a version that is refused
+    assert await client.is_closed()
+
+
+@pytest.mark.parametrize("version", [0, 4])
+async def test_a_text_in_an_answer_is_as_long_as_any_version_can_say(broker: Broker, version: int) -> None:
+    """Strings have 32,767 bytes at most, and names in the request are shown with what is not printable escaped."""
+    client = await broker.client()
+    request = wire.DescribeConfigsRequest
+    answer = await client.ask(request([request.DescribeConfigsResource(4, "\1" * 30_000, None)]), version)
+    assert answer.results[0].error_code == ErrorCode.INVALID_REQUEST
+    assert len(answer.results[0].error_message) < 5000
+
+
+async def test_an_answer_that_no_bytes_can_say_ends_its_connection(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a bug, but the client must not wait for ever, nor the connection be busy for ever."""
+
+    async def answer(request: Request, message: Any) -> Any:
+        return wire.DescribeClusterResponse(controller_id=2**40)
+
+    apis = broker.side.listener.apis
+    monkeypatch.setitem(apis, 60, dataclasses.replace(apis[60], handler=answer))
+    client = await broker.client()
+    client.send(wire.DescribeClusterRequest(), 1)
+    async with asyncio.timeout(5):
+        assert await client.is_closed()

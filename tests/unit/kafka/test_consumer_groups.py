@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafkalite.coordinators.groups.consumer import assigning
+from kafkalite.coordinators.groups.records.common import GroupRecord, parse
 from kafkalite.coordinators.internal_log import partition_of
 from kafkalite.coordinators.patterns import full_match, matching_texts
 from kafkalite.errors import ErrorCode
@@ -472,8 +473,13 @@ async def test_a_group_goes_over_to_the_consumer_protocol_and_back(broker: Broke
     await move(broker, GROUP_TOPIC)
     await coordinator(client, "g")
     assert (await client.ask(wire.HeartbeatRequest("g", generation, given), 4)).error_code == 0
+    before_ms = broker.services.clock.wall_ms()
     await modern.beat(-1)
     assert (await described(client)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    log = broker.services.partitions.logs[TopicPartition(GROUP_TOPIC, broker.side.groups.log.state_for("g").index)]
+    stored = [parse(each.key, each.value, each.offset) for data in log.batches for each in read_records(data[1])]
+    [*_, last] = [each for each in stored if isinstance(each, GroupRecord) and each.members]
+    assert last.since_ms >= before_ms  # another node reads it: no time of this process's own clock
     code = (await client.ask(wire.HeartbeatRequest("g", generation, given), 4)).error_code
     assert code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS)
     joined, synced = await classic_round(client, given)

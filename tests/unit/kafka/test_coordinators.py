@@ -186,6 +186,17 @@ async def test_a_member_in_every_version_survives_a_move(broker: Broker, version
     assert (await client.ask(wire.HeartbeatRequest("g", 1, joined.member_id), 0)).error_code != 0
 
 
+@pytest.mark.parametrize("version", range(6))
+async def test_a_group_without_a_name_cannot_be_left(broker: Broker, version: int) -> None:
+    """It is the request that is wrong, not its members (Kafka's GroupCoordinatorService.leaveGroup)."""
+    client = await broker.client()
+    await coordinator(client, "g")
+    leave = wire.LeaveGroupRequest
+    for members in ([], [leave.MemberIdentity("m")]):
+        answer = await client.ask(leave("", "m", members), version)
+        assert (answer.error_code, answer.members) == (ErrorCode.INVALID_GROUP_ID, [] if version >= 3 else ())
+
+
 async def test_administration_of_groups(broker: Broker) -> None:
     await broker.create("t")
     client = await broker.client()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.coordination.coordinator import NotSentError
 from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.coordinators.shares.persistence import DeliveryState, StateBatch
 from kafkalite.features import SHARE_FEATURE
@@ -103,6 +104,28 @@ async def test_a_topic_is_created_if_it_may_be(make_broker: Any) -> None:
     assert await member.code((0, 1, [REJECT])) == 0
     assert [headers(each)["offset"] for each in await kept(await broker.client(), 2)] == ["0", "1"]
     assert (await broker.services.topic_overrides("dlq.t"))[_ENABLED] == "true"
+
+
+async def test_zookeeper_is_away_for_a_moment(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What raised that ended the task: the record was neither kept nor archived until something else happened."""
+    monkeypatch.setattr("kafkalite.coordinators.shares.dead_letters._PAUSE_S", 0.001)
+    group = await begin(broker, **{_TOPIC: "dlq.t"})
+    client = await broker.client()
+    await create(client, "dlq.t", **{_ENABLED: "true"})
+    topic_overrides, failures = broker.services.topic_overrides, iter([True, True])
+
+    async def overrides(topic: str) -> Any:
+        if next(failures, False):
+            raise NotSentError("the session has ended")
+        return await topic_overrides(topic)
+
+    monkeypatch.setattr(broker.services, "topic_overrides", overrides)
+    await group.produce([b"a"])
+    member = await group.member()
+    await fetched(member, 0)
+    assert await member.code((0, 0, [REJECT])) == 0
+    assert len(await kept(client, 1)) == 1
+    await archived(group, 1)
 
 
 @pytest.mark.parametrize("topic", ["other", "dlq.closed", "dlq.missing"])

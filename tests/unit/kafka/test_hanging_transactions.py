@@ -221,8 +221,7 @@ async def test_nothing_is_said_to_hang_while_a_coordinator_is_missing(tmp_path: 
     async with a_hanging_transaction(tmp_path) as story:
         coordinators = [node.kafka.transactions.log for node in story.cluster.nodes.values()]
         for log in coordinators:
-            log._ready.clear()  # none has loaded yet
-            log._epochs.clear()
+            log._loads.clear()  # none has loaded yet
             log.states = lambda: iter(())  # type: ignore[method-assign]
         found = await story.cli(
             "transactions", "find-hanging", "--max-transaction-timeout", "0", "--timeout", "2", "--json"

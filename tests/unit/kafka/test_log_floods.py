@@ -93,4 +93,4 @@ async def test_connections_that_are_refused(make_broker: Any) -> None:
             writer.close()
             await writer.wait_closed()
     told = [line for line in lines if line["event"] == "kafka.connection_refused"]
-    assert len(told) == 1 and told[0]["reason"] == "connections.max"
+    assert len(told) == 1 and told[0]["reason"] == "max.connections"

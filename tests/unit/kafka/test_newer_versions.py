@@ -182,6 +182,9 @@ async def test_offsets_of_tiered_storage_do_not_exist(broker: Broker) -> None:
         assert (part.error_code, part.offset, part.timestamp) == (0, -1, -1)
         [part] = (await client.ask(asked, since - 1)).topics[0].partitions
         assert part.error_code == ErrorCode.UNSUPPORTED_VERSION
+        asked.topics[0].name = "nowhere"
+        [part] = (await client.ask(asked, since)).topics[0].partitions
+        assert (part.error_code, part.offset) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
 def test_conversions_of_topic_ids_are_bounded() -> None:

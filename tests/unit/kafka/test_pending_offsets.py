@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.coordinators.groups import removal
 from kafkalite.coordinators.groups.offsets import CommittedOffset, GroupOffsets
 from kafkalite.coordinators.transactions.markers import Marker
 from kafkalite.env.supervisor import Policy
@@ -148,6 +149,48 @@ async def test_a_commit_under_way_keeps_its_group(broker: Broker) -> None:
         await asyncio.gather(deleting, committing)
     assert await _read(client) == (0, 6)
     await broker.side.groups.removal.expire()
+    assert await _read(client) == (0, 6)
+
+
+async def test_an_offset_that_is_committed_during_a_purge_is_kept(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Expired offsets go in several appends; the group was back before the last one, and lost what it had committed."""
+    monkeypatch.setattr(removal, "_DELETE_CHUNK", 1)
+    for topic in ("s", "t"):
+        await broker.create(topic)
+    client, other = await broker.client(), await broker.client()
+    await coordinator(client, "g")
+    for topic in ("s", "t"):
+        await client.ask(commit("g", 5, topic=topic), 8)
+    object.__setattr__(broker.services.config, "offsets_retention_minutes", -1)
+    with slow_followers(broker) as held:
+        expiring = asyncio.create_task(broker.side.groups.removal.expire())
+        await held.some(1)
+        committing = asyncio.create_task(other.ask(commit("g", 6), 8))
+        await held.some(2)
+        while not (expiring.done() and committing.done()):
+            held.release()
+            await asyncio.sleep(0)
+    assert await _read(client) == (0, 6)
+
+
+async def test_a_topic_that_is_made_again_during_the_purge_of_the_former_one(make_broker: Any) -> None:
+    """The purge goes from group to group, and took offsets that were committed for the new topic meanwhile."""
+    broker = await make_broker(offsets_topic_num_partitions=1)
+    await broker.create("t")
+    client, other = await broker.client(), await broker.client()
+    await coordinator(client, "g")
+    for group in ("a", "g"):
+        await client.ask(commit(group, 5), 8)
+    with slow_followers(broker) as held:
+        purging = asyncio.create_task(broker.side.groups.removal.topics_deleted(["t"]))
+        await held.some(1)
+        committing = asyncio.create_task(other.ask(commit("g", 6), 8))
+        await held.some(2)
+        while not (purging.done() and committing.done()):
+            held.release()
+            await asyncio.sleep(0)
     assert await _read(client) == (0, 6)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from kafkalite.config import BrokerConfig
 from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.errors import AuthenticationFailed
+from kafkalite.errors import AuthenticationFailed, ErrorCode
 from kafkalite.kafka.broker_apis import KafkaSide
-from kafkalite.protocol import wire
+from kafkalite.protocol import topic_ids, wire
 from kafkalite.security.principal import Principal
 from kafkalite.security.quotas import DEFAULT, Entity, Kind
 from kafkalite.testing.memory.services import MemoryServices
@@ -281,7 +281,15 @@ async def test_changes_of_the_cluster_are_paid_for(make_broker: Any) -> None:
     clock.now += 2.0
     deleted = await client.ask(delete(topics=[delete.DeleteTopicState("a")], timeout_ms=1000), 6)
     assert ([each.error_code for each in deleted.responses], deleted.throttle_time_ms) == ([89], 1_000)
-    assert not broker.services.metadata(["a"]).topics[0].error
+    [kept] = broker.services.metadata(["a"]).topics
+    assert not kept.error
+    for connection in broker.side.listener.connections:
+        connection._flow.unmute_at = 0.0
+        connection._unmute()
+    # One that names it by its id is answered with the id: Java's Admin looks for that.
+    by_id = delete.DeleteTopicState(None, topic_ids.to_wire(kept.topic_id))
+    deleted = await client.ask(delete(topics=[by_id], timeout_ms=1000), 6)
+    assert [(each.topic_id, each.error_code) for each in deleted.responses] == [(by_id.topic_id, 89)]
     for connection in broker.side.listener.connections:
         connection._flow.unmute_at = 0.0
         connection._unmute()
@@ -362,3 +370,14 @@ async def test_more_bytes_than_the_memory_do_not_wait_with_muted_connections(mak
     other.send(produce("t", (0, batch(b"y" * 1_500_000))), 9)
     _, holding = await muted(broker, 2)
     assert holding.frame_began, "it is closed if others starve (FrameMemory.evict)"
+
+
+async def test_a_large_request_is_paid_for_as_small_ones_are(make_broker: Any) -> None:
+    """It is served in pieces."""
+    _, client, _ = await limited(make_broker, controller_mutation_rate=1.0)
+    create = wire.CreateTopicsRequest
+    names = [f"t-{number}" for number in range(600)]
+    made = await client.ask(create([create.CreatableTopic(name, 1, 1) for name in names], 1000), 7)
+    codes = [each.error_code for each in made.topics]
+    assert (set(codes), made.throttle_time_ms > 0) == ({0, ErrorCode.THROTTLING_QUOTA_EXCEEDED}, True)
+    assert codes.count(0) < 20

@@ -19,6 +19,7 @@ from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.rpc.messages.control import Broker as LiveBroker
 from tests.unit.kafka.conftest import Broker
+from tests.unit.kafka.test_coordinators import wire_error
 
 _ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 _KEY = ShareKey("g", _ID, 3)
@@ -131,6 +132,26 @@ async def test_a_state_begins_again_under_a_new_state_epoch(broker: Broker) -> N
     assert await shares.read(_KEY, 5) == (6, 5, 3, ())
 
 
+async def test_a_new_leader_that_had_to_read_twice_may_go_back(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first read was written, and not confirmed in time."""
+    await broker.side.share_persister.initialize(_KEY, 4, Offset(9))
+    partitions, shares = broker.services.partitions, broker.side.shares
+    append = partitions.append_internal
+
+    def not_confirmed(timeout_ms: int, wanted: Any, done: Any, **more: Any) -> None:
+        append(timeout_ms, wanted, lambda results: None, **more)
+        results = tuple(replace(wire_error(key), error=int(ErrorCode.REQUEST_TIMED_OUT)) for key, _ in wanted)
+        asyncio.get_running_loop().call_soon(done, results)
+
+    monkeypatch.setattr(partitions, "append_internal", not_confirmed)
+    with pytest.raises(ApiError):
+        await shares.read(_KEY, 5)
+    monkeypatch.setattr(partitions, "append_internal", append)
+    assert (await shares.read(_KEY, 5)).start_offset == 9
+    await shares.write(_KEY, 4, 5, Offset(3), [])
+    assert (await shares.read(_KEY, 5)).start_offset == 3
+
+
 async def test_a_read_waits_for_what_it_shows(broker: Broker) -> None:
     shares = broker.side.share_persister
     await shares.initialize(_KEY, 4, Offset(1))
@@ -174,6 +195,31 @@ async def test_records_before_the_oldest_snapshot_are_deleted(make_broker: Any) 
     await persister.delete(other)
     await shares.prune()
     assert log.log_start_offset == log.log_end_offset
+
+
+async def test_a_replica_that_is_away_holds_back_no_other_partition(
+    make_broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records are gone for good when all who may lead have deleted them: one that is down may not for days."""
+    monkeypatch.setattr("kafkalite.coordinators.shares.coordinator._PRUNED_WITHIN_S", 0.01)
+    broker = await make_broker(
+        share_coordinator_state_topic_num_partitions=2, share_coordinator_snapshot_update_records_per_snapshot=1
+    )
+    partitions, asked = broker.services.partitions, set()
+
+    def delete_records(partition: TopicPartition, before: Offset) -> asyncio.Future[Offset]:
+        asked.add(partition.partition)
+        return asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(partitions, "delete_records", delete_records)
+    for number in range(8):  # on both partitions
+        key = _KEY._replace(partition=number)
+        await broker.side.share_persister.initialize(key, 1, Offset(0))
+        for offset in range(1, 6):
+            await broker.side.shares.write(key, 1, 1, Offset(offset), [])
+    async with asyncio.timeout(10):
+        await broker.side.shares.prune()
+    assert asked == {0, 1}
 
 
 async def test_requests_of_nodes(broker: Broker) -> None:

@@ -102,7 +102,7 @@ async def described(client: FrameClient, **more: Any) -> Any:
 async def started(broker: Broker, partitions: int = 2, **settings: int) -> FrameClient:
     quick = {"streams.initial.rebalance.delay.ms": "0", "streams.assignment.interval.ms": "0"}
     given = {name.replace("_", "."): str(value) for name, value in settings.items()}
-    await broker.services.set_entity_overrides(GROUPS, "g", quick | given)
+    await broker.services.replace_entity_overrides(GROUPS, "g", {}, quick | given)
     await broker.create("in", partitions)
     client = await broker.client()
     await coordinator(client, "g")
@@ -198,7 +198,8 @@ async def test_standbys_are_on_other_processes(broker: Broker) -> None:
     for member in members:
         near = {task for other in members if other.process == member.process for task in other.tasks()}
         assert not near & set(member.tasks(1))
-    await broker.services.set_entity_overrides(GROUPS, "g", {"streams.num.standby.replicas": "0"})
+    held = await broker.services.entity_overrides(GROUPS, "g")
+    assert await broker.services.replace_entity_overrides(GROUPS, "g", held, {"streams.num.standby.replicas": "0"})
     await settled(*members, count=4)
 
 

@@ -108,6 +108,20 @@ def test_epochs_that_are_used_up_bring_a_new_producer_id() -> None:
     assert rules.parse(rules.key_of("id"), rules.value_of(fenced))[1] == fenced
 
 
+def test_nobody_gets_the_epoch_that_only_fences() -> None:
+    """Behind it there is none: the next bump did not fit the log, and brought down every node that coordinated the id."""
+    open_last = replace(OPEN, producer_epoch=MAX_PRODUCER_EPOCH, client_version=2)
+    fenced = rules.complete(rules.fence(open_last, 3), 4)
+    assert (fenced.producer_epoch, fenced.last_producer_epoch) == (2**15 - 1, MAX_PRODUCER_EPOCH)
+    after = rules.init_producer(fenced, (7, MAX_PRODUCER_EPOCH), 60_000, FRESH, 5)
+    assert (after.producer_id, after.producer_epoch, after.state) == (FRESH, 0, TransactionState.EMPTY)
+    assert rules.init_producer(after, (7, MAX_PRODUCER_EPOCH), 60_000, FRESH, 6) is after  # its answer was lost
+    with _Refused(ErrorCode.PRODUCER_FENCED):
+        rules.add_partitions(fenced, 7, 2**15 - 1, [P0], 5)
+    with _Refused(ErrorCode.PRODUCER_FENCED):
+        rules.end_and_bump(fenced, 7, 2**15 - 1, FRESH, 5, is_commit=False)
+
+
 def test_verification() -> None:
     assert rules.verify_partition(OPEN, 7, 0, P0) is ErrorCode.NONE
     assert rules.verify_partition(OPEN, 7, 0, P1) is ErrorCode.INVALID_TXN_STATE

@@ -111,6 +111,42 @@ def test_layers() -> None:
             check_dynamic(key, "1")
 
 
+LEAST, MOST = "log.cleaner.min.compaction.lag.ms", "max.compaction.lag.ms"
+
+
+def test_settings_that_contradict_each_other_end_no_node() -> None:
+    """Each is valid alone, and they may come one after the other. Every node stopped with a ConfigError, and could not start again."""
+    static = BrokerConfig(topic=TopicConfig(min_compaction_lag_ms=100, max_compaction_lag_ms=1000))
+
+    def lags(*layers: dict[str, str]) -> tuple[int, int]:
+        topic = with_dynamic(static, *layers).topic
+        return topic.min_compaction_lag_ms, topic.max_compaction_lag_ms
+
+    assert lags({LEAST: "5", MOST: "50"}) == (5, 50), "together they fit"
+    assert lags({LEAST: "5000", MOST: "9000"}) == (5000, 9000)
+    assert lags({MOST: "50"}) == (100, 1000)
+    assert lags({LEAST: "500"}, {MOST: "200"}) == (500, 1000)
+    assert lags({LEAST: "soon", MOST: "200"}) == (100, 200)
+
+
+async def test_settings_that_contradict_each_other_are_refused_or_named() -> None:
+    async with cluster(2) as running, AsyncClient.connect(running.bootstrap) as client:
+        assert await alter_broker(client, None, {LEAST: "100000"}) == 0
+        assert await alter_broker(client, None, {MOST: "50"}) == ErrorCode.INVALID_CONFIG
+        # Of one broker against those of all: what cannot hold there is left out.
+        assert await alter_broker(client, 1, {MOST: "50", "max.connections": "60"}) == 0
+        await settled(running, lambda config: config.max_connections == 60, (1,))
+        await settled(running, lambda config: config.topic.min_compaction_lag_ms == 100_000, (1, 2))
+        assert running.nodes[1].config.topic.max_compaction_lag_ms == TopicConfig().max_compaction_lag_ms
+        await running.stop_node(1)
+        await running.start_node(1)
+        zk = await running.nodes[2].session.wait()
+        await write_config(zk, "brokers", "2", {LEAST: "7", MOST: "5", "max.connections": "70"}, replace=True)
+        await settled(running, lambda config: config.max_connections == 70, (2,))
+        [problem] = running.nodes[2].health.problems()
+        assert problem.subject == "/config/brokers/2" and "is above max.compaction.lag.ms" in problem.detail
+
+
 def test_a_setting_of_a_topic_that_cannot_be_used_costs_only_itself() -> None:
     """Else a topic that is kept for ever would lose its records to the default after a slip in another key."""
     own = {"retention.ms": "-1", "segment.ms": "soon", "no.such": "1"}

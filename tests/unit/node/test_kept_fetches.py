@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.extension.messages.tracing import TraceRequest
 from kafkalite.kafka.fetch_listing import FROM
 from kafkalite.kafka.kept_fetches import KEPT_FROM
 from kafkalite.protocol import topic_ids, wire
@@ -210,4 +211,30 @@ async def test_a_connection_that_ends_during_a_long_poll_leaves_nothing_behind(t
         while any(partition.fetch_waiters for partition in node.replicas.hosted.of_topic("t")):
             await asyncio.sleep(0.01)
         assert (len(node.kafka.fetching.kept), node.kafka.fetching.kept.partitions) == (0, 0)
+        admin.writer.close()
+
+
+async def test_a_fetch_that_was_traced_is_what_the_next_one_is_compared_with(tmp_path: Path) -> None:
+    """While requests are traced, all of a fetch is decoded: a trace shows its partitions."""
+    async with LoopbackCluster(tmp_path) as cluster:
+        admin, steady = await Client.open(cluster.bootstrap), await Client.open(cluster.bootstrap)
+        world = World(cluster, admin, 16, 1)
+        await world.create()
+        request = wire.ProduceRequest
+        data = request.PartitionProduceData(0, build_batch([(None, b"x")]))
+        await admin.ask(request(None, -1, 30_000, [request.TopicProduceData("t", partition_data=[data])]), 9)
+        for _ in range(2):
+            assert (await world.fetch(steady))[0][-1]
+        tracer = cluster.nodes[1].kafka.listener.tracer
+        watching = asyncio.ensure_future(tracer.watch(TraceRequest()))
+        while not tracer.watchers:
+            await asyncio.sleep(0)
+        world.offsets[0] = 1
+        assert not (await world.fetch(steady))[0][-1]
+        watching.cancel()
+        while tracer.watchers:
+            await asyncio.sleep(0)
+        world.offsets[0] = 0  # the consumer goes back
+        assert (await world.fetch(steady))[0][-1]
+        steady.writer.close()
         admin.writer.close()

@@ -404,3 +404,29 @@ def test_an_avro_name_outside_the_namespace_around_it() -> None:
     [field] = normal["fields"]
     assert (normal["namespace"], field["type"]["namespace"]) == ("a", "b")
     assert field["type"]["fields"][0]["type"] == ["null", "Q", "a.R"]
+
+
+@pytest.mark.parametrize(
+    ("type_", "text"),
+    [
+        ("AVRO", record({"name": "x", "type": [], "default": 1})),
+        ("AVRO", '{"type":"fixed","name":"F","size":Infinity,"logicalType":"decimal","precision":4}'),
+        ("AVRO", r'{"type":"string","doc":"\ud800"}'),
+        ("JSON", '{"$schema":5}'),
+        ("JSON", '{"$schema":["x"]}'),
+        ("JSON", r'{"title":"\ud800"}'),
+        ("JSON", '{"$ref":"#/enum/0","enum":[5]}'),
+        ("PROTOBUF", "message A { optional int32 x = 99999999999999999999; }"),
+        ("PROTOBUF", "enum E { A = 99999999999; }"),
+        ("PROTOBUF", "message A { reserved 99999999999 to 5; }"),
+    ],
+)
+def test_what_the_packages_stumble_over_is_no_schema(type_: str, text: str) -> None:
+    with pytest.raises(InvalidSchema):
+        parse(type_, text)
+
+
+def test_a_type_that_the_package_cannot_compare_is_an_error_in_words() -> None:
+    error = parse("AVRO", '{"type":"error","name":"A","fields":[]}')
+    with pytest.raises(InvalidSchema, match="error"):
+        error.cannot_read(parse("AVRO", '"int"'))

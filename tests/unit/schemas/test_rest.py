@@ -272,3 +272,107 @@ def test_records_of_others_are_refused(key: bytes | None) -> None:
     with pytest.raises(ValueError):
         Subjects().replay(key, b"{}")
     Subjects().replay(b'{"keytype":"NOOP","magic":0}', None)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ({"version": 1e400}, {}),
+        ({"version": True}, {}),
+        ({"version": 0}, {}),
+        ({"version": 2**31}, {}),
+        ({"version": "1"}, {}),
+        ({"subject": 5}, {}),
+        ({"subject": "\ud800"}, {}),
+        ({}, {"id": 1e400}),
+        ({}, {"id": -1}),
+        ({}, {"id": 2**31}),
+        ({}, {"schema": 5}),
+        ({}, {"schema": '{"type":"\ud800"}'}),
+        ({}, {"schemaType": ["AVRO"]}),
+        ({}, {"references": [{"name": 5, "subject": "s", "version": 1}]}),
+        ({}, {"references": [{"name": "n", "subject": "s", "version": 1e400}]}),
+        ({"keytype": "CONFIG", "subject": 5}, {"compatibilityLevel": "NONE"}),
+        ({"keytype": "MODE"}, {"mode": ["READONLY"]}),
+    ],
+)
+def test_malformed_records_are_left_out(key: dict[str, Any], value: dict[str, Any]) -> None:
+    """Written by hand or by another registry. One such record was in the way of all: the log could not be loaded, or no list be made of it."""
+    state = Subjects()
+    good = {"keytype": "SCHEMA", "subject": "s", "version": 1, "magic": 1}
+    content = {"subject": "s", "version": 1, "id": 7, "schema": '"int"', "deleted": False}
+    with pytest.raises(ValueError, match="not a record of a schema registry"):
+        state.replay(json.dumps(good | key).encode(), json.dumps(content | value).encode())
+    assert state == Subjects()
+    state.replay(json.dumps(good).encode(), json.dumps(content).encode())
+    assert [each.id for each in state.of("s")] == [7]
+
+
+async def test_ids_and_versions_end(api: Api) -> None:
+    """A serializer writes an id into four bytes, and clients read both as an int."""
+    await api("PUT", "/mode", {"mode": "IMPORT"})
+    last = {**INT, "id": 2**31 - 1, "version": 2**31 - 1}
+    assert (await api("POST", "/subjects/s/versions", last))["id"] == 2**31 - 1
+    await api("PUT", "/mode", {"mode": "READWRITE"})
+    await api("PUT", "/config", {"compatibility": "NONE"})
+    before = list(api.log)
+    for subject in ("s", "new"):
+        assert await api("POST", f"/subjects/{subject}/versions", STRING) == 42205
+    assert api.log == before
+    assert (await api("POST", "/subjects/new/versions", INT))["version"] == 1, "that schema has its id"
+
+
+DRAFT_3 = {"$schema": "http://json-schema.org/draft-03/schema#", "required": True, "properties": {"a": {"type": [{}]}}}
+
+
+async def test_what_cannot_be_compared_or_ordered_is_refused(api: Api) -> None:
+    for subject, schema_type, one, other in (
+        ("draft", "JSON", DRAFT_3, {"properties": {"a": {"type": "string"}}}),
+        ("large", "JSON", {"multipleOf": 10**400}, {"multipleOf": 1.5}),
+    ):
+        first, second = ({"schemaType": schema_type, "schema": json.dumps(each)} for each in (one, other))
+        assert (await api("POST", f"/subjects/{subject}/versions", first))["version"] == 1
+        assert await api("POST", f"/subjects/{subject}/versions", second) in (42201, 409)
+    odd = {"schema": json.dumps({"type": "bytes", "items": None})}
+    assert await api("POST", "/subjects/odd/versions?normalize=true", odd) == 42201
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({**INT, "references": [{"name": "\ud800", "subject": "a-value", "version": 1}]}, 400),
+        ({**INT, "references": [{"name": "a", "subject": "a-value", "version": True}]}, 422),
+        ({**INT, "references": [{"name": "a", "subject": "a-value", "version": 0}]}, 422),
+        ({**INT, "references": [{"name": "a", "subject": "a-value", "version": 2**31}]}, 422),
+        ({**INT, "references": [{"name": "a", "subject": "none", "version": -1}]}, 42201),
+    ],
+)
+async def test_references_that_lead_nowhere(api: Api, body: object, code: int) -> None:
+    await api("POST", "/subjects/a-value/versions", LONG)
+    assert await api("POST", "/subjects/t-value/versions", body) == code
+
+
+async def test_a_reference_to_the_newest_version_stays_with_that_version(api: Api) -> None:
+    base = {"schema": json.dumps({"type": "record", "name": "B", "fields": []})}
+    await api("POST", "/subjects/base/versions", base)
+    user = {"schema": json.dumps({"type": "array", "items": "B"}), "references": [{"name": "B", "subject": "base", "version": -1}]}  # fmt: skip
+    assert (await api("POST", "/subjects/t-value/versions", user))["references"][0]["version"] == 1
+    assert await api("GET", "/subjects/base/versions/1/referencedby") == [2]
+    assert await api("DELETE", "/subjects/base/versions/1") == 42206
+
+
+async def test_a_version_of_thousands_of_digits(api: Api) -> None:
+    await api("POST", "/subjects/t-value/versions", INT)
+    assert await api("GET", f"/subjects/t-value/versions/{'0' * 10}1{'0' * 5000}") == 42202
+
+
+async def test_what_others_refer_to_is_not_deleted_for_good(api: Api) -> None:
+    base = {"schema": json.dumps({"type": "record", "name": "B", "fields": []})}
+    user = {"schema": json.dumps({"type": "array", "items": "B"}), "references": [{"name": "B", "subject": "base", "version": 1}]}  # fmt: skip
+    await api("POST", "/subjects/base/versions", base)
+    assert await api("DELETE", "/subjects/base") == [1]
+    assert (await api("POST", "/subjects/t-value/versions", user))["version"] == 1, "it can still be found"
+    assert await api("DELETE", "/subjects/base?permanent=true") == 42206
+    assert await api("DELETE", "/subjects/base/versions/1?permanent=true") == 42206
+    await api("DELETE", "/subjects/t-value")
+    assert await api("DELETE", "/subjects/base?permanent=true") == [1]

@@ -48,6 +48,7 @@ ANN = Someone(Principal("User", "ann"))
         (Pattern(T, ".."), ALLOW, "nor"),
         (Pattern(T, "a\x00"), ALLOW, "znode"),
         (Pattern(T, "\ud800"), ALLOW, "znode"),
+        (Pattern(ResourceType.GROUP, "\U0001f600"), AclEntry("User:a", "*", Operation.READ, Permission.ALLOW), "znode"),
         (Pattern(T, "t", PatternType.MATCH), ALLOW, "literal or prefixed"),
         (Pattern(ResourceType.ANY, "t"), ALLOW, "one type"),
         (Pattern(C, "mine"), AclEntry("User:a", "*", Operation.ALTER, Permission.ALLOW), "only valid name"),

@@ -45,7 +45,7 @@ def test_headers() -> None:
 
 @pytest.mark.parametrize(
     "header",
-    ["", "Basic", "Basic !", "Basic " + base64.b64encode(b"\xff:x").decode(), basic("ann"), basic(":x"), basic("ann:"),
+    ["", "Basic", "Basic !", "Basic é", "Basic " + base64.b64encode(b"\xff:x").decode(), basic("ann"), basic(":x"), basic("ann:"),
      "Bearer", "Bearer a b", "Bearer hush\x00", "Digest hush", "Basic " + "hush" * 2000],
 )  # fmt: skip
 def test_headers_that_say_nothing(header: str) -> None:

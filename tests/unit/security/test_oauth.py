@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from kafkalite.config import broker_config
 from kafkalite.errors import AuthenticationFailed, ConfigError
@@ -108,7 +109,10 @@ def test_keys_are_read_again_and_bad_ones_leave_those_before(tmp_path: Path) -> 
     checker = TokenChecker(RULES, KeyFile(str(path)).text, lambda: float(NOW))
     assert checker.check(token()).user == "alice"
     path.write_text("{")
-    assert checker.check(token()).user == "alice"
+    with capture_logs() as logged:
+        for _ in range(3):
+            assert checker.check(token()).user == "alice"
+    assert len(logged) == 1, "each login would be a line, of whoever can reach the listener"
     path.unlink()
     assert checker.check(token()).user == "alice"
     path.write_text(json.dumps({"keys": [OTHER.as_dict(private=False)]}))
@@ -144,10 +148,14 @@ async def test_keys_are_fetched_again_after_a_failure() -> None:
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
+    refused: list[str] = []
     remote = RemoteKeys.parse(f"http://127.0.0.1:{port}/keys?a=b", 0.01)
 
     async def dial(host: str, port: int, is_secure: bool) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:  # noqa: FBT001 - an oauth.Dial
         assert not is_secure
+        if not refused:
+            refused.append(host)
+            raise ConfigError("TLS: the truststore is being replaced")
         return await asyncio.open_connection(host, port)
 
     fetching = asyncio.ensure_future(remote.run(dial))
@@ -156,7 +164,7 @@ async def test_keys_are_fetched_again_after_a_failure() -> None:
     fetching.cancel()
     listening.close()
     assert remote.text() == KEYS and len(asked) >= 3
-    assert asked[0].startswith(b"GET /keys?a=b HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+    assert asked[0].startswith(b"GET /keys?a=b HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n" % port)
 
 
 def test_the_settings() -> None:
@@ -199,3 +207,11 @@ def test_a_token_may_end_in_a_time_that_no_field_holds(exp: bytes) -> None:
     exchange = server(TokenRules())
     assert exchange.step(first(signed(HEADER, b'{"sub":"alice","exp":' + exp + b"}"))) == b""
     assert exchange.lifetime_s is not None and exchange.lifetime_s * 1000 < 2**63
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [("https://id.example/keys", "id.example"), ("https://id.example:8443/keys", "id.example:8443"), ("http://[::1]/keys", "[::1]")],
+)  # fmt: skip
+def test_the_host_of_a_request_for_keys(url: str, host: str) -> None:
+    assert RemoteKeys.parse(url, 60).authority == host

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import product
 
 import pytest
@@ -10,7 +11,17 @@ from hypothesis import strategies as st
 
 from kafkalite.security import quotas as quotas_module
 from kafkalite.security.connection_limits import ConnectionLimits, parse_overrides
-from kafkalite.security.quotas import CONNECTION_RATE, DEFAULT, Entity, Kind, Quotas, Rate, limit_text, parse_limit
+from kafkalite.security.quotas import (
+    CONNECTION_RATE,
+    DEFAULT,
+    MAX_THROTTLE_MS,
+    Entity,
+    Kind,
+    Quotas,
+    Rate,
+    limit_text,
+    parse_limit,
+)
 
 PRODUCE = Kind.PRODUCE
 #: Kafka's order, the most specific first.
@@ -261,3 +272,34 @@ def test_one_more_address_costs_the_same_however_many_there_are() -> None:
     for number in range(4_000):
         assert limits.opened(f"10.3.{number // 250}.{number % 250}") is True
     assert len(limits._lately) <= 4097
+
+
+@pytest.mark.parametrize("limit", ["1e-320", "1e308", "1.7976931348623157e308"])
+def test_any_limit_that_can_be_set_has_a_wait(limit: str) -> None:
+    # Clients write Double.MAX_VALUE for "no limit": Kafka takes it, and AlterClientQuotas here does, too.
+    quotas = Quotas()
+    keys = ("request_percentage", "controller_mutation_rate")
+    quotas.put(Entity(user="alice"), {key: parse_limit(key, limit) for key in keys})
+    for now_ms in (1000, 1001):
+        assert quotas.count(Kind.REQUEST, "alice", "app", 5.0, now_ms) in (0, 1000)
+        for is_strict in (True, False):
+            _, wait_ms = quotas.mutate("alice", "app", 5.0, now_ms, is_strict=is_strict)
+            assert wait_ms in (0, MAX_THROTTLE_MS)
+        assert quotas.owed_ms(Kind.MUTATION, "alice", "app", now_ms) in (0, MAX_THROTTLE_MS)
+
+
+def test_long_client_ids_take_no_memory() -> None:
+    quotas = Quotas()
+    quotas.put(Entity(client_id=DEFAULT), {Kind.PRODUCE: 1000})
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            quotas.count(Kind.PRODUCE, "u", f"{number:05}" * 6000, 1, 1000)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert quotas.sensors == 200
+    assert kept < 200 * 3000, "a client chooses its id: 30 kB of it must not be kept"
+    # The limit of one long id is found all the same, and clients are distinguished by its first characters.
+    quotas.put(Entity(client_id="a" * 300), {Kind.PRODUCE: 5})
+    assert (quotas.limit(Kind.PRODUCE, "u", "a" * 300), quotas.limit(Kind.PRODUCE, "u", "a" * 299)) == (5, 1000)

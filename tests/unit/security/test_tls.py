@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from kafkalite.env import handshakes
 from kafkalite.env.handshakes import TlsListener
 from kafkalite.env.real_network import RealNetwork
 from kafkalite.errors import ConfigError
+from kafkalite.model import Endpoint
+from kafkalite.rpc.answers import RpcDisconnected
+from kafkalite.rpc.client import RpcConnection
+from kafkalite.rpc.messages.connection import HeartbeatRequest
 from kafkalite.security.tls import ClientTls, ServerTls, TlsFiles, own_name, peer_name
 from kafkalite.testing.certificates import Authority
 
@@ -241,3 +246,62 @@ def test_both_on_one_port_on_the_way(authority: Authority, node: TlsFiles, run: 
             each.close()
 
     run(go())
+
+
+def test_a_request_whose_connection_is_reset_fails_at_once(
+    run: Callable[[Any], Any], node: TlsFiles, authority: Authority
+) -> None:
+    """asyncio's transport over TLS that is closed a second time does not know any more what it holds."""
+
+    async def go() -> None:
+        accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            accepted.put_nowait(writer)
+            await reader.read()
+
+        network = RealNetwork()
+        listener = await network.listen("127.0.0.1", 0, serve, ServerTls(node))
+        tls = ClientTls(TlsFiles("", authority.truststore))
+        reader, writer = await network.dial("127.0.0.1", listener.port, tls)
+        connection = RpcConnection(reader, writer, Endpoint("127.0.0.1", listener.port), max_frame_bytes=1024)
+        reading = asyncio.ensure_future(connection._read())
+        answer = connection.send_nowait(HeartbeatRequest())
+        served = await accepted.get()
+        linger = struct.pack("ii", 1, 0)
+        served.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        served.transport.abort()
+        await asyncio.wait([reading])
+        assert answer.done()
+        with pytest.raises(RpcDisconnected):
+            await answer
+        await listener.close()
+
+    run(go())
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(24, "Too many open files")])
+def test_a_file_that_could_not_be_opened_is_tried_again(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    """A renewed certificate with the wrong permissions: chmod changes neither its time nor its size."""
+    path = tmp_path / "node.pem"
+    path.write_bytes(Path(authority.issue("before")).read_bytes())
+    tls = ServerTls(TlsFiles(str(path), authority.truststore))
+    before = tls.context()
+    path.write_bytes(Path(authority.issue("afterwards")).read_bytes())
+
+    def refuse(*_: object) -> ssl.SSLContext:
+        raise error
+
+    with monkeypatch.context() as denied:
+        denied.setattr(TlsFiles, "load_into", refuse)
+        with capture_logs() as logged:
+            assert tls.context() is tls.context() is before
+        assert [each["event"] for each in logged] == ["tls.not_reloaded"]
+    assert tls.context() is not before
+
+
+def test_a_password_that_no_key_can_have(authority: Authority) -> None:
+    with pytest.raises(ConfigError, match="password"):
+        ServerTls(TlsFiles(authority.issue("shut", password="horse"), authority.truststore, "x" * 2000)).context()

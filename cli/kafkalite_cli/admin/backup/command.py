@@ -18,7 +18,7 @@ from kafkalite_cli.output import (
     run_watch,
     size_text,
 )
-from kafkalite_cli.parameters import Whole
+from kafkalite_cli.parameters import Whole, parse_pattern
 
 _MAX_PARALLEL = 64
 
@@ -77,10 +77,7 @@ def create(
     """
     from kafkalite_cli.admin.backup.create import Choice, create
 
-    try:
-        re.compile(pattern or "")
-    except re.error as error:
-        raise click.BadParameter(f"{pattern!r} is not a regular expression: {error}", param_hint="--pattern") from None
+    parse_pattern(pattern or "", "--pattern")
 
     async def work() -> Manifest:
         async with connect(bootstrap, timeout_s) as client:

@@ -12,7 +12,7 @@ from typing import Any
 
 from kafkalite.client.admin.acls import describe_acls
 from kafkalite.client.admin.configs import ConfigResource, describe_configs
-from kafkalite.client.admin.groups import Groups
+from kafkalite.client.admin.groups import SHARE, Groups
 from kafkalite.client.admin.quotas import describe_quotas
 from kafkalite.client.admin.refusals import refuse
 from kafkalite.client.async_client import AsyncClient
@@ -178,9 +178,12 @@ async def _groups(
     client: AsyncClient, names: Sequence[str], timeout_s: float
 ) -> tuple[tuple[BackedGroup, ...], list[str]]:
     admin = Groups(client, timeout_s=timeout_s)
-    found = []
+    found, notes = [], []
     try:
         for _, listed in await admin.list():
+            if listed.group_type == SHARE:  # its place in a topic is more than an offset
+                notes.append(f"share group {listed.group}: not in this backup")
+                continue
             _, described = await admin.describe(listed.group)
             offsets = tuple(
                 (each.topic, each.partition, int(each.offset), each.metadata)
@@ -193,7 +196,7 @@ async def _groups(
         if error.code not in _NOT_FOR_US:
             raise
         return (), [f"consumer groups: {error.code.name}"]
-    return tuple(found), []
+    return tuple(found), notes
 
 
 async def _acls(client: AsyncClient, notes: list[str], timeout_s: float) -> tuple[dict[str, Any], ...] | None:
@@ -227,7 +230,7 @@ async def _quotas(client: AsyncClient, notes: list[str], timeout_s: float) -> tu
             raise
         notes.append(f"quotas: {error.code.name}")
         return None
-    return tuple({"user": entity.user, "client_id": entity.client_id, "limits": limits} for entity, limits in found)
+    return tuple({**dataclasses.asdict(entity), "limits": limits} for entity, limits in found)
 
 
 async def _copy_partition(

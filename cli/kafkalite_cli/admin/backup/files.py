@@ -233,20 +233,32 @@ class PartitionWriter:
         return max(ends, default=-1)
 
     def _read_journal(self) -> None:
+        """From the first file that is missing or not whole, or the first line that is damaged, everything is copied again."""
         try:
             lines = (self.directory / _JOURNAL).read_bytes().split(b"\n")
         except FileNotFoundError:
             return
         for line in lines[:-1]:  # without a line break a line is not whole
-            value = json.loads(line)
-            if "deleted" in value:
-                self.deleted.append(tuple(value["deleted"]))
-                continue
-            entry = RecordFile(**value)
-            path = self.directory / entry.name
-            if not path.exists() or path.stat().st_size != entry.size:
-                break  # what follows is copied again
+            try:
+                value = json.loads(line)
+                if "deleted" in value:
+                    first, after = map(int, value["deleted"])
+                    self.deleted.append((first, after))
+                    continue
+                entry = RecordFile(**value)
+                path = self.directory / entry.name
+                is_whole = path.exists() and path.stat().st_size == entry.size
+            except (ValueError, TypeError):
+                break
+            if not is_whole:
+                break
             self.files.append(entry)
+        else:
+            self._write_journal()
+            return
+        # The journal has the deleted offsets in front of the files: those behind the last whole file are looked for again.
+        known = self.files[-1].next_offset if self.files else -1
+        self.deleted = [each for each in self.deleted if each[0] < known]
         self._write_journal()
 
     def _write_journal(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,7 @@ _WHILE_LOADING = {
 }
 _MAX_MESSAGE = "max.message.bytes"
 _LEAST_MAX_MESSAGE = 1_048_588
+_BEGIN_AGAIN = "delete the topic, and run the same command again"
 #: An old topic is gone from one node before it is from another.
 _DELETION_S = 30.0
 
@@ -88,20 +89,36 @@ class Restored:
 
 
 class RestoreState:
-    """Which topics of the cluster are this restore's: name -> topic id, "" before it is known. Kept in a file until all is done."""
+    """What a later run has to know: which topics of the cluster are this restore's. Kept in a file until all is done."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        #: Name -> topic id; "" before it is known.
         self.topics: dict[str, str] = {}
+        #: Those with all records: from then on their own settings may delete some.
+        self.compared: set[str] = set()
         if path.exists():
             try:
-                self.topics = {str(name): str(topic_id) for name, topic_id in json.loads(path.read_text()).items()}
-            except (ValueError, AttributeError):
+                kept = json.loads(path.read_text())
+                self.topics = {str(name): str(topic_id) for name, topic_id in kept["topics"].items()}
+                self.compared = set(map(str, kept["compared"]))
+            except (ValueError, AttributeError, TypeError, KeyError):
                 raise BackupError(f"{path}: damaged; remove it to begin the restore again") from None
 
     def keep(self, topic: str, topic_id: str) -> None:
+        """The topic is this restore's, and new."""
         self.topics[topic] = topic_id
-        write_atomically(self.path, json.dumps(self.topics, indent=1) + "\n")
+        self.compared.discard(topic)
+        self._write()
+
+    def keep_compared(self, topics: Iterable[str]) -> None:
+        """All records of these are there."""
+        self.compared.update(topics)
+        self._write()
+
+    def _write(self) -> None:
+        kept = {"topics": self.topics, "compared": sorted(self.compared)}
+        write_atomically(self.path, json.dumps(kept, indent=1) + "\n")
 
     def drop(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -128,6 +145,8 @@ class Restore:
         self._timeout_s = timeout_s
         self._notes: list[str] = []
         self._earlier = 0
+        #: Ids of topics that this run has deleted, and that some node may still show.
+        self._deleted: set[str] = set()
 
     def _name(self, topic: str) -> str:
         return self._wishes.prefix + topic
@@ -148,6 +167,8 @@ class Restore:
         known = self._state.topics.get(there.topic)
         if known is None or known:
             return known == there.topic_id
+        if there.topic_id in self._deleted:
+            return False
         if len(there.partitions) != len(topic.partitions):
             return False
         ends = await self._ends(there.topic, len(topic.partitions))
@@ -170,17 +191,21 @@ class Restore:
             await self._delete(name)
         for topic in self._manifest.topics:
             await self._create(topic)
-        parts = [(topic, part) for topic in self._manifest.topics for part in topic.partitions]
-        total = sum(part.records for _, part in parts)
-        await self._in_parallel("restored", total, parts, self._load, limit, parallel, is_shown=is_shown)
-        await self._in_parallel("compared", total, parts, self._compare, limit, parallel, is_shown=is_shown)
+        every = [part for topic in self._manifest.topics for part in topic.partitions]
+        total, size = sum(part.records for part in every), sum(part.size for part in every)
+        waiting = [topic for topic in self._manifest.topics if self._name(topic.topic) not in self._state.compared]
+        parts = [(topic, part) for topic in waiting for part in topic.partitions]
+        left = sum(part.records for _, part in parts)
+        self._earlier = total - left
+        await self._in_parallel("restored", left, parts, self._load, limit, parallel, is_shown=is_shown)
+        await self._in_parallel("compared", left, parts, self._compare, limit, parallel, is_shown=is_shown)
+        self._state.keep_compared(self._name(topic.topic) for topic in waiting)
         for topic in self._manifest.topics:
             await self._settle(topic)
         groups = [await self._commit(group) for group in self._manifest.groups] if self._wishes.groups else []
         acls = await self._acls() if self._wishes.acls else 0
         quotas = await self._quotas() if self._wishes.quotas else 0
         self._state.drop()
-        size = sum(part.size for _, part in parts)
         return Restored(total, size, self._earlier, len(groups), acls, quotas, tuple(self._notes))
 
     async def _in_parallel(
@@ -195,6 +220,7 @@ class Restore:
     # --- topics ----------------------------------------------------------------------------------
 
     async def _delete(self, name: str) -> None:
+        self._deleted.add((await self._client.metadata([name], timeout_s=self._timeout_s)).topics[0].topic_id)
         (result,) = await self._client.delete_topics([name], timeout_s=self._timeout_s)
         refuse(result.error, f"{name}: {result.message or error_code(result.error).name}")
 
@@ -205,11 +231,15 @@ class Restore:
         if self._wishes.replication_factor is None and factor > brokers:
             self._notes.append(f"{name}: {brokers} replicas instead of {factor}, because there are {brokers} brokers")
             factor = brokers
-        if self._state.topics.get(name):
-            return
+        known = self._state.topics.get(name)
+        if known:
+            there = (await self._client.metadata([name], timeout_s=self._timeout_s)).topics[0]
+            if not there.error and there.topic_id == known:
+                return
         settings = self._settings(topic) | _WHILE_LOADING
         settings[_MAX_MESSAGE] = str(max(_LEAST_MAX_MESSAGE, 2 * topic.largest_batch))
-        self._state.keep(name, "")
+        if not known:
+            self._state.keep(name, "")
         deadline = self._client.now() + _DELETION_S
         while True:
             wanted = NewTopic(name, len(topic.partitions), factor, None, "shifted", settings)
@@ -218,7 +248,8 @@ class Restore:
                 break
             there = (await self._client.metadata([name], timeout_s=self._timeout_s)).topics[0]
             if not there.error and await self._is_ours(topic, there):
-                self._state.keep(name, there.topic_id)
+                if not known:
+                    self._state.keep(name, there.topic_id)
                 return
             if self._client.now() > deadline:
                 break
@@ -253,9 +284,7 @@ class Restore:
         ends = await self._client.list_offsets({key: LATEST_TIMESTAMP}, timeout_s=self._timeout_s)
         done = int(ends[key].offset)
         if begins[key].offset or done > part.records:
-            raise BackupError(
-                f"{key}: something else has written to the topic, or deleted from it: begin again with --replace"
-            )
+            raise BackupError(f"{key}: something else has written to the topic, or deleted from it: {_BEGIN_AGAIN}")
         self._earlier += done
         await pace.moved(0, done)
         if done == part.records:
@@ -284,7 +313,7 @@ class Restore:
                 try:
                     comparison.take(records, at, header)
                 except ApiError as error:
-                    raise api_error(error.code, f"{key}: {error}") from None
+                    raise api_error(error.code, f"{key}: {error}: {_BEGIN_AGAIN}") from None
                 position = header.next_offset
             if position > before:
                 deadline = self._client.now() + self._timeout_s
@@ -294,7 +323,7 @@ class Restore:
         try:
             comparison.finish()
         except ApiError as error:
-            raise api_error(error.code, f"{key}: {error}") from None
+            raise api_error(error.code, f"{key}: {error}: {_BEGIN_AGAIN}") from None
 
     # --- groups and rights -----------------------------------------------------------------------
 
@@ -366,10 +395,15 @@ class Restore:
         if self._manifest.quotas is None:
             self._notes.append("the backup has no quotas")
             return 0
-        for each in self._manifest.quotas:
-            entity = Entity(each["user"], each["client_id"])
+        owned = [each for each in self._manifest.quotas if {each["user"], each["client_id"], each.get("ip")} != {None}]
+        if len(owned) < len(
+            self._manifest.quotas
+        ):  # until 2026-11 a backup had limits of addresses without the address
+            self._notes.append("the backup does not have the addresses of some quotas: set these by hand")
+        for each in owned:
+            entity = Entity(each["user"], each["client_id"], each.get("ip"))
             await alter_quotas(self._client, entity, each["limits"], timeout_s=self._timeout_s)
-        return len(self._manifest.quotas)
+        return len(owned)
 
 
 def _binding(value: Mapping[str, str]) -> Binding:

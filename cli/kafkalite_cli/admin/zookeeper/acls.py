@@ -12,7 +12,7 @@ from kafkalite.coordination.coordinator import Coordinator
 from kafkalite.coordination.znode_acls import AclReport, as_acls, change, examine
 from kafkalite.errors import ConfigError
 from kafkalite_cli.admin.zookeeper.access import in_zookeeper, node_config_option
-from kafkalite_cli.output import Output, run_async
+from kafkalite_cli.output import Output, confirm, run_async
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -85,12 +85,7 @@ def open_(*, yes: bool, connect_string: str | None, config_file: Path | None, as
     \b
       kafkalite admin zookeeper open --config /etc/kafkalite/node1.toml --yes
     """
-    if not yes:
-        click.confirm(
-            "Every client that reaches ZooKeeper may then change the cluster and its users. Go on?",
-            abort=True,
-            err=True,
-        )
+    confirm("Every client that reaches ZooKeeper may then change the cluster and its users. Go on?", yes=yes)
     report = _run(connect_string, config_file, is_open=True)
     Output(as_json).value(
         {"znodes": report.seen}, f"{report.seen} znodes are open to every client that reaches ZooKeeper"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import ClassVar
 
 from kafkalite.coordinators.groups.assigned_groups import AssignedGroups, nothing
@@ -182,6 +183,7 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
             self._downgrade(partition, entry, group, {member.member_id for member in members}, done)
             return
         self._write(partition, entry, group, heartbeats.removed(group, members), done)
+        self._give_up(entry, ErrorCode.UNKNOWN_MEMBER_ID, members)
         self._work(partition, entry)
 
     def _downgrade(
@@ -201,6 +203,7 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
             self._give_up(entry, ErrorCode.REBALANCE_IN_PROGRESS)
             _log.info("group.downgraded", group=group.group_id, members=len(classic.members))
 
+        classic.stored_ms = self._services.clock.wall_ms()
         stored = classic_record(classic, {member.member_id: member.assignment for member in classic.members.values()})
         self._write(partition, entry, group, records, done, take=take, after=[stored])
         self._perform(partition, entry, classic.rebalance(now))
@@ -251,7 +254,8 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
         if group.classic_members == len(group.members) and migration.may_be_classic(
             group, self.settings(group.group_id)
         ):
-            self._downgrade(partition, entry, group, set(), nothing)
+            with suppress(ApiError):  # the join was written, and has its answer; the next join tries again
+                self._downgrade(partition, entry, group, set(), nothing)
 
     def sync(
         self,

@@ -36,6 +36,12 @@ class MemberTimes:
     def is_any(self) -> bool:
         return bool(self.session or self.revocation or self.join or self.sync)
 
+    def put_off(self, now: int, until: int) -> None:
+        """What is overdue is looked at again `until` then."""
+        for name in ("session", "revocation", "join", "sync"):
+            if 0 < getattr(self, name) <= now:
+                setattr(self, name, until)
+
 
 @dataclass(slots=True)
 class TargetedGroup(Generic[AnyMember, T]):

@@ -85,7 +85,7 @@ def group_value(group: Group, assignments: Mapping[str, bytes]) -> bytes:
     ]
     return _versioned(
         _GROUP_VALUE_VERSION,
-        value(group.protocol_type or "", group.generation, group.protocol, group.leader, group.state_since_ms, members),
+        value(group.protocol_type or "", group.generation, group.protocol, group.leader, group.stored_ms, members),
     )
 
 

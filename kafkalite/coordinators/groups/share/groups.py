@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from uuid import UUID
 
 from kafkalite.coordinators.committed import CommittedAppends
@@ -100,7 +101,7 @@ class ShareGroups:
         after = rules.reached(group, before)
         if after is not before:
             self._write(partition, entry, group, [CurrentAssignment(after.member_id, after)])
-        await self._appends.wait(partition.index, partition.written)
+        await self._appends.wait(partition)
         interval_ms = self._setting(group.group_id, "share.heartbeat.interval.ms")
         shows = request.topics is not None or request.epoch != after.epoch
         return ShareHeartbeatAnswer(after.member_id, after.epoch, interval_ms, after.assigned if shows else None)
@@ -109,7 +110,7 @@ class ShareGroups:
         group = self._group(entry)
         self._write(partition, entry, group, rules.removed(group, [group.member(member_id)]))
         self._refresh(partition, entry, group)
-        await self._appends.wait(partition.index, partition.written)
+        await self._appends.wait(partition)
         return ShareHeartbeatAnswer(member_id, LEAVE_EPOCH, 0)
 
     def _group(self, entry: GroupEntry | None) -> ShareGroup:
@@ -206,7 +207,7 @@ class ShareGroups:
             self._write(partition, entry, group, rules.deleted(group, doomed, [key for key in doomed if failed[key]]))
         finally:
             runtime.is_deleting = False
-        await self._appends.wait(partition.index, partition.written)
+        await self._appends.wait(partition)
         return failed
 
     async def _resume_deletion(self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup) -> None:
@@ -255,7 +256,7 @@ class ShareGroups:
             for topic_id, (name, each) in wanted.items()
         }
         self._write(partition, entry, group, rules.set_by_hand(group, done))
-        await self._appends.wait(partition.index, partition.written)
+        await self._appends.wait(partition)
         return results
 
     async def topics_deleted(self, names: Iterable[str]) -> None:
@@ -295,7 +296,7 @@ class ShareGroups:
             partition.entries.pop(group.group_id, None)
 
         pairs = [share_records.encode_record(group.group_id, record) for record in tombstones(group)]
-        await self._appends.store(partition.index, partition.written, pairs, forget)
+        await self._appends.store(partition, pairs, forget)
 
     # --- time ---
 
@@ -306,16 +307,18 @@ class ShareGroups:
         gone = group.overdue(self._now())
         if not gone:
             return
+        try:
+            self._write(partition, entry, group, rules.removed(group, gone))
+        except ApiError:  # not written: a later tick tries again
+            for member in gone:
+                group.deadlines[member.member_id] = self._now() + 1_000
+            return
         for member in gone:
             _log.info(
                 "group.member_removed", group=group.group_id, member=member.member_id, reason="its session expired"
             )
-        try:
-            self._write(partition, entry, group, rules.removed(group, gone))
+        with suppress(ApiError):  # the next heartbeat tries again
             self._refresh(partition, entry, group)
-        except ApiError:  # not written: the next tick tries again
-            for member in gone:
-                group.deadlines[member.member_id] = self._now() + 1_000
 
     def loaded(self, partition: GroupPartition, entry: GroupEntry) -> None:
         """Members get a whole session to find their new coordinator."""
@@ -345,7 +348,7 @@ class ShareGroups:
 
         if records:
             pairs = [share_records.encode_record(group.group_id, record) for record in records]
-            self._appends.append(partition.index, partition.written, pairs, apply)
+            self._appends.append(partition, pairs, apply)
 
 
 def _key(group_id: str, topic_id: TopicId, partition: int) -> ShareKey:

@@ -174,12 +174,7 @@ class StreamsGroups(AssignedGroups[StreamsGroup, StreamsMember, TaskSets, Stream
         done: Callable[[ErrorCode], None],
     ) -> None:
         self._write(partition, entry, group, heartbeats.removed(group, members), done)
-        gone = {member.member_id for member in members}
-        runtime = entry.streams_runtime
-        abandoned = [each for each in runtime.waiting if each.member_id in gone]
-        runtime.waiting = [each for each in runtime.waiting if each.member_id not in gone]
-        for each in abandoned:
-            each.done(api_error(ErrorCode.UNKNOWN_MEMBER_ID), None)
+        self._give_up(entry, ErrorCode.UNKNOWN_MEMBER_ID, members)
         self.watch(partition, entry, group)
         self._work(partition, entry)
 

@@ -39,7 +39,7 @@ const two = value => String(value).padStart(2, "0");
 const day = at => at.getFullYear() + "-" + two(at.getMonth() + 1) + "-" + two(at.getDate());
 const clock = at => two(at.getHours()) + ":" + two(at.getMinutes()) + ":" + two(at.getSeconds());
 // In the browser's time zone, the same in every language: 11/10/26 is two different days.
-function time(ms) { const at = new Date(ms); return ms < 0 ? "–" : day(at) + " " + clock(at); }
+function time(ms) { const at = new Date(ms); return ms < 0 ? "–" : isNaN(at) ? ms + " ms" : day(at) + " " + clock(at); }  // a record's time may be any number
 function meter(share, text) {
   const cell = el("span"), bar = el("span", null, "meter"), fill = el("i");
   fill.style.width = Math.max(0, Math.min(100, share)) + "%";

@@ -73,7 +73,7 @@ async function openRecord(row, topic, record) {
   const parts = el("div");
   row.append(parts);
   const draw = r => parts.replaceChildren(
-    el("p", "partition " + r.partition + ", offset " + count(r.offset) + ", " + new Date(r.timestamp).toISOString(), "dim"),
+    el("p", "partition " + r.partition + ", offset " + count(r.offset) + ", " + (isNaN(new Date(r.timestamp)) ? r.timestamp + " ms" : new Date(r.timestamp).toISOString()), "dim"),
     valueBox("key", r.key), valueBox("value", r.value), ...r.headers.map(([name, value]) => valueBox("header " + name, value)));
   draw(record);
   if ([record.key, record.value].some(value => value && value.is_cut)) {

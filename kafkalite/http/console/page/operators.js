@@ -28,8 +28,8 @@ PAGES.security = {
     table("acls", [["who", "name", a => a.principal], ["", "", a => a.permission === "DENY" ? ["deny", "bad"] : "allow"], ["operation", "", a => a.operation], ["on", "", a => a.resource],
       ["name", "name", a => a.name + (a.pattern === "PREFIXED" ? "…" : "")], ["from", "wide", a => a.host],
       ["", "n", a => may("acls") ? link("remove", () => removeAcl(a)) : ""]], d.acls.rows, "none");
-    table("quotas", [["user", "name", q => q.user || "any"], ["client id", "name", q => q.client_id || "any"], ["limits", "wrap", q => Object.entries(q.limits).map(([key, value]) => key + "=" + value).join(", ")],
-      ["", "n", q => may("quotas") ? link("change", () => setQuota(q)) : ""]], d.quotas.rows, "none");
+    table("quotas", [["user", "name", q => q.ip ? "–" : q.user || "any"], ["client id", "name", q => q.ip ? "–" : q.client_id || "any"], ["address", "name", q => q.ip || "any"], ["limits", "wrap", q => Object.entries(q.limits).map(([key, value]) => key + "=" + value).join(", ")],
+      ["", "n", q => may("quotas") && !q.ip ? link("change", () => setQuota(q)) : ""]], d.quotas.rows, "none");
     note("users", d.users); note("acls", d.acls); note("quotas", d.quotas);
   },
 };

@@ -18,6 +18,7 @@ from kafkalite.config import (
     kafka_listeners,
     parse_limit,
     topic_config,
+    topic_settings,
 )
 from kafkalite.coordination.broker_states import BROKER_STATE, check_state, state_of
 from kafkalite.coordinators.services import Services
@@ -29,7 +30,9 @@ from kafkalite.kafka.request import Handler, Request
 from kafkalite.listeners import ADVERTISED
 from kafkalite.protocol import wire
 
-_SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
+_SET, _DELETE, _APPEND = 0, 1, 2
+#: Attempts at a change that others keep winning.
+_ATTEMPTS = 20
 
 
 if TYPE_CHECKING:  # the classes are made when a request of their kind comes
@@ -82,21 +85,26 @@ class AlterConfigHandlers:
         names = [ALIASES.get(entry.name, entry.name) for entry in resource.configs]
         if len(set(names)) != len(names):
             raise api_error(ErrorCode.INVALID_REQUEST, "the same configuration twice")
-        try:
-            if resource.resource_type == TOPIC:
-                await self._alter_topic(resource, change, validate_only=validate_only)
-            elif resource.resource_type == BROKER:
-                await self._alter_broker(resource, change, validate_only=validate_only)
-            elif resource.resource_type in ENTITIES:
-                kind, name = resource.resource_type, resource.resource_name
-                await self._entities.alter(kind, name, resource.configs, change, validate_only=validate_only)
-            else:
-                text = f"nothing of type {resource.resource_type} has configurations"
-                raise api_error(ErrorCode.INVALID_REQUEST, text)
-        except ConfigError as error:
-            raise api_error(ErrorCode.INVALID_CONFIG, str(error)) from None
+        for _ in range(_ATTEMPTS):
+            try:
+                if await self._altered(resource, change, validate_only=validate_only):
+                    return
+            except ConfigError as error:
+                raise api_error(ErrorCode.INVALID_CONFIG, str(error)) from None
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "others have changed these settings again and again")
 
-    async def _alter_topic(self, resource: _Altered, change: Change, *, validate_only: bool) -> None:
+    async def _altered(self, resource: _Altered, change: Change, *, validate_only: bool) -> bool:
+        """False: somebody else has changed the settings meanwhile. Raises ApiError, ConfigError."""
+        if resource.resource_type == TOPIC:
+            return await self._alter_topic(resource, change, validate_only=validate_only)
+        if resource.resource_type == BROKER:
+            return await self._alter_broker(resource, change, validate_only=validate_only)
+        if resource.resource_type in ENTITIES:
+            kind, name = resource.resource_type, resource.resource_name
+            return await self._entities.alter(kind, name, resource.configs, change, validate_only=validate_only)
+        raise api_error(ErrorCode.INVALID_REQUEST, f"nothing of type {resource.resource_type} has configurations")
+
+    async def _alter_topic(self, resource: _Altered, change: Change, *, validate_only: bool) -> bool:
         if not resource.resource_name:
             raise api_error(ErrorCode.INVALID_REQUEST, "the topic has no name")
         before = dict(await self._services.topic_overrides(resource.resource_name))
@@ -106,10 +114,10 @@ class AlterConfigHandlers:
                 raise ConfigError(f"{entry.name}: no such topic configuration")
         after = change(before, resource.configs, _lists(base))
         topic_config(base, after)
-        if not validate_only and after != before:
-            await self._services.set_topic_overrides(resource.resource_name, after)
+        unchanged = validate_only or after == before
+        return unchanged or await self._services.replace_topic_overrides(resource.resource_name, before, after)
 
-    async def _alter_broker(self, resource: _Altered, change: Change, *, validate_only: bool) -> None:
+    async def _alter_broker(self, resource: _Altered, change: Change, *, validate_only: bool) -> bool:
         """Of one broker, or with an empty name of all of them (KIP-226)."""
         broker_id = broker_of(resource.resource_name)
         wanted = [entry.name for entry in resource.configs if not _is_delete(entry)]
@@ -129,7 +137,7 @@ class AlterConfigHandlers:
         # What was written by hand.
         others = {key: value for key, value in settings.items() if not _is_changeable(key)}
         after = change(before, resource.configs, _lists(self._services.config.topic))
-        if change is _replace:  # limits belong to the moves under way: only who names them changes them
+        if change is _replace:  # limits belong to the moves under way: they change only if they are named
             after = {key: value for key, value in before.items() if is_limit(key) or key == BROKER_STATE} | after
         for key, value in after.items():
             if key == BROKER_STATE:
@@ -138,12 +146,13 @@ class AlterConfigHandlers:
                 check_dynamic(key, value)
             elif parse_limit(value) is None:
                 raise ConfigError(f"{key}: {value!r} is not an integer of at least 1")
+        topic_config(TopicConfig(), topic_settings(after))  # valid one by one, they may contradict each other
         if broker_id == self._services.broker_id and ADVERTISED in after:
             kafka_listeners(dataclasses.replace(self._services.static_config, advertised_listeners=after[ADVERTISED]))
         if broker_id is not None and (state := state_of(after)) != state_of(before):
             await self._services.check_broker_state(broker_id, state)
-        if not validate_only and after != before:
-            await self._services.set_broker_overrides(broker_id, {**others, **after})
+        unchanged = validate_only or after == before
+        return unchanged or await self._services.replace_broker_overrides(broker_id, settings, {**others, **after})
 
 
 def _is_changeable(name: str) -> bool:
@@ -176,11 +185,11 @@ def _increment(
     for entry in changes:
         key = ALIASES.get(entry.name, entry.name)
         match entry.config_operation:
-            case 0:
+            case 0:  # SET
                 after[key] = _value(entry)
-            case 1:
+            case 1:  # DELETE
                 after.pop(key, None)
-            case 2 | 3 if key in lists:
+            case 2 | 3 if key in lists:  # APPEND, SUBTRACT
                 members = [part.strip() for part in after.get(key, lists[key]).split(",") if part.strip()]
                 named = [part.strip() for part in _value(entry).split(",")]
                 if entry.config_operation == _APPEND:

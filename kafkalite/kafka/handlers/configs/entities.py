@@ -82,8 +82,8 @@ class EntityConfigs:
 
     async def alter(
         self, resource_type: int, name: str, changes: Sequence[Any], change: Change, *, validate_only: bool
-    ) -> None:
-        """Raises ApiError, ConfigError."""
+    ) -> bool:
+        """False: somebody else has changed the settings meanwhile. Raises ApiError, ConfigError."""
         entity_type, keys, _ = ENTITIES[resource_type]
         before = dict(await self._services.entity_overrides(entity_type, _named(name)))
         after = change(before, changes, {each: str(key.default) for each, key in keys.items() if key.kind is list})
@@ -91,8 +91,8 @@ class EntityConfigs:
         if resource_type == GROUP:
             changed = [each for each in after if after[each] != before.get(each)]
             check_group(after, changed, self._services.config)
-        if not validate_only and after != before:
-            await self._services.set_entity_overrides(entity_type, name, after)
+        unchanged = validate_only or after == before
+        return unchanged or await self._services.replace_entity_overrides(entity_type, name, before, after)
 
     def list_resources(
         self, request: Request, message: wire.ListConfigResourcesRequest

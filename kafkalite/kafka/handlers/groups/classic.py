@@ -8,6 +8,9 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.protocol import wire
 
+#: Errors of single members that leave; all others are the group's.
+_OF_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
+
 
 class ClassicGroupHandlers:
     def __init__(self, groups: GroupCoordinator) -> None:
@@ -79,14 +82,14 @@ class ClassicGroupHandlers:
         return wire.HeartbeatResponse(0, int(error))
 
     def leave(self, request: Request, message: wire.LeaveGroupRequest) -> wire.LeaveGroupResponse:
+        if not message.group_id:
+            raise api_error(ErrorCode.INVALID_GROUP_ID)
         if request.version < 3:
             return wire.LeaveGroupResponse(0, int(self._leave(message.group_id, message.member_id, None)))
         response = wire.LeaveGroupResponse.MemberResponse
         members = []
         for member in message.members:
             error = self._leave(message.group_id, member.member_id, member.group_instance_id)
-            if error in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-                raise api_error(error)
             members.append(response(member.member_id, member.group_instance_id, int(error)))
         return wire.LeaveGroupResponse(0, 0, members)
 
@@ -94,6 +97,8 @@ class ClassicGroupHandlers:
         try:
             return self._groups.leave(group_id, member_id, instance_id)
         except ApiError as error:
+            if error.code not in _OF_MEMBERS:
+                raise
             return error.code
 
 

@@ -66,7 +66,7 @@ class ConsumerGroupHandlers:
         return wire.ConsumerGroupDescribeResponse(
             groups=[
                 self._described(request, group_id, with_operations=message.include_authorized_operations)
-                for group_id in message.group_ids
+                for group_id in dict.fromkeys(message.group_ids)  # one that is named twice is described once
             ]
         )
 

@@ -94,7 +94,7 @@ class Group(Joining):
         if error:
             effects = self._fail_syncs(error, now)
             return [*effects, *self._prepare_rebalance(now), *self._maybe_complete_join(now)]
-        self._enter(GroupState.STABLE, now)
+        self.state = GroupState.STABLE
         answers: list[Effect] = []
         for member in self.members.values():
             member.assignment = order.assignments.get(member.member_id, b"")
@@ -252,7 +252,7 @@ class Group(Joining):
         generation: int,
         leader: str | None,
         members: Sequence[ClassicGroupMember],
-        since_ms: int,
+        stored_ms: int,
         now: int,
     ) -> None:
         """Take what was stored; members get a whole session timeout to show up at their new coordinator."""
@@ -263,7 +263,7 @@ class Group(Joining):
             member.instance_id: member.member_id for member in members if member.instance_id is not None
         }
         self.state = GroupState.STABLE if members else GroupState.EMPTY
-        self.state_since_ms = since_ms
+        self.stored_ms = stored_ms
         for member in members:
             self._touch(member, now)
 

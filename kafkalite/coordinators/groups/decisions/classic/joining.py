@@ -18,9 +18,6 @@ from kafkalite.coordinators.groups.decisions.subscription import wants_the_same
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 
-#: Time after which a new member that does not return is removed.
-NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-
 
 @dataclass(slots=True)
 class Joining(Rebalancing):
@@ -82,8 +79,6 @@ class Joining(Rebalancing):
             request.rebalance_timeout_ms,
             request.protocols,
             join_token=request.token,
-            deadline_ms=now + NEW_MEMBER_JOIN_TIMEOUT_MS,
-            is_new=True,
         )
         if not self.members:
             self.protocol_type = request.protocol_type
@@ -93,6 +88,7 @@ class Joining(Rebalancing):
             self.static_members[request.instance_id] = member_id
         if self.leader is None:
             self.leader = member_id
+        self._touch(member, now)
         self._joined_in_delay = True
         return [*self._prepare_rebalance(now), *self._maybe_complete_join(now)]
 

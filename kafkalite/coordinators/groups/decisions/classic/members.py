@@ -34,7 +34,6 @@ class ClassicGroupMember:
     sync_token: Token | None = None
     #: The member is dropped when nothing was heard of it until then.
     deadline_ms: int = 0
-    is_new: bool = False
 
     def identity(self) -> MemberIdentity:
         return MemberIdentity(

@@ -34,7 +34,8 @@ class Rebalancing:
     static_members: dict[str, str] = field(default_factory=dict)
     #: Ids that were given out (MEMBER_ID_REQUIRED) and have not come back -> until when they may.
     pending_members: dict[str, int] = field(default_factory=dict)
-    state_since_ms: int = 0
+    #: When it was stored last, or made (wall clock).
+    stored_ms: int = 0
     #: When the joining phase ends even if members are missing; 0: no joining phase.
     join_deadline_ms: int = 0
     #: While set, the joining phase of a group that was empty lasts at least until `join_deadline_ms`.
@@ -55,7 +56,7 @@ class Rebalancing:
         if self.state is GroupState.COMPLETING_REBALANCE:
             effects += self._fail_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now)
         was_empty = self.state is GroupState.EMPTY
-        self._enter(GroupState.PREPARING_REBALANCE, now)
+        self.state = GroupState.PREPARING_REBALANCE
         self.sync_deadline_ms = 0
         self.is_storing = False
         timeout = self._rebalance_timeout_ms()
@@ -97,17 +98,16 @@ class Rebalancing:
         self.generation += 1
         if not self.members:
             self.protocol = None
-            self._enter(GroupState.EMPTY, now)
+            self.state = GroupState.EMPTY
             return [StoreGroup(self.generation, {})]
         self.protocol = self.select_protocol()
-        self._enter(GroupState.COMPLETING_REBALANCE, now)
+        self.state = GroupState.COMPLETING_REBALANCE
         self.sync_deadline_ms = now + self._rebalance_timeout_ms()
         effects: list[Effect] = []
         for member in joined:
             assert member.join_token is not None
             effects.append(self._join_answer(member, member.join_token))
             member.join_token = None
-            member.is_new = False
             self._touch(member, now)
         for member in self.members.values():
             member.sync_token = None
@@ -185,10 +185,6 @@ class Rebalancing:
 
     def _touch(self, member: ClassicGroupMember, now: int) -> None:
         member.deadline_ms = now + member.session_timeout_ms
-
-    def _enter(self, state: GroupState, now: int) -> None:
-        self.state = state
-        self.state_since_ms = now
 
     def _assignments(self) -> dict[str, bytes]:
         return {member.member_id: member.assignment for member in self.members.values()}

@@ -116,6 +116,6 @@ def downgrade(
             )
         )
     classic = Group(group.group_id, initial_rebalance_delay_ms=initial_rebalance_delay_ms)
-    classic.restore(CONSUMER, None, group.epoch, members[0].member_id, members, now, now)
+    classic.restore(CONSUMER, None, group.epoch, members[0].member_id, members, 0, now)
     classic.protocol = classic.select_protocol()
     return tombstones(group), classic

@@ -1,0 +1,42 @@
+"""How long the clients' calls take when no node answers, and where coordinators are that have moved."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from typing import Any
+
+import pytest
+
+from kafkalite.client import messages
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.cluster_view import ClusterView
+from kafkalite.client.results import LiveBroker, Metadata
+from kafkalite.client.routing import Router
+from kafkalite.model import BrokerId, Endpoint
+from kafkalite.protocol import wire
+from kafkalite.rpc.answers import RpcError
+
+
+async def test_a_topic_is_not_looked_for_longer_than_was_said() -> None:
+    """The question under way is every caller's, and has a longer deadline."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # connects, and says nothing
+        bootstrap = f"127.0.0.1:{silent.getsockname()[1]}"
+        async with AsyncClient.connect(bootstrap, request_timeout_s=3600) as client, asyncio.timeout(60):
+            with pytest.raises(RpcError):
+                await client.known_topic("t", timeout_s=0.2)
+
+
+def test_a_coordinator_is_asked_where_the_cluster_says_that_it_is_now() -> None:
+    """The view may be older than the answer that names the coordinator: a node may have come back at another address."""
+    view = ClusterView()
+    moved = LiveBroker(BrokerId(1), "new", 9092)
+    view.update(Metadata("c", BrokerId(1), (LiveBroker(BrokerId(1), "old", 9092, "r1"),), ()))
+    router = Router(view, list, lambda: 0.0, random.Random(1), request_timeout_s=1.0)
+    flow = router.coordinator(messages.GROUP, "g", 1.0)
+    next(flow)
+    found: Any = wire.FindCoordinatorResponse.Coordinator("g", moved.broker_id, moved.host, moved.port)
+    with pytest.raises(StopIteration):
+        flow.send(wire.FindCoordinatorResponse(coordinators=[found]))
+    assert view.endpoint(BrokerId(1)) == Endpoint("new", 9092)

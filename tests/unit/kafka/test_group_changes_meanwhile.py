@@ -1,0 +1,115 @@
+"""What happens to a group while its coordinator waits: for an assignor, for an append."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kafkalite.coordinators.groups.consumer.assigning import TargetAssignments
+from kafkalite.errors import ErrorCode
+
+from .conftest import Broker
+from .test_consumer_groups import Member, described, settled, started
+
+
+class SlowAssignor:
+    """The results of the assignor wait until `go_on` is set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go_on = asyncio.Event()
+        self.has_begun = asyncio.Event()
+        assign = TargetAssignments._targets
+
+        async def slow(*arguments: Any) -> Any:
+            found = await assign(*arguments)
+            self.has_begun.set()
+            await self.go_on.wait()
+            return found
+
+        monkeypatch.setattr(TargetAssignments, "_targets", slow)
+
+
+async def test_a_static_member_is_restarted_while_a_target_is_computed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target was for its former id: the partitions in it were nobody's until the next change of the group."""
+    client = await started(broker)
+    first, second = Member(client, "m1", "t", instance_id="i"), Member(client, "m2", "t")
+    await first.beat()
+    await second.beat()
+    await settled(first, second, count=4)
+    assignor = SlowAssignor(monkeypatch)
+    await second.beat(-1)
+    await first.beat()
+    await assignor.has_begun.wait()
+    await first.beat(-2)
+    again = Member(await broker.client(), "m3", "t", instance_id="i")
+    joining = asyncio.create_task(again.beat())
+    async with asyncio.timeout(10):
+        while [each.member_id for each in (await described(client)).members] != ["m3"]:
+            await asyncio.sleep(0.001)
+    assignor.go_on.set()
+    await joining
+    await settled(again, count=4)
+
+
+async def test_all_members_leave_while_they_wait_for_their_targets(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one that had joined got no answer, since a group without members gets no target."""
+    assignor = SlowAssignor(monkeypatch)
+    client = await started(broker)
+    members = [Member(await broker.client(), name, "t") for name in ("m1", "m2")]
+    joining = []
+    for count, member in enumerate(members, 1):
+        joining.append(asyncio.create_task(member.beat()))
+        async with asyncio.timeout(10):
+            while (group := await described(client)).error_code or len(group.members) < count:
+                await asyncio.sleep(0.001)
+        await assignor.has_begun.wait()
+    for name in ("m1", "m2"):
+        assert (await Member(client, name, "t").beat(-1)).error_code == 0
+    assignor.go_on.set()
+    async with asyncio.timeout(10):
+        assert [(await each).error_code for each in joining] == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
+
+
+async def test_a_static_member_is_stopped_while_it_waits_for_its_target(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target came when it had left, and made it a member again: it could not come back before its session expired."""
+    client = await started(broker)
+    assignor = SlowAssignor(monkeypatch)
+    joining = asyncio.create_task(Member(client, "m1", "t", instance_id="i").beat())
+    await assignor.has_begun.wait()
+    assert (await Member(await broker.client(), "m1", "t", instance_id="i").beat(-2)).error_code == 0
+    assignor.go_on.set()
+    async with asyncio.timeout(10):
+        assert (await joining).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    again = Member(client, "m2", "t", instance_id="i")
+    assert (await again.beat()).error_code == 0
+    await settled(again, count=4)
+
+
+async def test_a_member_that_waits_for_its_target_is_there(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an interval between assignments that is longer than a session, each join ended with the member's removal."""
+    client = await started(broker)
+    assignor = SlowAssignor(monkeypatch)
+    member = Member(await broker.client(), "m", "t")
+    joining = asyncio.create_task(member.beat())
+    await assignor.has_begun.wait()
+    groups = broker.side.groups
+    partition, entry = groups.find("g")
+    assert entry is not None and entry.consumer is not None
+    session_ms = entry.consumer.times["m"].session - groups._now()
+    entry.consumer.times["m"].session = 1
+    groups.consumers.tick(partition, entry)
+    assert list(entry.consumer.members) == ["m"]
+    entry.consumer.times["m"].session = groups._now() + 1
+    assignor.go_on.set()
+    async with asyncio.timeout(10):
+        assert (await joining).error_code == 0
+    assert entry.consumer.times["m"].session > groups._now() + session_ms / 2
+    assert len((await described(client)).members) == 1
