@@ -173,7 +173,7 @@ class Flusher:
         # exactly here.
         if is_closed:
             await self._sync_indexes(segment)
-        elif count := segment.transactions.to_sync():
+        elif (count := segment.transactions.to_sync()) is not None:
             await self._sync_path(segment.path(TXN_INDEX))
             if self._sync_ceiling is None:
                 segment.transactions.synced(count)

@@ -305,6 +305,11 @@ def _producers(
     except ApiError as error:
         # Below the recovery point, where nothing was checked: reads will meet it and refuse.
         _log.error("log.damaged", path=path, error=str(error))
+        for segment in recovered:
+            segment.transactions.load(segment.next_offset)
+    else:
+        for segment in recovered:
+            segment.transactions.settle()
     return states
 
 

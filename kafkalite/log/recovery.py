@@ -192,7 +192,7 @@ def remake_aborted(
     states, start = load_snapshot(disk, path, known)
     snapshots[:] = [offset for offset in snapshots if offset > first or offset in known]
     for segment in doubtful:
-        segment.forget_aborted()
+        segment.transactions.reset()
     _log.warning("log.transaction_index_made_again", path=path, segments=len(doubtful), read_from=start)
     try:
         for segment, aborted in replay(states, segments[: segments.index(doubtful[-1]) + 1], start):
@@ -201,6 +201,9 @@ def remake_aborted(
     except ApiError as error:
         # Below the recovery point, where nothing was checked: reads will find it and fail.
         _log.error("log.damaged", path=path, error=str(error))
+        return
+    for segment in doubtful:
+        segment.transactions.settle()
 
 
 def replay(producers: ProducerStates, segments: list[Segment], start: int) -> Iterator[tuple[Segment, AbortedTxn]]:

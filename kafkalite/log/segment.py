@@ -336,12 +336,6 @@ class Segment:
         """Aborted transactions whose marker lies in this segment, in the markers' order. Raises ApiError, OSError."""
         return self.transactions.entries(self.next_offset)
 
-    def forget_aborted(self) -> None:
-        """The transaction index is to be made again from the batches. Raises OSError."""
-        self._disk.remove(self.transactions.path)
-        self.transactions.reset()
-        self.indexes_synced = False
-
     # --- durability -------------------------------------------------------------------------------
 
     def save_indexes(self) -> list[str]:
@@ -412,7 +406,7 @@ class Segment:
             self._log().truncate(size)
         self.size = size
         self.synced_size = 0
-        self._save_shortened()
+        self._indexes.save_shortened()
 
     def last_saved_entry(self) -> tuple[int, int]:
         """(relative offset, position) of the last entry of the offset index's file; (0, 0) if it has none. Raises OSError."""

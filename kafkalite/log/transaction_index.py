@@ -11,7 +11,7 @@ from kafkalite.log.index import ABORTED_ENTRY, AbortedTxn, decode_aborted
 class TransactionIndex:
     """Entries in the markers' order; those from number `saved` on are not in the file yet. Loaded when it is needed first."""
 
-    __slots__ = ("_base_offset", "_disk", "_entries", "_handles", "_synced", "path", "saved")
+    __slots__ = ("_base_offset", "_disk", "_entries", "_handles", "_is_cut", "_synced", "path", "saved")
 
     def __init__(self, disk: Disk, handles: HandleCache, path: str, base_offset: int) -> None:
         self._disk = disk
@@ -23,6 +23,8 @@ class TransactionIndex:
         self.saved = 0
         #: Entries that are on the disk itself.
         self._synced = 0
+        #: The file was cut: a loss of power may bring back what is gone.
+        self._is_cut = False
 
     def entries(self, next_offset: int) -> list[AbortedTxn]:
         """All of them. Raises ApiError CORRUPT_MESSAGE, OSError.
@@ -37,11 +39,7 @@ class TransactionIndex:
 
     def load(self, next_offset: int) -> bool:
         """Read the file; False if it is not one of this segment. Raises OSError."""
-        try:
-            data = self._disk.read_file(self.path)
-        except FileNotFoundError:
-            data = b""
-        entries = decode_aborted(data)
+        entries = decode_aborted(self._read())
         lowest = self._base_offset
         for entry in entries or ():
             if not lowest <= entry.last_offset < next_offset or entry.first_offset >= entry.last_offset:
@@ -53,6 +51,23 @@ class TransactionIndex:
         self.saved = self._synced = len(entries)
         return True
 
+    def settle(self) -> None:
+        """The entries were made again from the batches: the file has the same ones when this returns. Raises OSError.
+
+        It is written at once and durably, or stays as it is: a start that does not check the segment again trusts it.
+        """
+        assert self._entries is not None
+        data = b"".join(entry.encode() for entry in self._entries)
+        if self._read() != data and not self.save_durably():
+            self._disk.remove(self.path)
+        self.saved = len(self._entries)
+
+    def _read(self) -> bytes:
+        try:
+            return self._disk.read_file(self.path)
+        except FileNotFoundError:
+            return b""
+
     def reset(self) -> None:
         """The index is to be made again from the batches; the file stays until it is saved."""
         self._entries, self.saved, self._synced = [], 0, 0
@@ -61,7 +76,9 @@ class TransactionIndex:
         """Forget the entries whose markers are cut off. They have been loaded."""
         entries = self._entries
         assert entries is not None
+        before = len(entries)
         entries[:] = [entry for entry in entries if entry.last_offset < next_offset]
+        self._is_cut = self._is_cut or len(entries) < before
         self.saved = min(self.saved, len(entries))
         self._synced = min(self._synced, len(entries))
 
@@ -82,13 +99,15 @@ class TransactionIndex:
         self.saved = self._synced = len(self._entries)
         return True
 
-    def to_sync(self) -> int:
-        """How many entries are in the file; 0 if all of those are on the disk itself."""
-        return self.saved if self.saved > self._synced else 0
+    def to_sync(self) -> int | None:
+        """How many entries are in the file; None if those, and no others, are on the disk itself."""
+        return self.saved if self._is_cut or self.saved > self._synced else None
 
-    def synced(self, count: int) -> None:
-        """This number of entries is on the disk itself."""
-        self._synced = max(self._synced, min(count, self.saved))
+    def synced(self, count: int | None) -> None:
+        """This number of entries, as `to_sync` returned it, is on the disk itself."""
+        if count is not None:
+            self._synced = max(self._synced, min(count, self.saved))
+            self._is_cut = False
 
     def relocate(self, path: str) -> None:
         """The segment's directory has another name."""

@@ -253,6 +253,51 @@ def test_the_list_covers_what_is_read_and_no_more() -> None:
     assert log.read(0, 1 << 20, verify=False).next_offset == log.log_end_offset
 
 
+async def test_a_crash_behind_the_repair_of_an_index() -> None:
+    """The damaged file was removed, and the next one came with a flush: without it, nothing was doubted after the crash."""
+    disk = MemoryDisk()
+    log = make_log(disk)
+    abort(log)
+    await log.flush()
+    log.roll()
+    del disk.entries[f"{FIRST}.txnindex"].data[20:]
+    for _ in range(2):
+        disk.process_crash()
+        assert aborted(reopen(disk, recovery_point=2)) == [(7, 0, 1)]
+    assert len(durable(disk, f"{FIRST}.txnindex")) == ABORTED_ENTRY.size
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_what_recovery_finds_as_it_was_stays_durable(seed: int) -> None:
+    """Recovery emptied the file, and it was written again without a sync: the segment may roll before the next flush."""
+    disk = MemoryDisk()
+    log = make_log(disk)
+    abort(log)
+    await log.flush()
+    rng = random.Random(seed)
+    for _ in range(3):
+        disk.power_loss(rng)
+        log = reopen(disk, recovery_point=2)
+    log.roll()
+    disk.power_loss(rng)
+    assert aborted(reopen(disk, recovery_point=2)) == [(7, 0, 1)]
+
+
+async def test_a_loss_of_power_does_not_bring_back_what_was_truncated() -> None:
+    """The producer wrote again where its aborted transaction had been: readers of committed records would not have seen that."""
+    disk = MemoryDisk()
+    log = make_log(disk)
+    abort(log)
+    await log.flush()
+    log.truncate_to(0)
+    log.append_as_leader(batch(["a", "b"], producer_id=7, producer_epoch=1, base_sequence=0), 2)
+    await log.flush()
+    log.roll()
+    assert durable(disk, f"{FIRST}.txnindex") == b""
+    disk.power_loss(random.Random(1))
+    assert aborted(reopen(disk, recovery_point=2)) == []
+
+
 # --- the index alone ------------------------------------------------------------------------------
 
 FILE = f"{PATH}/{10:020d}.txnindex"
@@ -296,11 +341,11 @@ def test_which_entries_can_be_those_of_a_segment(entries: list[AbortedTxn], *, f
 
 def test_what_is_in_the_file_is_neither_written_nor_synced_again() -> None:
     disk, index = index_of(entry(3, 14))
-    assert index.to_sync() == 0 and not index.save()
+    assert index.to_sync() is None and not index.save()
     found = index.entries(20)
-    assert index.to_sync() == 0 and not index.save()
+    assert index.to_sync() is None and not index.save()
     found.append(entry(5, 15))
-    assert index.to_sync() == 0 and index.save() and not index.save()
+    assert index.to_sync() is None and index.save() and not index.save()
     assert content(disk) == entry(3, 14).encode() + entry(5, 15).encode()
     assert index.to_sync() == 2
     found.append(entry(6, 16))
@@ -308,7 +353,21 @@ def test_what_is_in_the_file_is_neither_written_nor_synced_again() -> None:
     index.synced(2)  # the fsync began before the third entry was written
     assert index.to_sync() == 3
     index.synced(3)
-    assert index.to_sync() == 0
+    assert index.to_sync() is None
+
+
+def test_a_file_that_was_cut_is_synced_and_no_other() -> None:
+    _, index = index_of(entry(3, 14), entry(5, 15))
+    assert index.load(20)
+    index.truncate(16)
+    assert index.to_sync() is None
+    index.truncate(15)
+    assert index.to_sync() == 1
+    index.truncate(15)
+    index.synced(None)
+    assert index.to_sync() == 1
+    index.synced(1)
+    assert index.to_sync() is None
 
 
 def test_an_index_that_is_made_again_replaces_its_file() -> None:
@@ -316,8 +375,32 @@ def test_an_index_that_is_made_again_replaces_its_file() -> None:
     assert index.load(20)
     index.reset()
     index.entries(20).append(entry(6, 16))
-    assert index.to_sync() == 0 and index.save() and index.to_sync() == 1
+    assert index.to_sync() is None and index.save() and index.to_sync() == 1
     assert content(disk) == entry(6, 16).encode()
+
+
+@pytest.mark.parametrize("before", [b"", entry(3, 14).encode()[:20], entry(3, 14).encode() * 2])
+def test_an_index_that_was_made_again_is_durable_at_once(before: bytes) -> None:
+    disk, index = index_of()
+    disk.write_file_atomic(FILE, before)
+    index.reset()
+    index.entries(20).append(entry(3, 14))
+    index.settle()
+    assert durable(disk, FILE) == content(disk) == entry(3, 14).encode()
+    assert index.to_sync() is None and not index.save()
+
+
+def test_an_index_that_was_made_again_as_it_was_is_not_written() -> None:
+    disk, index = index_of(entry(3, 14))
+    calls = len(disk.calls)
+    index.reset()
+    index.entries(20).append(entry(3, 14))
+    index.settle()
+    assert disk.calls[calls:] == [] and not index.save()
+    assert index.to_sync() == 1, "nobody knows whether it is on the disk itself"
+    index.reset()
+    index.settle()
+    assert not disk.exists(FILE)
 
 
 def test_an_empty_index_makes_no_file_and_a_durable_one_needs_no_sync() -> None:
@@ -328,7 +411,7 @@ def test_an_empty_index_makes_no_file_and_a_durable_one_needs_no_sync() -> None:
     index.entries(20).append(entry(3, 14))
     assert index.save_durably()
     assert durable(disk, FILE) == entry(3, 14).encode()
-    assert index.to_sync() == 0 and not index.save()
+    assert index.to_sync() is None and not index.save()
 
 
 @pytest.mark.parametrize(
