@@ -77,6 +77,24 @@ def test_a_batch_that_changes_nothing_is_recorded_too(tmp_path: Path) -> None:
     assert sorted(DeltaTable(table.location).to_pyarrow_table().column("n").to_pylist()) == [1, 2, 5]
 
 
+def test_the_memory_of_a_task_is_bounded_over_all_of_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "_WAITING_BYTES", 10_000)
+    most: list[int] = []
+    flush = writing._File.flush
+
+    def flushed(file: writing._File) -> None:
+        most.append(file.waiting_bytes)
+        flush(file)
+
+    monkeypatch.setattr(writing._File, "flush", flushed)
+    target = writing.Target(str(tmp_path), ROWS.schema, ("kind",))
+    rows = pa.RecordBatch.from_pydict({"n": range(200), f"{writing.PARTITION}0": [n % 20 for n in range(200)]})
+    written = list(writing.files(iter([rows] * 50), target, "prefix"))
+    assert len(written) == 20 and sum(file.rows for file in written) == 200 * 50
+    assert len(most) > 20 and sum(most) == 200 * 50 * 8
+    assert ds.dataset(tmp_path).count_rows() == 200 * 50
+
+
 def test_plain_files_have_the_last_batch_of_each_pipeline(tmp_path: Path) -> None:
     """A backfill into the pipeline's own directory leaves the pipeline's record as it is."""
     sink = ParquetSink("files")
