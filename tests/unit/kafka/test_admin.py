@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -276,14 +278,16 @@ async def test_create_topics(broker: Broker, version: int) -> None:
     assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-@pytest.mark.parametrize("error", [NotSentError("ZooKeeper is away"), api_error(ErrorCode.UNKNOWN_SERVER_ERROR)])
+@pytest.mark.parametrize(
+    "error", [partial(NotSentError, "ZooKeeper is away"), partial(api_error, ErrorCode.UNKNOWN_SERVER_ERROR)]
+)
 async def test_a_topic_that_was_made_is_confirmed_without_its_settings_if_they_cannot_be_read(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, error: Exception
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception]
 ) -> None:
     """Refused, the client would make it again, and be told that it is there already."""
 
     async def refuse(broker_id: BrokerId | None) -> dict[str, str]:
-        raise error
+        raise error()
 
     monkeypatch.setattr(broker.services, "broker_overrides", refuse)
     client = await broker.client()
