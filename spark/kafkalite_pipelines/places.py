@@ -104,9 +104,18 @@ class Checkpoint:
         return max(numbers, default=None)
 
     def offsets(self, batch_id: int) -> dict[str, dict[str, int]] | None:
-        """topic -> partition -> the next offset after batch `batch_id`. Spark writes this before the batch runs."""
+        """topic -> partition -> the next offset after batch `batch_id`. Spark writes this before the batch runs.
+
+        Steps may join other streams, in any order: the lines of other kinds of sources, or of none yet ("-"), are passed over.
+        """
+        from pyspark_kafkalite.stream_offsets import EXTRA
+
         text = self.place.read(f"offsets/{batch_id}")
         if text is None:
             return None
-        position = json.loads(text.splitlines()[2])
-        return {topic: dict(numbers) for topic, numbers in position.items() if not topic.startswith("#")}
+        found: dict[str, dict[str, int]] = {}
+        for line in text.splitlines()[2:]:
+            if EXTRA in line:
+                position = json.loads(line)
+                found |= {topic: dict(numbers) for topic, numbers in position.items() if topic != EXTRA}
+        return found

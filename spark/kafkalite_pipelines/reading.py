@@ -34,6 +34,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)?")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+#: `str.isdigit` is true of superscripts, which `int` does not take.
+_PORT, _PARTITION = re.compile(r"[0-9]{1,5}"), re.compile(r"[0-9]{1,10}")
 SINKS = ("iceberg", "delta", "parquet", "topic")
 #: The key that says where a sink writes.
 _PLACES = {"iceberg": "table", "delta": "path", "parquet": "path", "topic": "topic"}
@@ -133,7 +135,7 @@ def _kafka(top: Section) -> dict[str, str]:
         top.problem("kafka.bootstrap.servers", 'is missing: "host:9092", several separated by commas')
     for server in filter(None, servers.split(",")):
         host, _, port = server.strip().rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        if not host or not _PORT.fullmatch(port) or not 0 < int(port) < 65536:
             top.problem("kafka.bootstrap.servers", f"{server.strip()!r} is not host:port")
     for key, instead in _OURS.items():
         if key in kafka:
@@ -228,7 +230,12 @@ def _offsets(section: Section, value: Mapping[str, Any], topics: tuple[str, ...]
             section.problem(f"start.{topic}", f'must be offsets by partition, {{ "0" = 23 }}, not {kind(numbers)}')
             continue
         for partition, offset in numbers.items():
-            if not partition.isdigit() or isinstance(offset, bool) or not isinstance(offset, int) or offset < -2:
+            if (
+                not _PARTITION.fullmatch(partition)
+                or isinstance(offset, bool)
+                or not isinstance(offset, int)
+                or offset < -2
+            ):
                 section.problem(f"start.{topic}.{partition}", f"must be partition = offset, not {shown(offset)}")
             else:
                 offsets.setdefault(topic, {})[str(int(partition))] = offset

@@ -32,7 +32,7 @@ _SPARKS_OWN = frozenset({"path", "paths", "checkpointlocation", "queryname", "ou
 _DURATION = re.compile(
     r"(\d{1,15})\s*(ms|msec|millis|milliseconds?|s|sec|secs|seconds?|m|min|mins|minutes?|h|hours?|d|days?)?"
 )
-_DURATION_MS = {"ms": 1, "mi": 60_000, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 #: Of txnAppId: it is part of every transaction's name.
 NAME_CHARACTERS = 1_000
 

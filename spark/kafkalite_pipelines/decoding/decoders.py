@@ -7,12 +7,12 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafkalite_pipelines.decoding.records import ERROR, Decoder, JsonDecoder, RawDecoder, decoded, infer_columns
+from kafkalite_pipelines.decoding.records import Decoder, JsonDecoder, RawDecoder, decoded, infer_columns
 from kafkalite_pipelines.definition import Pipeline, PipelineError
 from kafkalite_pipelines.places import OWN, Place
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 log = logging.getLogger("kafkalite_pipelines")
 _SCHEMA = "schema.json"
@@ -72,7 +72,7 @@ class Decoding:
     def _learn(self, records: DataFrame, known: Mapping[str, str]) -> bool:
         """Columns of the records. A column keeps its type: what does not fit it is an error of its record."""
         values = records.selectExpr("CAST(value AS string) AS value").where("value IS NOT NULL")
-        found = infer_columns(self._spark_of(records), values)
+        found = infer_columns(records.sparkSession, values)
         taken = {name.lower() for name in known}
         new: dict[str, str] = {}
         for name, kind in found.items():  # names that differ in case only are the same to Spark
@@ -89,9 +89,3 @@ class Decoding:
             self._place.write(_SCHEMA, json.dumps(columns))
         self._decoder = JsonDecoder(columns, found=True)
         return bool(new)
-
-    def _spark_of(self, records: DataFrame) -> SparkSession:
-        return records.sparkSession
-
-
-__all__ = ["ERROR", "Decoding"]

@@ -47,7 +47,7 @@ class _Types:
         schema, document, outer = self._resolved(schema, document, outer)
         if not isinstance(schema, Mapping):
             return {}
-        found = {name: self._type(each, document, (*outer,)) for name, each in (schema.get("properties") or {}).items()}
+        found = {name: self._type(each, document, outer) for name, each in (schema.get("properties") or {}).items()}
         for each in schema.get("allOf") or []:
             found |= self.properties(each, document, outer)
         return found

@@ -199,6 +199,16 @@ class DeltaSinkTable:
 
         return commit_batch(self.name, batch.number, attempt, CommitFailedError)
 
+    def append(self, table: DeltaTable, actions: list[AddAction], properties: CommitProperties) -> None:
+        """One commit, also without a file: it has the batch's number."""
+        table.create_write_transaction(
+            actions=list(actions),
+            mode="append",
+            schema=table.schema(),
+            partition_by=[field.name for field in self.fields],
+            commit_properties=properties,
+        )
+
     def maintain(self) -> str | None:
         plan = self.sink.maintenance
         if plan is None or not self._maintenance.is_over(plan.every_s) or (table := self.table()) is None:
@@ -239,13 +249,7 @@ class _DeltaAppend:
 
     def commit(self) -> int:
         def change(table: DeltaTable, properties: CommitProperties) -> int:
-            table.create_write_transaction(
-                actions=list(self._actions),
-                mode="append",
-                schema=table.schema(),
-                partition_by=[field.name for field in self._sink.fields],
-                commit_properties=properties,
-            )
+            self._sink.append(table, self._actions, properties)
             return sum(file.rows for file in self._files)
 
         return self._sink.commit(self._batch, change)

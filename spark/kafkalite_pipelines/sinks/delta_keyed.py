@@ -39,6 +39,7 @@ class _Merged:
             deleted = f"s.{_quoted(DELETED)}"
             data = [name for name in self._rows.schema.names if name != DELETED]
             values = {_quoted(name): f"s.{_quoted(name)}" for name in data}
+            before = table.version()
             table.merge(
                 source=self._rows,
                 predicate=" AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in key),
@@ -48,6 +49,8 @@ class _Merged:
             ).when_matched_delete(deleted).when_matched_update(
                 values, predicate=f"NOT {deleted}"
             ).when_not_matched_insert(values, predicate=f"NOT {deleted}").execute()
+            if table.version() == before:  # deltalake does not commit a merge that changes no row
+                self._sink.append(table, [], properties)
             return int(self._rows.num_rows)
 
         return self._sink.commit(self._batch, change)

@@ -195,7 +195,6 @@ class _IcebergAppend:
         self._sink = sink
         self._batch = batch
         self._data_files = [data_file(table, file) for file in files if file.rows]
-        self._location = data_location(table)
         self._files = files
         self._table = table
 

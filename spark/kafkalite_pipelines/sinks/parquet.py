@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -14,6 +15,9 @@ from kafkalite_pipelines.sinks.sink import Batch, Recorded, merged_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+log = logging.getLogger("kafkalite_pipelines")
 
 
 class ParquetFiles:
@@ -86,7 +90,11 @@ class _StagedFiles:
         return sum(file.rows for file in self._files)
 
     def discard(self) -> None:
-        self._sink.place.remove_tree(_staging(self._batch))
+        """A failure costs room only: an attempt that lost may still write there."""
+        try:
+            self._sink.place.remove_tree(_staging(self._batch))
+        except OSError as error:
+            log.warning("files that are not used could not be removed: %s", error)
 
 
 def _staging(batch: Batch) -> str:

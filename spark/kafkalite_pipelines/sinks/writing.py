@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _OPEN_FILES = 32
 #: A row group ends at this number of bytes in memory.
 _ROW_GROUP_BYTES = 64 << 20
+#: And at this number in all open files of a task, the largest first: else 32 row groups could be in memory at once.
+_WAITING_BYTES = 256 << 20
 #: Names of the partition values' columns in what a task gets.
 PARTITION = "__partition_"
 #: What a task returns of each file.
@@ -95,6 +97,8 @@ def files(batches: Iterator[pa.RecordBatch], target: Target, prefix: str) -> Ite
                         yield opened.pop(largest).close()
                     opened[partition] = _File(target, partition, prefix)
                 opened[partition].write(part)
+                if sum(file.waiting_bytes for file in opened.values()) > _WAITING_BYTES:
+                    max(opened.values(), key=lambda file: file.waiting_bytes).flush()
                 if opened[partition].written_bytes >= target.target_bytes:
                     yield opened.pop(partition).close()
         while opened:
@@ -168,7 +172,8 @@ class _File:
         self._sink = (target.opener or open_output)(target.location, self._path)
         self._writer = pq.ParquetWriter(self._sink, target.schema, compression="zstd", store_decimal_as_integer=True)
         self._waiting: list[pa.RecordBatch] = []
-        self._waiting_bytes = 0
+        #: Bytes in memory of rows that are not written yet.
+        self.waiting_bytes = 0
         self.rows = 0
         #: Bytes in memory of what was written: more than the file will have.
         self.written_bytes = 0
@@ -176,24 +181,25 @@ class _File:
     def write(self, batch: pa.RecordBatch) -> None:
         conformed = conform(batch, self._target.schema)
         self._waiting.append(conformed)
-        self._waiting_bytes += conformed.nbytes
+        self.waiting_bytes += conformed.nbytes
         self.rows += conformed.num_rows
-        if self._waiting_bytes >= _ROW_GROUP_BYTES:
-            self._flush()
+        if self.waiting_bytes >= _ROW_GROUP_BYTES:
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """What waits becomes a row group."""
         import pyarrow as pa
 
         if self._waiting:
             table = pa.Table.from_batches(self._waiting)
             self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
             self.written_bytes = self._sink.tell()
-        self._waiting, self._waiting_bytes = [], 0
+        self._waiting, self.waiting_bytes = [], 0
 
     def close(self) -> WrittenFile:
         import pyarrow as pa
 
-        self._flush()
+        self.flush()
         self._writer.close()
         size = self._sink.tell()
         self._sink.close()

@@ -14,8 +14,10 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake import Schema as DeltaSchema
 
 from kafkalite_pipelines import DeltaSink, ParquetSink, Pipeline, Source
+from kafkalite_pipelines.definition import DELETED
 from kafkalite_pipelines.sinks import writing
 from kafkalite_pipelines.sinks.delta import DeltaSinkTable, _DeltaAppend
+from kafkalite_pipelines.sinks.delta_keyed import KeyedDeltaTable, _Merged
 from kafkalite_pipelines.sinks.parquet import ParquetFiles, _StagedFiles, _staging
 from kafkalite_pipelines.sinks.sink import Batch
 
@@ -55,6 +57,42 @@ def test_a_delta_table_has_the_last_batch_of_each_pipeline(tmp_path: Path) -> No
         recorded = tables[name].recorded()
         assert recorded is not None and recorded.has(batch(name, 3)) and not recorded.has(batch(name, 4))
     assert tables["r"].recorded() is None
+
+
+def test_a_batch_that_changes_nothing_is_recorded_too(tmp_path: Path) -> None:
+    """Else the tables of a pipeline end at different offsets, and it cannot continue without its checkpoint."""
+    sink = DeltaSink("t", key=("n",))
+    table = KeyedDeltaTable(Pipeline("p", {}, Source(("t",)), (sink,), directory=tmp_path), sink)
+    write_deltalake(table.location, pa.table({"n": [1, 2]}))
+    nothing = pa.table({"n": pa.array([], pa.int64()), DELETED: pa.array([], pa.bool_())})
+    deletion = pa.table({"n": [3], DELETED: [True]})
+    for number, (rows, changed) in enumerate([(nothing, 0), (deletion, 1), (nothing, 0)]):
+        assert _Merged(table, batch("p", number), rows).commit() == changed
+        assert _Merged(table, batch("p", number), rows).commit() == 0, "it is there"
+        recorded = table.recorded()
+        assert recorded is not None and recorded.number == number
+    assert DeltaTable(table.location).version() == 3
+    new = pa.table({"n": [5], DELETED: [False]})
+    assert _Merged(table, batch("p", 3), new).commit() == 1 and DeltaTable(table.location).version() == 4
+    assert sorted(DeltaTable(table.location).to_pyarrow_table().column("n").to_pylist()) == [1, 2, 5]
+
+
+def test_the_memory_of_a_task_is_bounded_over_all_of_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "_WAITING_BYTES", 10_000)
+    most: list[int] = []
+    flush = writing._File.flush
+
+    def flushed(file: writing._File) -> None:
+        most.append(file.waiting_bytes)
+        flush(file)
+
+    monkeypatch.setattr(writing._File, "flush", flushed)
+    target = writing.Target(str(tmp_path), ROWS.schema, ("kind",))
+    rows = pa.RecordBatch.from_pydict({"n": range(200), f"{writing.PARTITION}0": [n % 20 for n in range(200)]})
+    written = list(writing.files(iter([rows] * 50), target, "prefix"))
+    assert len(written) == 20 and sum(file.rows for file in written) == 200 * 50
+    assert len(most) > 20 and sum(most) == 200 * 50 * 8
+    assert ds.dataset(tmp_path).count_rows() == 200 * 50
 
 
 def test_plain_files_have_the_last_batch_of_each_pipeline(tmp_path: Path) -> None:

@@ -229,6 +229,8 @@ WRONG = [
     ("[decode]", '[decode]\ntrigger = "10s"', "decode.trigger: there is no such key in [decode]: trigger stands above the first [table] of the file"),
     ('name = "flights"', 'name = "flights"\ntrigger = "once"', "trigger: must be a duration such as \"10s\", or \"available-now\", not 'once'"),
     ('name = "flights"', 'name = "flights"\ncheckpoint = "x"\n[[sinks]]\nformat = "delta"\npath = "./x"', "checkpoint: is also the path of sinks[1]"),
+    ('"localhost:9092"', '"localhost:9²"', "kafka.bootstrap.servers: 'localhost:9²' is not host:port"),
+    ('topics = ["flights"]', 'topics = ["flights"]\nstart = { flights = { "²" = 1 } }', "source.start.flights.²: must be partition = offset, not 1"),
     ('"localhost:9092"', '["localhost:9092"]', "kafka.bootstrap.servers: must be text or a number, not a list"),
     ('"localhost:9092"', '"localhost:9092"\n"sasl.username" = "me"', "kafka.sasl.username: is not used with security.protocol PLAINTEXT, but with SASL_SSL or SASL_PLAINTEXT"),
     ('"localhost:9092"', '"localhost:9092"\n"security.protocol" = "SASL_PLAINTEXT"\n"ssl.ca.location" = "ca.pem"', "kafka.ssl.ca.location: is not used with security.protocol SASL_PLAINTEXT, but with SSL or SASL_SSL"),
