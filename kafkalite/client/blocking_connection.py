@@ -44,7 +44,7 @@ class BlockingConnection:
             self._socket = socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_s)
         except TimeoutError as error:
             raise ConnectTimeout(f"{endpoint}: {error}") from None
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: no host can have this name
             raise RpcNotSent(f"{endpoint}: {error}") from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         is_open = False

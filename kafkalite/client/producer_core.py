@@ -90,7 +90,6 @@ class ProducerCore:
         self._expiry_bound = float("inf")
         self._next_number = 0
         self._flush_up_to = -1
-        self._closing = False
 
     # --- records in --------------------------------------------------------------------------
 
@@ -162,10 +161,6 @@ class ProducerCore:
         self.needs_producer_id = False
 
     # --- what to send ------------------------------------------------------------------------
-
-    def topics(self) -> list[str]:
-        """Topics with unfinished batches, sorted."""
-        return sorted({key.topic for key in self._busy})
 
     def waiting_partitions(self) -> list[TopicPartition]:
         """Partitions with something to send, in a stable order."""
@@ -251,7 +246,7 @@ class ProducerCore:
         # While an older batch is on its second way, newer ones would only meet the gap that it left.
         elif self.settings.idempotent and any(other.attempts > 1 for other in partition.in_flight):
             return None
-        if len(partition.queue) > 1 or batch.number <= self._flush_up_to or self._closing:
+        if len(partition.queue) > 1 or batch.number <= self._flush_up_to:
             return now
         if batch.size_bytes >= self.settings.batch_bytes:
             return now

@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import (
-    BrokerId,
-    Endpoint,
-)
-from kafkalite.partition_values import (
-    TopicMetadata,
-)
+from kafkalite.model import BrokerId, Endpoint
+from kafkalite.partition_values import TopicMetadata
 
 
 @dataclass(frozen=True, slots=True)

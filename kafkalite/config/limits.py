@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-#: The limits of reassignments (KIP-435, invariant C13): cluster-wide dynamic settings. The KIP's text has the first prefix, its table the
-#: second one; the others are accepted because earlier versions accepted them.
+#: The KIP's text has the first prefix, its table the second one; the others are accepted because earlier versions accepted them.
 LIMIT_PREFIXES = ("reassignment.parallel.", "reassignment.max.concurrent.", "parallel.reassignment.", "parallel.")
 REPLICAS = "replica.count"
 PARTITIONS = "partition.count"

@@ -19,10 +19,12 @@ from kafkalite.controller.zk_access import Connectivity as Connectivity
 from kafkalite.controller.zk_access import ControllerMovedError as ControllerMovedError
 from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import (
+    AuthFailedError,
     Coordinator,
     CoordinatorError,
     Create,
     Delete,
+    MultiFailedError,
     NoNodeError,
     Op,
     OpResult,
@@ -168,7 +170,7 @@ class Storage(DeletionStorage):
 
         Returns:
             What was written, with its new partition epochs; and the partitions of transactions that failed, or whose
-            outcome is unknown.
+            outcome is unknown. What ZooKeeper's ACLs forbid is in neither.
         """
         groups = await self._operations(writes)
         transactions: list[list[Op]] = []
@@ -192,18 +194,21 @@ class Storage(DeletionStorage):
         results = await self._zk.multi_many(transactions)
         written: dict[TopicPartition, LeaderAndIsr] = {}
         conflicts: list[TopicPartition] = []
+        refused: list[TopicPartition] = []
         by_partition = dict(groups)
         for partitions, result in zip(members, results, strict=True):
             await asyncio.sleep(0)
             if isinstance(result, CoordinatorError):
                 self._raise_if_moved(result)
-                conflicts += partitions
+                (refused if len(partitions) == 1 and _is_forbidden(result) else conflicts).extend(partitions)
                 continue
             at = 1
             for partition in partitions:
                 at += len(by_partition[partition])
                 written[partition] = _with_version(writes[partition], result[at - 1])
         self._stats.zk_ops["conflict"] += len(conflicts)
+        if refused:  # to decide again would not help, and would keep all others waiting
+            _log.error("controller.states_forbidden", partitions=len(refused), first=str(refused[0]))
         return written, conflicts
 
     async def _operations(self, writes: Mapping[TopicPartition, LeaderAndIsr]) -> list[tuple[TopicPartition, list[Op]]]:
@@ -407,6 +412,10 @@ def _size(op: Op) -> int:
     """Bytes of an operation on the wire, about."""
     data = op.data if isinstance(op, Create | SetData) else b""
     return len(op.path) + len(data) + 64
+
+
+def _is_forbidden(error: CoordinatorError) -> bool:
+    return isinstance(error, MultiFailedError) and isinstance(error.error, AuthFailedError)
 
 
 def _with_version(state: LeaderAndIsr, result: OpResult) -> LeaderAndIsr:

@@ -1,7 +1,7 @@
 """Partitions that are drained before their removal (`remove-partitions --drain`): when every consumer group that reads one
 has committed its end, nobody needs its records any more, and they go without waiting for retention.
 
-Only the groups' coordinators know what is committed. So who leads such a partition asks all nodes, and believes them
+Only the groups' coordinators know what is committed. So the leader of such a partition asks all nodes, and believes them
 only when together they coordinate every partition of `__consumer_offsets`, so that no group can be missing. A partition
 without any group waits for retention: somebody may read it without committing.
 """

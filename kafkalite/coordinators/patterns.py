@@ -55,7 +55,7 @@ def search(pattern: str) -> Callable[[str], bool]:
 
 def _compiled(pattern: str) -> Any:
     try:
-        import re2  # only who gets a pattern loads it
+        import re2  # with the first pattern: most nodes never need it
     except ImportError:
         # Python's own `re` is no substitute: a pattern of a client could keep it busy for ever.
         text = "this broker resolves no regular expressions: google-re2 is not installed"

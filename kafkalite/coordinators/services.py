@@ -358,9 +358,17 @@ class Services(Protocol):
         ...
 
     async def create_partitions(
-        self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, *, validate_only: bool
+        self,
+        topic: str,
+        count: int,
+        assignments: Sequence[Sequence[BrokerId]] | None,
+        *,
+        timeout_ms: int,
+        validate_only: bool,
     ) -> TopicResult:
-        """Add partitions until there are `count`; `assignments` are those of the new ones. Errors are in the result."""
+        """Add partitions until there are `count`; `assignments` are those of the new ones. Errors are in the result.
+        `timeout_ms`: how long their coming is waited for.
+        """
         ...
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse: ...
@@ -368,6 +376,7 @@ class Services(Protocol):
     async def alter_reassignments(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse: ...
 
     async def list_reassignments(self, request: ListReassignmentsRequest) -> ListReassignmentsResponse: ...
+
     async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
         """A broker's own dynamic settings; None: those of all brokers. Raises ApiError, CoordinatorError."""
         ...

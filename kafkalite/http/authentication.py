@@ -1,4 +1,4 @@
-"""Who may see which page: a certificate, a name and password, or a token says who asks; the ACLs say what that is worth.
+"""Who may see which page: a certificate, a name and password, or a token identifies the user; ACLs decide.
 
 Guessing is slow: a wrong password is answered late, an address has few attempts, and one password is checked at a time,
 off the loop. None of this delays users that have logged in before.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkalite.security.http_login import HttpLogin
     from kafkalite.security.node_security import HttpSecurity
 
-#: Passwords that wait for being checked.
+#: Passwords that wait for their check.
 _MAX_WAITING = 16
 _PLAIN_TEXT = Page(
     b"names, passwords and tokens are taken over TLS, or on this very host (docs/security.md)\n", status=403
@@ -59,7 +59,7 @@ class HttpPeer:
 
     @property
     def is_safe(self) -> bool:
-        """Whether nobody listens in."""
+        """Whether nobody else can read what passes."""
         if self.tls is not None:
             return True
         import ipaddress  # loaded only where logins is used
@@ -73,7 +73,7 @@ class HttpPeer:
 
 
 class HttpAuthenticator:
-    """One per node. `security` None: nobody can say who they are, and all are ANONYMOUS."""
+    """One per node. `security` None: clients cannot authenticate, and all are ANONYMOUS."""
 
     def __init__(self, access: Access, security: HttpSecurity | None, clock: Clock, disk: Disk) -> None:
         self._access = access
@@ -93,10 +93,10 @@ class HttpAuthenticator:
     async def admit(
         self, path: str, query: Query, authorization: str | None, peer: HttpPeer
     ) -> AuthenticatedRequest | Page:
-        """What the request may be answered as, or the refusal."""
+        """The request with its user, or the refusal."""
         row = HTTP.get(path)
         if row is None:
-            return Page(b"no rule says who may see this\n", status=403)
+            return Page(b"there is no rule for this page\n", status=403)
         principal = await self._who(authorization, peer)
         if isinstance(principal, Page):
             return principal
@@ -129,9 +129,9 @@ class HttpAuthenticator:
         assert self._security is not None
         reported = {"Basic": 'Basic realm="kafkalite", charset="UTF-8"', "Bearer": 'Bearer realm="kafkalite"'}
         headers = tuple(("www-authenticate", reported[scheme]) for scheme in self._security.schemes)
-        return Page(b"who are you?\n", status=401, headers=headers)
+        return Page(b"authentication is required\n", status=401, headers=headers)
 
-    # --- who it is ---
+    # --- the user ---
 
     async def _who(self, authorization: str | None, peer: HttpPeer) -> Principal | Page:
         security = self._security
@@ -173,7 +173,7 @@ class HttpAuthenticator:
         except AuthenticationFailed as error:
             reason = str(error)
         self._log_failure(peer, reason, mechanism, user)
-        # Measured from the beginning: how long the check took shall not be seen.
+        # Counted from the beginning, so that the time of the check does not show.
         await asyncio.sleep(max(0.0, began + self._security.listener.failed_delay_s - self._now()))
         return self._challenge()
 

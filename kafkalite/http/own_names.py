@@ -1,5 +1,5 @@
-"""Which names a browser may use for the status page (the Host header): a page of somebody else's, whose name resolves to this
-node's address, must not be able to read it (DNS rebinding). Pure."""
+"""The names under which browsers may open the status page (the Host header). Another site, whose name resolves to this node's
+address, must not be able to read it (DNS rebinding). Pure."""
 
 from __future__ import annotations
 

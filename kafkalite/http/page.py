@@ -1,4 +1,4 @@
-"""What the HTTP listener answers, and what it is asked with."""
+"""A response of the HTTP listener, and the parameters of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the status page asks of all nodes, this one included: over RPC, as a node."""
+"""Requests of the status page and the console to all nodes, this one included: over RPC, as a node."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kafkalite.rpc.messages.connection import HelloRequest
 
 
 class Peers:
-    """One connection to each node, opened when it is first asked.
+    """One connection to each node, opened with the first request to it.
 
     Args:
-        hello: what this node says of itself.
+        hello: how this node introduces itself.
     """
 
     def __init__(

@@ -76,7 +76,7 @@ class Sampler:
         self.omitted = 0
 
     async def run(self) -> None:
-        """Measure for ever."""
+        """Measure until cancelled."""
         while True:
             await self.sample()
             await asyncio.sleep(INTERVAL_S)

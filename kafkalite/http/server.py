@@ -1,8 +1,8 @@
 """The HTTP listener: a few pages, parsed by h11. Not on any hot path.
 
-A page is a function of the request that was admitted, or a coroutine of it; it runs on the node's loop, within the
-deadline of the request. Unauthenticated peers cost little: a connection has its time, and when there are too many, the one that has
-waited longest without a whole request gives way.
+A page is a function or coroutine function of an admitted request. It runs on the node's loop, within the deadline of the request.
+Unauthenticated peers cost little: a connection has a deadline, and when there are too many, the one that has waited longest without
+a whole request is closed.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ TreeHandler = Callable[[TreeRequest], Awaitable[Page]]
 
 
 class HttpServer:
-    """Serves GET and HEAD of fixed paths, and POST of a few, to whom the gate admits.
+    """Serves GET and HEAD of fixed paths, and POST of a few, to clients that the authenticator admits.
 
     Args:
         posts: the pages that take POST, and nothing else.
         trees: first segment of a path -> what serves every path and method below it.
         per_ip: how many connections one address may have; None: as many as all together.
-        names: those of this node, for the Host header; None: it is not checked, because who asks is checked.
+        names: those of this node, which the Host header must have; None: it is not checked, because clients authenticate.
         turns: one page per turn of the loop, addresses in turn, however many requests were sent ahead: a page may take
             as long as a scrape of all metrics.
     """
@@ -72,7 +72,7 @@ class HttpServer:
         self,
         network: Network,
         pages: Mapping[str, Handler],
-        gate: HttpAuthenticator,
+        authenticator: HttpAuthenticator,
         tls: ServerTls | None = None,
         per_ip: ConnectionLimits | None = None,
         posts: Collection[str] = (),
@@ -83,7 +83,7 @@ class HttpServer:
         self._network = network
         self._turns = turns
         self._tls = tls
-        self._gate = gate
+        self._authenticator = authenticator
         self._per_ip = per_ip
         self._names = names
         self._pages = dict(pages)
@@ -92,7 +92,7 @@ class HttpServer:
         self._listener: Listener | None = None
         #: Open connections.
         self.connections = 0
-        #: Those that have not sent a whole request; who has waited longest comes first.
+        #: Those that have not sent a whole request, the longest wait first.
         self._waiting: dict[asyncio.StreamWriter, None] = {}
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -140,7 +140,7 @@ class HttpServer:
                     connection.start_next_cycle()
             except h11.RemoteProtocolError as error:
                 if connection.our_state is h11.IDLE or connection.our_state is h11.SEND_RESPONSE:
-                    page = Page(b"no request of HTTP/1.1 that is taken here\n", status=error.error_status_hint)
+                    page = Page(b"not a valid request of HTTP/1.1\n", status=error.error_status_hint)
                     _write(writer, _response(connection, page, is_whole=True))
             self._waiting[writer] = None
             async with asyncio.timeout(_DEADLINE_S):
@@ -231,7 +231,7 @@ class HttpServer:
         try:
             query = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS))
             place = path if tree is None else f"/{_root(path)}"
-            asked = await self._gate.admit(place, query, logins[0] if logins else None, peer)
+            asked = await self._authenticator.admit(place, query, logins[0] if logins else None, peer)
             if isinstance(asked, Page):
                 return asked
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
@@ -250,7 +250,7 @@ _TOO_LARGE = Page(b"this page takes no body of that size\n", status=413)
 
 
 def _unwanted(request: h11.Request, most_bytes: int) -> Page | None:
-    """What is refused before its body has come; the connection ends then.
+    """The refusal of a request before its body has come; None: it is taken. The connection ends with a refusal.
 
     With both Content-Length and Transfer-Encoding a proxy in front of this node could see another end of the request than we do,
     and pass on as somebody's next request what is hidden behind it (RFC 9112, section 6.1).
@@ -278,7 +278,7 @@ def _root(path: str) -> str:
 
 
 def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
-    """Raises OSError if nobody is there any more: uvloop's transports do not say so in this way."""
+    """Raises OSError if the connection is closed: uvloop's transports do not."""
     if writer.transport.is_closing():
         raise ConnectionResetError("the connection is closed")
     writer.write(data)

@@ -75,8 +75,8 @@ class StatusPages:
         return _json({"id": self._node.local.broker_id, "problems": problems})
 
     def _readyz(self, asked: AuthenticatedRequest) -> Page:
-        """Whether clients should be sent here. It stays 200 if only ZooKeeper is away, because each node goes on serving (ADR
-        15). BrokerFailureDetector probes ask `/healthz`: a restart would only end what still works."""
+        """Whether clients should be sent here. It stays 200 if only ZooKeeper is away, because each node goes on serving (ADR 15).
+        Liveness probes ask `/healthz`: a restart would only end what still works."""
         node = self._node
         serves = node.ready.is_set() and not node.stopping and node.replicas.hosted.serves()
         text = "ready" if serves else "not ready"

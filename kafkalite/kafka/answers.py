@@ -1,8 +1,8 @@
 """Memory of answers that clients have not read yet, over all connections, and whose turn it is to get some of it.
 
-A fetch may ask for 50 MiB, and every client does; who then reads slowly, or not at all, leaves them with us. So an
-answer gets a share of what is left of the limit, which is enough for any client (at least one batch is always in it),
-and while nothing is left fetches wait. Then connections that do not read their responses are closed, longest first.
+A fetch may ask for 50 MiB, and every client does; a client that then reads slowly, or not at all, leaves them with us. So
+an answer gets a share of what is left of the limit, which is enough for any client (at least one batch is always in it).
+While nothing is left, fetches wait, and connections that do not read their responses are closed, longest first.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class AnswerMemory:
         return True
 
     def to_be_closed(self, connections: Iterable[_C], now: float) -> list[_C]:
-        """While others wait: who has left answers unread for too long, until half of the memory would be free."""
+        """While others wait: the connections that have left answers unread for too long, until half of the memory would be free."""
         if not self._waiting or self.bytes < self._limit:
             return []
         late = [each for each in connections if each.unread_since and now - each.unread_since > UNREAD_GRACE_S]

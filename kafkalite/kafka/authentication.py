@@ -202,7 +202,7 @@ class ConnectionAuthenticator:
             return
         self._connection.send_bare(answer)
 
-    # --- no --------------------------------------------------------------------------------------
+    # --- refusals --------------------------------------------------------------------------------
 
     def _log_failure(self, reason: str) -> None:
         exchange = self._exchange

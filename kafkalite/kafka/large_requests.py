@@ -86,9 +86,8 @@ async def serve(listener: Server, request: Request, body: bytes) -> None:
     except WireError as error:
         connection.refuse("request.malformed", str(error))
     finally:
-        if (
-            not request.is_answered and not is_served
-        ):  # refused, or a bug, or the node stops: the client must not wait for ever
+        if not request.is_answered and not is_served:
+            # Refused, or a bug, or the node stops: the client must not wait for ever.
             connection.abort()
         connection.out.hold(-len(body))
         connection.release_requests()
@@ -128,6 +127,7 @@ async def _answer(listener: Server, request: Request, message: Any, slices: Slic
         if wanted > MAX_NEW_PARTITIONS:
             refused = api_error(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     joined = Joined(api.name)
+    timeout_ms = getattr(message, "timeout_ms", None)
     for piece in pieces_of(api.name, message):
         if slices.is_over:
             await slices.next()
@@ -137,6 +137,8 @@ async def _answer(listener: Server, request: Request, message: Any, slices: Slic
         if refused is not None:
             joined.add(refusal(api, piece, request.version, refused.code, str(refused)))
             continue
+        if timeout_ms is not None:  # what is left of the whole request's time
+            piece.timeout_ms = max(0, timeout_ms - int((listener.turns.monotonic() - request.began) * 1000))
         result = listener.start_part(part, piece)
         if type(result) is CoroutineType:
             slices.end()

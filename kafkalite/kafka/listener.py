@@ -185,6 +185,7 @@ class KafkaListener:
         return True
 
     def closed(self, connection: KafkaConnection) -> None:
+        """A connection is lost, or was not taken."""
         if self.connections.pop(connection, self) is None:
             self._per_ip.closed(connection.peer_host)
         for call in self.on_closed:
@@ -253,6 +254,8 @@ class KafkaListener:
             if not self._ended(request, message):
                 request.respond(refusal(api, message, request.version, error.code, str(error)))
             return
+        if request.throttle is not None and (wait_ms := request.throttle.started()):
+            request.connection.mute(wait_ms)
         request.returned = self.monotonic()
         if result is None:
             return
@@ -321,8 +324,6 @@ class KafkaListener:
         if type(result) is GeneratorType:
             stepped.answer(request, message, result)
             result = None
-        if request.throttle is not None and (wait_ms := request.throttle.started()):
-            request.connection.mute(wait_ms)
         return result
 
     def _ended(self, request: Request, message: Any) -> bool:
@@ -356,9 +357,8 @@ class KafkaListener:
         except CoordinatorError as error:
             answer = refusal(api, message, request.version, refusal_of(error), str(error))
         finally:
-            if (
-                answer is None
-            ):  # a bug, or the node stops: the supervisor reports it; this client must not wait for ever
+            if answer is None:
+                # A bug, or the node stops: the supervisor reports it. This client must not wait for ever.
                 request.connection.abort()
         if not request.connection.is_closed:
             request.respond(answer)

@@ -149,8 +149,10 @@ class Request:
             self._finish(head, chunks)
 
     def part(self) -> Request:
-        """A request for some of its elements. It is answered with the others."""
-        return Request(self.connection, self.api, self.version, self.correlation_id, self.client_id)
+        """A request for some of its elements. It is answered with the others, and counts as the same client's."""
+        part = Request(self.connection, self.api, self.version, self.correlation_id, self.client_id)
+        part.throttle = self.throttle
+        return part
 
     def respond_encoded(self, body: bytes) -> None:
         """Answer with a body that was encoded in the request's version."""

@@ -153,6 +153,10 @@ class ReadableLog(LogState):
         """The largest epoch <= `requested_epoch` in this log, and where it ends (invariant F2); (-1, -1) if there is none."""
         return self._epochs.cache.end_offset_for(requested_epoch, self.log_end_offset)
 
+    def epoch_at(self, offset: int) -> LeaderEpoch:
+        """The leader epoch of the record at `offset`; -1 if it is not known."""
+        return LeaderEpoch(self._epochs.cache.epoch_at(offset))
+
     @property
     def first_unstable_offset(self) -> Offset | None:
         """Of the earliest transaction that is open or whose end is not known to be committed; None if there is none."""

@@ -217,10 +217,17 @@ class NodeServices:
         return await self._node.admin.topics.delete_topics(request, ids)
 
     async def create_partitions(
-        self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, *, validate_only: bool
+        self,
+        topic: str,
+        count: int,
+        assignments: Sequence[Sequence[BrokerId]] | None,
+        *,
+        timeout_ms: int,
+        validate_only: bool,
     ) -> TopicResult:
         wanted = NewPartitions(topic, count, tuple(tuple(each) for each in assignments or ()))
-        answer = await self._node.admin.partitions.add(AddPartitionsRequest((wanted,), validate_only=validate_only))
+        request = AddPartitionsRequest((wanted,), timeout_ms, validate_only)
+        answer = await self._node.admin.partitions.add(request)
         return answer.topics[0]
 
     async def alter_reassignments(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse:

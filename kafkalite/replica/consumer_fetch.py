@@ -385,7 +385,8 @@ class ConsumerFetchHandler:
         leader = partition.leader
         assert leader is not None
         if wanted.timestamp == EARLIEST_TIMESTAMP:
-            return -1, partition.log.log_start_offset, leader.leader_epoch
+            start = partition.log.log_start_offset
+            return -1, start, partition.log.epoch_at(start)
         is_behind = leader.high_watermark < leader.epoch_start_offset
         limit = leader.high_watermark
         if isolation == 1:

@@ -9,6 +9,8 @@ BURST = 10
 REGAIN_S = 6.0
 #: Number of addresses that are counted separately; all others share one count.
 MAX_HOSTS = 4096
+#: Addresses that count and that one new address looks at to make room: all of them would take a millisecond of the loop.
+LOOKED_AT = 4
 _THE_REST = ""
 
 
@@ -21,7 +23,7 @@ class Attempts:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        #: Address -> (attempts that count, as of when).
+        #: Address -> (attempts that count, as of when). The one that tried longest ago comes first.
         self._counts: dict[str, tuple[float, float]] = {}
 
     def wait_s(self, host: str) -> float:
@@ -30,13 +32,28 @@ class Attempts:
 
     def begin(self, host: str) -> None:
         """An attempt; it counts until it has succeeded, so that many at the same time are no way around."""
-        if host not in self._counts and len(self._counts) >= MAX_HOSTS:
-            self._counts = {each: entry for each, entry in self._counts.items() if self._count(each) > 0}
+        if host not in self._counts:
+            self._forget()
         key = self._key(host)
-        self._counts[key] = (self._count(key) + 1, self._now())
+        count = self._count(key) + 1
+        self._counts.pop(key, None)  # so that the address moves to the end
+        self._counts[key] = (count, self._now())
+
+    def _forget(self) -> None:
+        """Make room if it is needed: of the addresses that tried longest ago, those go of which nothing counts any more."""
+        if len(self._counts) < MAX_HOSTS:
+            return
+        still_counted = 0
+        while self._counts and still_counted < LOOKED_AT:
+            oldest = next(iter(self._counts))
+            is_counted = self._count(oldest) > 0
+            entry = self._counts.pop(oldest)
+            if is_counted:
+                self._counts[oldest] = entry
+                still_counted += 1
 
     def succeeded(self, host: str) -> None:
-        """It was an honest one."""
+        """The attempt was right: it does not count any longer."""
         key = self._key(host)
         count = self._count(key) - 1
         if count > 0:

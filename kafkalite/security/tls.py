@@ -115,7 +115,7 @@ class ServerTls(_Reloading):
 
 
 class ClientTls(_Reloading):
-    """Who dials. `check_hostname`: the server's certificate must be for the host that was dialled."""
+    """The side that connects. `check_hostname`: the server's certificate must be for the host that was dialled."""
 
     def __init__(self, files: TlsFiles, *, check_hostname: bool = True) -> None:
         super().__init__(files)

@@ -1,4 +1,4 @@
-"""What hot paths count: plain integers and lists, turned into metrics when somebody scrapes. Not locked: one loop."""
+"""Counters of hot paths: plain integers and lists, turned into metrics by a scrape. Without locks: one loop."""
 
 from __future__ import annotations
 

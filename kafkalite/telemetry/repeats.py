@@ -1,4 +1,4 @@
-"""Lines that somebody else decides how often are written: each kind once in a while, with a count of those between."""
+"""Log lines whose number a peer decides: each kind is written once in a while, with a count of those in between."""
 
 from __future__ import annotations
 

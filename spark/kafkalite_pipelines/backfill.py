@@ -21,7 +21,7 @@ from kafkalite.model import TopicPartition
 from kafkalite_pipelines.batches import Batches, BatchResult
 from kafkalite_pipelines.cluster import as_json, connected
 from kafkalite_pipelines.control import only_one, own
-from kafkalite_pipelines.definition import Decode, Pipeline, PipelineError, Sink, TopicSink
+from kafkalite_pipelines.definition import Decode, DeltaSink, IcebergSink, Pipeline, PipelineError, Sink, TopicSink
 from kafkalite_pipelines.places import OWN, Place
 from kafkalite_pipelines.sinks.opening import open_sink
 from kafkalite_pipelines.sinks.sink import Batch
@@ -131,7 +131,7 @@ def run(
 
 def _opened(pipeline: Pipeline, place: Place, wanted: Range) -> dict[str, Any]:
     """The state of a run that was begun, or a new one with the bounds as offsets."""
-    asked = [_text(wanted.begin), _text(wanted.end), *[str(sink) for sink in pipeline.sinks]]
+    asked = [_text(wanted.begin), _text(wanted.end), *[_target(pipeline, sink) for sink in pipeline.sinks]]
     state = place.read_json(_STATE)
     if state is not None:
         if state["asked"] != asked:
@@ -193,6 +193,15 @@ def _ends(value: Mapping[str, Mapping[str, int]]) -> Ends:
 
 def _size(begins: Ends, ends: Ends) -> int:
     return sum(ends[tp] - begins[tp] for tp in ends)
+
+
+def _target(pipeline: Pipeline, sink: Sink) -> str:
+    """Where a sink writes. No credentials: this is kept in a file, and they may change before the range is done."""
+    if isinstance(sink, IcebergSink):
+        return f"iceberg {sink.table} {pipeline.place(sink.warehouse)} {sink.catalog.get('name', '')}".strip()
+    if isinstance(sink, TopicSink):
+        return f"topic {sink.topic}"
+    return f"{'delta' if isinstance(sink, DeltaSink) else 'parquet'} {pipeline.place(sink.path)}"
 
 
 def _text(bound: Bound) -> str:

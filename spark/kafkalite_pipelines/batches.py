@@ -11,7 +11,7 @@ from kafkalite_pipelines.decoding.decoders import Decoding
 from kafkalite_pipelines.decoding.records import ERROR, RECORD
 from kafkalite_pipelines.definition import DELETED, Pipeline, PipelineError
 from kafkalite_pipelines.sinks import topics
-from kafkalite_pipelines.sinks.sink import Batch, OpenSink
+from kafkalite_pipelines.sinks.sink import Batch, OpenSink, Staged
 from kafkalite_pipelines.steps import check_stateless, step_function
 
 if TYPE_CHECKING:
@@ -37,6 +37,13 @@ class Batches:
     """Batches of one pipeline, one after the other."""
 
     def __init__(self, pipeline: Pipeline, spark: SparkSession, sinks: list[OpenSink]) -> None:
+        """Raises PipelineError: a step cannot be found, or one topic is written to twice."""
+        written = pipeline.written_topics
+        for topic in {topic for topic in written if written.count(topic) > 1}:
+            # a batch is one transaction of a topic: what comes second would be taken for a repetition
+            raise PipelineError(
+                f"topic {topic} is named twice: each topic sink, and the dead letters, need one of their own"
+            )
         self._pipeline = pipeline
         self._sinks = sinks
         self._decoding = Decoding(pipeline)
@@ -81,56 +88,73 @@ class Batches:
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
-        while True:
-            decoded = self._decoding.decoded(records)
-            observation = Observation()
-            counts = [
-                f.count(f.lit(1)).alias("records"),
-                f.count(ERROR).alias("bad"),
-                *self._decoding.observed(decoded),
-            ]
-            measured = decoded.observe(observation, *counts)
-            if len(self._sinks) > 1:
-                measured = measured.persist()
-            rows = self._good(measured)
-            for step in self._steps:
-                rows = step(rows)
-            self._check_stateless(rows)
-            staged = [sink.stage(rows, batch) for sink in self._sinks]
-            if not any(sink.eager for sink in self._sinks):
-                measured.write.format("noop").mode("overwrite").save()
-            seen = observation.get
-            if "records" not in seen:  # Spark Connect loses it behind a query in SQL
-                seen = decoded.agg(*counts).collect()[0].asDict()
-            if not self._decoding.learnt(records, seen):
-                break
-            for each in staged:  # columns that were not known: again with them
-                each.discard()
-        records_read, bad = int(seen["records"]), int(seen["bad"])
+        staged: list[tuple[OpenSink, Staged]] = []
+        measured: DataFrame | None = None
         try:
+            while True:
+                decoded = self._decoding.decoded(records)
+                observation = Observation()
+                counts = [
+                    f.count(f.lit(1)).alias("records"),
+                    f.count(ERROR).alias("bad"),
+                    *self._decoding.observed(decoded),
+                ]
+                measured = self._kept(decoded.observe(observation, *counts))
+                rows = self._good(measured)
+                for step in self._steps:
+                    rows = step(rows)
+                self._check_stateless(rows)
+                for sink in self._sinks:
+                    staged.append((sink, sink.stage(rows, batch)))
+                if not any(sink.eager for sink in self._sinks):
+                    measured.write.format("noop").mode("overwrite").save()
+                seen = observation.get
+                if "records" not in seen:  # Spark Connect loses it behind a query in SQL
+                    seen = decoded.agg(*counts).collect()[0].asDict()
+                if not self._decoding.learnt(records, seen):
+                    break
+                discard(staged)  # columns that were not known: again with them
+                self._free(measured)
+            records_read, bad = int(seen["records"]), int(seen["bad"])
             if bad:
                 self._put_aside(decoded.where(f.col(ERROR).isNotNull()), bad, batch)
-            added = {sink.name: each.commit() for sink, each in zip(self._sinks, staged, strict=True)}
-        except PipelineError:
-            for each in staged:
-                each.discard()
-            raise
+            added = commit(staged)
         finally:
-            if len(self._sinks) > 1:
-                measured.unpersist()
+            discard(staged)
+            self._free(measured)
         return BatchResult(batch.number, records_read, bad, added, self._maintain())
 
     def _stateful(self, rows: DataFrame, batch: Batch) -> BatchResult:
-        if len(self._sinks) > 1:
-            rows = rows.persist()
-        staged = [sink.stage(rows, batch) for sink in self._sinks]
-        added = {sink.name: each.commit() for sink, each in zip(self._sinks, staged, strict=True)}
-        if len(self._sinks) > 1:
-            rows.unpersist()
+        staged: list[tuple[OpenSink, Staged]] = []
+        rows = self._kept(rows)
+        try:
+            for sink in self._sinks:
+                staged.append((sink, sink.stage(rows, batch)))
+            added = commit(staged)
+        finally:
+            discard(staged)
+            self._free(rows)
         return BatchResult(batch.number, 0, 0, added, self._maintain())
 
+    def _kept(self, rows: DataFrame) -> DataFrame:
+        """Several sinks read the rows: they are kept until `_free`."""
+        return rows.persist() if len(self._sinks) > 1 else rows
+
+    def _free(self, rows: DataFrame | None) -> None:
+        if rows is not None and len(self._sinks) > 1:
+            rows.unpersist()
+
     def _maintain(self) -> tuple[str, ...]:
-        return tuple(done for sink in self._sinks if (done := sink.maintain()) is not None)
+        """What was done. A failure costs a round only: the batch is committed, and another writer may have been in the way."""
+        done = []
+        for sink in self._sinks:
+            try:
+                did = sink.maintain()
+            except Exception as error:  # noqa: BLE001 - of the table's library, its catalog and its object store
+                log.warning("%s: maintenance failed, the next round tries again: %s", sink.name, error)
+            else:
+                done += [] if did is None else [did]
+        return tuple(done)
 
     def _good(self, decoded: DataFrame) -> DataFrame:
         from pyspark.sql import functions as f
@@ -159,3 +183,18 @@ class Batches:
         if self._steps and not self._checked:
             check_stateless(rows)
             self._checked = True
+
+
+def commit(staged: list[tuple[OpenSink, Staged]]) -> dict[str, int]:
+    """Commit one sink after the other; returns the rows that each added. What is committed, or may be, leaves the list."""
+    added = {}
+    while staged:
+        sink, rows = staged.pop(0)
+        added[sink.name] = rows.commit()
+    return added
+
+
+def discard(staged: list[tuple[OpenSink, Staged]]) -> None:
+    """Rows whose commit was not tried. After a commit that failed nobody knows: its answer may be what was lost."""
+    while staged:
+        staged.pop(0)[1].discard()

@@ -59,7 +59,9 @@ class Place:
             files.delete_dir(f"{base}/{name}")
 
     def move(self, name: str, to: str) -> None:
+        """A file or a directory, to a place where there is none; the directories above that are made."""
         files, base = self._open()
+        files.create_dir(f"{base}/{to}".rpartition("/")[0], recursive=True)
         files.move(f"{base}/{name}", f"{base}/{to}")
 
     def names(self, directory: str) -> list[str]:

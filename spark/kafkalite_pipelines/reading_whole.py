@@ -53,6 +53,11 @@ def _check_places(pipeline: Pipeline, top: Section) -> None:
     places = [_place(pipeline, sink) for sink in pipeline.sinks]
     if len(set(places)) < len(places):
         top.problem("sinks", "two sinks write to the same place")
+    dead = pipeline.dead_letters
+    if dead is not None and dead.topic and ("topic", dead.topic) in places:
+        top.problem(
+            "dead_letters.topic", f"{dead.topic} is also the topic of a sink: dead letters need one of their own"
+        )
     checkpoint = pipeline.place(pipeline.checkpoint)
     for number, sink in enumerate(pipeline.sinks, 1):
         path = sink.path if isinstance(sink, DeltaSink | ParquetSink) else None

@@ -272,8 +272,8 @@ def _fields(chunk: _Chunk, array: npt.NDArray[np.uint8]) -> _Fields:
     if (key_end >= limits).any() or (value_end >= limits).any():
         raise CorruptRecords("a key or value exceeds its record")
     header_count, headers_start = varints.decode(array, value_end)
-    if (header_count < 0).any():
-        raise CorruptRecords("a record has a negative number of headers")
+    if ((header_count < 0) | (header_count > len(array))).any():
+        raise CorruptRecords("a record has more headers than bytes, or a negative number of them")
 
     per_record = partial(np.repeat, repeats=counts)
     appended = np.array([span.log_append_time_ms is not None for span in spans])
@@ -380,7 +380,8 @@ def _headers(fields: _Fields, array: npt.NDArray[np.uint8], buffer: pa.Buffer) -
         value_size, value_start[slot] = varints.decode(array, key_end[slot])
         value_end[slot] = value_start[slot] + np.maximum(value_size, 0)
         value_null[slot] = value_size < 0
-        if (value_end[slot] > len(array)).any():
+        # a size near 2^63 makes the sum negative
+        if ((value_end[slot] > len(array)) | (value_end[slot] < value_start[slot])).any():
             raise CorruptRecords("a header exceeds the records")
         nth += 1
         more = fields.header_count[having] > nth

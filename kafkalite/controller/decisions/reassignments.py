@@ -40,6 +40,7 @@ from kafkalite.controller.decisions.events import (
 from kafkalite.controller.decisions.malformed_znodes import record_malformed
 from kafkalite.controller.decisions.reassignment_steps import next_step
 from kafkalite.controller.decisions.state import ControllerState, Topic
+from kafkalite.controller.decisions.topic_room import room_left, size_of_move
 from kafkalite.coordination import paths
 from kafkalite.coordination.admin_znodes import RequestLimits
 from kafkalite.coordination.topic_znodes import ReassignmentProgress
@@ -106,7 +107,8 @@ def advance_on(state: ControllerState, advance: Advance, found: Mapping[TopicPar
 
 
 def _take_up(state: ControllerState) -> tuple[TopicChange, ...]:
-    """Orders that the topics' znodes do not know yet."""
+    """Orders that the topics' znodes do not know yet, as far as there is room for them."""
+    room: dict[str, int] = {}
     topics: dict[str, Topic] = {}
     touched: dict[str, list[TopicPartition]] = {}
     for partition in sorted(state.order):
@@ -118,11 +120,15 @@ def _take_up(state: ControllerState) -> tuple[TopicChange, ...]:
         replicas = topic.assignment.get(number)
         if replicas is None or len(touched.get(partition.topic, ())) >= MAX_PER_TOPIC:
             continue
-        wanted = wanted_move(
-            replicas, topic.moves.get(number), state.order[partition], state.throttles.get(partition, 0)
-        )
-        if wanted == topic.moves.get(number):
+        move = topic.moves.get(number)
+        wanted = wanted_move(replicas, move, state.order[partition], state.throttles.get(partition, 0))
+        if wanted == move:
             continue
+        if wanted is not None and move is None:
+            left = room[partition.topic] if partition.topic in room else room_left(known)
+            room[partition.topic] = left = left - size_of_move(wanted.origin, wanted.target)
+            if left < 0:
+                continue
         topics[partition.topic] = topic.with_partition(number, replicas, wanted)
         touched.setdefault(partition.topic, []).append(partition)
     return tuple(TopicChange(name, topics[name], tuple(touched[name])) for name in sorted(topics))

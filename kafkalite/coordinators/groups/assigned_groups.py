@@ -156,6 +156,7 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
 
         if request.epoch == LEAVE_FOR_A_WHILE_EPOCH:
             self._write(partition, entry, group, leave_for_a_while(group, member), finished)
+            self._give_up(entry, ErrorCode.UNKNOWN_MEMBER_ID, [member])
         else:
             self.remove(partition, entry, group, [member], finished)
 
@@ -168,6 +169,7 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
             taken = set(map(id, ready))
             runtime.waiting = [each for each in runtime.waiting if id(each) not in taken]
             for each in ready:
+                self._is_there(group, each.member_id)
                 try:
                     outcome = self._settle(group, each.member_id, each.owned)
                     self._proceed(partition, entry, group, outcome, each.owned, each.done)
@@ -196,9 +198,16 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
 
     # --- time ---
 
+    def _is_there(self, group: G, member_id: str) -> None:
+        member = group.members.get(member_id)
+        if member is not None:
+            group.expect(member_id).session = self._now() + self._session_ms(group, member)
+
     def tick(self, partition: GroupPartition, entry: GroupEntry) -> None:
-        """Remove members that are overdue."""
+        """Remove members that are overdue. A request that waits for a target is a sign of life."""
         group, now = self._need(entry), self._now()
+        for each in self.of(entry)[1].waiting:
+            self._is_there(group, each.member_id)
         gone = list(group.overdue(now))
         if not gone:
             return

@@ -340,23 +340,28 @@ class TransactionCoordinator:
         The time is measured by this process's own clock, and starts again with a new coordinator: wall clocks jump, and differ between
         nodes, by hours.
         """
-        now = self._services.clock.wall_ms()
-        for partition in list(self.log.states()):
-            for entry in list(partition.slots.values()):
-                known = entry.transaction
-                if known is None or not known.is_open:
-                    entry.deadline_s = None
-                    continue
-                now_s = self._services.clock.monotonic()
-                if entry.deadline_s is None:
-                    entry.deadline_s = now_s + known.timeout_ms / 1000
-                if entry.deadline_s > now_s or entry.is_busy:
-                    continue
-                _log.info("transaction.timed_out", transactional_id=known.transactional_id)
-                try:
-                    await self._move(partition, entry, rules.fence(known, now))
-                except ApiError as error:
-                    self._log_delay("transaction.abort_delayed", error.code, error=error.code.name)
+        now_s = self._services.clock.monotonic()
+        async with asyncio.TaskGroup() as tasks:
+            for partition in self.log.states():
+                for entry in partition.slots.values():
+                    known = entry.transaction
+                    if known is None or not known.is_open:
+                        entry.deadline_s = None
+                        continue
+                    if entry.deadline_s is None:
+                        entry.deadline_s = now_s + known.timeout_ms / 1000
+                    if entry.deadline_s <= now_s:
+                        tasks.create_task(self._abort(partition, entry, known))
+
+    async def _abort(self, partition: TransactionPartition, entry: TransactionEntry, known: Transaction) -> None:
+        """Abort an overdue transaction, unless something has happened to it."""
+        if entry.transaction is not known or entry.is_busy:
+            return
+        _log.info("transaction.timed_out", transactional_id=known.transactional_id)
+        try:
+            await self._move(partition, entry, rules.fence(known, self._services.clock.wall_ms()))
+        except ApiError as error:
+            self._log_delay("transaction.abort_delayed", error.code, error=error.code.name)
 
     async def _run_expiry(self) -> None:
         while True:

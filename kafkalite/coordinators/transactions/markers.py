@@ -32,6 +32,8 @@ _TIMEOUT_S = 10.0
 _APPEND_TIMEOUT_MS = 5_000
 #: Markers that are appended in one turn of the loop: the first batch of a partition makes its files.
 _AT_ONCE = 8
+#: Transactions in one request.
+_MOST_AT_ONCE = 1_000
 
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -79,6 +81,16 @@ class LocalMarkers:
                         result.partition, marker.producer_id, is_committed=marker.is_commit
                     )
         return errors
+
+    async def write_all(self, markers: Sequence[Marker]) -> list[Errors]:
+        """Each one's outcome, when all have one. They wait side by side: slow followers of some hold back no others."""
+        begun: list[asyncio.Task[Errors]] = []
+        async with asyncio.TaskGroup() as tasks:
+            for marker in markers:
+                begun.append(tasks.create_task(self.write(marker)))
+                if not len(begun) % _AT_ONCE:
+                    await asyncio.sleep(0)
+        return [task.result() for task in begun]
 
     def _append(
         self, marker: Marker, partitions: Sequence[TopicPartition], batch: bytes
@@ -150,7 +162,7 @@ class _MarkerChannel:
         work: list[tuple[Marker, asyncio.Future[Errors]]] = []
         try:
             while self._queue:
-                work, self._queue = self._queue, []
+                work, self._queue = self._queue[:_MOST_AT_ONCE], self._queue[_MOST_AT_ONCE:]
                 try:
                     async with asyncio.timeout(_TIMEOUT_S):
                         answers = await self._exchange([marker for marker, _ in work])

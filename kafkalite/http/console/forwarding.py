@@ -1,4 +1,4 @@
-"""How the console's client reaches the other nodes: its requests go over RPC, with the name of the user they are for.
+"""How the console's client reaches the nodes: its requests go over RPC, with the name of the user that they are for.
 
 A node's own login opens the RPC listener, not the Kafka listeners of all configurations, and has few rights there. The node that
 answers checks the user's rights as if the user had connected to it (kafkalite.kafka.forwarded).
@@ -17,7 +17,7 @@ from kafkalite.http.peers import Peers
 from kafkalite.model import BrokerId, Buffer
 from kafkalite.rpc.messages.forwarding import ForwardRequest
 
-#: The patience with one request, that of a page.
+#: Timeout of one request: that of a page.
 _TIMEOUT_S = 10.0
 _LENGTH_BYTES = 4
 

@@ -209,8 +209,9 @@ class TopicHandlers:
             assignments = None
             if topic.assignments is not None:
                 assignments = [[BrokerId(replica) for replica in entry.broker_ids] for entry in topic.assignments]
+            left_ms = max(0, int((deadline - asyncio.get_running_loop().time()) * 1000))
             result = await self._services.create_partitions(
-                topic.name, topic.count, assignments, validate_only=message.validate_only
+                topic.name, topic.count, assignments, timeout_ms=left_ms, validate_only=message.validate_only
             )
             answers.append(result_class(topic.name, result.error, result.message or None))
             if not result.error and not message.validate_only:

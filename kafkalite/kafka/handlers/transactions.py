@@ -253,22 +253,25 @@ class TransactionHandlers:
                 "only nodes, and users that may ALTER the cluster, write markers",
             )
         response = wire.WriteTxnMarkersResponse
-        results = []
-        for marker in message.markers:
-            wanted = tuple(
-                TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes
-            )
-            errors = await self._markers.write(
+        found = await self._markers.write_all(
+            [
                 Marker(
                     ProducerId(marker.producer_id),
                     marker.producer_epoch,
                     marker.transaction_result,
                     marker.coordinator_epoch,
-                    wanted,
+                    tuple(
+                        TopicPartition(topic.name, index)
+                        for topic in marker.topics
+                        for index in topic.partition_indexes
+                    ),
                     marker.transaction_version,
                 )
-            )
-            results.append(
+                for marker in message.markers
+            ]
+        )
+        return response(
+            [
                 response.WritableTxnMarkerResult(
                     marker.producer_id,
                     [
@@ -284,8 +287,9 @@ class TransactionHandlers:
                         for topic in marker.topics
                     ],
                 )
-            )
-        return response(results)
+                for marker, errors in zip(message.markers, found, strict=True)
+            ]
+        )
 
     def _may_alter(self, request: Request) -> bool:
         """Whether this is an operator that ends a hanging transaction. Without an authorizer no user counts as one."""

@@ -218,7 +218,13 @@ class MemoryServices:
         return DeleteTopicsResponse(tuple(results))
 
     async def create_partitions(
-        self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, *, validate_only: bool
+        self,
+        topic: str,
+        count: int,
+        assignments: Sequence[Sequence[BrokerId]] | None,
+        *,
+        timeout_ms: int,
+        validate_only: bool,
     ) -> TopicResult:
         if topic not in self._ids:
             return TopicResult(topic, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "no such topic")

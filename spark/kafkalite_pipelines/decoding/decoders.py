@@ -32,7 +32,7 @@ class Decoding:
             self._decoder = RawDecoder()
         elif decode.format == "json" and decode.registry is None:
             columns = dict(decode.columns) or self._place.read_json(_SCHEMA)
-            self._decoder = JsonDecoder(columns, debezium=decode.debezium) if columns else None
+            self._decoder = JsonDecoder(columns, debezium=decode.debezium, found=self._infers) if columns else None
             if self._infers and (decode.debezium or pipeline.watermark is not None) and self._decoder is None:
                 what = "decode.debezium" if decode.debezium else "a watermark"
                 raise PipelineError(f"decode.schema is missing: {what} needs the columns")
@@ -73,16 +73,21 @@ class Decoding:
         """Columns of the records. A column keeps its type: what does not fit it is an error of its record."""
         values = records.selectExpr("CAST(value AS string) AS value").where("value IS NOT NULL")
         found = infer_columns(self._spark_of(records), values)
-        new = {name: kind for name, kind in found.items() if name not in known}
+        taken = {name.lower() for name in known}
+        new: dict[str, str] = {}
+        for name, kind in found.items():  # names that differ in case only are the same to Spark
+            if name.lower() not in taken:
+                new[name] = kind
+                taken.add(name.lower())
         columns = {**known, **new}
         if not columns:
             columns = {"value": "string"}  # no record is JSON: all of them are errors, or there is none
-            self._decoder = JsonDecoder(columns)
+            self._decoder = JsonDecoder(columns, found=True)
             return False
         if new:
             log.warning("new columns: %s", ", ".join(f"{name} {kind}" for name, kind in new.items()))
             self._place.write(_SCHEMA, json.dumps(columns))
-        self._decoder = JsonDecoder(columns)
+        self._decoder = JsonDecoder(columns, found=True)
         return bool(new)
 
     def _spark_of(self, records: DataFrame) -> SparkSession:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafkalite_pipelines.decoding.registry import RegistrySchema
+from kafkalite_pipelines.decoding.types import quoted
 from kafkalite_pipelines.definition import PipelineError
 
 _SIMPLE = {"integer": "bigint", "number": "double", "boolean": "boolean"}
@@ -77,7 +78,7 @@ class _Types:
     def _object(self, schema: Mapping[str, Any], document: str, outer: tuple[str, ...]) -> str:
         found = self.properties(schema, document, outer)
         if found:
-            return f"struct<{','.join(f'`{name}`:{kind}' for name, kind in found.items())}>"
+            return f"struct<{','.join(f'{quoted(name)}:{kind}' for name, kind in found.items())}>"
         values = schema.get("additionalProperties")
         return f"map<string,{self._type(values, document, outer)}>" if isinstance(values, Mapping) and values else _TEXT
 

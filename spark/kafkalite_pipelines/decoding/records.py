@@ -5,11 +5,11 @@ Beside these it has the record itself (`_key`, `_value`, `_headers`), for the de
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite_pipelines.decoding.registry import HEADER_BYTES, NO_ID
-from kafkalite_pipelines.decoding.types import ddl
+from kafkalite_pipelines.decoding.types import ddl, ddl_of, quoted
 from kafkalite_pipelines.definition import DELETED, Decode, PipelineError
 
 if TYPE_CHECKING:
@@ -125,9 +125,13 @@ def _key(decode: Decode, row: StructType) -> Column:
 class JsonDecoder:
     """JSON objects with a known schema. A value that does not fit its column's type is an error of its record."""
 
-    def __init__(self, columns: Mapping[str, str], *, debezium: bool = False, framed: bool = False) -> None:
-        """`framed`: five bytes are in front of the text, a zero and the id of a schema."""
+    def __init__(
+        self, columns: Mapping[str, str], *, debezium: bool = False, framed: bool = False, found: bool = False
+    ) -> None:
+        """`framed`: five bytes are in front of the text, a zero and the id of a schema. `found`: the columns are those of the
+        records, so a field that can be none is an error of its record."""
         self._framed = framed
+        self._found = found
         self.columns = dict(columns)
         row = ddl(self.columns)
         if debezium:
@@ -154,6 +158,8 @@ class JsonDecoder:
         if self._framed:
             is_framed = (f.length(value) >= HEADER_BYTES) & (f.substring(value, 1, 1) == f.lit(b"\0"))
             error = f.coalesce(f.when(value.isNotNull() & ~is_framed, f.lit(NO_ID)), error)
+        if self._found:
+            error = f.coalesce(error, self._clash())
         if self._debezium:
             nested = f.col(f"{_EVENT}.payload")
             fields = [f.coalesce(nested[name], f.col(_EVENT)[name]).alias(name) for name in ("before", "after", "op")]
@@ -166,13 +172,46 @@ class JsonDecoder:
         """Names in the JSON object that are no columns yet; null if there are none. A column over `_value`."""
         from pyspark.sql import functions as f
 
-        names = f.json_object_keys(f.col("_value").cast("string"))
-        unknown = f.array_except(names, f.array(*[f.lit(name) for name in self.columns]))
+        known = self._literals(name.lower() for name in self.columns)
+        unknown = f.filter(self._names(), lambda name: may_be_column(name) & ~f.array_contains(known, f.lower(name)))
         return f.when(f.size(unknown) > 0, unknown)
+
+    def _clash(self) -> Column:
+        """The error of a record with a field whose name differs from a column's in case only; else null."""
+        from pyspark.sql import functions as f
+
+        exact, lower = self._literals(self.columns), self._literals(name.lower() for name in self.columns)
+        clashing = f.filter(
+            self._names(),
+            lambda name: ~f.array_contains(exact, name) & f.array_contains(lower, f.lower(name)),
+        )
+        text = f.concat(
+            f.lit("has the field "),
+            f.element_at(clashing, 1),
+            f.lit(", whose name differs from a column's in upper and lower case only"),
+        )
+        return f.when(f.size(clashing) > 0, text)
+
+    def _names(self) -> Column:
+        from pyspark.sql import functions as f
+
+        return f.json_object_keys(f.col("_value").cast("string"))
+
+    def _literals(self, names: Iterable[str]) -> Column:
+        from pyspark.sql import functions as f
+
+        return f.array(*[f.lit(name) for name in names])
+
+
+def may_be_column(name: Column) -> Column:
+    """Whether a field of a record becomes a column. Names that begin with _ are the pipeline's own."""
+    from pyspark.sql import functions as f
+
+    return ~f.startswith(name, f.lit("_")) & (name != "")
 
 
 def _inner(columns: Mapping[str, str]) -> str:
-    return ",".join(f"`{name}`:{type_}" for name, type_ in columns.items())
+    return ",".join(f"{quoted(name)}:{type_}" for name, type_ in columns.items())
 
 
 def _inner_event(columns: Mapping[str, str]) -> str:
@@ -191,7 +230,7 @@ def infer_columns(spark: Any, values: DataFrame) -> dict[str, str]:
     they are the pipeline's own."""
     found = spark.read.json(values)
     return {
-        column.name: column.dataType.simpleString()
+        column.name: ddl_of(column.dataType)
         for column in found.schema
-        if column.name != _CORRUPT and not column.name.startswith("_")
+        if column.name and not column.name.startswith("_")
     }

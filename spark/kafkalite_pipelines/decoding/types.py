@@ -91,7 +91,25 @@ def _parts(text: str) -> list[str]:
 
 def ddl(columns: dict[str, str]) -> str:
     """The schema of `columns` (name -> Spark type) as Spark's DDL."""
-    return ", ".join(f"`{name}` {type_}" for name, type_ in columns.items())
+    return ", ".join(f"{quoted(name)} {type_}" for name, type_ in columns.items())
+
+
+def quoted(name: str) -> str:
+    """A name as it stands in DDL, whatever is in it."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def ddl_of(kind: Any) -> str:
+    """The DDL of a Spark DataType. Its own `simpleString` does not quote the names of fields."""
+    match type(kind).__name__:
+        case "StructType":
+            fields = {field.name: ddl_of(field.dataType) for field in kind.fields}  # JSON may name one twice
+            return f"struct<{','.join(f'{quoted(name)}:{type_}' for name, type_ in fields.items())}>"
+        case "ArrayType":
+            return f"array<{ddl_of(kind.elementType)}>"
+        case "MapType":
+            return f"map<{ddl_of(kind.keyType)},{ddl_of(kind.valueType)}>"
+    return str(kind.simpleString())
 
 
 def arrow_type(text: str) -> Any:

@@ -35,8 +35,8 @@ log = logging.getLogger("kafkalite_pipelines")
 
 #: In commits' information.
 _PIPELINE = "kafkalite"
-#: How far back the newest batch of a pipeline is looked for.
-_COMMITS = 1000
+#: How far back the newest batch of a pipeline is looked for, one file each: first where it usually is.
+_COMMITS = (10, 1000)
 
 
 class DeltaSinkTable:
@@ -69,11 +69,12 @@ class DeltaSinkTable:
         table = self.table()
         if table is None:
             return None
-        for commit in table.history(_COMMITS):
-            value = commit.get(_PIPELINE)
-            found = json.loads(value) if isinstance(value, str) else value
-            if found and found["pipeline"] == self._pipeline.name:
-                return Recorded(found["query"], found["batch"], found["offsets"])
+        for most in _COMMITS:
+            for commit in table.history(most):
+                value = commit.get(_PIPELINE)
+                found = json.loads(value) if isinstance(value, str) else value
+                if found and found["pipeline"] == self._pipeline.name:
+                    return Recorded(found["query"], found["batch"], found["offsets"])
         return None
 
     def stage(self, rows: DataFrame, batch: Batch) -> Staged:

@@ -42,17 +42,24 @@ class KeyedIcebergTable(IcebergTable):
             keys = last.select(*self.sink.key).toArrow()
         finally:
             last.unpersist()
-        return _Upserted(self, batch, rows.sparkSession, new, keys)
+        return _Upserted(self, batch, table, rows.sparkSession, new, keys)
 
 
 class _Upserted:
     """New rows as files, and the keys that they replace or delete."""
 
     def __init__(
-        self, sink: IcebergTable, batch: Batch, spark: SparkSession, new: list[writing.WrittenFile], keys: pa.Table
+        self,
+        sink: IcebergTable,
+        batch: Batch,
+        table: Table,
+        spark: SparkSession,
+        new: list[writing.WrittenFile],
+        keys: pa.Table,
     ) -> None:
         self._sink = sink
         self._batch = batch
+        self._table = table
         self._spark = spark
         self._new = [file for file in new if file.rows]
         self._keys = keys
@@ -89,9 +96,7 @@ class _Upserted:
         self._rewritten = []
 
     def discard(self) -> None:
-        table = self._sink.table()
-        if table is not None:
-            remove_files(table, [*self._new, *self._rewritten])
+        remove_files(self._table, self._new)
 
 
 def overlapping(table: Table, keys: pa.Table) -> list[FileScanTask]:

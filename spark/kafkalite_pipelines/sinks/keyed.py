@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkalite_pipelines.decoding.types import quoted
 from kafkalite_pipelines.definition import DELETED, PipelineError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def last_of_each_key(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
     if DELETED not in rows.columns:
         rows = rows.withColumn(DELETED, f.lit(False))
     columns = rows.columns
-    row, order = f.struct(*[f.col(name) for name in columns]), f.struct("_offset", "_partition")
+    row, order = f.struct(*[f.col(quoted(name)) for name in columns]), f.struct("_offset", "_partition")
     present = f.lit(True)
     for name in key:
         present = present & f.col(name).isNotNull()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from kafkalite_pipelines.definition import ParquetSink, Pipeline
 from kafkalite_pipelines.places import Place
@@ -13,9 +14,6 @@ from kafkalite_pipelines.sinks.sink import Batch, Recorded, merged_json
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-#: The last batch, beside the data. Readers skip names that begin with _.
-_LAST = "_kafkalite.json"
 
 
 class ParquetFiles:
@@ -28,13 +26,15 @@ class ParquetFiles:
         self.location = pipeline.place(sink.path)
         self._fields = partitions.fields(sink.partition_by)
         self.place = Place(self.location)
+        #: The pipeline's last batch, beside the data. Readers skip names that begin with _.
+        self.last = f"_kafkalite-{quote(pipeline.name, safe='')}.json"
 
     @property
     def name(self) -> str:
         return f"files {self._name}"
 
     def recorded(self) -> Recorded | None:
-        value = self.place.read_json(_LAST)
+        value = self.place.read_json(self.last)
         return None if value is None else Recorded(value["query"], value["number"], value["offsets"])
 
     def stage(self, rows: DataFrame, batch: Batch) -> _StagedFiles:
@@ -42,43 +42,52 @@ class ParquetFiles:
 
         partitions.check(rows, self._fields)
         kept = without_deletions(rows)
-        staging = f"{self.location}/_staging/{batch.prefix}"
-        self.place.remove_tree(f"_staging/{batch.prefix}")
+        self.place.remove_tree(_staging(batch))
         named = [
             partitions.derived(kept, field).alias(f"{writing.PARTITION}{n}") for n, field in enumerate(self._fields)
         ]
         schema = arrow_schema(kept)
         for field in [field for field in self._fields if field.transform == "identity"]:
             schema = schema.remove(schema.get_field_index(field.column))  # it is in the directory's name
-        target = writing.Target(staging, schema, tuple(field.name for field in self._fields))
-        written = writing.write(kept.select("*", *named), target, batch.prefix)
-        return _StagedFiles(self, batch, sum(file.rows for file in written), empty=not written)
+        target = writing.Target(
+            f"{self.location}/{_staging(batch)}", schema, tuple(field.name for field in self._fields)
+        )
+        return _StagedFiles(self, batch, writing.write(kept.select("*", *named), target, batch.prefix))
 
     def maintain(self) -> str | None:
         return None
 
 
 class _StagedFiles:
-    def __init__(self, sink: ParquetFiles, batch: Batch, rows: int, *, empty: bool) -> None:
+    """Beside these files there may be others: of task attempts that failed, or were slower than another. They stay behind."""
+
+    def __init__(self, sink: ParquetFiles, batch: Batch, files: list[writing.WrittenFile]) -> None:
         self._sink = sink
         self._batch = batch
-        self._rows = rows
-        self._empty = empty
+        self._files = files
 
     def commit(self) -> int:
-        """The rename makes the batch visible; what ran before under the same number is replaced by the same records."""
+        """The last rename makes the batch visible; what ran before under the same number is replaced by the same records."""
         place, batch = self._sink.place, self._batch
-        name = f"batch={batch.prefix}"
         recorded = self._sink.recorded()
         if recorded is not None and recorded.has(batch):
             self.discard()
             return 0
+        name, complete = f"batch={batch.prefix}", f"{_staging(batch)}-complete"
+        place.remove_tree(complete)
+        for file in self._files:
+            place.move(f"{_staging(batch)}/{file.path}", f"{complete}/{file.path}")
         place.remove_tree(name)
-        if not self._empty:
-            place.move(f"_staging/{batch.prefix}", name)
+        if self._files:
+            place.move(complete, name)
         last = {"query": batch.query, "number": batch.number, "offsets": json.loads(merged_json(batch.offsets))}
-        place.write(_LAST, json.dumps(last))
-        return self._rows
+        place.write(self._sink.last, json.dumps(last))
+        self.discard()
+        return sum(file.rows for file in self._files)
 
     def discard(self) -> None:
-        self._sink.place.remove_tree(f"_staging/{self._batch.prefix}")
+        self._sink.place.remove_tree(_staging(self._batch))
+
+
+def _staging(batch: Batch) -> str:
+    return f"_staging/{batch.prefix}"

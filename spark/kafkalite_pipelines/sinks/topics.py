@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalite_pipelines.decoding.records import ERROR
+from kafkalite_pipelines.decoding.types import quoted
 from kafkalite_pipelines.definition import DELETED, HIDDEN, Pipeline, PipelineError, TopicSink
 from kafkalite_pipelines.sinks.sink import Batch, Recorded
 from kafkalite_pipelines.source import FORMAT, kafka_options
@@ -79,7 +80,7 @@ def _as_records(rows: DataFrame, key_column: str | None) -> DataFrame:
         if key_column is not None:
             return rows.select(f.col(key_column).cast("string").alias("key"), *[name for name in kept if name != "key"])
         return rows.select(*kept)
-    data = [name for name in names if name not in (*HIDDEN, DELETED)]
+    data = [quoted(name) for name in names if name not in (*HIDDEN, DELETED)]
     key = f.col(key_column).cast("string") if key_column is not None else f.lit(None).cast("string")
     value = f.to_json(f.struct(*data), {"ignoreNullFields": "false"})
     if DELETED in names:

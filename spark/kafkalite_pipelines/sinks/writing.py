@@ -59,10 +59,14 @@ def write(rows: DataFrame, target: Target, prefix: str) -> list[WrittenFile]:
     (PARTITION and its number)."""
     import pickle
 
-    def tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from _returned(files(batches, target, prefix))
+    names = rows.columns
 
-    found = rows.mapInArrow(tasks, RESULT).collect()
+    def tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _returned(files((batch.rename_columns(names) for batch in batches), target, prefix))
+
+    # mapInArrow resolves names as a query does: a dot or a backtick in one would be syntax
+    numbered = rows.toDF(*(f"_{number}" for number in range(len(names))))
+    found = numbered.mapInArrow(tasks, RESULT).collect()
     return [WrittenFile(r.path, pickle.loads(bytes(r.partition)), r.rows, r.bytes, bytes(r.footer)) for r in found]
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from kafkalite.client.blocking import BlockingClient, BlockingClientConfig
+from kafkalite.client.retry import BootstrapFailed
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder
@@ -207,3 +208,10 @@ async def test_a_batch_that_the_broker_would_not_recognise_is_not_sent_twice_bef
         asked = [kind for _, kind in cluster.requests]
         assert asked[0] == "MetadataRequest" and asked.count("ProduceRequest") == 1
         assert cluster.log("t").values() == [b"a"]
+
+
+def test_a_name_that_no_host_can_have_is_a_node_that_cannot_be_reached() -> None:
+    """A node may advertise one: the others are asked."""
+    client = BlockingClient(BlockingClientConfig("a..b:9092", first_answer_ms=0))
+    with pytest.raises(BootstrapFailed, match=r"a\.\.b:9092"):
+        client.metadata(timeout_ms=1000)

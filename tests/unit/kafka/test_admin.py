@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from kafkalite.coordination.coordinator import (
     TooBigError,
 )
 from kafkalite.errors import ErrorCode, api_error
+from kafkalite.extension.messages.topics import TopicResult
 from kafkalite.kafka.handlers.configs.true_values import TRUE_VALUES
 from kafkalite.model import BrokerId
 from kafkalite.protocol import topic_ids, wire
@@ -80,10 +83,34 @@ async def test_what_zookeeper_refuses_is_not_asked_again(
     await broker.create("t")
 
     async def refused(topic: str, before: object, after: object) -> bool:
-        raise error
+        raise type(error)(*error.args)  # its traceback holds the request
 
     monkeypatch.setattr(broker.services, "replace_topic_overrides", refused)
     assert await alter(await broker.client(), ("retention.ms", 0, "5000")) == code
+
+
+async def test_new_partitions_are_waited_for_as_long_as_the_client_says(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("t", "u"):
+        await broker.create(name)
+    waited: list[int] = []
+
+    async def create(
+        topic: str, count: int, assignments: object, *, timeout_ms: int, validate_only: bool
+    ) -> TopicResult:
+        waited.append(timeout_ms)
+        await asyncio.sleep(0.01)
+        return TopicResult(
+            topic, int(ErrorCode.REQUEST_TIMED_OUT), "the partitions were requested, but do not exist yet"
+        )
+
+    monkeypatch.setattr(broker.services, "create_partitions", create)
+    request = wire.CreatePartitionsRequest
+    topics = [request.CreatePartitionsTopic(name, 5) for name in ("t", "u")]
+    answer = await (await broker.client()).ask(request(topics, timeout_ms=2_000), 3)
+    assert [each.error_code for each in answer.results] == [ErrorCode.REQUEST_TIMED_OUT] * 2
+    assert 2_000 >= waited[0] > waited[1] > 0
 
 
 async def test_no_key_named_is_every_key(broker: Broker) -> None:
@@ -251,14 +278,16 @@ async def test_create_topics(broker: Broker, version: int) -> None:
     assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-@pytest.mark.parametrize("error", [NotSentError("ZooKeeper is away"), api_error(ErrorCode.UNKNOWN_SERVER_ERROR)])
+@pytest.mark.parametrize(
+    "error", [partial(NotSentError, "ZooKeeper is away"), partial(api_error, ErrorCode.UNKNOWN_SERVER_ERROR)]
+)
 async def test_a_topic_that_was_made_is_confirmed_without_its_settings_if_they_cannot_be_read(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, error: Exception
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception]
 ) -> None:
     """Refused, the client would make it again, and be told that it is there already."""
 
     async def refuse(broker_id: BrokerId | None) -> dict[str, str]:
-        raise error
+        raise error()
 
     monkeypatch.setattr(broker.services, "broker_overrides", refuse)
     client = await broker.client()

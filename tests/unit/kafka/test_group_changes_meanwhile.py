@@ -74,3 +74,42 @@ async def test_all_members_leave_while_they_wait_for_their_targets(
     assignor.go_on.set()
     async with asyncio.timeout(10):
         assert [(await each).error_code for each in joining] == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
+
+
+async def test_a_static_member_is_stopped_while_it_waits_for_its_target(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target came when it had left, and made it a member again: it could not come back before its session expired."""
+    client = await started(broker)
+    assignor = SlowAssignor(monkeypatch)
+    joining = asyncio.create_task(Member(client, "m1", "t", instance_id="i").beat())
+    await assignor.has_begun.wait()
+    assert (await Member(await broker.client(), "m1", "t", instance_id="i").beat(-2)).error_code == 0
+    assignor.go_on.set()
+    async with asyncio.timeout(10):
+        assert (await joining).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    again = Member(client, "m2", "t", instance_id="i")
+    assert (await again.beat()).error_code == 0
+    await settled(again, count=4)
+
+
+async def test_a_member_that_waits_for_its_target_is_there(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an interval between assignments that is longer than a session, each join ended with the member's removal."""
+    client = await started(broker)
+    assignor = SlowAssignor(monkeypatch)
+    member = Member(await broker.client(), "m", "t")
+    joining = asyncio.create_task(member.beat())
+    await assignor.has_begun.wait()
+    groups = broker.side.groups
+    partition, entry = groups.find("g")
+    assert entry is not None and entry.consumer is not None
+    session_ms = entry.consumer.times["m"].session - groups._now()
+    entry.consumer.times["m"].session = 1
+    groups.consumers.tick(partition, entry)
+    assert list(entry.consumer.members) == ["m"]
+    entry.consumer.times["m"].session = groups._now() + 1
+    assignor.go_on.set()
+    async with asyncio.timeout(10):
+        assert (await joining).error_code == 0
+    assert entry.consumer.times["m"].session > groups._now() + session_ms / 2
+    assert len((await described(client)).members) == 1

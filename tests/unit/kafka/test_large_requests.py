@@ -11,6 +11,7 @@ import pytest
 
 from kafkalite.env.turns import SLICE_S, Slices, Turns
 from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from kafkalite.kafka import pieces
 from kafkalite.protocol import wire
 
@@ -262,3 +263,21 @@ def test_names_that_were_compared_are_freed_in_steps() -> None:
     steps = sum(1 for _ in pieces.repeated("Metadata", message))
     assert [each.name for each in message.topics or ()] == names
     assert steps >= 2 * len(names) // pieces.PIECE_ELEMENTS
+
+
+async def test_all_pieces_share_the_requests_time(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each piece's own would be many times as long as the client waits."""
+    create, left_ms = broker.services.create_topics, []
+
+    async def slow(request: CreateTopicsRequest) -> CreateTopicsResponse:
+        left_ms.append(request.timeout_ms)
+        await asyncio.sleep(0.01)
+        return await create(request)
+
+    monkeypatch.setattr(broker.services, "create_topics", slow)
+    client = await broker.client()
+    request = wire.CreateTopicsRequest
+    answer = await client.ask(request([request.CreatableTopic(name, 1, 1) for name in _names(600)], 60_000), 7)
+    assert not any(each.error_code for each in answer.topics)
+    assert len(left_ms) == 6
+    assert all(later < earlier for earlier, later in itertools.pairwise(left_ms))

@@ -19,6 +19,8 @@ from kafkalite.model import ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode
 
+from .conftest import Broker
+
 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def test_a_connection_that_was_reset_while_idle_is_left(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
@@ -131,3 +133,48 @@ async def test_an_error_code_of_a_newer_node_concerns_its_partition_alone() -> N
         for writer in streams:
             await writer.wait_closed()
         await closed.wait()
+
+
+async def test_markers_of_one_request_are_written_side_by_side(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, two whose followers were slow took as long as the sender waits: it never heard of the others."""
+    await broker.create("t", 3)
+    partitions = broker.services.partitions
+    append, confirmations = partitions.append_internal, []
+
+    def slow(timeout_ms: int, wanted: Any, done: Any, **more: Any) -> None:
+        append(timeout_ms, wanted, lambda results: confirmations.append(lambda: done(results)), **more)
+
+    monkeypatch.setattr(partitions, "append_internal", slow)
+    request = wire.WriteTxnMarkersRequest
+    markers = [
+        request.WritableTxnMarker(
+            number, 0, transaction_result=True, topics=[request.WritableTxnMarkerTopic("t", [number])]
+        )
+        for number in range(3)
+    ]
+    asked = asyncio.create_task((await broker.client()).ask(request(markers), 1))
+    async with asyncio.timeout(10):
+        while len(confirmations) < 3:
+            await asyncio.sleep(0.001)
+    for confirm in reversed(confirmations):
+        confirm()
+    results = (await asked).markers
+    assert [(each.producer_id, each.topics[0].partitions[0].error_code) for each in results] == [(0, 0), (1, 0), (2, 0)]
+
+
+async def test_a_request_has_a_bounded_number_of_markers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalite.coordinators.transactions.markers._MOST_AT_ONCE", 2)
+    services = _Recorder(*(OSError(str(number)) for number in range(3)))
+    services.may_go_on.set()
+    channel = _MarkerChannel(services, ("h", 1))  # type: ignore[arg-type]
+    sizes: list[int] = []
+    exchange = channel._exchange
+
+    async def counted(markers: Any) -> Any:
+        sizes.append(len(markers))
+        return await exchange(markers)
+
+    monkeypatch.setattr(channel, "_exchange", counted)
+    marker = Marker(ProducerId(1), 0, is_commit=True, coordinator_epoch=0, partitions=(TopicPartition("t", 0),))
+    found = await asyncio.gather(*(channel.send(marker) for _ in range(5)), return_exceptions=True)
+    assert (sizes, [type(each) for each in found]) == ([2, 2, 1], [OSError] * 5)

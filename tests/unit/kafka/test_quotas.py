@@ -9,7 +9,7 @@ from typing import Any
 from kafkalite.config import BrokerConfig
 from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.errors import AuthenticationFailed
+from kafkalite.errors import AuthenticationFailed, ErrorCode
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.security.principal import Principal
@@ -370,3 +370,14 @@ async def test_more_bytes_than_the_memory_do_not_wait_with_muted_connections(mak
     other.send(produce("t", (0, batch(b"y" * 1_500_000))), 9)
     _, holding = await muted(broker, 2)
     assert holding.frame_began, "it is closed if others starve (FrameMemory.evict)"
+
+
+async def test_a_large_request_is_paid_for_as_small_ones_are(make_broker: Any) -> None:
+    """It is served in pieces."""
+    _, client, _ = await limited(make_broker, controller_mutation_rate=1.0)
+    create = wire.CreateTopicsRequest
+    names = [f"t-{number}" for number in range(600)]
+    made = await client.ask(create([create.CreatableTopic(name, 1, 1) for name in names], 1000), 7)
+    codes = [each.error_code for each in made.topics]
+    assert (set(codes), made.throttle_time_ms > 0) == ({0, ErrorCode.THROTTLING_QUOTA_EXCEEDED}, True)
+    assert codes.count(0) < 20

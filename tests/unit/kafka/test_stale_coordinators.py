@@ -20,7 +20,7 @@ class HeldAppends:
 
     def __init__(self, broker: Broker, monkeypatch: Any) -> None:
         append = broker.services.partitions.append_internal
-        self._held: list[Callable[[], None]] = []
+        self.held: list[Callable[[], None]] = []
         self.is_holding = False
         self.any = asyncio.Event()
 
@@ -28,14 +28,14 @@ class HeldAppends:
             if not self.is_holding:
                 append(timeout_ms, partitions, done, **named)
                 return
-            append(timeout_ms, partitions, lambda results: self._held.append(lambda: done(results)), **named)
+            append(timeout_ms, partitions, lambda results: self.held.append(lambda: done(results)), **named)
             self.any.set()
 
         monkeypatch.setattr(broker.services.partitions, "append_internal", held)
 
     def release(self) -> None:
         self.is_holding = False
-        for each in self._held:
+        for each in self.held:
             each()
 
 
@@ -63,33 +63,50 @@ async def test_offsets_are_not_purged_by_an_old_look_at_them(make_broker: Any, m
         await coordinator(client, "b")
 
 
-async def test_a_transaction_is_not_aborted_by_an_old_look_at_it(make_broker: Any, monkeypatch: Any) -> None:
-    """Its producer has committed it elsewhere, and has begun the next one."""
+async def test_a_producer_is_not_forgotten_by_an_old_look_at_it(make_broker: Any, monkeypatch: Any) -> None:
+    """It was idle, and is not any more."""
     broker = await make_broker(transaction_state_log_num_partitions=1)
     await broker.create("t")
     client = await broker.client()
     transactions = broker.side.transactions
     for name in ("a", "b"):
         await coordinator(client, name, TRANSACTIONS)
-        producer_id, epoch = await transactions.init_producer(name, 1, (-1, -1))
-        await transactions.add_partitions(name, producer_id, epoch, [T0])
-    await asyncio.sleep(0.01)  # both are overdue
+        producer_id, epoch = await transactions.init_producer(name, 10_000, (-1, -1))
+    object.__setattr__(broker.services.config, "transactional_id_expiration_ms", -1)
     appends = HeldAppends(broker, monkeypatch)
     appends.is_holding = True
-    look = asyncio.create_task(transactions.abort_overdue())
+    look = asyncio.create_task(transactions.expire())
     await appends.any.wait()
     appends.is_holding = False
     await move(broker, TRANSACTION_TOPIC)
     await coordinator(client, "b", TRANSACTIONS)
-    await transactions.end("b", producer_id, epoch, is_commit=True)
-    async with asyncio.timeout(10):
-        while transactions.describe("b").state.wire_name != "CompleteCommit":
-            await asyncio.sleep(0)
+    await transactions.add_partitions("b", producer_id, epoch, [T0])
     appends.release()
     await look
     await move(broker, TRANSACTION_TOPIC)
     await coordinator(client, "b", TRANSACTIONS)
-    assert transactions.describe("b").state.wire_name == "CompleteCommit"
+    assert transactions.describe("b").state.wire_name == "Ongoing"
+
+
+async def test_overdue_transactions_are_aborted_side_by_side(broker: Broker, monkeypatch: Any) -> None:
+    """Each waited for the replication of the one before: slow followers of one partition kept those of all others open."""
+    await broker.create("t")
+    client = await broker.client()
+    transactions = broker.side.transactions
+    names = ("a", "b", "c")
+    for name in names:
+        await coordinator(client, name, TRANSACTIONS)
+        await transactions.add_partitions(name, *await transactions.init_producer(name, 1, (-1, -1)), [T0])
+    await asyncio.sleep(0.01)
+    appends = HeldAppends(broker, monkeypatch)
+    appends.is_holding = True
+    look = asyncio.create_task(transactions.abort_overdue())
+    async with asyncio.timeout(10):
+        while len(appends.held) < len(names):
+            await asyncio.sleep(0)
+    appends.release()
+    await look
+    assert {transactions.describe(name).state.wire_name for name in names} <= {"PrepareAbort", "CompleteAbort"}
 
 
 async def test_only_what_is_loaded_writes(broker: Broker) -> None:

@@ -25,7 +25,8 @@ from kafkalite_pipelines import (
     load,
     parse,
 )
-from kafkalite_pipelines.backfill import replay_of
+from kafkalite_pipelines.backfill import backfill_of, replay_of
+from kafkalite_pipelines.batches import Batches
 from kafkalite_pipelines.run import start
 from kafkalite_pipelines.steps import missing_functions
 from kafkalite_pipelines.template import template
@@ -222,6 +223,7 @@ WRONG = [
     ("[decode]", '[watermark]\ncolumn = "number"\ndelay = "1m"\n[decode]\non_error = "skip"', "watermark.column: 'number' must be a timestamp, not bigint"),
     ('topics = ["flights"]', "topics = []", 'source.topics: is missing: topics = ["a"] or pattern = "a.*"'),
     ('table = "flights"', 'table = "flights"\ncatalog = { type = "glu" }', "sinks[1].catalog.type: must be sql, rest, hive, glue, dynamodb, bigquery, not 'glu'"),
+    ("[[sinks]]", '[dead_letters]\ntopic = "d"\n[[sinks]]\nformat = "topic"\ntopic = "d"\n[[sinks]]', "dead_letters.topic: d is also the topic of a sink: dead letters need one of their own"),
     ("[[sinks]]", "[dead_letters]\n[[sinks]]", "dead_letters.topic: is missing: the topic for records that cannot be decoded"),
     ('topics = ["flights"]', 'pattern = "fl.*"\n[dead_letters]\ntopic = "fl.dead"', "sinks: topic fl.dead matches source.pattern, which would never end"),
     ('topics = ["flights"]', 'topics = ["flights"]\n[[sinks]]\nformat = "topic"\ntopic = "out"\nkey_column = "nmber"', "sinks[1].key_column: 'nmber' is not in decode.schema"),
@@ -309,6 +311,15 @@ def test_a_pattern_that_matches_what_the_pipeline_writes_is_refused_at_the_start
     spark: Any = None  # it is not asked
     with pytest.raises(PipelineError, match="topic p\\.dead is also read by this pipeline"):
         start(pipeline, spark)
+
+
+def test_a_topic_is_written_to_once() -> None:
+    """Each batch of it is one transaction: the rows of a sink would be taken for the dead letters once more, and be lost."""
+    pipeline = Pipeline(name="p", kafka={}, source=Source(("t",)), sinks=(), dead_letters=DeadLetters("dead"))
+    ours = backfill_of(pipeline, "again", (TopicSink("dead"),))
+    spark: Any = None  # it is not asked
+    with pytest.raises(PipelineError, match="topic dead is named twice"):
+        Batches(ours, spark, [])
 
 
 def test_a_range_does_not_go_into_a_topic_that_the_pattern_matches() -> None:

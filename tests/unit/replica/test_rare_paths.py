@@ -12,13 +12,24 @@ from kafkalite.env.real_file import RealFile
 from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.reading import ReadInfo
-from kafkalite.model import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
+from kafkalite.model import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NO_LEADER_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 from kafkalite.node.kafka_partitions import NodePartitions
 from kafkalite.replica.client_fetch import AT_ONCE, READ_COMMITTED, ClientFetch, FetchTerms
 from kafkalite.replica.decisions import isr as rules
 from kafkalite.replica.decisions.isr import ProposalOutcome
 from kafkalite.replica.decisions.leader import on_follower_fetch
 from kafkalite.replica.isr_writer import Settled, Task
+from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest
 from kafkalite.rpc.messages.control import StopPartition
 from kafkalite.rpc.messages.replication import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 from tests.support.fetching import answered
@@ -208,3 +219,23 @@ async def test_an_epoch_of_which_nothing_is_left_ends_where_the_next_one_begins(
     ]
     await node.manager.hosted.delete_records(node.partition(TP), Offset(2))
     assert [end_of(epoch) for epoch in (-1, 0, 3, 4, 5)] == [(-1, -1), (0, 2), (3, 2), (4, 2), (5, 4)]
+
+
+async def test_the_earliest_offset_comes_with_the_epoch_of_its_record(make_cluster: Any) -> None:
+    """As in Kafka; the epoch of the present leader belongs to the latest offset."""
+    cluster = await leading(make_cluster, replicas=(1,), isr=(1,))
+    node = cluster.node(1)
+    for epoch in (3, 5):
+        await cluster.command(1, cluster.decide(TP, leader=1, isr=(1,), epoch=epoch))
+        await node.produce(TP, b"x", b"y")
+
+    async def listed(timestamp: int) -> tuple[int, int]:
+        request = ListOffsetsRequest((ListOffsetsPartition("t", 0, timestamp),))
+        [one] = (await node.manager.consuming.list_offsets(request)).partitions
+        return one.offset, one.leader_epoch
+
+    assert await listed(EARLIEST_TIMESTAMP) == (0, 3) and await listed(LATEST_TIMESTAMP) == (4, 5)
+    await node.manager.hosted.delete_records(node.partition(TP), Offset(1))
+    assert await listed(EARLIEST_TIMESTAMP) == (1, 3)
+    await node.manager.hosted.delete_records(node.partition(TP), Offset(4))
+    assert await listed(EARLIEST_TIMESTAMP) == (4, 5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalite.errors import AuthenticationFailed
+from kafkalite.security.attempts import BURST, MAX_HOSTS, REGAIN_S, Attempts
 from kafkalite.security.listener import ListenerSecurity
 from tests.support.security import listener_security
 
@@ -32,3 +33,34 @@ def test_guesses_from_one_address() -> None:
     assert _login(security, "10.0.0.8", "alice", "right")
     now[0] += 200.0
     assert _login(security, "10.0.0.9", "alice", "right")
+
+
+def test_one_more_address_costs_the_same_however_many_there_are() -> None:
+    """A /64 of IPv6 has any number of addresses: with 4,096 of them, each failed login looked at all."""
+    reads = 0
+
+    def now() -> float:
+        nonlocal reads
+        reads += 1
+        return 0.0
+
+    attempts = Attempts(now)
+    for number in range(MAX_HOSTS):
+        attempts.begin(f"2001:db8::{number:x}")
+    reads = 0
+    for number in range(10):
+        attempts.begin(f"2001:db8:1::{number:x}")
+    assert reads <= 10 * 10
+
+
+def test_addresses_that_do_not_count_any_longer_make_room() -> None:
+    now = [0.0]
+    attempts = Attempts(lambda: now[0])
+    for number in range(MAX_HOSTS):
+        attempts.begin(f"h{number}")
+    now[0] = REGAIN_S
+    for number in range(2 * BURST):
+        attempts.begin(f"new{number}")
+        attempts.begin("guesser")
+    assert attempts.wait_s("guesser") > 0
+    assert attempts.wait_s("new1") == 0, "it is counted alone"

@@ -255,3 +255,34 @@ def test_offsets_alone_need_no_look_at_the_records() -> None:
         {"topic": "t", "offset": 9},
         {"topic": "t", "offset": 10},
     ]
+
+
+def _varint(value: int) -> bytes:
+    raw, written = (value << 1) ^ (value >> 63), bytearray()
+    while raw > 0x7F:
+        written.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    return bytes([*written, raw])
+
+
+@pytest.mark.parametrize(
+    ("count", "first"),
+    [
+        (1, _varint(1) + b"k" + _varint(2**63 - 1)),
+        (1, _varint(2**63 - 1) + b"k" + _varint(0)),
+        (2**62, b""),
+    ],
+)
+def test_headers_of_sizes_near_the_largest_number_are_corrupt(count: int, first: bytes) -> None:
+    """Whoever can write to the topic can write them: the sums are beyond 64 bits."""
+    fine = _varint(1) + b"k" + _varint(1) + b"v"
+    records = b""
+    for delta, headers in enumerate([_varint(count) + first, _varint(1) + fine, _varint(count) + fine]):
+        body = b"\0" + _varint(0) + _varint(delta) + _varint(-1) + _varint(-1) + headers
+        records += _varint(len(body)) + body
+    data = encode_batch(
+        records, record_count=3, last_offset_delta=2, attributes=0, base_timestamp=0, max_timestamp=0,
+        producer_id=-1, producer_epoch=-1, base_sequence=-1,
+    )  # fmt: skip
+    with pytest.raises(CorruptRecords):
+        rows_of(data, wanted())

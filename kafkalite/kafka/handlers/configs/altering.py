@@ -30,7 +30,7 @@ from kafkalite.kafka.request import Handler, Request
 from kafkalite.listeners import ADVERTISED
 from kafkalite.protocol import wire
 
-_SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
+_SET, _DELETE, _APPEND = 0, 1, 2
 #: Attempts at a change that others keep winning.
 _ATTEMPTS = 20
 
@@ -137,7 +137,7 @@ class AlterConfigHandlers:
         # What was written by hand.
         others = {key: value for key, value in settings.items() if not _is_changeable(key)}
         after = change(before, resource.configs, _lists(self._services.config.topic))
-        if change is _replace:  # limits belong to the moves under way: only who names them changes them
+        if change is _replace:  # limits belong to the moves under way: they change only if they are named
             after = {key: value for key, value in before.items() if is_limit(key) or key == BROKER_STATE} | after
         for key, value in after.items():
             if key == BROKER_STATE:
@@ -185,11 +185,11 @@ def _increment(
     for entry in changes:
         key = ALIASES.get(entry.name, entry.name)
         match entry.config_operation:
-            case 0:
+            case 0:  # SET
                 after[key] = _value(entry)
-            case 1:
+            case 1:  # DELETE
                 after.pop(key, None)
-            case 2 | 3 if key in lists:
+            case 2 | 3 if key in lists:  # APPEND, SUBTRACT
                 members = [part.strip() for part in after.get(key, lists[key]).split(",") if part.strip()]
                 named = [part.strip() for part in _value(entry).split(",")]
                 if entry.config_operation == _APPEND:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kafkalite.config import (
-    ALIASES,
-)
+from kafkalite.config import ALIASES
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka.handlers.configs.entities import GROUP
 from kafkalite.kafka.request import Request

@@ -77,15 +77,28 @@ class OffsetHandlers:
         return {topic.topic: len(topic.partitions) for topic in self._services.metadata(names).topics}
 
     def offset_commit(self, request: Request, message: wire.OffsetCommitRequest) -> Steps[None]:
-        retention_ms = message.retention_time_ms if 2 <= request.version <= 4 else -1
-        now = self._services.clock.wall_ms()
+        expire_ms = -1
+        if 2 <= request.version <= 4 and message.retention_time_ms >= 0:
+            # "For ever" has to fit into a record.
+            expire_ms = min(self._services.clock.wall_ms() + message.retention_time_ms, 2**63 - 1)
+        by_id = request.version >= _COMMIT_IDS_FROM
+        offsets, refused = yield from self._sorted_out(request, message, expire_ms, by_id=by_id)
 
-        def expiry() -> int:
-            return (
-                min(now + retention_ms, 2**63 - 1) if retention_ms >= 0 else -1
-            )  # "for ever" has to fit into a record
+        def done(results: CommitResults) -> None:
+            response = wire.OffsetCommitResponse
+            classes = (response, response.OffsetCommitResponseTopic, response.OffsetCommitResponsePartition)
+            stepped.respond(request, _committed(classes, message, results, refused))
 
-        yield from self._commit(request, message, message.generation_id_or_member_epoch, expiry())
+        if not offsets:
+            done({})
+            return
+        member = (
+            message.group_id,
+            message.member_id,
+            message.group_instance_id,
+            message.generation_id_or_member_epoch,
+        )
+        yield from self._groups.offsets.committing(*member, offsets, done, knows_epochs=request.version >= _EPOCHS_FROM)
 
     def txn_offset_commit(self, request: Request, message: wire.TxnOffsetCommitRequest) -> Steps[None]:
         """The group's partition of `__consumer_offsets` must be part of the transaction (KIP-890), as any other."""
@@ -130,23 +143,6 @@ class OffsetHandlers:
             else:
                 asker = Asker(message.transactional_id, *producer, adds)
                 self._verifier.ask(asker, [Waiter(owner, -1, guard, verified)])
-
-    def _commit(
-        self, request: Request, message: wire.OffsetCommitRequest, generation: int, expire_ms: int
-    ) -> Steps[None]:
-        by_id = request.version >= _COMMIT_IDS_FROM
-        offsets, refused = yield from self._sorted_out(request, message, expire_ms, by_id=by_id)
-
-        def done(results: CommitResults) -> None:
-            response = wire.OffsetCommitResponse
-            classes = (response, response.OffsetCommitResponseTopic, response.OffsetCommitResponsePartition)
-            stepped.respond(request, _committed(classes, message, results, refused))
-
-        if not offsets:
-            done({})
-            return
-        member = (message.group_id, message.member_id, message.group_instance_id, generation)
-        yield from self._groups.offsets.committing(*member, offsets, done, knows_epochs=request.version >= _EPOCHS_FROM)
 
     def _sorted_out(
         self,

@@ -36,7 +36,7 @@ def uniform(given: AssignmentInput) -> Steps:
     owners = yield from _kept(given)
     if all(member.topics == given.members[0].topics for member in given.members):
         topics = [topic for topic in given.by_name() if topic.topic_id in given.members[0].topics]
-        yield from _share_as_one(given, topics, owners, in_blocks=False)
+        yield from _share_as_one(given, topics, owners)
     else:
         yield from _uneven(given, owners)
     return (yield from _targets(given, owners))
@@ -98,7 +98,7 @@ def _targets(given: AssignmentInput, owners: _Owners) -> Generator[None, None, N
 
 
 def _share_as_one(
-    given: AssignmentInput, topics: Sequence[AssignedTopic], owners: _Owners, *, in_blocks: bool
+    given: AssignmentInput, topics: Sequence[AssignedTopic], owners: _Owners
 ) -> Generator[None, None, None]:
     slots = [owner for topic in topics for owner in owners[topic.topic_id]]
     racks: list[frozenset[str]] = []
@@ -106,7 +106,7 @@ def _share_as_one(
         racks = [
             rack for topic in topics for rack in (topic.racks if topic.racks else [frozenset()] * topic.partitions)
         ]
-    shared = yield from share_out(slots, [member.rack_id for member in given.members], racks, in_blocks=in_blocks)
+    shared = yield from share_out(slots, [member.rack_id for member in given.members], racks, in_blocks=False)
     first = 0
     for topic in topics:
         owners[topic.topic_id] = shared[first : first + topic.partitions]

@@ -1,0 +1,144 @@
+"""What goes wrong between two steps of a batch: a sink that fails after another has committed, a task that runs twice, maintenance
+that meets another writer, records with names that no column can have as they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite_pipelines import PipelineError
+from tests.spark.test_pipelines import described, iceberg, log, numbers, put, run  # noqa: F401
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+def test_a_table_keeps_its_batch_when_another_sink_fails(
+    spark,
+    log,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from kafkalite_pipelines.sinks.delta import DeltaSinkTable
+
+    def failing(sink: DeltaSinkTable, batch: Any, change: Any) -> int:
+        raise PipelineError("the second table was changed by others 10 times")
+
+    pipeline = described(log, tmp_path, {"format": "iceberg", "table": "t"}, {"format": "delta", "path": "delta"})
+    put(log, 0, 10)
+    with monkeypatch.context() as patched, pytest.raises(PipelineError, match="10 times"):
+        patched.setattr(DeltaSinkTable, "commit", failing)
+        run(spark, pipeline)
+    assert numbers(iceberg(tmp_path).scan().to_arrow()) == list(range(10))
+    run(spark, pipeline)
+    assert numbers(iceberg(tmp_path).scan().to_arrow()) == list(range(10))
+    assert spark_free_delta(tmp_path / "delta") == list(range(10))
+
+
+def test_files_of_a_batch_that_is_not_committed_are_removed(
+    spark,
+    log,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pipeline that is started again and again, and always fails, must not fill the disk."""
+    from kafkalite_pipelines.sinks import topics
+
+    def failing(*_: Any) -> None:
+        raise OSError("the topic of the dead letters cannot be written to")
+
+    pipeline = described(log, tmp_path, {"format": "iceberg", "table": "t"}, dead_letters={"topic": "dead"})
+    put(log, 0, 4)
+    log.log.put("t", 0, (b"bad", b"{nope"))
+    monkeypatch.setattr(topics, "write", failing)
+    with pytest.raises(PipelineError):
+        run(spark, pipeline)
+    assert list((tmp_path / "tables").rglob("*.parquet")) == []
+
+
+def test_plain_files_have_no_rows_of_a_task_that_failed(spark, log, tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "failing.py").write_text(STEP)
+    steps = [{"python": "failing:once"}]
+    pipeline = described(log, tmp_path, {"format": "parquet", "path": "files"}, steps=steps)
+    put(log, 0, 10)
+    run(spark, pipeline)
+    found = numbers(spark.read.parquet(str(tmp_path / "files")).toArrow())
+    assert len(found) == 10 * TIMES and sorted(set(found)) == list(range(10))
+    assert list((tmp_path / "files" / "_staging").rglob("*.parquet")) == []
+
+
+TIMES = 8_000
+#: More rows than Spark hands over at once: the files of the first attempt are open when it fails.
+STEP = f"""
+def once(rows):
+    def twice(batches):
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        for batch in batches:
+            yield pa.Table.from_batches([batch] * {TIMES}).combine_chunks().to_batches()[0]
+        if TaskContext.get().attemptNumber() == 0:
+            raise RuntimeError("the first attempt fails, after its rows")
+
+    return rows.mapInArrow(twice, rows.schema)
+"""
+
+
+def test_names_that_spark_writes_in_backticks(spark, log, tmp_path: Path) -> None:  # noqa: F811
+    pipeline = described(log, tmp_path, {"format": "iceberg", "table": "t"}, decode={}, dead_letters={"topic": "dead"})
+    for n in range(3):
+        value = {"n": n, "first name": "a", "a.b": 1, "x`y": 2, "": 3, "m": {"content-type": "x", "a b": [{"c-d": n}]}}
+        log.log.put("t", 0, (b"%d" % n, json.dumps(value).encode()))
+    run(spark, pipeline)
+    put(log, 3, 5)
+    run(spark, pipeline)
+    found = sorted(iceberg(tmp_path).scan().to_arrow().to_pylist(), key=lambda row: row["n"])
+    assert [row["n"] for row in found] == [0, 1, 2, 3, 4]
+    assert found[2]["m"] == {"a b": [{"c-d": 2}], "content-type": "x"}
+    assert (found[0]["first name"], found[0]["a.b"], found[0]["x`y"], found[3]["m"]) == ("a", 1, 2, None)
+
+
+def test_names_that_differ_in_case_only(spark, log, tmp_path: Path) -> None:  # noqa: F811
+    pipeline = described(log, tmp_path, {"format": "iceberg", "table": "t"}, decode={}, dead_letters={"topic": "dead"})
+    put(log, 0, 2)
+    run(spark, pipeline)
+    log.log.put("t", 0, (b"2", b'{"n": 2, "Name": "second"}'), (b"3", b'{"n": 3, "new": 1, "New": 2}'))
+    put(log, 4, 6)
+    run(spark, pipeline)
+    put(log, 6, 8)
+    run(spark, pipeline)
+    assert numbers(iceberg(tmp_path).scan().to_arrow()) == [0, 1, 4, 5, 6, 7]
+    dead = log.log.records("dead", 0)
+    assert [json.loads(record.value)["n"] for record in dead] == [2, 3]
+    assert dict(dead[0].headers)["kafkalite.error"].startswith(b"has the field Name")
+
+
+def test_maintenance_that_fails_does_not_stop_a_pipeline(
+    spark,
+    log,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from pyiceberg.exceptions import CommitFailedException
+
+    from kafkalite_pipelines.sinks import iceberg_maintenance, tables
+
+    def failing(*_: Any) -> Any:
+        raise CommitFailedException("the table was changed at the same time")
+
+    monkeypatch.setattr(iceberg_maintenance, "expire", failing)
+    monkeypatch.setattr(tables.Interval, "is_over", lambda *_: True)
+    pipeline = described(log, tmp_path, {"format": "iceberg", "table": "t"})
+    put(log, 0, 10)
+    run(spark, pipeline)
+    put(log, 10, 12)
+    run(spark, pipeline)
+    assert numbers(iceberg(tmp_path).scan().to_arrow()) == list(range(12))
+
+
+def spark_free_delta(path: Path) -> list[int]:
+    from deltalake import DeltaTable
+
+    return sorted(DeltaTable(str(path)).to_pyarrow_table().column("n").to_pylist())

@@ -1,0 +1,45 @@
+"""What a range keeps between two runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kafkalite.model import TopicPartition as Tp
+from kafkalite_pipelines import (
+    DeltaSink,
+    IcebergSink,
+    ParquetSink,
+    Pipeline,
+    PipelineError,
+    Source,
+    TopicSink,
+    backfill,
+)
+from kafkalite_pipelines.control import own
+from kafkalite_pipelines.definition import Sink
+
+
+def opened(directory: Path, *sinks: Sink) -> dict[str, object]:
+    source = Pipeline("p", {}, Source(("t",)), (), directory=directory)
+    pipeline = backfill.backfill_of(source, "again", sinks)
+    state = backfill._opened(pipeline, own(pipeline), backfill.Range("earliest", "latest"))
+    own(pipeline).write(backfill._STATE, json.dumps(state))
+    return state
+
+
+def test_a_range_continues_with_new_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backfill, "_bounds", lambda *_: ({Tp("t", 0): 0}, {Tp("t", 0): 9}))
+
+    def sinks(secret: str) -> tuple[Sink, ...]:
+        iceberg = IcebergSink("i", catalog={"type": "rest", "uri": "http://h", "token": secret})
+        delta = DeltaSink("s3://b/d", storage={"AWS_SECRET_ACCESS_KEY": secret})
+        return iceberg, delta, ParquetSink("files"), TopicSink("out")
+
+    first = opened(tmp_path, *sinks("secret one"))
+    assert "secret" not in json.dumps(first)
+    assert opened(tmp_path, *sinks("secret two")) == first
+    with pytest.raises(PipelineError, match="the name of another range or target"):
+        opened(tmp_path, *sinks("secret two")[:3], TopicSink("other"))

@@ -1,0 +1,75 @@
+"""What sinks commit, without Spark: values of partitions in paths, and where a pipeline's last batch is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+pytest.importorskip("deltalake")
+
+from deltalake import DeltaTable, write_deltalake
+from deltalake import Schema as DeltaSchema
+
+from kafkalite_pipelines import DeltaSink, ParquetSink, Pipeline, Source
+from kafkalite_pipelines.sinks import writing
+from kafkalite_pipelines.sinks.delta import DeltaSinkTable, _DeltaAppend
+from kafkalite_pipelines.sinks.parquet import ParquetFiles, _StagedFiles, _staging
+from kafkalite_pipelines.sinks.sink import Batch
+
+ROWS = pa.table({"n": [1, 2]})
+
+
+def batch(pipeline: str, number: int) -> Batch:
+    return Batch(pipeline, f"query of {pipeline}", number, {"t": {"0": number}})
+
+
+@pytest.mark.parametrize("value", ["plain", "a/b c", "100%", "k=v", "é:?#", "%41", None])
+def test_a_partition_has_any_value(tmp_path: Path, value: str | None) -> None:
+    sink = DeltaSink("t", partition_by=("kind",))
+    table = DeltaSinkTable(Pipeline("p", {}, Source(("t",)), (sink,), directory=tmp_path), sink)
+    schema = pa.schema([("kind", pa.string()), ("n", pa.int64())])
+    made = DeltaTable.create(table.location, schema=DeltaSchema.from_arrow(schema), partition_by=["kind"])
+    files = writing.files_of(ROWS, table._target(made), "prefix", (value,))
+    assert _DeltaAppend(table, batch("p", 1), files).commit() == 2
+    found = DeltaTable(table.location).to_pyarrow_table().to_pylist()
+    assert [(row["kind"], row["n"]) for row in found] == [(value, 1), (value, 2)]
+
+
+def test_a_delta_table_has_the_last_batch_of_each_pipeline(tmp_path: Path) -> None:
+    sink = DeltaSink("t")
+    tables = {
+        name: DeltaSinkTable(Pipeline(name, {}, Source(("t",)), (sink,), directory=tmp_path), sink) for name in "pqr"
+    }
+    write_deltalake(tables["p"].location, ROWS)
+    for name in "pq":
+        present = tables[name].table()
+        assert present is not None
+        files = writing.files_of(ROWS, tables[name]._target(present), "prefix", ())
+        assert _DeltaAppend(tables[name], batch(name, 3), files).commit() == 2
+    for _ in range(12):
+        write_deltalake(tables["p"].location, ROWS, mode="append")
+    for name in "pq":
+        recorded = tables[name].recorded()
+        assert recorded is not None and recorded.has(batch(name, 3)) and not recorded.has(batch(name, 4))
+    assert tables["r"].recorded() is None
+
+
+def test_plain_files_have_the_last_batch_of_each_pipeline(tmp_path: Path) -> None:
+    """A backfill into the pipeline's own directory leaves the pipeline's record as it is."""
+    sink = ParquetSink("files")
+    for name, number in (("p", 3), ("p.backfill", 7), ("p", 4)):
+        files = ParquetFiles(Pipeline(name, {}, Source(("t",)), (sink,), directory=tmp_path), sink)
+        ours = batch(name, number)
+        target = writing.Target(f"{files.location}/{_staging(ours)}", ROWS.schema, ())
+        written = writing.files_of(ROWS, target, ours.prefix, ())
+        writing.files_of(ROWS, target, "of an attempt that lost", ())
+        assert _StagedFiles(files, ours, written).commit() == 2
+        assert _StagedFiles(files, ours, written).commit() == 0, "it is there"
+    for name, number in (("p.backfill", 7), ("p", 4)):
+        recorded = ParquetFiles(Pipeline(name, {}, Source(("t",)), (sink,), directory=tmp_path), sink).recorded()
+        assert recorded is not None and recorded.number == number and recorded.has(batch(name, number))
+    assert ds.dataset(tmp_path / "files").count_rows() == 6
+    assert list((tmp_path / "files" / "_staging").iterdir()) == []
