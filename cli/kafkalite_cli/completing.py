@@ -197,7 +197,7 @@ class _Names(ShellComplete):
             return found.shell_complete(ctx, incomplete)
         try:
             fitting = [word for word in words(ctx, incomplete) if word.startswith(incomplete)]
-        except (KafkaliteError, click.ClickException, OSError, ValueError):
+        except (KafkaliteError, click.ClickException, OSError, ValueError, RuntimeError):  # the last one: no home
             return []
         # What a terminal would not show as it is, a shell must not insert.
         return [CompletionItem(word) for word in fitting if word.isprintable()][:_MAX_SHOWN]

@@ -55,14 +55,20 @@ class Profiles:
 
 
 def profiles_path() -> Path:
-    """$XDG_CONFIG_HOME/kafkalite/profiles.toml, by default in ~/.config."""
+    """$XDG_CONFIG_HOME/kafkalite/profiles.toml, by default in ~/.config. Raises ConfigError: this user has no home."""
     home = os.environ.get("XDG_CONFIG_HOME", "")
-    return (Path(home) if home.startswith("/") else Path.home() / ".config") / "kafkalite" / "profiles.toml"
+    try:
+        return (Path(home) if home.startswith("/") else Path.home() / ".config") / "kafkalite" / "profiles.toml"
+    except RuntimeError:
+        raise ConfigError("this user has no home directory: set HOME or XDG_CONFIG_HOME") from None
 
 
 def read_profiles() -> Profiles:
     """None at all if there is no file. Raises ConfigError."""
-    path = profiles_path()
+    try:
+        path = profiles_path()
+    except ConfigError:
+        return Profiles("", {})
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode

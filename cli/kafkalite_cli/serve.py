@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,14 @@ _PORT_OPTIONS = {"kafka.port": "--kafka", "rpc.port": "--rpc", "http.port": "--h
 _GC_THRESHOLDS = (50_000, 20, 50)
 
 
+def _print_ready(line: Mapping[str, object]) -> None:
+    """On stdout. If its reader is gone or its disk is full, the node serves all the same."""
+    try:
+        os.write(sys.stdout.fileno(), f"{json.dumps(line)}\n".encode())
+    except OSError as error:
+        _log.warning("stdout.failed", reason=os_error_text(error))
+
+
 async def _run(config: configuration.BrokerConfig, began: float) -> None:
     with uncollected():
         import asyncio
@@ -210,7 +219,7 @@ async def _run(config: configuration.BrokerConfig, began: float) -> None:
     async def announce() -> None:
         await node.ready.wait()
         addresses = {name: str(endpoint) for name, endpoint in node.endpoints.items()}
-        print(json.dumps({"event": "node.ready", "id": config.broker_id, **addresses}), flush=True)
+        _print_ready({"event": "node.ready", "id": config.broker_id, **addresses})
 
     announcer = Supervisor(on_fatal=lambda error: node.stop())
 

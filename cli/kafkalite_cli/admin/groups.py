@@ -209,8 +209,8 @@ def reset_offsets(
         rows = [(key.topic, key.partition, before.get(key), offset) for key, offset in after.items()]
         if as_json:
             names = ("topic", "partition", "before", "after")
-            told_rows = [dict(zip(names, row, strict=True)) for row in rows]
-            out.value({"group": group, "executed": execute, "offsets": told_rows}, "")
+            changed = [dict(zip(names, row, strict=True)) for row in rows]
+            out.value({"group": group, "executed": execute, "offsets": changed}, "")
             return
         out.table("", ("topic", "partition", "before", "after"), rows)
         click.echo("done" if execute else "nothing was changed: add --execute")

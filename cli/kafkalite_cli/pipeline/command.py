@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalite.errors import ConfigError
+from kafkalite.errors import ConfigError, KafkaliteError
 from kafkalite_cli.output import Output
 from kafkalite_cli.parameters import Real, Whole
 
@@ -216,7 +216,9 @@ def stop(file: Path, timeout_s: float) -> None:
         click.echo(f"{described.name} does not run: {state}")
         return
     if not request_stop(described, timeout_s):
-        raise ConfigError(f"the pipeline has not stopped within {timeout_s:g} s")
+        raise KafkaliteError(
+            f"the pipeline has not stopped within {timeout_s:g} s; it stops after the batch that it is in"
+        )
     click.echo("stopped")
 
 

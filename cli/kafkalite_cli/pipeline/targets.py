@@ -38,7 +38,7 @@ def _offsets(text: str) -> dict[str, dict[str, int]]:
         offsets = {
             topic: {str(int(p)): int(offset) for p, offset in numbers.items()} for topic, numbers in value.items()
         }
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, OverflowError, RecursionError):
         raise click.UsageError(f'{text!r} is no JSON of offsets: {{"topic": {{"0": 23}}}}') from None
     return offsets
 

@@ -130,7 +130,7 @@ class _Run:
         self._separator = separator
         self._is_json = is_json
         self._started = client.now()
-        self.sent = 0
+        self._lines = 0
         self.acked = 0
         #: Records that were not acknowledged, by what became of them.
         self.failed: Counter[Fate] = Counter()
@@ -166,6 +166,7 @@ class _Run:
     async def _send(self, producer: Producer, lines: list[bytes]) -> int:
         """How many lines the producer has taken; fewer than all after the first failure."""
         for index, line in enumerate(lines):
+            self._lines += 1
             if self._is_json and not line.strip():
                 continue
             record = None if self.first_error is not None else self._parsed(line)
@@ -183,7 +184,6 @@ class _Run:
             except KafkaliteError as error:
                 self.not_taken = error
                 return index
-            self.sent += 1
             future.add_done_callback(self._count)
         return len(lines)
 
@@ -193,13 +193,13 @@ class _Run:
             try:
                 return decode_record(line)
             except LineError as error:
-                self.bad_line = f"line {self.sent + 1}: {error}"
+                self.bad_line = f"line {self._lines}: {error}"
                 return None
         if self._separator is None:
             return RecordLine(None, line)
         key, separator, value = line.partition(self._separator)
         if not separator:
-            self.bad_line = f"line {self.sent + 1} has no key: {line[:60].decode(errors='replace')!r}"
+            self.bad_line = f"line {self._lines} has no key: {line[:60].decode(errors='replace')!r}"
             return None
         return RecordLine(key, value)
 

@@ -17,7 +17,7 @@ class ToTheEnd:
     """The ends of partitions as they were at the beginning.
 
     Args:
-        ends: the offset after the last record, by partition; empty: never at the end.
+        ends: the offset after the last record, by partition.
         timeout_s: how long nothing may be read before the end.
     """
 
@@ -37,7 +37,7 @@ class ToTheEnd:
 
     def is_before(self, key: TopicPartition, offset: int) -> bool:
         """Whether a record was there at the beginning."""
-        return key not in self._ends or offset < self._ends[key]
+        return offset < self._ends[key]
 
     def is_reached(self) -> bool:
         """Raises ApiError: nothing could be read for too long, and the end is not reached."""

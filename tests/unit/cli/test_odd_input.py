@@ -157,6 +157,15 @@ async def test_partitions_that_came_meanwhile_are_not_removed(monkeypatch: pytes
         assert await partitions.partition_count(client, "t", timeout_s=10) == 6
 
 
+async def test_the_line_that_is_no_record_is_counted_as_editors_do() -> None:
+    async with FakeCluster(1) as cluster:
+        await kafkalite("admin", "create-topic", "t", cluster=cluster)
+        lines = b'\n{"value": 1}\n\n{"value": 2}\nx\n'
+        said = await kafkalite("produce", "t", "--input", "json", cluster=cluster, stdin=lines)
+    assert (said.code, said.out) == (2, "2 acked\n")
+    assert "line 5: not JSON" in said.err
+
+
 async def test_groups_that_were_deleted_before_an_error_are_named() -> None:
     async with cluster(1) as on, AsyncClient.connect(on.bootstrap) as client:
         await client.create_topics([NewTopic("t", 1, 1)])

@@ -116,6 +116,23 @@ def test_option_before_environment_before_profile(
     assert "there is no profile 'nope'" in error and error.count("\n") == 1
 
 
+def test_a_user_without_a_home_has_no_profiles(
+    monkeypatch: pytest.MonkeyPatch, seen: list[tuple[str, str | None]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A container whose user is a mere number."""
+
+    def getpwuid(_: int) -> None:
+        raise KeyError
+
+    for name in ("HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", getpwuid)
+    assert asks(seen, "list-topics") == ("localhost:9092", None)
+    capsys.readouterr()
+    assert run(["profile", "create", "p", "--bootstrap", "b:1"]) == 2
+    assert "set HOME or XDG_CONFIG_HOME" in capsys.readouterr().err
+
+
 def test_security_of_a_profile_goes_to_its_cluster_only(
     seen: list[tuple[str, str | None]],
     capsys: pytest.CaptureFixture[str],

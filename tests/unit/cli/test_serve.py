@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
+
+from kafkalite_cli import serve
 
 
 @pytest.mark.timeout(120)
@@ -38,3 +41,16 @@ def test_the_node_says_that_it_waits_for_zookeeper_before_it_imports_what_it_run
 
     assert at("zookeeper.connecting") < at("| uvloop") < at("kafkalite.node.node") < at("zookeeper.waits")
     assert not any("| asyncio" in line for line in lines[: at("zookeeper.connecting")])
+
+
+@pytest.mark.parametrize("reader", ["nobody", "a full disk"])
+def test_a_node_serves_if_its_ready_line_cannot_be_written(reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if reader == "nobody":
+        reading, writing = os.pipe()
+        os.close(reading)
+    else:
+        writing = os.open("/dev/full", os.O_WRONLY)
+    with os.fdopen(writing, "w") as stdout, capture_logs() as lines:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        serve._print_ready({"event": "node.ready"})
+    assert [line["event"] for line in lines] == ["stdout.failed"]

@@ -9,7 +9,8 @@ from typing import Any
 import click
 import pytest
 
-from kafkalite_cli.pipeline.targets import targets
+from kafkalite_cli.main import run
+from kafkalite_cli.pipeline.targets import bound, targets
 from kafkalite_pipelines import (
     DeadLetters,
     DeltaSink,
@@ -372,3 +373,22 @@ def test_any_values_are_refused_in_words() -> None:
             with pytest.raises(PipelineError) as raised:
                 parse({key: value})
             assert all("\n" not in line and ": " in line for line in raised.value.problems)
+
+
+@pytest.mark.parametrize("offset", ["Infinity", "NaN", "[]", '"x"'])
+def test_offsets_that_are_none(offset: str) -> None:
+    with pytest.raises(click.UsageError, match="is no JSON of offsets"):
+        bound(f'{{"flights": {{"0": {offset}}}}}')
+
+
+def test_a_stop_that_is_waited_for_in_vain_is_no_bad_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2 says that nothing was changed; the stop stays ordered."""
+    file = str(tmp_path / "p.toml")
+    assert run(["pipeline", "init", file]) == 0
+    monkeypatch.setattr("kafkalite_pipelines.control.status", lambda _: {"state": "running"})
+    monkeypatch.setattr("kafkalite_pipelines.control.request_stop", lambda *_: False)
+    capsys.readouterr()
+    assert run(["pipeline", "stop", file]) == 1
+    assert "has not stopped within 120 s" in capsys.readouterr().err
