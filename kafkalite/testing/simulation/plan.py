@@ -293,8 +293,8 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
         shares=shares,
         dead_letters=dead_letters,
         streams=streams,
-        wide=2 if random.Random(f"{seed}/wide").random() < 0.2 else 0,
-        alters=random.Random(f"{seed}/alters").random() < 0.3,
+        wide=2 if random.Random(f"{seed}/wide").random() < 0.15 else 0,
+        alters=random.Random(f"{seed}/alters").random() < 0.2,
     )
 
 

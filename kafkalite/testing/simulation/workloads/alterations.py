@@ -83,7 +83,7 @@ class _Alterer:
         while not self._all.is_over:
             count += 1
             await self._alter(client, str(count))
-            await asyncio.sleep(env.random.expovariate(8.0))
+            await asyncio.sleep(env.random.expovariate(2.0))
             self._check()
         client.close()
 

@@ -79,7 +79,7 @@ class _WideProducer:
                 client.forget_leader(*where)
             for name in sent.values():
                 self._history.fail(name)
-            await asyncio.sleep(env.random.expovariate(4.0))
+            await asyncio.sleep(env.random.expovariate(3.0))
         client.close()
 
     async def _round(self, client: SimKafkaClient, env: Env, where: tuple[str, int], sent: dict[int, str]) -> None:
