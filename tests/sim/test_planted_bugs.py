@@ -42,6 +42,9 @@ def plan(seed: int, *faults: Fault, flush_before_ack: bool = False) -> Plan:
         shares=0,
         dead_letters=False,
         streams=0,
+        wide=0,
+        alters=False,
+        recreates=False,
         trims=False,
         patience_ms=600_000,
         faults=faults,
@@ -163,6 +166,16 @@ BUGS: dict[str, Plan] = {
     "tasks": dataclasses.replace(plan(1), streams=3, orders=False),
     # A coordinator whose followers do not hear it confirms to leaders that do.
     "shared": dataclasses.replace(plan(1, *each_node(FaultKind.PARTITION, 2.5, 3.0)), shares=2),
+    # What several clients send to a node that stands still is received in one turn of its loop.
+    "in-place": dataclasses.replace(plan(1, *each_node(FaultKind.PAUSE, 1.0)), wide=4, orders=False),
+    "settings": dataclasses.replace(plan(1), alters=True, orders=False),
+    # Many groups have offsets of a topic that is deleted and created again.
+    "purge": dataclasses.replace(
+        plan(1),
+        settings={**plan(1).settings, "offsets.topic.num.partitions": 1},
+        recreates=True,
+        orders=False,
+    ),
     # One dies while two are left, which go on and commit; they die, and it is back before them.
     "ELR-min": plan(
         1,

@@ -35,6 +35,14 @@ class CommittedOffset:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a group had committed at a moment, and how many partitions' commits had been appended until then."""
+
+    committed: dict[TopicPartition, CommittedOffset]
+    appends: int
+
+
 @dataclass(slots=True)
 class GroupOffsets:
     committed: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
@@ -42,6 +50,9 @@ class GroupOffsets:
     in_transactions: dict[ProducerId, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
     #: Commits, plain or in a transaction, whose append is under way: how many of each partition.
     appending: dict[TopicPartition, int] = field(default_factory=dict)
+    #: Those of all partitions that have ever begun, and the number of the last one of each partition in `appending`.
+    appends: int = 0
+    last_appends: dict[TopicPartition, int] = field(default_factory=dict)
     #: Something was committed once, also if nothing of it is left.
     was_used: bool = False
 
@@ -49,6 +60,8 @@ class GroupOffsets:
         """Records of commits are about to be appended."""
         for partition in partitions:
             self.appending[partition] = self.appending.get(partition, 0) + 1
+            self.appends += 1
+            self.last_appends[partition] = self.appends
 
     def end_append(self, partitions: Iterable[TopicPartition]) -> None:
         """They are durable, or failed."""
@@ -56,6 +69,8 @@ class GroupOffsets:
             left = self.appending.pop(partition) - 1
             if left:
                 self.appending[partition] = left
+            else:
+                del self.last_appends[partition]
 
     def commit(self, partition: TopicPartition, offset: CommittedOffset) -> None:
         """The record of a plain commit is durable."""
@@ -117,10 +132,18 @@ class GroupOffsets:
             )
         )
 
-    def known(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+    def known(self, partitions: Iterable[TopicPartition]) -> Snapshot:
         """What is committed of these partitions now, in their order."""
-        return {partition: self.committed[partition] for partition in sorted(partitions) if partition in self.committed}
+        found = {
+            partition: self.committed[partition] for partition in sorted(partitions) if partition in self.committed
+        }
+        return Snapshot(found, self.appends)
 
-    def of_topics(self, topics: Collection[str]) -> dict[TopicPartition, CommittedOffset]:
+    def of_topics(self, topics: Collection[str]) -> Snapshot:
         """What is committed of these topics now, in the order of the partitions."""
         return self.known(partition for partition in self.committed if partition.topic in topics)
+
+    def is_as_in(self, snapshot: Snapshot, partition: TopicPartition) -> bool:
+        """Whether no commit for this partition has been appended since, not even one that is not durable yet."""
+        is_same = self.committed.get(partition) is snapshot.committed[partition]
+        return is_same and self.last_appends.get(partition, 0) <= snapshot.appends

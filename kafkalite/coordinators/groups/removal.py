@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from kafkalite.coordinators.groups.commits import CommitResults
 from kafkalite.coordinators.groups.decisions.classic.group import GroupState
 from kafkalite.coordinators.groups.decisions.consumer.group import tombstones as consumer_tombstones
 from kafkalite.coordinators.groups.decisions.streams.group import tombstones as streams_tombstones
 from kafkalite.coordinators.groups.decisions.subscription import CONSUMER, topics_in
-from kafkalite.coordinators.groups.offsets import CommittedOffset, GroupOffsets
+from kafkalite.coordinators.groups.offsets import GroupOffsets, Snapshot
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.records import common as records
 from kafkalite.coordinators.groups.records import consumer as consumer_records
@@ -28,9 +28,6 @@ _log = get_logger(__name__)
 #: offsets.retention.check.interval.ms
 _EXPIRY_CHECK_S = 600.0
 _DELETE_CHUNK = 1_000
-
-#: Offsets as they were when their removal was decided.
-Doomed = Mapping[TopicPartition, CommittedOffset]
 
 
 class GroupRemoval:
@@ -91,31 +88,28 @@ class GroupRemoval:
         gone = frozenset(keys)
         await self._purge(lambda offsets: offsets.known(gone))
 
-    async def _purge(self, doomed_of: Callable[[GroupOffsets], Doomed]) -> None:
+    async def _purge(self, doomed_of: Callable[[GroupOffsets], Snapshot]) -> None:
         """Forget what every group has of this now: the names may be those of new topics soon."""
         doomed = [
             (partition, entry, found)
             for partition in self._log.states()
             for entry in partition.entries.values()
-            if (found := doomed_of(entry.offsets))
+            if (found := doomed_of(entry.offsets)).committed
         ]
         for each in doomed:
             await self._forget_quietly(*each)
 
     async def _forget(
-        self, partition: GroupPartition, entry: GroupEntry, doomed: Doomed, *, and_group: bool = False
+        self, partition: GroupPartition, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False
     ) -> None:
         """Write tombstones, then forget what was committed before them. Raises ApiError if they could not be written.
 
-        Only what is committed still as in `doomed` is meant: there may have been commits since, also between two appends.
+        Only what is committed still as in `doomed` is meant: there may have been commits since, also between two appends. A tombstone
+        would stand behind their records, whether these are durable or not.
         """
-        group_id, offsets, keys = entry.group.group_id, entry.offsets, list(doomed)
+        group_id, offsets, keys = entry.group.group_id, entry.offsets, list(doomed.committed)
         for start in range(0, len(keys) or 1, _DELETE_CHUNK):
-            chunk = [
-                key
-                for key in keys[start : start + _DELETE_CHUNK]
-                if offsets.committed.get(key) is doomed[key] and (not start or key not in offsets.appending)
-            ]
+            chunk = [key for key in keys[start : start + _DELETE_CHUNK] if offsets.is_as_in(doomed, key)]
             tombstones: list[KeyValue] = [(records.offset_key(group_id, key), None) for key in chunk]
             is_last = start + _DELETE_CHUNK >= len(keys)
             if and_group and is_last and entry.is_empty:
@@ -150,7 +144,7 @@ class GroupRemoval:
         return base_offset
 
     async def _forget_quietly(
-        self, partition: GroupPartition, entry: GroupEntry, doomed: Doomed, *, and_group: bool = False
+        self, partition: GroupPartition, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False
     ) -> None:
         try:
             await self._forget(partition, entry, doomed, and_group=and_group)
@@ -177,9 +171,9 @@ class GroupRemoval:
                     and entry.share is None
                     and not entry.group.pending_members
                     and not entry.offsets.is_pending
-                    and len(doomed) == len(entry.offsets.committed)
+                    and len(doomed.committed) == len(entry.offsets.committed)
                 )
-                if doomed or is_over:
+                if doomed.committed or is_over:
                     await self._forget_quietly(partition, entry, doomed, and_group=is_over)
 
     def _expired(self, entry: GroupEntry, retention_ms: int) -> list[TopicPartition]:

@@ -113,6 +113,12 @@ class Plan:
     dead_letters: bool = False
     #: Members of a streams group (workloads.streams).
     streams: int = 0
+    #: Producers whose requests name many partitions (workloads.wide).
+    wide: int = 0
+    #: Whether clients change settings of one topic at the same time (workloads.alterations).
+    alters: bool = False
+    #: Whether there is a topic that is deleted and created again (workloads.recreated). Never drawn.
+    recreates: bool = False
     #: Nodes and consumers have racks: consumers read from followers (KIP-392).
     racks: bool = False
     #: Whether the operator cordons and drains nodes (and the balancer moves replicas on its own).
@@ -164,6 +170,8 @@ class Plan:
                 + (f"; {self.shares} of a share group" if self.shares else "")
                 + (" with dead letters" if self.dead_letters else "")
                 + (f"; {self.streams} of a streams group" if self.streams else "")
+                + (f"; {self.wide} with many partitions" if self.wide else "")
+                + ("; settings are changed at the same time" if self.alters else "")
                 + (f"; {KEYED} has {self.keyed}" if self.keyed else "")
                 + (f"; records of {TRIMMED} are deleted" if self.trims else "")
                 + (f"; given up after {self.patience_ms} ms" if self.patience_ms < 600_000 else "")
@@ -285,6 +293,8 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
         shares=shares,
         dead_letters=dead_letters,
         streams=streams,
+        wide=2 if random.Random(f"{seed}/wide").random() < 0.15 else 0,
+        alters=random.Random(f"{seed}/alters").random() < 0.2,
     )
 
 

@@ -15,13 +15,15 @@ from kafkalite.controller import storage
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.decisions import commands, eligible, partition_changes, topic_changes
 from kafkalite.controller.event_loop import ControllerEventLoop
-from kafkalite.coordination import paths
+from kafkalite.coordination import paths, topic_configs
 from kafkalite.coordination.coordinator import Check
 from kafkalite.coordinators.committed import CommittedAppends
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
+from kafkalite.coordinators.groups.removal import GroupRemoval
 from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.kafka import broker_apis
 from kafkalite.log import checkpoints, loader, partition_log, producer_state, retention
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.flushing import Flusher
@@ -35,6 +37,8 @@ from kafkalite.log.segment import Segment
 from kafkalite.log.transaction_index import TransactionIndex
 from kafkalite.log.verification import NO_GUARD
 from kafkalite.model import EPOCH_DURING_DELETE, BrokerId, Offset, TopicPartition
+from kafkalite.node import kafka_services
+from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
 from kafkalite.replica import doubts, hosted
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.decisions import isr as isr_rules
@@ -335,6 +339,33 @@ def tasks_given_before_given_up(patch: Patch) -> None:
     patch(StreamsGroup, "is_free", lambda self, task, mine: (True, True))
 
 
+def used_where_received(patch: Patch) -> None:
+    """Records of a Produce request that takes several turns of the loop are used where they were received."""
+    patch(broker_apis, "MOST_IN_PLACE", ELEMENTS_AT_ONCE)
+
+
+def last_writer_of_settings(patch: Patch) -> None:
+    """Settings are written as a whole, whatever another node has changed since they were read."""
+
+    async def planted(coordinator: Any, entity_type: str, name: str, before: Any, after: Any) -> bool:
+        await topic_configs.write_config(coordinator, entity_type, name, after, replace=True)
+        return True
+
+    patch(kafka_services, "replace_config", planted)
+
+
+def purges_what_is_there_by_then(patch: Patch) -> None:
+    """Offsets of a deleted topic are looked up group by group, when those before are purged: a new topic may have that name."""
+
+    async def planted(self: GroupRemoval, doomed_of: Any) -> None:
+        for partition in list(self._log.states()):
+            for entry in list(partition.entries.values()):
+                if (found := doomed_of(entry.offsets)).committed:
+                    await self._forget_quietly(partition, entry, found)
+
+    patch(GroupRemoval, "_purge", planted)
+
+
 #: Errors that drawn seeds find with `--plant`, but no directed plan of the tests brings out in a few runs.
 RARE = frozenset({"unregistered"})
 
@@ -370,5 +401,8 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "unverified": unverified_transactions,
     "owners": given_before_given_up,
     "shared": unreplicated_share_states,
+    "in-place": used_where_received,
+    "settings": last_writer_of_settings,
+    "purge": purges_what_is_there_by_then,
     "tasks": tasks_given_before_given_up,
 }

@@ -43,10 +43,12 @@ from kafkalite.testing.simulation.node import SimNode
 from kafkalite.testing.simulation.plan import LONE, TRIMMED, FaultKind, Plan, draw
 from kafkalite.testing.simulation.result import Result, where
 from kafkalite.testing.simulation.topics import compacted, new_topics
+from kafkalite.testing.simulation.workloads.alterations import Alterations
 from kafkalite.testing.simulation.workloads.groups import SETTINGS as GROUP_SETTINGS
 from kafkalite.testing.simulation.workloads.groups import GroupMembers
 from kafkalite.testing.simulation.workloads.kafka import KAFKA_PORT
 from kafkalite.testing.simulation.workloads.operator import REPLICAS, THROTTLE, OrdersChecker
+from kafkalite.testing.simulation.workloads.recreated import RecreatedTopic
 from kafkalite.testing.simulation.workloads.shares import SETTINGS as SHARE_SETTINGS
 from kafkalite.testing.simulation.workloads.shares import ShareMembers
 from kafkalite.testing.simulation.workloads.shares import znodes as share_znodes
@@ -54,6 +56,7 @@ from kafkalite.testing.simulation.workloads.streams import SETTINGS as STREAMS_S
 from kafkalite.testing.simulation.workloads.streams import StreamsJoins
 from kafkalite.testing.simulation.workloads.transactions import TransactionalClients
 from kafkalite.testing.simulation.workloads.trimming import Trimming
+from kafkalite.testing.simulation.workloads.wide import WideProducers
 
 _TOPIC = re.compile(r"/brokers/topics/([^/]+)")
 #: Interval of the checkers.
@@ -111,6 +114,7 @@ class Simulation:
         self.members = GroupMembers(self, plan.members)
         self.streams = GroupMembers(self, plan.streams, "streams", StreamsJoins())
         self.shares = ShareMembers(self)
+        self._others = (WideProducers(self), Alterations(self), RecreatedTopic(self))
         self._trimming = Trimming(plan)
         self.copies = Copies(
             lambda: ((name, self.world.host(name).disk) for name in self.nodes),
@@ -350,6 +354,8 @@ class Simulation:
         self.members.start()
         self.streams.start()
         self.shares.start()
+        for each in self._others:
+            each.start()
         self._trimming.start(self)
         faults = self.faults.start()
         end = self.world.loop.time() + self.plan.fault_time_s
@@ -362,6 +368,8 @@ class Simulation:
         self.members.stop()
         self.streams.stop()
         self.shares.stop()
+        for each in self._others:
+            each.stop()
         self._trimming.stopping.set()
         if self.clients.operator is not None:
             # Records are half as large as they may be, on average; a throttled order may have to copy all of them to all.
@@ -434,6 +442,7 @@ class Simulation:
                 **self.members.stats(),
                 **self.streams.stats(),
                 **self.shares.stats(),
+                **{name: count for each in self._others for name, count in each.stats().items()},
                 **({"deletions": self._trimming.answers} if self.plan.trims else {}),
                 "lives": sum(node.lives for node in self.nodes.values()),
                 "state_changes": self.zk.changes,

@@ -194,6 +194,48 @@ async def test_a_topic_that_is_made_again_during_the_purge_of_the_former_one(mak
     assert await _read(client) == (0, 6)
 
 
+async def test_a_commit_for_the_new_topic_that_is_not_replicated_when_its_group_is_purged(make_broker: Any) -> None:
+    """Its record was in the log already, the tombstone came behind it, and the commit was confirmed."""
+    broker = await make_broker(offsets_topic_num_partitions=1)
+    await broker.create("t")
+    client, other = await broker.client(), await broker.client()
+    await coordinator(client, "g")
+    for group in ("a", "g"):
+        await client.ask(commit(group, 5), 8)
+    with slow_followers(broker) as held:
+        purging = asyncio.create_task(broker.side.groups.removal.topics_deleted(["t"]))
+        await held.some(1)
+        committing = asyncio.create_task(other.ask(commit("g", 6), 8))
+        await held.some(2)
+        under_way = held.waiting.pop()
+        held.release()
+        while not purging.done() and not held.waiting:
+            await asyncio.sleep(0)
+        held.waiting.insert(0, under_way)  # in the order of the log
+        held.release()
+        await asyncio.gather(purging, committing)
+    assert await _read(client) == (0, 6)
+    await move(broker, GROUP_TOPIC)
+    await coordinator(client, "g")
+    assert await _read(client) == (0, 6)
+
+
+async def test_a_commit_that_was_under_way_when_the_topic_was_deleted_goes_with_it(make_broker: Any) -> None:
+    broker = await make_broker(offsets_topic_num_partitions=1)
+    await broker.create("t")
+    client, other = await broker.client(), await broker.client()
+    await coordinator(client, "g")
+    await client.ask(commit("g", 5), 8)
+    with slow_followers(broker) as held:
+        committing = asyncio.create_task(other.ask(commit("g", 6), 8))
+        await held.some(1)
+        purging = asyncio.create_task(broker.side.groups.removal.topics_deleted(["t"]))
+        await held.some(2)
+        held.release()
+        await asyncio.gather(purging, committing)
+    assert await _read(client) == (0, -1)
+
+
 def test_a_tombstone_forgets_only_what_was_before_it() -> None:
     offsets = GroupOffsets()
     offsets.commit(ZERO, CommittedOffset(Offset(1), -1, "", 0, record_offset=10))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from kafkalite.env.seams import Env
@@ -64,20 +65,27 @@ class SimKafkaClient:
 
     async def ask(self, host: str, message: Any, version: int, timeout_s: float = ANSWER_S) -> Any:
         """The answer. Raises Unanswered."""
+        (answer,) = await self.ask_all(host, [message], version, timeout_s)
+        return answer
+
+    async def ask_all(self, host: str, messages: Sequence[Any], version: int, timeout_s: float = ANSWER_S) -> list[Any]:
+        """The answers to requests that are sent at once, in their order. Raises Unanswered."""
         try:
             async with asyncio.timeout(timeout_s):
                 connection = self._open.get(host)
                 if connection is None:
                     connection = self._open[host] = _Connection()
                     await connection.dial(self._env, host, self._security)
-                sent = connection.send(message, version)
-                while True:
+                sent = [connection.send(message, version) for message in messages]
+                answers: dict[int, Any] = {}
+                while len(answers) < len(sent):
                     correlation_id, answer = await connection.receive()
-                    if correlation_id == sent:
-                        return answer
+                    if correlation_id in sent:
+                        answers[correlation_id] = answer
+                return [answers[each] for each in sent]
         except (OSError, EOFError, TimeoutError) as error:
             self.leave(host)
-            raise Unanswered(f"{type(message).__name__} to {host}: {error!r}") from None
+            raise Unanswered(f"{type(messages[0]).__name__} to {host}: {error!r}") from None
 
     async def ask_apart(self, host: str, message: Any, version: int, timeout_s: float = ANSWER_S) -> Any:
         """The same on a connection of its own: bytes that another path had held up. Raises Unanswered."""
