@@ -274,6 +274,9 @@ class AppendableLog(ReadableLog):
         """After a truncation: the newest snapshot that still holds, and the batches behind it."""
         end = self.log_end_offset
         self._snapshots.remove(lambda offset: offset > end)
+        if not len(self._producers) and self._producers.first_unstable_offset is None:
+            self._producers = ProducerStates()  # there were none up to a later offset: a whole segment need not be read
+            return
         self._producers, start = load_snapshot(self.disk, self.path, self._snapshots.offsets)
         for _ in replay(self._producers, self._local.segments, start):
             pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.log import appendable_log
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.builder import end_transaction_marker
 from tests.support.logs import batch, everything, make_log, reopen
@@ -193,3 +194,12 @@ def test_a_retry_is_answered_with_the_time_of_its_append() -> None:
     follower = make_log(MemoryDisk())
     follower.append_as_follower(everything(log))
     assert log.active_producers()[7].timestamp == follower.active_producers()[7].timestamp == 77_000
+
+
+def test_a_truncation_of_a_log_without_producers_reads_none_of_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = make_log(MemoryDisk())
+    for _ in range(5):
+        log.append_as_leader(batch(["v"]), 1)
+    monkeypatch.setattr(appendable_log, "replay", None)
+    log.truncate_to(4)
+    assert log.log_end_offset == 4
