@@ -106,7 +106,8 @@ async def test_each_truncation_has_a_turn_of_the_loop(make_cluster, monkeypatch)
 
     def take(*given: Any) -> ErrorCode | None:
         seen.append(turns)
-        return real(*given)
+        error: ErrorCode | None = real(*given)
+        return error
 
     monkeypatch.setattr(fetcher, "_context", dataclasses.replace(fetcher._context, take=take))
     for fetched in fetcher.partitions.values():
