@@ -436,8 +436,8 @@ def agree(future: PartitionLog, source: PartitionLog) -> None:
         if epoch == own:
             future.truncate_to(end)
             return
-        if epoch < 0:
+        own_end = -1 if epoch < 0 else future.epoch_and_end_offset_for(epoch)[1]
+        if own_end < 0:  # they share no epoch
             future.truncate_fully_and_start_at(source.log_start_offset)
             return
-        _, own_end = future.epoch_and_end_offset_for(epoch)
-        future.truncate_to(min(end, own_end) if own_end >= 0 else source.log_start_offset)
+        future.truncate_to(min(end, own_end))

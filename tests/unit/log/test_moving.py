@@ -23,7 +23,7 @@ from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.model import Offset, TopicId, TopicPartition
 from kafkalite.record.reader import read_records
 from tests.support.log_host import host_of, hosted
-from tests.support.logs import TOPIC_ID, batch, config
+from tests.support.logs import TOPIC_ID, batch, config, make_log
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
 T0 = TopicPartition("t", 0)
@@ -551,3 +551,14 @@ async def test_a_copy_that_finds_no_descriptor_for_its_last_flush_tries_again(mo
     await until(lambda: manager.moves.all()[0].state == "done" and not manager.moves._leaving)
     assert refused == 2 and "t-0" not in host.names("/d1") and len(values(host.log)) == 100
     assert manager.moves.start(T0, "/d1") is not None
+
+
+def test_a_copy_whose_epochs_the_log_never_had_is_begun_again() -> None:
+    """After unclean elections back and forth: the comparison of the two did not end, on the loop, at each start."""
+    source, future = make_log(MemoryDisk()), make_log(MemoryDisk())
+    fill(source, 60, epoch=3)
+    fill(source, 10, epoch=6)
+    source.advance_log_start_offset(20)
+    fill(future, 50, epoch=5)
+    moving.agree(future, source)
+    assert (future.log_start_offset, future.log_end_offset) == (20, 20)
