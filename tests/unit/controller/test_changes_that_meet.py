@@ -7,9 +7,9 @@ import json
 import pytest
 
 from kafkalite.coordination import admin_znodes, paths, topic_znodes
-from kafkalite.coordination.coordinator import Create, SetData
+from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicId, TopicPartition
-from kafkalite.rpc.messages.control import LeaderAndIsrRequest
+from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest, LeaderAndIsrRequest
 from tests.unit.controller.cluster import Cluster, running, until
 
 T0 = TopicPartition("t", 0)
@@ -35,7 +35,7 @@ async def test_a_request_for_removal_ends_with_its_topic(cluster: Cluster, *, dr
     zk.poke(Create(paths.DELETE_TOPICS, admin_znodes.encode_delete_topics(["t"])))
     await until(lambda: zk.peek(paths.topic("t")) is None)
     cluster.create_topic("t", dict.fromkeys(range(2), (1, 2)), "id-later")
-    await until(lambda: cluster.leader_and_isr("t", 1) is not None)
+    await until(lambda: (role := cluster.brokers[1].roles.get(T1)) is not None and role.topic_id == "id-later")
     if fails_over:
         await cluster.stop_controller(1)
         controller = await cluster.start_controller(2)
@@ -63,6 +63,39 @@ async def test_a_request_for_removal_ends_with_a_topic_that_vanishes(cluster: Cl
     value = topic_znodes.TopicZnode(TopicId("id-later"), dict.fromkeys(range(2), (BrokerId(1), BrokerId(2))))
     zk.poke(SetData(paths.topic("t"), topic_znodes.encode_topic(value)))
     await until(lambda: zk.peek(paths.partitions_remove("t")) is None)
+
+
+async def test_a_notice_of_an_earlier_drain_is_void(cluster: Cluster) -> None:
+    """It was on its way while the request was withdrawn, records came, and the request was made again."""
+    await running(cluster)
+    cluster.create_topic("t", dict.fromkeys(range(2), (1, 2)))
+    await until(lambda: cluster.leader_and_isr("t", 1) is not None)
+    zk, broker = cluster.zookeeper, cluster.brokers[1]
+    request = Create(
+        paths.partition_remove(T1), admin_znodes.encode_partition_remove(admin_znodes.PartitionRemoval(drain=True))
+    )
+    zk.poke(Create(paths.partitions_remove("t")), request)
+    await until(lambda: (role := broker.roles.get(T1)) is not None and role.is_read_only)
+    drained = [_drained(cluster)]
+    zk.poke(Delete(paths.partition_remove(T1)))
+    await until(lambda: not broker.roles[T1].is_read_only)
+    zk.poke(request)
+    await until(lambda: broker.roles[T1].is_read_only)
+    drained.append(_drained(cluster))
+    await cluster.controllers[1].on_isr_changed(drained[0])
+    cluster.create_topic("u", {0: (1,)})
+    await until(lambda: cluster.leader_and_isr("u") is not None)
+    value = zk.peek(paths.topic("t"))
+    assert value is not None and 1 in topic_znodes.decode_topic(value[0]).partitions
+    await cluster.controllers[1].on_isr_changed(drained[1])
+    await until(lambda: zk.peek(paths.partitions_remove("t")) is None)
+
+
+def _drained(cluster: Cluster) -> IsrChangedRequest:
+    broker = cluster.brokers[1]
+    role = broker.roles[T1]
+    change = IsrChange("t", 1, role.leader_epoch, role.isr, role.partition_epoch, is_drained=True)
+    return IsrChangedRequest(broker.broker_id, broker.epoch, (change,))
 
 
 async def test_a_leader_outside_of_the_replicas_does_not_end_the_controller(cluster: Cluster) -> None:
@@ -97,7 +130,7 @@ async def test_another_throttle_of_a_move_under_way_is_commanded_at_once(cluster
     await until(lambda: cluster.leader_and_isr("t") == (1, (1, 2), 0))
     target = {T0: (BrokerId(1), BrokerId(3))}
     cluster.zookeeper.poke(Create(paths.REASSIGN_PARTITIONS, admin_znodes.encode_reassignment(target, {T0: 1000})))
-    await until(lambda: cluster.brokers[1].roles[T0].throttle == 1000)
+    await until(lambda: (role := cluster.brokers[1].roles.get(T0)) is not None and role.throttle == 1000)
     broker = cluster.brokers[1]
     sent = len(broker.of(LeaderAndIsrRequest))
     cluster.zookeeper.poke(SetData(paths.REASSIGN_PARTITIONS, admin_znodes.encode_reassignment(target, {T0: 2000})))
