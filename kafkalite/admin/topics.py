@@ -323,8 +323,9 @@ class TopicAdmin:
                     if name in ids and each is not None and _topic_id(each[0]) != ids[name]
                 }
                 there = [name for name in there if name not in others]
+                made = {name: each[1].czxid for name, each in zip(legal, found, strict=True) if each is not None}
                 if there:
-                    await self.repeating(lambda zk: self._request_deletion(zk, there))
+                    await self.repeating(lambda zk: self._request_deletion(zk, there, made))
                     await self._wait_until_gone(there, min(self.deletion_wait_s, request.timeout_ms / 1000))
         except ApiError as refusal:
             return DeleteTopicsResponse(tuple(TopicResult(name, refusal.code, str(refusal)) for name in names))
@@ -354,8 +355,21 @@ class TopicAdmin:
         except TimeoutError:
             _log.info("topic.deletion_goes_on", topics=list(names))
 
-    async def _request_deletion(self, zk: Coordinator, names: Sequence[str]) -> None:
-        """Add names to /admin/delete_topics; may be repeated. Raises ApiError, CoordinatorError."""
+    async def _request_deletion(self, zk: Coordinator, names: Sequence[str], made: Mapping[str, int]) -> None:
+        """Add names to /admin/delete_topics; may be repeated: a topic that somebody has created since is another one.
+
+        Args:
+            made: czxid of the topics' znodes; none of those that are not there.
+        Raises ApiError, CoordinatorError.
+        """
+        now = await zk.get_many([paths.topic(name) for name in names])
+        names = [
+            name
+            for name, each in zip(names, now, strict=True)
+            if (None if each is None else each[1].czxid) == made.get(name)
+        ]
+        if not names:
+            return
         for _ in range(ATTEMPTS):
             try:
                 try:

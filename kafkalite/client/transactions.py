@@ -71,7 +71,11 @@ class TransactionalClient(BlockingClient):
         wait_ms: int = 0,
         timeout_ms: int | None = None,
     ) -> EndTxnGroupResponse:
-        """Commit exactly `members`, all or none; see EndTxnGroupRequest. Raises ApiError, RpcError."""
+        """Commit exactly `members`, all or none; see EndTxnGroupRequest. Raises ApiError, RpcError.
+
+        The wait is at most half of the request's timeout: the decision holds when the answer comes, also where readers do not see it yet.
+        """
+        wait_ms = min(wait_ms, self.config.request_timeout_ms // 2)
         return self._end(decided, members, wait_ms, timeout_ms, is_commit=True)
 
     def abort_group(

@@ -17,6 +17,8 @@ _log = get_logger(__name__)
 
 #: Attempts to remove a topic's znodes; the next tick tries again.
 REMOVE_ATTEMPTS = 5
+#: Requests for partitions of a topic that go in the same transaction as the topic; further ones go before.
+REQUESTS_AT_ONCE = MAX_OPS // 2
 
 
 class DeletionStorage(ZkAccess):
@@ -105,7 +107,7 @@ class DeletionStorage(ZkAccess):
         await self._fenced([Delete(paths.deleted_topic(topic_id))])
 
     async def remove_topic(self, name: str, topic_id: TopicId, leftover: Sequence[tuple[int, BrokerId]] = ()) -> bool:
-        """Remove a topic's znodes, children first. One transaction removes the topic, its settings and the request for it, and
+        """Remove a topic's znodes, children first. One transaction removes the topic, its settings and the requests that name it, and
         records the replicas that are left on dead brokers.
 
         If this stops half-way, the request is still there, so the next attempt finishes it.
@@ -113,7 +115,8 @@ class DeletionStorage(ZkAccess):
         if leftover:
             await self.read(lambda: self._zk.ensure_path(paths.DELETED_TOPICS))
         for _ in range(REMOVE_ATTEMPTS):
-            doomed = await self._below_topic(name)
+            requests = await self._partition_requests(name)
+            doomed = [*await self._below_topic(name), *requests[:-REQUESTS_AT_ONCE]]
             done = True
             for start in range(0, len(doomed), MAX_OPS - 1):
                 done = done and await self._fenced(Delete(path) for path in doomed[start : start + MAX_OPS - 1])
@@ -125,6 +128,8 @@ class DeletionStorage(ZkAccess):
             )
             ops: list[Op] = [Delete(path) for path, each in zip(last, found, strict=True) if each is not None]
             ops += await self._without_requests(frozenset([name]))
+            # Else they would add and remove partitions of a later topic of this name.
+            ops += map(Delete, requests[-REQUESTS_AT_ONCE:])
             if leftover and left is None:
                 ops.append(Create(paths.deleted_topic(topic_id), admin_znodes.encode_deleted_topic(name, leftover)))
             if _has_settings(found[-1], last[-1]) and changes is not None:
@@ -133,6 +138,14 @@ class DeletionStorage(ZkAccess):
                 return True
         _log.warning("controller.topic_not_removed", topic=name)
         return False
+
+    async def _partition_requests(self, name: str) -> list[str]:
+        """The paths of requests to add partitions to a topic and to remove some, children before parents."""
+        found: list[str] = []
+        for parent in (paths.partitions_add(name), paths.partitions_remove(name)):
+            children = await self._children(parent)
+            found += [*(f"{parent}/{child}" for child in children), *([parent] if children else [])]
+        return found
 
     async def _below_topic(self, name: str) -> list[str]:
         """The paths of a topic's partitions and all that is below them, children before parents."""

@@ -42,7 +42,9 @@ class IsrNotices:
             partition = TopicPartition(change.topic, change.partition)
             if state.replicas(partition) is not None:  # bounds the inbox: unknown partitions are ignored
                 self._changed[partition] = None
-                if change.is_drained:
+                known = state.partitions.get(partition)
+                # In an earlier leader epoch it may have been empty, and have taken records since then.
+                if change.is_drained and known is not None and known.leader_epoch == change.leader_epoch:
                     self._drained[partition] = None
         self._answers.append(answer)
 

@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kafkalite.coordination.znode_json import INT32_MAX, JsonReader, ZnodeError, parse, read, replica_list, write
+from kafkalite.coordination.znode_json import (
+    INT32_MAX,
+    INT64_MAX,
+    JsonReader,
+    ZnodeError,
+    parse,
+    read,
+    replica_list,
+    write,
+)
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Replicas, TopicPartition
 
@@ -95,7 +104,7 @@ def decode_throttles(data: bytes) -> dict[TopicPartition, int]:
         entry = JsonReader(reader.path, item)
         value = entry.fields.get("throttle", 0)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            throttles[entry.topic_partition()] = value
+            throttles[entry.topic_partition()] = min(value, INT64_MAX)
     return throttles
 
 

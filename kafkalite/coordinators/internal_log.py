@@ -318,6 +318,7 @@ def _coordinator_error(error: ErrorCode) -> ErrorCode:
             | ErrorCode.NOT_ENOUGH_REPLICAS
             | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             | ErrorCode.REQUEST_TIMED_OUT
+            | ErrorCode.THROTTLING_QUOTA_EXCEEDED
         ):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:

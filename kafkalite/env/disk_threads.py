@@ -91,6 +91,12 @@ class DiskThreads:
         """See Workers.is_idle."""
         return self.syncs.is_idle and self.reads.is_idle and self.works.is_idle
 
+    def begin_again(self) -> None:
+        """The disk is back, and nothing hangs: what was found out about it is forgotten."""
+        self.knows_nowait, self.is_abandoned = True, False
+        for workers in (self.syncs, self.reads, self.works):
+            workers.has_failed = False
+
     def close(self) -> None:
         """See Workers.close."""
         self.syncs.close()

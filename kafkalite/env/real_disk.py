@@ -44,8 +44,12 @@ class RealDisk:
         return DiskThreads(name, sync_threads=_SYNC_THREADS, read_threads=_READ_THREADS, work_threads=_BLOCKING_THREADS)
 
     def separate(self, path: str) -> None:
-        # Threads that hang from an earlier time stay with the lane that is replaced.
-        self._by_prefix[f"{path.rstrip('/')}/"] = self._new_threads(os.path.basename(path.rstrip("/")))
+        prefix = f"{path.rstrip('/')}/"
+        known = self._by_prefix.get(prefix)
+        if known is not None and known.is_idle:
+            known.begin_again()
+        else:  # threads that hang keep what they were given
+            self._by_prefix[prefix] = self._new_threads(os.path.basename(path.rstrip("/")))
 
     def completed(self, path: str) -> int | None:
         try:

@@ -206,7 +206,7 @@ class Disk(Protocol):
         ...
 
     def separate(self, path: str) -> None:
-        """Work below this directory has threads of its own from now on (new ones at each call)."""
+        """Work below this directory has threads of its own from now on. None of them is busy with work from before the call."""
         ...
 
     def completed(self, path: str) -> int | None:

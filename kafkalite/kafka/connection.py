@@ -99,12 +99,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
-        self._waiting.clear()
+        abandoned, self._waiting = self._waiting, deque()
         # Nothing is received any more. The TLS buffers of thousands of connections must not wait for the collector of cycles.
         self.out.drop()
         self.authenticator = None
         self._own.release()
         self.listener.closed(self)
+        for request in abandoned:
+            request.abandoned()
 
     def pause_writing(self) -> None:
         self.out.paused(self.listener.now())

@@ -72,10 +72,15 @@ class Denied:
 NOTHING_DENIED = Denied()
 
 
+def _nothing() -> None:
+    return
+
+
 class Request:
     """One request in progress. Its handler calls `respond` (or `respond_nothing`) exactly once."""
 
     __slots__ = (
+        "abandoned",
         "api",
         "began",
         "buffers",
@@ -105,6 +110,8 @@ class Request:
         #: Bytes of them that the listener counts as memory.
         self.counted = 0
         self.is_answered = False
+        #: Called if the connection is lost before the answer: ends what waits for it.
+        self.abandoned: Callable[[], None] = _nothing
         #: Monotonic seconds: when the handler was called, and when it returned.
         self.began = 0.0
         self.returned = 0.0

@@ -61,12 +61,14 @@ class AppendableLog(ReadableLog):
         batches = batches_for_leader(view, config, origin, keys_checked=type(records) is CheckedRecords)
         if origin == "client" and config.message_timestamp_type == "CreateTime":
             check_timestamps(batches, config, self._now_ms())
+        append_time = self._now_ms() if config.message_timestamp_type == "LogAppendTime" else -1
         prepared: PreparedAppend | None = None
         offset = self.log_end_offset
         bases: list[int] = []
         for position, header in batches:
             bases.append(offset)
             if header.producer_id >= 0:
+                written = header if append_time < 0 else header._replace(max_timestamp=append_time)
                 if prepared is None:
                     if origin == "client" and (known := duplicate_of(batches, self._producers, config)) is not None:
                         return known
@@ -74,11 +76,10 @@ class AppendableLog(ReadableLog):
                 if guard is not None:
                     self._producers.check_verified(header, guard)
                 self._producers.prepare(
-                    prepared, header, offset, marker_in(view, position, header),
+                    prepared, written, offset, marker_in(view, position, header),
                     from_client=origin == "client", replicated=False, transaction_version=transaction_version,
                 )  # fmt: skip
             offset = Offset(offset + header.last_offset_delta + 1)
-        append_time = self._now_ms() if config.message_timestamp_type == "LogAppendTime" else -1
         buffers: list[list[Buffer]] | memoryview
         if append_time < 0 and not view.readonly:
             for (position, _), base in zip(batches, bases):
@@ -273,6 +274,9 @@ class AppendableLog(ReadableLog):
         """After a truncation: the newest snapshot that still holds, and the batches behind it."""
         end = self.log_end_offset
         self._snapshots.remove(lambda offset: offset > end)
+        if not len(self._producers) and self._producers.first_unstable_offset is None:
+            self._producers = ProducerStates()  # there were none up to a later offset: a whole segment need not be read
+            return
         self._producers, start = load_snapshot(self.disk, self.path, self._snapshots.offsets)
         for _ in replay(self._producers, self._local.segments, start):
             pass

@@ -65,7 +65,8 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     """Raises MalformedCheckpoint."""
     try:
         return {
-            TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in _decode_lines(data, 3)
+            TopicPartition(topic, int(partition)): _bounded(offset, 64)
+            for topic, partition, offset in _decode_lines(data, 3)
         }
     except ValueError as error:
         raise MalformedCheckpoint(str(error)) from None
@@ -78,9 +79,17 @@ def encode_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
 def decode_epochs(data: bytes) -> list[tuple[int, int]]:
     """Raises MalformedCheckpoint."""
     try:
-        return [(int(epoch), int(start)) for epoch, start in _decode_lines(data, 2)]
+        return [(_bounded(epoch, 32), _bounded(start, 64)) for epoch, start in _decode_lines(data, 2)]
     except ValueError as error:
         raise MalformedCheckpoint(str(error)) from None
+
+
+def _bounded(text: str, bits: int) -> int:
+    """A number that is not negative, that fits into a signed field of this width. Raises ValueError."""
+    number = int(text)
+    if not 0 <= number < 1 << (bits - 1):
+        raise ValueError(f"{text} is out of range")
+    return number
 
 
 _RECORDED = b"\ncompactions: recorded"

@@ -172,11 +172,11 @@ class Housekeeping:
         """One pass over one log; whether it cleaned anything. Moves wait for its end, and retention leaves the log alone."""
         tp = log.topic_partition
         log_dir = self._pool.dirs[log.directory]
-        dirty = min(log_dir.cleaned_to.get(tp, 0), log.log_end_offset)
         if log.needs_timestamps:
             await self._load_timestamps(log)
         if tp in self._moves or not self._pool.holds(log):
             return False
+        dirty = min(log_dir.cleaned_to.get(tp, 0), log.log_end_offset)
         self._turn.begin(log)
         try:
             reached = await log_dir.unless_gone(

@@ -56,6 +56,8 @@ CHUNK_BYTES = 1024 * 1024
 _FLUSH_BYTES = 64 * 1024 * 1024
 #: Interval at which an idle source is checked while the exchange waits.
 _LOOK_S = 0.05
+#: The pause before the last flush is tried again when descriptors or memory were short.
+SHORTAGE_PAUSE_S = 0.5
 #: Moves that are over, kept for clients that ask.
 _REMEMBERED = 200
 _FUTURE = re.compile(rf"-(\d{{1,9}})\.([0-9a-f]{{32}}){FUTURE_SUFFIX}$")
@@ -341,7 +343,7 @@ class DiskMoves:
         tp = move.topic_partition
         _log.info("disk_move.done", partition=str(tp), source=source.directory, target=move.target)
         self._end(move, "done")
-        await future.flush()
+        await _make_durable(future)
         await self._offsets.save_offsets()
         leaving = self._leaving.pop(tp, None)
         if leaving is not None:
@@ -400,6 +402,19 @@ class DiskMoves:
         return True
 
 
+async def _make_durable(log: PartitionLog) -> None:
+    """Raises StorageError, but not for want of descriptors or memory."""
+    while True:
+        try:
+            await log.flush()
+        except StorageError as error:
+            if fault_scope(error) is not FaultScope.SHORTAGE:
+                raise
+            await asyncio.sleep(SHORTAGE_PAUSE_S)
+        else:
+            return
+
+
 def follow(future: PartitionLog, source: PartitionLog) -> None:
     """Cut from the future log what the current one has lost since the last time. Raises StorageError."""
     cut, source.lowest_cut = source.lowest_cut, None
@@ -421,8 +436,8 @@ def agree(future: PartitionLog, source: PartitionLog) -> None:
         if epoch == own:
             future.truncate_to(end)
             return
-        if epoch < 0:
+        own_end = -1 if epoch < 0 else future.epoch_and_end_offset_for(epoch)[1]
+        if own_end < 0:  # they share no epoch
             future.truncate_fully_and_start_at(source.log_start_offset)
             return
-        _, own_end = future.epoch_and_end_offset_for(epoch)
-        future.truncate_to(min(end, own_end) if own_end >= 0 else source.log_start_offset)
+        future.truncate_to(min(end, own_end))

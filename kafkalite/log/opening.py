@@ -266,6 +266,7 @@ class Opening:
         except (OSError, StorageError, StartupRefused) as error:
             log_dir.online = False
             log_dir.release()
+            self._removals.forget(log_dir)
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: {error}") from error
         finally:
             self._returning.discard(directory)
@@ -295,6 +296,8 @@ class Opening:
         def reopen() -> None:
             before.release()
             log_dir.open(cluster_id, broker_id)
+            if not log_dir.online:  # too late: nobody waits for it any more
+                log_dir.release()
 
         await self._in_time(log_dir, reopen)
         failure = await self._failure_handler.check(log_dir)

@@ -159,14 +159,17 @@ class ReadableLog(LogState):
 
     @property
     def first_unstable_offset(self) -> Offset | None:
-        """Of the earliest transaction that is open or whose end is not known to be committed; None if there is none."""
+        """Of the earliest transaction that is open or whose end is not known to be committed; None if there is none.
+
+        If the log begins later (DeleteRecords, retention), it is the log's start, as in Kafka.
+        """
         first = self._producers.first_unstable_offset
-        return None if first is None else Offset(first)
+        return None if first is None else max(Offset(first), self.log_start_offset)
 
     def last_stable_offset(self, high_watermark: int) -> Offset:
         """Where readers of committed transactions stop."""
         self._producers.forget_replicated(high_watermark)
-        first = self._producers.first_unstable_offset
+        first = self.first_unstable_offset
         return Offset(high_watermark if first is None else min(first, high_watermark))
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:

@@ -112,17 +112,28 @@ class Removals:
             self.later(path, 0, is_dir=True)
 
     async def run_due(self) -> None:
-        """Remove files and directories that were taken out of service long enough ago."""
+        """Remove files and directories that were taken out of service long enough ago. What is on a disk that is being
+        opened again waits until it is in service."""
         now = self._clock.monotonic()
+        online = self._pool.online()
+        here = {log_dir.path for log_dir in online}
         for stray in [stray for stray in self._strays.values() if stray.due <= now and self._may_go(stray)]:
-            self._let_go(stray)
-        due = [entry for entry in self._removals if entry[0] <= now]
-        self._removals = [entry for entry in self._removals if entry[0] > now]
-        for _, path, is_dir in due:
-            remove = self._disk.remove_tree if is_dir else self._disk.remove
-            log_dir = next((one for one in self._pool.online() if path.startswith(one.path + "/")), None)
+            if stray.directory in here:
+                self._let_go(stray)
+        due: list[tuple[LogDir, str, bool]] = []
+        waiting: list[tuple[float, str, bool]] = []
+        for entry in self._removals:
+            at, path, is_dir = entry
+            log_dir = next((one for one in online if path.startswith(one.path + "/")), None) if at <= now else None
             if log_dir is None:
+                waiting.append(entry)
+            else:
+                due.append((log_dir, path, is_dir))
+        self._removals = waiting
+        for log_dir, path, is_dir in due:
+            if not log_dir.online:
                 continue
+            remove = self._disk.remove_tree if is_dir else self._disk.remove
             try:
                 await log_dir.off_loop(lambda remove=remove, path=path: remove(path))  # type: ignore[misc]
             except OSError as error:

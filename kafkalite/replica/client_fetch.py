@@ -173,11 +173,13 @@ class FetchEntry:
         self.cold_reads += 1
         self.fetch.schedule()
 
-    def on_readable(self, size_bytes: int) -> None:
-        """About this many more bytes of its partition can be read."""
+    def on_readable(self, size_bytes: int, stable_offset: Offset) -> None:
+        """About this many more bytes of its partition can be read; of committed transactions, up to `stable_offset`."""
         fetch = self.fetch
         fetch.ready[self] = None
         fetch.readable_bytes += size_bytes
+        if fetch.isolation == READ_COMMITTED and self.fetch_offset >= stable_offset:
+            return  # all of it is for later: the bytes count, but no long poll ends
         if fetch.is_waiting and fetch.readable_bytes >= fetch.awaited_bytes:
             fetch.schedule()
 

@@ -16,7 +16,7 @@ from kafkalite.env.seams import Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode, ProtocolError
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, TopicPartition
+from kafkalite.model import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, TopicPartition
 from kafkalite.replica.partition import Partition
 from kafkalite.rpc.client import RpcConnection, RpcError
 from kafkalite.rpc.local_broker import LocalBroker
@@ -276,7 +276,8 @@ class ReplicaFetcher:
             self._take_one(one, records)
             count += 1
             size_bytes += one.records_size
-            if count >= SLICE_PARTITIONS or size_bytes >= SLICE_BYTES:
+            # A truncation may read the headers of a whole segment, to find its producers.
+            if count >= SLICE_PARTITIONS or size_bytes >= SLICE_BYTES or one.diverging_epoch != NO_LEADER_EPOCH:
                 count = size_bytes = 0
                 await asyncio.sleep(0)
         if self._paused:

@@ -239,8 +239,7 @@ class HostedPartitions:
         waiters = partition.produce_waiters
         while waiters and waiters[0].required_offset <= leader.high_watermark:
             waiters.popleft().settle()
-        for watching in partition.fetch_waiters:
-            watching.on_readable(grown)
+        partition.serve_readers(grown)
 
     def is_read_at(self, partition: Partition, replica_id: BrokerId) -> None:
         """Consumers read at this follower from now on: it gets each new high watermark at once (KIP-392)."""
@@ -256,8 +255,7 @@ class HostedPartitions:
         if mark < end:
             grown = int(grown * (mark - before) / (end - before))
         partition.copied_bytes -= grown
-        for watching in partition.fetch_waiters:
-            watching.on_readable(max(grown, 1))
+        partition.serve_readers(max(grown, 1))
 
     def changed(self, partition: Partition) -> None:
         """Consumers that read here may have to go elsewhere."""

@@ -130,6 +130,13 @@ class Partition:
             place -= 1
         waiters.insert(place, waiter)
 
+    def serve_readers(self, size_bytes: int) -> None:
+        """The high watermark has moved: about this many more bytes can be read."""
+        if self.fetch_waiters:
+            stable = self.log.last_stable_offset(self.high_watermark)
+            for watching in self.fetch_waiters:
+                watching.on_readable(size_bytes, stable)
+
     def prune_produce_waiters(self) -> None:
         """Drop those at the front that were settled otherwise, so that a stuck watermark keeps no dead requests."""
         waiters = self.produce_waiters

@@ -178,18 +178,14 @@ class ReplicaFetchHandler:
         entry.fetch_offset = wanted.fetch_offset
         entry.max_bytes = wanted.max_bytes
         entry.is_sent = False
-        try:
-            divergence = find_divergence(
-                log.epoch_and_end_offset_for,
-                latest_epoch=log.latest_epoch,
-                log_start_offset=log.log_start_offset,
-                log_end_offset=log.log_end_offset,
-                fetch_offset=wanted.fetch_offset,
-                last_fetched_epoch=wanted.last_fetched_epoch,
-            )
-        except StorageError as failure:
-            self._hosted.fail_storage(partition, failure)
-            return None
+        divergence = find_divergence(
+            log.epoch_and_end_offset_for,
+            latest_epoch=log.latest_epoch,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            fetch_offset=wanted.fetch_offset,
+            last_fetched_epoch=wanted.last_fetched_epoch,
+        )
         if divergence is not None:
             self._report_divergence(session, entry, divergence)
             return None

@@ -189,6 +189,16 @@ def announce_changes(
     return effects
 
 
+def announce_throttles(state: ControllerState, partitions: Iterable[TopicPartition], cause: str) -> list[Effect]:
+    """Send the leaders the present throttles of these partitions, whose states are as they were."""
+    by_leader: dict[BrokerId, list[PartitionState]] = {}
+    for partition in sorted(partitions):
+        known = state.partitions.get(partition)
+        if known is not None and known.leader in state.brokers:
+            by_leader.setdefault(known.leader, []).append(_entry(state, partition, known))
+    return [_leader_and_isr(state, broker, by_leader[broker], cause) for broker in sorted(by_leader)]
+
+
 def announce_brokers(state: ControllerState, to: Collection[BrokerId], cause: str) -> list[Effect]:
     """Send the list of live brokers, and no partitions."""
     return [_update_metadata(state, broker, (), cause) for broker in sorted(to)]

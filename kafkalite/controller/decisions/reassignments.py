@@ -271,10 +271,12 @@ class _MovingPartition:
         )
         if step == self.replicas:
             return None
+        grown = (*step, *(replica for replica in self.replicas if replica not in step))
+        if not any(replica in grown for replica in self.in_sync):
+            return None  # a topic's znode written by hand: nobody who could lead is assigned
         moves_leader = self.found.leader not in move.target and any(replica in move.target for replica in step)
         if not budget.take(moves_leader=moves_leader):
             return None
-        grown = (*step, *(replica for replica in self.replicas if replica not in step))
         leader = self._leader_among(grown)
         changed = self._carried(
             elections.with_epoch(self.found, leader, self.found.isr, self.state.epoch), grown, advance

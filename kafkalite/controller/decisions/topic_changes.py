@@ -22,6 +22,7 @@ from kafkalite.controller.decisions.commands import (
     announce_deletion,
     announce_everything,
     announce_removal,
+    announce_throttles,
     delete_leftovers,
     delete_replicas,
     delete_vanished,
@@ -35,6 +36,7 @@ from kafkalite.controller.decisions.effects import (
     Note,
     ReadStates,
     RemoveDeletionRequests,
+    RemovePartitionRequests,
     RemoveTopic,
 )
 from kafkalite.controller.decisions.events import (
@@ -46,7 +48,7 @@ from kafkalite.controller.decisions.events import (
 )
 from kafkalite.controller.decisions.malformed_znodes import record_malformed
 from kafkalite.controller.decisions.state import ControllerState, Deletion
-from kafkalite.controller.decisions.topic_writes import is_announced_again
+from kafkalite.controller.decisions.topic_writes import has_other_throttle, is_announced_again
 from kafkalite.coordination import paths
 from kafkalite.model import NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicId, TopicPartition
 from kafkalite.wording import number_of
@@ -113,6 +115,12 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
         and is_announced_again(before[each.topic], topics[each.topic], each.partition)
     }
     effects += announce_changes(state, repeated, "Reassignment")
+    throttled = [
+        each
+        for each in fresh
+        if each.topic in before and has_other_throttle(before[each.topic], topics[each.topic], each.partition)
+    ]
+    effects += announce_throttles(state, throttled, "Reassignment")
     if fresh:
         # A partition that has changed unseen: by hand, or by a write of ours whose outcome was not known.
         effects.append(ReadStates(fresh, Repair()))
@@ -141,6 +149,8 @@ def _let_go(state: ControllerState, names: Collection[str]) -> Decision:
             continue
         state, kept = vanished.remember(state, name)
         effects += kept
+        if removals := tuple(each for each in state.removals if each.topic == name):
+            effects.append(RemovePartitionRequests(removals=removals))  # they are not for a later topic of this name
         state = _forget(state, name)
         if at < MAX_NAMED:
             detail = f"its znode was removed from outside; its replicas are kept, topic id {topic.topic_id or 'none'}"

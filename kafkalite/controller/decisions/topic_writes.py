@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from kafkalite.controller.decisions.commands import announce_changes, drop_replicas
+from kafkalite.controller.decisions.commands import announce_changes, announce_throttles, drop_replicas
 from kafkalite.controller.decisions.effects import (
     AdvanceReassignments,
     Decision,
@@ -29,6 +29,12 @@ def is_announced_again(before: Topic, now: Topic, number: int) -> bool:
     return not replicas.isdisjoint(frozenset(before.adding.get(number, ())) ^ frozenset(now.adding.get(number, ())))
 
 
+def has_other_throttle(before: Topic, now: Topic, number: int) -> bool:
+    """Whether a step that is under way has another throttle. The leader needs it now: no new leader epoch brings it."""
+    was, move = before.moves.get(number), now.moves.get(number)
+    return was is not None and move is not None and bool(move.step) and was.throttle != move.throttle
+
+
 def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
     """Durable changes are announced; topics whose write failed are read and decided again."""
     effects: list[Effect] = []
@@ -38,6 +44,7 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
     topics = dict(state.topics)
     dropped = set(state.dropped)
     fresh: list[TopicPartition] = []
+    throttled: list[TopicPartition] = []
     for change in event.written:
         before = topics.get(change.name)
         if before is None or before.topic_id != change.topic.topic_id or change.name in state.deletions:
@@ -57,6 +64,8 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
                 continue
             if partition in partitions and is_announced_again(before, change.topic, partition.partition):
                 changes.setdefault(partition, (partitions[partition], partitions[partition]))
+            if partition not in change.states and has_other_throttle(before, change.topic, partition.partition):
+                throttled.append(partition)
             effects += _progress(partition, was, move, change.topic.assignment.get(partition.partition, ()))
         if change.added:
             fresh += [partition for partition in change.added if partition not in partitions]
@@ -66,6 +75,7 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
             state, more = on_change_written(state, change)
             effects += more
     effects += announce_changes(state, changes, "Reassignment")
+    effects += announce_throttles(state, throttled, "Reassignment")
     effects += drop_replicas(state, drops, "Reassignment")
     if fresh:
         effects.append(ReadStates(tuple(sorted(fresh)), Repair()))

@@ -59,7 +59,8 @@ def commit_group(known: Mapping[str, Transaction], members: Iterable[Transaction
             raise api_error(ErrorCode.INVALID_TXN_STATE, f"{member.transactional_id} has ended without a decision")
         changed[member.transactional_id] = target
     for transactional_id, transaction in sorted(known.items()):
-        if transactional_id not in changed and transaction.state is TransactionState.ONGOING:
+        # an attempt that has not written yet would open its transaction after the decision: readers would wait for its timeout
+        if transactional_id not in changed and transaction.state in (TransactionState.ONGOING, TransactionState.EMPTY):
             changed[transactional_id] = rules.fence(transaction, now)
     return list(changed.values())
 

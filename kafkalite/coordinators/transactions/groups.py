@@ -49,11 +49,16 @@ class TransactionGroups:
             raise api_error(
                 ErrorCode.INVALID_REQUEST, "a transaction of a group needs the group, an owner and a version"
             )
+        if self._is_decided(transactional_id, group, owner, version):
+            return None
+        granted = await self._transactions.init_producer(transactional_id, timeout_ms, (-1, -1))
+        # It may have been decided meanwhile, and the decision did not know of this transaction.
+        return None if self._is_decided(transactional_id, group, owner, version) else granted
+
+    def _is_decided(self, transactional_id: str, group: str, owner: str, version: int) -> bool:
         partition = self._transactions.partition_of(transactional_id)
         self._check_free(partition, group)
-        if decisions.covers(partition.decisions.get(group), owner, version):
-            return None
-        return await self._transactions.init_producer(transactional_id, timeout_ms, (-1, -1))
+        return decisions.covers(partition.decisions.get(group), owner, version)
 
     async def end(self, request: EndTxnGroupRequest) -> EndTxnGroupResponse:
         """See EndTxnGroupRequest."""

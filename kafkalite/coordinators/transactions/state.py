@@ -145,8 +145,8 @@ def _is_repeated_init(known: Transaction, expected_id: int, expected_epoch: int)
 
 
 def fence(known: Transaction, now: int) -> Transaction:
-    """Abort an open transaction under a new epoch, so that its producer can add nothing more."""
-    assert known.state is TransactionState.ONGOING
+    """Abort a transaction that is open, or that its producer may still open, under a new epoch: it can add nothing more."""
+    assert known.state in (TransactionState.ONGOING, TransactionState.EMPTY)
     return replace(
         known,
         producer_epoch=known.producer_epoch + 1,

@@ -304,6 +304,7 @@ class FetchHandlers:
         elif waiting.is_outdated:
             self._refuse_outdated(waiting)
         else:
+            waiting.request.abandoned = waiting.fetch.expire
             self._services.partitions.fetch(
                 waiting.fetch,
                 waiting.terms,

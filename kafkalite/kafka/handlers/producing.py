@@ -17,7 +17,7 @@ from kafkalite.kafka.topic_names import name_topics
 from kafkalite.log.record_checks import CheapLooks, RecordRules, is_costly, prepare
 from kafkalite.model import INTERNAL_TOPICS, Buffer, Offset, TopicPartition
 from kafkalite.partition_values import ProducedPartition
-from kafkalite.protocol import wire
+from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import encode
 from kafkalite.security.quotas import Kind
 
@@ -191,6 +191,15 @@ class ProduceHandlers:
                     passed.append((key, prepared))
                     if request.throttle is not None:
                         request.throttle.work_s += seconds
+            if request.version >= _IDS_FROM:
+                # That took a while: another topic may have the name now.
+                named = {topic.name: topic_ids.from_wire(topic.topic_id) for topic in message.topic_data}
+                gone = {name for name, topic_id in named.items() if self._services.topic_name(topic_id) != name}
+                unknown = [key for key, _ in passed if key.topic in gone]
+                refused |= {
+                    key: ProducedPartition(*key, int(ErrorCode.UNKNOWN_TOPIC_ID), Offset(-1)) for key in unknown
+                }
+                passed = [(key, records) for key, records in passed if key.topic not in gone]
             self._append(request, message, passed, refused)
         except BaseException:  # the node stops, or a bug: the client must not wait for ever
             connection.abort()

@@ -291,7 +291,7 @@ def unsynced_transaction_indexes(patch: Patch) -> None:
         segment.indexes_synced = True
 
     patch(Flusher, "_sync_indexes", sync_indexes)
-    patch(TransactionIndex, "to_sync", lambda self: 0)
+    patch(TransactionIndex, "to_sync", lambda self: None)
     patch(loader, "_is_doubtful", lambda segment, names, clean: False)
 
 

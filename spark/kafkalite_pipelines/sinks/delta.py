@@ -49,7 +49,7 @@ class DeltaSinkTable:
         self.sink = sink
         self.location = pipeline.place(sink.path)
         self.fields = partitions.fields(sink.partition_by)
-        self._storage = dict(sink.storage)
+        self.storage = dict(sink.storage)
         self._maintenance = Interval()
 
     @property
@@ -59,7 +59,7 @@ class DeltaSinkTable:
     def table(self) -> DeltaTable | None:
         """As it is now; None if it does not exist yet."""
         try:
-            return DeltaTable(self.location, storage_options=self._storage or None)
+            return DeltaTable(self.location, storage_options=self.storage or None)
         except TableNotFoundError:
             return None
         except DeltaError as error:
@@ -100,7 +100,7 @@ class DeltaSinkTable:
                 schema=DeltaSchema.from_arrow(schema),
                 mode="ignore",
                 partition_by=[field.name for field in self.fields],
-                storage_options=self._storage or None,
+                storage_options=self.storage or None,
                 configuration=dict(self.sink.properties) or None,
             )
         partitioned = table.metadata().partition_columns
@@ -133,7 +133,7 @@ class DeltaSinkTable:
             table = self._widened(table, wider, schema)
         if new:
             table.alter.add_columns(new)
-        return DeltaTable(self.location, storage_options=self._storage or None) if new or wider else table
+        return DeltaTable(self.location, storage_options=self.storage or None) if new or wider else table
 
     def _widened(self, table: DeltaTable, wider: list[Any], schema: pa.Schema) -> DeltaTable:
         """The table with wider types for these columns: all of its rows are written again, in one commit.
@@ -157,9 +157,9 @@ class DeltaSinkTable:
             mode="overwrite",
             schema_mode="overwrite",
             partition_by=[field.name for field in self.fields] or None,
-            storage_options=self._storage or None,
+            storage_options=self.storage or None,
         )
-        return DeltaTable(self.location, storage_options=self._storage or None)
+        return DeltaTable(self.location, storage_options=self.storage or None)
 
     def _target(self, table: DeltaTable) -> writing.Target:
         import pyarrow as pa
@@ -170,7 +170,7 @@ class DeltaSinkTable:
             location=self.location,
             schema=pa.schema([pa.field(field.name, _plain(field.type)) for field in schema if field.name not in named]),
             partitions=tuple(field.name for field in self.fields),
-            opener=functools.partial(_open, self._storage) if "://" in self.location else None,
+            opener=functools.partial(_open, self.storage) if "://" in self.location else None,
         )
 
     def commit_properties(self, batch: Batch) -> CommitProperties:
@@ -244,18 +244,31 @@ class _DeltaAppend:
     def __init__(self, sink: DeltaSinkTable, batch: Batch, files: list[writing.WrittenFile]) -> None:
         self._sink = sink
         self._batch = batch
-        self._files = [file for file in files if file.rows]
-        self._actions = [_added(sink, file) for file in self._files]
+        self._files = files
+        self._actions = [_added(sink, file) for file in files if file.rows]
 
     def commit(self) -> int:
+        tried = False
+
         def change(table: DeltaTable, properties: CommitProperties) -> int:
+            nonlocal tried
+            tried = True
             self._sink.append(table, self._actions, properties)
             return sum(file.rows for file in self._files)
 
-        return self._sink.commit(self._batch, change)
+        rows = self._sink.commit(self._batch, change)
+        if not tried:
+            self.discard()
+        return rows
 
     def discard(self) -> None:
-        """The files are removed by the next vacuum, as all that no version names."""
+        """No version names the files, and a vacuum passes over such files. A failure leaves them, which costs room only."""
+        files = _files(self._sink.storage, self._sink.location)
+        for file in self._files:
+            try:
+                files.delete_file(file.path)
+            except OSError as error:
+                log.warning("a file that is not used could not be removed: %s", error)
 
 
 def _added(sink: DeltaSinkTable, file: writing.WrittenFile) -> AddAction:
@@ -361,7 +374,15 @@ def _goes_into(kind: Any, present: Any) -> bool:
 
 def _open(storage: dict[str, str], location: str, path: str) -> Any:
     """In a task, for object stores: with the table's credentials."""
-    from deltalake.fs import DeltaStorageHandler
-    from pyarrow.fs import PyFileSystem
+    return _files(storage, location).open_output_stream(path)
 
-    return PyFileSystem(DeltaStorageHandler(location, storage or None)).open_output_stream(path)
+
+def _files(storage: dict[str, str], location: str) -> Any:
+    """The table's directory, as a pyarrow file system."""
+    from pyarrow.fs import LocalFileSystem, PyFileSystem, SubTreeFileSystem
+
+    if "://" not in location:
+        return SubTreeFileSystem(location, LocalFileSystem())
+    from deltalake.fs import DeltaStorageHandler
+
+    return PyFileSystem(DeltaStorageHandler(location, storage or None))

@@ -15,12 +15,13 @@ from kafkalite.admin.new_topics import NewTopics
 from kafkalite.admin.reassignments import ReassignmentAdmin
 from kafkalite.admin.topics import TopicAdmin, check_name, collision_key
 from kafkalite.coordination import broker_znodes, config_znodes, paths, topic_znodes
-from kafkalite.coordination.coordinator import Create
+from kafkalite.coordination.coordinator import Create, Delete
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest, WantedReassignment
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
 from kafkalite.model import BrokerId, Endpoint, TopicId, TopicPartition
 from kafkalite.testing.simulated.zookeeper import Fate
+from kafkalite.testing.simulated.zookeeper_wire import ZooKeeperWrite
 from tests.unit.controller.cluster import Cluster, until
 
 
@@ -229,6 +230,29 @@ async def test_a_topic_that_was_made_again_is_not_deleted_by_the_id_of_the_old_o
     assert cluster.zookeeper.peek(paths.DELETE_TOPICS) is None
     response = await made.delete_topics(DeleteTopicsRequest(("t",)), {"t": now})
     assert [each.error for each in response.topics] == [0]
+
+
+async def test_a_deletion_whose_answer_is_lost_does_not_delete_a_later_topic(cluster: Cluster) -> None:
+    """The controller has carried it out, and another client has created the topic again, before the node could ask again."""
+    made = await orders(cluster)
+    cluster.create_topic("t", {0: (1,)})
+    zk = cluster.zookeeper
+    steps = ["lose the answer", "carry it out"]
+
+    def fate(host: str, request: object) -> Fate:
+        if steps == ["carry it out"]:
+            steps.clear()
+            zk.poke(*map(Delete, (paths.DELETE_TOPICS, paths.topic("t"), paths.config_topic("t"))))
+            cluster.create_topic("t", {0: (1,)}, "id-later")
+        elif steps and isinstance(request, ZooKeeperWrite) and request.ops[0].path == paths.DELETE_TOPICS:
+            del steps[0]
+            return Fate.LOSE_REPLY
+        return Fate.SERVE
+
+    zk.decide_fate = fate
+    response = await made.delete_topics(DeleteTopicsRequest(("t",)))
+    assert not steps and [each.error for each in response.topics] == [0]
+    assert zk.peek(paths.DELETE_TOPICS) is None and zk.peek(paths.topic("t")) is not None
 
 
 async def test_deletion_is_refused_where_it_cannot_be_ordered(cluster: Cluster) -> None:

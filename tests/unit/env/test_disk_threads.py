@@ -73,3 +73,33 @@ def test_there_are_no_more_threads_than_jobs_at_the_same_time() -> None:
             threading.Event().wait(0.001)
     assert len(workers._threads) == 1
     workers.close()
+
+
+async def test_a_disk_that_comes_and_goes_keeps_its_threads(tmp_path: Path) -> None:
+    """Each return of a disk that was full started threads beside those of the time before, which rested for ever."""
+    disk, directory = RealDisk(), str(tmp_path)
+    disk.separate(directory)
+    await disk.run_blocking(lambda: None, directory)
+    before = threading.active_count()
+    for _ in range(20):
+        disk.abandon(directory)
+        while disk.outcome(directory) is None:
+            threading.Event().wait(0.001)
+        disk.separate(directory)
+        assert not disk._threads(directory).is_abandoned
+        await disk.run_blocking(lambda: None, directory)
+    assert threading.active_count() == before
+    disk.close()
+
+
+async def test_threads_that_hang_are_left_behind(tmp_path: Path) -> None:
+    disk, directory = RealDisk(), str(tmp_path)
+    disk.separate(directory)
+    before, goes_on = disk._threads(directory), threading.Event()
+    hanging = before.works.submit(goes_on.wait)
+    disk.separate(directory)
+    assert disk._threads(directory) is not before and disk.outcome(directory) is not None
+    goes_on.set()
+    wait([hanging])
+    before.close()
+    disk.close()

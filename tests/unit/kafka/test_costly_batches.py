@@ -21,6 +21,7 @@ from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records
 
 from .conftest import Broker, batch, fetch, produce
+from .test_newer_versions import topic_id
 
 
 def _zstd(*keys: bytes | None) -> bytes:
@@ -107,3 +108,36 @@ async def test_a_topic_chooses_the_compression(broker: Broker) -> None:
     headers = [header for _, header in split_batches(fetched)]
     assert [header.compression for header in headers] == [Codec.GZIP, Codec.GZIP]
     assert [record.key for record in read_records(fetched)] == [b"a", b"b", None]
+
+
+async def test_a_topic_made_again_meanwhile_does_not_get_the_records_of_the_one_before(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The producer named the topic by its id. To look into a batch may take seconds."""
+    await broker.create("t")
+    broker.services.partitions.configs["t"] = TopicConfig(cleanup_policy="compact")
+    client, other = await broker.client(), await broker.client()
+    known = await topic_id(client, "t")
+    may_go_on, begun = threading.Event(), threading.Event()
+    real: Callable[..., Any] = prepare
+
+    def slow(*arguments: Any) -> Any:
+        begun.set()
+        assert may_go_on.wait(30)
+        return real(*arguments)
+
+    monkeypatch.setattr(producing, "prepare", slow)
+    request = produce("", (0, _zstd(b"a")))
+    request.topic_data[0].topic_id = known
+    client.send(request, 13)
+    while not begun.is_set():
+        await asyncio.sleep(0.001)
+    assert (
+        not (await other.ask(wire.DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)).responses[0].error_code
+    )
+    await broker.create("t")
+    assert await topic_id(other, "t") != known
+    may_go_on.set()
+    _, answer = await client.receive()
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert not broker.services.partitions.logs[TopicPartition("t", 0)].batches

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from kafkalite.coordinators.transactions import coordinator, decisions
+from kafkalite.coordinators.transactions.state import TransactionState
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
 from kafkalite.extension.transaction_groups import coordinator_key, group_of, transactional_id
@@ -127,6 +128,46 @@ async def test_all_members_are_committed_and_the_rest_is_aborted(group: Group) -
     with pytest.raises(ApiError) as refused:
         await group.write(twin, b"lost too")
     assert refused.value.code is E.PRODUCER_FENCED
+
+
+@pytest.mark.checklist("F27")
+async def test_an_attempt_that_has_not_written_yet_is_fenced_by_the_decision(group: Group) -> None:
+    """A speculative twin that still collects its rows opened a transaction afterwards: readers waited for its timeout."""
+    first, twin = await group.prepared("0-0", 0, b"a"), await group.begin("0-1", 0)
+    assert twin is not None
+    await group.end(0, first)
+    with pytest.raises(ApiError) as refused:
+        await group.write(twin, b"late")
+    assert refused.value.code in (E.PRODUCER_FENCED, E.CONCURRENT_TRANSACTIONS)
+    assert await committed(group) == [b"a"]
+    transactions = group.broker.side.transactions
+    async with asyncio.timeout(5):
+        while (described := transactions.describe(twin.transactional_id)).state is TransactionState.PREPARE_ABORT:
+            await asyncio.sleep(0)
+    await group.end(1, await group.prepared("0-0", 1, b"b"))  # which leaves it alone
+    assert transactions.describe(twin.transactional_id).producer_epoch == described.producer_epoch == 1
+
+
+@pytest.mark.checklist("F27")
+async def test_a_version_that_is_decided_while_an_attempt_gets_its_producer_id(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The id comes from ZooKeeper, which may take long. The attempt was given a transaction of a version that was decided."""
+    first = await group.prepared("0-0", 0, b"a")
+    ids = group.broker.side.transactions._ids
+    asked, answer, take = asyncio.Event(), asyncio.Event(), ids.take
+
+    async def slow() -> ProducerId:
+        asked.set()
+        await answer.wait()
+        return await take()
+
+    monkeypatch.setattr(ids, "take", slow)
+    late = asyncio.create_task(group.begin("0-1", 0))
+    await asked.wait()
+    await group.end(0, first)
+    answer.set()
+    assert await late is None
 
 
 @pytest.mark.checklist("F27")

@@ -148,3 +148,16 @@ def test_directory_names() -> None:
         assert partition_of(other) is None
     name = set_aside_name(TopicPartition("x" * 249, 99999), "f" * 32, "-delete")
     assert len(name) == 255 and name.endswith("-99999." + "f" * 32 + "-delete") and partition_of(name) is None
+
+
+@pytest.mark.parametrize("entry", ["3 -17", "3 9223372036854775808", "2147483648 17", "-1 17", "3 " + "9" * 30])
+def test_numbers_out_of_range_are_damage(entry: str) -> None:
+    """A long number in one epoch file ended the start of the node: OverflowError."""
+    with pytest.raises(checkpoints.MalformedCheckpoint):
+        checkpoints.decode_epochs(f"0\n2\n0 0\n{entry}\n".encode())
+
+
+@pytest.mark.parametrize("offset", [-1, 1 << 63])
+def test_offsets_out_of_range_are_damage(offset: int) -> None:
+    with pytest.raises(checkpoints.MalformedCheckpoint):
+        checkpoints.decode_offsets(f"0\n1\nt 0 {offset}\n".encode())

@@ -20,10 +20,10 @@ from kafkalite.log.handles import HandleCache
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.room import MIN_ROOM_BYTES
-from kafkalite.model import TopicId, TopicPartition
+from kafkalite.model import Offset, TopicId, TopicPartition
 from kafkalite.record.reader import read_records
 from tests.support.log_host import host_of, hosted
-from tests.support.logs import TOPIC_ID, batch, config
+from tests.support.logs import TOPIC_ID, batch, config, make_log
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
 T0 = TopicPartition("t", 0)
@@ -284,6 +284,36 @@ async def test_a_move_that_begins_while_timestamps_are_read_keeps_the_log_from_b
     assert move.state == "copying" and not log.is_compacted
 
 
+async def test_a_truncation_while_timestamps_are_read_makes_the_records_behind_it_dirty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What took the place of compacted records counted as compacted: each key's former values stayed, and a tombstone went first."""
+    host = Host()
+    manager = await host.start()
+    host_of(manager).hw_of = lambda tp: 10**9
+    log = host.create(config(segment_bytes=2_048, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01))
+
+    def write(count: int, key: bytes = b"k") -> None:
+        for number in range(count):
+            log.append_as_leader(batch([b"%d" % number + b"x" * 100], key=key), 1)
+
+    write(100)
+    assert await manager.housekeeping.cleaning_pass() == 1
+    write(20)
+    log.segments[-2].max_timestamp = None  # as after a restart
+
+    async def load(self: PartitionLog, *arguments: object) -> None:
+        monkeypatch.undo()
+        log.truncate_to(log.first_offset)
+        write(50, b"other")
+        write(100)
+
+    monkeypatch.setattr(PartitionLog, "load_timestamps", load)
+    assert await manager.housekeeping.cleaning_pass() == 1
+    closed = [record for record in values(log) if record[0] < log.segments[-1].base_offset]
+    assert len(closed) == 2
+
+
 async def test_a_log_that_was_compacted_once_is_copied_anew_whatever_its_policy_is_today() -> None:
     """What a compaction took since it was copied could be the tombstone of what was copied."""
     host = Host(replica_alter_log_dirs_io_max_bytes_per_second=4_096)
@@ -498,3 +528,37 @@ async def test_a_thread_that_reads_a_copy_again_leaves_the_handles_of_the_disk_t
     assert used and manager.pool.dirs["/d2"].handles not in used
     again.throttle = 0
     await until(lambda: again.state == "done")
+
+
+async def test_a_copy_that_finds_no_descriptor_for_its_last_flush_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old copy kept its place and its name, for the next start to choose between two, and no other move was possible."""
+    host = Host()
+    manager = await host.start()
+    fill(host.create(), 100)
+    flush, refused = PartitionLog.flush, 0
+
+    async def short(self: PartitionLog) -> Offset:
+        nonlocal refused
+        if self.path == "/d2/t-0" and refused < 2:
+            refused += 1
+            error = StorageError("flush failed", directory=self.directory, path=self.path)
+            raise error from OSError(errno.EMFILE, "Too many open files")
+        return await flush(self)
+
+    monkeypatch.setattr(PartitionLog, "flush", short)
+    monkeypatch.setattr(moving, "SHORTAGE_PAUSE_S", 0.001)
+    manager.moves.start(T0, "/d2")
+    await until(lambda: manager.moves.all()[0].state == "done" and not manager.moves._leaving)
+    assert refused == 2 and "t-0" not in host.names("/d1") and len(values(host.log)) == 100
+    assert manager.moves.start(T0, "/d1") is not None
+
+
+def test_a_copy_whose_epochs_the_log_never_had_is_begun_again() -> None:
+    """After unclean elections back and forth: the comparison of the two did not end, on the loop, at each start."""
+    source, future = make_log(MemoryDisk()), make_log(MemoryDisk())
+    fill(source, 60, epoch=3)
+    fill(source, 10, epoch=6)
+    source.advance_log_start_offset(20)
+    fill(future, 50, epoch=5)
+    moving.agree(future, source)
+    assert (future.log_start_offset, future.log_end_offset) == (20, 20)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 import pytest
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import DiskOutcome
-from kafkalite.errors import StorageError
+from kafkalite.errors import ApiError, StorageError
+from kafkalite.log.doubts import UncertainEnds
 from kafkalite.log.failures import MAX_FAILURES_PER_HOUR
 from kafkalite.log.log_dir import LogDir, dir_error
 from kafkalite.log.log_manager import LogManager
@@ -72,3 +74,64 @@ async def test_a_disk_that_reported_an_error_waits_for_an_operator() -> None:
     assert log_dir.awaited is Awaited.OPERATOR
     assert log_dir.awaited.describe(log_dir.offline_reason) == log_dir.offline_reason
     assert Awaited.after(StorageError("gone", directory="/d1")) is Awaited.OPERATOR
+
+
+async def test_what_is_to_be_removed_waits_until_its_disk_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deleted log on a returning disk, whose logs took more than a second to load, kept its room until the next start."""
+    host = Host()
+    manager = await host.manager()
+    manager.placing.create(T0, TOPIC_ID, TopicConfig()).append_as_leader(batch(["a"]), 1)
+    manager.placing.create(TopicPartition("t", 1), TOPIC_ID, TopicConfig()).append_as_leader(batch(["b"]), 1)
+    manager.delete(TopicPartition("t", 1))
+    log_dir = manager.pool.dirs["/d1"]
+    manager.failures.dir_failed(dir_error(log_dir, "a write", OSError(errno.ENOSPC, "No space left on device")))
+
+    run = host.disk.run_blocking
+
+    async def slowly(function: Callable[[], object], at: str = "") -> object:
+        await manager.removals.run_due()
+        return await run(function, at)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(host.disk, "run_blocking", slowly)
+        assert await manager.opening.bring_online("/d1", "cluster", 1, {}) == 1
+    await manager.removals.run_due()
+    assert [name for name in host.disk.listdir("/d1") if name.startswith("t-")] == ["t-0"]
+
+
+async def test_a_lock_that_came_too_late_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk hung while it was locked: the thread that locked it in the end kept it from every later attempt."""
+    host = Host()
+    manager, _ = await hung(host)
+    late: list[Callable[[], object]] = []
+
+    async def hangs(function: Callable[[], object], at: str = "") -> object:
+        late.append(function)
+        raise TimeoutError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(host.disk, "run_blocking", hangs)
+        with pytest.raises(ApiError, match="no answer within 15 s"):
+            await manager.opening.bring_online("/d1", "cluster", 1, {})
+    for function in late:
+        function()
+    assert await manager.opening.bring_online("/d1", "cluster", 1, {}) == 1
+
+
+async def test_a_disk_that_cannot_come_back_has_nothing_to_restore(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host()
+    manager, _ = await hung(host)
+    assert await manager.opening.bring_online("/d1", "cluster", 1, {}) == 1
+    manager.set_stray(T0)
+    assert manager.removals.strays()
+    manager.failures.dir_failed(dir_error(manager.pool.dirs["/d1"], "the probe", TimeoutError(errno.ETIMEDOUT, "")))
+    assert not manager.removals.strays()
+
+    def fails(*args: object, **kwargs: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(UncertainEnds, "take", fails)
+        with pytest.raises(ApiError, match="Input/output error"):
+            await manager.opening.bring_online("/d1", "cluster", 1, {})
+    assert not manager.removals.strays()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.log import appendable_log
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.builder import end_transaction_marker
 from tests.support.logs import batch, everything, make_log, reopen
-from tests.support.memory_disk import MemoryDisk
+from tests.support.memory_disk import ManualClock, MemoryDisk
 
 
 def write(log: PartitionLog, producer_id: int, sequence: int, *, epoch: int = 0, transactional: bool = True) -> int:
@@ -165,3 +166,40 @@ def test_who_writes_of_long_ago_is_remembered_as_long_as_it_may_repeat_itself() 
     assert log.expire_producers(400 * day_ms, day_ms, 2 * hour_s - 1) == 0
     assert (write(log, 7, 1, transactional=False), log.log_end_offset) == (second, second + 1)
     assert log.expire_producers(400 * day_ms, day_ms, 2 * hour_s) == 1
+
+
+def test_what_is_stable_ends_nowhere_before_the_log_begins() -> None:
+    """DeleteRecords, or retention, may remove the beginning of an open transaction. `latest` of a reader of committed records was
+    an offset below the log's start: out of range, so that it was reset to the same offset for ever."""
+    log = make_log(MemoryDisk())
+    write(log, 7, 0)
+    for sequence in range(4):
+        write(log, 8, sequence, transactional=False)
+    log.advance_log_start_offset(3)
+    assert (log.first_unstable_offset, log.last_stable_offset(5)) == (3, 3)
+    end(log, 7, commit=False)
+    assert log.last_stable_offset(5) == 3
+    assert log.last_stable_offset(6) == 6
+    assert log.aborted_transactions(3, 6) != []
+
+
+def test_a_retry_is_answered_with_the_time_of_its_append() -> None:
+    clock = ManualClock(77_000)
+    log = make_log(MemoryDisk(), clock, message_timestamp_type="LogAppendTime")
+    made = batch(["v"], timestamp_ms=5, producer_id=7, producer_epoch=0, base_sequence=0)
+    first = log.append_as_leader(made, 1)
+    clock.now_ms += 1_000
+    again = log.append_as_leader(made, 1)
+    assert (first.log_append_time_ms, again.log_append_time_ms, again.duplicate) == (77_000, 77_000, True)
+    follower = make_log(MemoryDisk())
+    follower.append_as_follower(everything(log))
+    assert log.active_producers()[7].timestamp == follower.active_producers()[7].timestamp == 77_000
+
+
+def test_a_truncation_of_a_log_without_producers_reads_none_of_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = make_log(MemoryDisk())
+    for _ in range(5):
+        log.append_as_leader(batch(["v"]), 1)
+    monkeypatch.setattr(appendable_log, "replay", None)
+    log.truncate_to(4)
+    assert log.log_end_offset == 4

@@ -238,3 +238,34 @@ async def test_a_fetch_that_was_traced_is_what_the_next_one_is_compared_with(tmp
         assert (await world.fetch(steady))[0][-1]
         steady.writer.close()
         admin.writer.close()
+
+
+@pytest.mark.parametrize("session_epoch", [0, -1])
+async def test_the_long_poll_of_a_connection_that_is_gone_ends(tmp_path: Path, session_epoch: int) -> None:
+    """A client names its deadline, up to 24 days away. Many that were left counted among the operations that wait: beyond their
+    limit each produce request with acks=all is refused."""
+    async with LoopbackCluster(tmp_path) as cluster:
+        client = await Client.open(cluster.bootstrap)
+        world = World(cluster, client, 12, 0)
+        await world.create()
+        hosted = cluster.nodes[1].replicas.hosted
+        request = wire.FetchRequest
+        part = request.FetchPartition(0, fetch_offset=0, partition_max_bytes=2**20)
+        message = request(
+            max_wait_ms=2**31 - 1,
+            min_bytes=1,
+            max_bytes=2**20,
+            session_epoch=session_epoch,
+            topics=[request.FetchTopic("t", partitions=[part])],
+        )
+        watched = hosted.of_topic("t")[0].fetch_waiters
+        poll = asyncio.ensure_future(client.ask(message, 12))
+        while not watched:
+            await asyncio.sleep(0.01)
+        before = len(hosted.wheel)
+        poll.cancel()
+        client.writer.close()
+        async with asyncio.timeout(20):
+            while watched:
+                await asyncio.sleep(0.01)
+        assert len(hosted.wheel) == before - 1

@@ -59,6 +59,30 @@ def test_a_delta_table_has_the_last_batch_of_each_pipeline(tmp_path: Path) -> No
     assert tables["r"].recorded() is None
 
 
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_files_that_no_delta_table_names_are_removed(tmp_path: Path, scheme: str) -> None:
+    """A vacuum removes only files that an earlier version names: those of each batch that failed stayed for ever."""
+    sink = DeltaSink(f"{scheme}{tmp_path}/t", partition_by=("kind",))
+    table = DeltaSinkTable(Pipeline("p", {}, Source(("t",)), (sink,), directory=tmp_path), sink)
+    schema = pa.schema([("kind", pa.string()), ("n", pa.int64())])
+    made = DeltaTable.create(table.location, schema=DeltaSchema.from_arrow(schema), partition_by=["kind"])
+
+    def staged() -> _DeltaAppend:
+        return _DeltaAppend(table, batch("p", 1), writing.files_of(ROWS, table._target(made), "prefix", ("a b",)))
+
+    def files() -> int:
+        return len(list(tmp_path.rglob("*.parquet")))
+
+    failed = staged()
+    assert files() == 1
+    failed.discard()
+    failed.discard()  # a failure costs room only
+    assert files() == 0
+    assert staged().commit() == 2 and files() == 1
+    assert staged().commit() == 0 and files() == 1, "a batch that was there already"
+    assert DeltaTable(table.location).to_pyarrow_table().num_rows == 2
+
+
 def test_a_batch_that_changes_nothing_is_recorded_too(tmp_path: Path) -> None:
     """Else the tables of a pipeline end at different offsets, and it cannot continue without its checkpoint."""
     sink = DeltaSink("t", key=("n",))

@@ -1,11 +1,14 @@
 """num.replica.fetchers changes while records are replicated: each record once, nobody leaves the ISR."""
 
 import asyncio
+import dataclasses
+from typing import Any
 
 import pytest
 
 from kafkalite.errors import ErrorCode
-from kafkalite.model import TopicPartition
+from kafkalite.model import LeaderEpoch, Offset, TopicPartition
+from kafkalite.rpc.messages.replication import ReplicaFetchedPartition, ReplicaFetchResponse
 
 TPS = [TopicPartition("t", number) for number in range(8)]
 SEGMENT = "0" * 20 + ".log"
@@ -82,3 +85,35 @@ async def test_what_changes_nothing_moves_nothing(make_cluster):
     follower.resize(2)
     stayed = {key for key, fetcher in follower._of.items() if before[key] is fetcher}
     assert len(stayed) == len(TPS) // 2
+
+
+async def test_each_truncation_has_a_turn_of_the_loop(make_cluster, monkeypatch):
+    """Each reads the headers of up to a segment: 64 in one turn kept a node from its heartbeats after a failover."""
+    cluster = await make_cluster(2)
+    cluster.create_topic("t", {tp.partition: (1, 2) for tp in TPS})
+    await cluster.command_all(*[cluster.decide(tp, leader=1, isr=(1, 2), epoch=0) for tp in TPS])
+    node = cluster.node(2)
+    fetcher = node.manager.fetchers._of[TPS[0]]
+    turns, seen = 0, []
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(turn)
+
+    turn()
+    real = fetcher._context.take
+
+    def take(*given: Any) -> ErrorCode | None:
+        seen.append(turns)
+        error: ErrorCode | None = real(*given)
+        return error
+
+    monkeypatch.setattr(fetcher, "_context", dataclasses.replace(fetcher._context, take=take))
+    for fetched in fetcher.partitions.values():
+        fetched.is_listed = True
+    parts = tuple(
+        ReplicaFetchedPartition("t", tp.partition, 0, Offset(0), Offset(0), 0, LeaderEpoch(0), Offset(0)) for tp in TPS
+    )
+    await fetcher._take(ReplicaFetchResponse(0, 1, parts), memoryview(b""))
+    assert len(set(seen)) == len(seen) == len(TPS)

@@ -169,11 +169,11 @@ async def test_a_fetch_is_read_once_for_all_that_became_readable():
     fetch = ClientFetch()
     entry = fetch.list(TopicPartition("t", 0), Offset(0), 1)
     fetch.wait(wheel, 60_000, 100, lambda: reads.append(1))
-    entry.on_readable(60)
+    entry.on_readable(60, Offset(0))
     await asyncio.sleep(0)
     assert not reads
-    entry.on_readable(60)
-    entry.on_readable(60)
+    entry.on_readable(60, Offset(0))
+    entry.on_readable(60, Offset(0))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert reads == [1]

@@ -47,3 +47,30 @@ async def test_a_fetch_lists_the_aborted_transactions_of_what_it_returns(make_cl
         part_size, aborted = await listed(offset, 1)
         assert 0 < part_size < size
         assert aborted == ([offset // 2 * 2] if offset < 10 else [])
+
+
+async def test_records_of_an_open_transaction_do_not_end_a_long_poll(make_cluster) -> None:
+    """Each append was answered with nothing: a consumer asked as often as a producer sent."""
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1,)})
+    await cluster.command_all(cluster.decide(TP, leader=1, isr=(1,), epoch=0))
+    node = cluster.node(1)
+    found: list[int] = []
+    fetch = ClientFetch(READ_COMMITTED)
+    fetch.list(TP, Offset(0), 1 << 20)
+    done = answered(lambda: found.append(sum(entry.records_size for entry in fetch.due())))
+    node.manager.consuming.fetch(fetch, FetchTerms(600_000, 1, 1 << 20), done)
+    for number in range(3):
+        builder = RecordBatchBuilder(
+            Codec.NONE, producer_id=7, producer_epoch=0, base_sequence=number, transactional=True
+        )
+        builder.append(b"k", b"%d" % number, (), 1_000)
+        await node.produce(TP, batch=builder.build())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert found == []
+    marker = end_transaction_marker(7, 0, commit=True, coordinator_epoch=0, timestamp_ms=1_000)
+    node.manager.producing.produce(-1, 1_000, [(TP, marker)], lambda results: None, origin="coordinator")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert len(found) == 1 and found[0] > 0
