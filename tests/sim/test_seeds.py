@@ -16,9 +16,10 @@ from kafkalite.testing.simulation.run import Simulation, simulate
 def test_every_promise_holds(seed: int) -> None:
     result = simulate(seed)
     assert result.violation is None, "\n".join([*draw(seed).lines(), *result.log[-30:], result.line()])
-    # Some producers give up early: what they gave up may be there or not.
+    # Some producers give up early, or send once: what they gave up may be there or not.
     assert result.stats["acked"] + result.stats["failed"] == result.stats["sent"] > 0
-    assert result.stats["failed"] == 0 or draw(seed).patience_ms < 600_000
+    given_up = result.stats["failed"] - result.stats.get("wide_failed", 0)
+    assert given_up == 0 or draw(seed).patience_ms < 600_000
 
 
 def test_a_seed_is_one_run_event_for_event() -> None:

@@ -51,7 +51,13 @@ class WideProducers:
             producer.stopping.set()
 
     def stats(self) -> dict[str, int]:
-        return {"wide": sum(each.acknowledged for each in self._producers)} if self._plan.wide else {}
+        if not self._plan.wide:
+            return {}
+        producers = self._producers
+        return {
+            "wide": sum(each.acknowledged for each in producers),
+            "wide_failed": sum(each.failed for each in producers),
+        }
 
 
 class _WideProducer:
@@ -59,6 +65,8 @@ class _WideProducer:
         self.name = name
         self.stopping = asyncio.Event()
         self.acknowledged = 0
+        #: Records without an acknowledgement: they are not sent again.
+        self.failed = 0
         self._plan = plan
         self._history = history
         self._lives = 0
@@ -79,6 +87,7 @@ class _WideProducer:
                 client.forget_leader(*where)
             for name in sent.values():
                 self._history.fail(name)
+            self.failed += len(sent)
             await asyncio.sleep(env.random.expovariate(3.0))
         client.close()
 
