@@ -1,4 +1,4 @@
-"""Who may see which page: a certificate, a name and password, or a token identifies the user; ACLs decide.
+"""Access to the pages: a certificate, a name and password, or a token identifies the user, and ACLs decide.
 
 Guessing is slow: a wrong password is answered late, an address has few attempts, and one password is checked at a time,
 off the loop. None of this delays users that have logged in before.

@@ -70,3 +70,12 @@ def served() -> Iterator[LogServer]:
     yield server
     server.stop()
     structlog.reset_defaults()
+
+
+@pytest.fixture
+def log(served: Any) -> Any:
+    """The topics of the tests of pipelines."""
+    served.log.add_topic("t", 2)
+    served.log.add_topic("dead", 1)
+    served.log.add_topic("out", 1)
+    return served

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite_pipelines import load
-from tests.spark.test_pipelines import iceberg, log, numbers, put, run  # noqa: F401
+from tests.spark.test_pipelines import iceberg, numbers, put, run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -35,7 +35,7 @@ supervise(pipeline, session(pipeline))
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_process_that_is_killed_around_its_commit(spark, log, when: str, tmp_path: Path) -> None:  # noqa: F811
+def test_a_process_that_is_killed_around_its_commit(spark, log, when: str, tmp_path: Path) -> None:
     file = tmp_path / "p.toml"
     file.write_text(
         f'name = "p"\ntrigger = "available-now"\nmaster = "local[2]"\n[kafka]\nbootstrap.servers = "{log.address}"\n'

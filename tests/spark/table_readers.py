@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.test_pipelines import described, iceberg, log, numbers, put, run  # noqa: F401
+from tests.spark.test_pipelines import described, iceberg, put, run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
@@ -42,7 +42,7 @@ print(json.dumps([list(row) for row in rows.collect()]))
 
 
 @pytest.fixture
-def tables(spark, log, tmp_path: Path) -> Path:  # noqa: F811
+def tables(spark, log, tmp_path: Path) -> Path:
     """Tables with partitions, a column that came later, and rows that were replaced and deleted."""
     step = {"sql": "SELECT *, n % 2 = 0 AS even FROM input"}
     sinks = [

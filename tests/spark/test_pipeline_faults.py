@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from kafkalite_pipelines import PipelineError
-from tests.spark.test_pipelines import described, iceberg, log, numbers, put, run  # noqa: F401
+from tests.spark.test_pipelines import described, iceberg, numbers, put, run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def test_a_table_keeps_its_batch_when_another_sink_fails(
     spark,
-    log,  # noqa: F811
+    log,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -39,7 +39,7 @@ def test_a_table_keeps_its_batch_when_another_sink_fails(
 
 def test_files_of_a_batch_that_is_not_committed_are_removed(
     spark,
-    log,  # noqa: F811
+    log,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -58,7 +58,7 @@ def test_files_of_a_batch_that_is_not_committed_are_removed(
     assert list((tmp_path / "tables").rglob("*.parquet")) == []
 
 
-def test_plain_files_have_no_rows_of_a_task_that_failed(spark, log, tmp_path: Path) -> None:  # noqa: F811
+def test_plain_files_have_no_rows_of_a_task_that_failed(spark, log, tmp_path: Path) -> None:
     (tmp_path / "failing.py").write_text(STEP)
     steps = [{"python": "failing:once"}]
     pipeline = described(log, tmp_path, {"format": "parquet", "path": "files"}, steps=steps)
@@ -86,7 +86,7 @@ def once(rows):
 """
 
 
-def test_names_that_spark_writes_in_backticks(spark, log, tmp_path: Path) -> None:  # noqa: F811
+def test_names_that_spark_writes_in_backticks(spark, log, tmp_path: Path) -> None:
     pipeline = described(log, tmp_path, {"format": "iceberg", "table": "t"}, decode={}, dead_letters={"topic": "dead"})
     for n in range(3):
         value = {"n": n, "first name": "a", "a.b": 1, "x`y": 2, "": 3, "m": {"content-type": "x", "a b": [{"c-d": n}]}}
@@ -100,7 +100,7 @@ def test_names_that_spark_writes_in_backticks(spark, log, tmp_path: Path) -> Non
     assert (found[0]["first name"], found[0]["a.b"], found[0]["x`y"], found[3]["m"]) == ("a", 1, 2, None)
 
 
-def test_names_that_differ_in_case_only(spark, log, tmp_path: Path) -> None:  # noqa: F811
+def test_names_that_differ_in_case_only(spark, log, tmp_path: Path) -> None:
     pipeline = described(log, tmp_path, {"format": "iceberg", "table": "t"}, decode={}, dead_letters={"topic": "dead"})
     put(log, 0, 2)
     run(spark, pipeline)
@@ -117,7 +117,7 @@ def test_names_that_differ_in_case_only(spark, log, tmp_path: Path) -> None:  # 
 
 def test_maintenance_that_fails_does_not_stop_a_pipeline(
     spark,
-    log,  # noqa: F811
+    log,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

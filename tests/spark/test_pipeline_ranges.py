@@ -15,12 +15,12 @@ from kafkalite.testing.processes import ProcessCluster
 from kafkalite_pipelines import IcebergSink, PipelineError, parse
 from kafkalite_pipelines.backfill import Range, Report, backfill_of, replay_of, run
 from kafkalite_pipelines.control import own
-from tests.spark.test_pipelines import described, iceberg, log, numbers, put  # noqa: F401
+from tests.spark.test_pipelines import described, iceberg, numbers, put
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-def test_a_range_into_another_table_in_limited_batches(spark, log, tmp_path: Path) -> None:  # noqa: F811
+def test_a_range_into_another_table_in_limited_batches(spark, log, tmp_path: Path) -> None:
     pipeline = described(
         log, tmp_path, {"format": "iceberg", "table": "t"}, dead_letters={"topic": "dead"},
         steps=[{"sql": "SELECT n, _offset FROM input"}],

@@ -11,7 +11,7 @@ import pytest
 
 from kafkalite_pipelines import PipelineError
 from kafkalite_pipelines.definition import Maintenance
-from tests.spark.test_pipelines import described, iceberg, log, numbers, put, run  # noqa: F401
+from tests.spark.test_pipelines import described, iceberg, numbers, put, run
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -41,7 +41,7 @@ def event(op: str, n: int, before: str | None, after: str | None) -> tuple[bytes
 
 
 @pytest.mark.parametrize("format_", ["iceberg", "delta"])
-def test_a_compacted_topic_is_a_table_with_one_row_per_key(spark, log, format_: str, tmp_path: Path) -> None:  # noqa: F811
+def test_a_compacted_topic_is_a_table_with_one_row_per_key(spark, log, format_: str, tmp_path: Path) -> None:
     more = {"key": ["n"], "partition_by": ["even"]} if format_ == "iceberg" else {"key": ["n"]}
     steps = [{"sql": "SELECT *, n % 2 = 0 AS even FROM input"}]
     # the key has its column's type, whether the schema is given or found in the records
@@ -64,7 +64,7 @@ def test_a_compacted_topic_is_a_table_with_one_row_per_key(spark, log, format_: 
     assert [record.key for record in log.log.records("dead", 0)] == [b"no number"]
 
 
-def test_change_events_of_a_database(spark, log, tmp_path: Path) -> None:  # noqa: F811
+def test_change_events_of_a_database(spark, log, tmp_path: Path) -> None:
     decode = {"schema": {"n": "long", "name": "string"}, "debezium": True}
     pipeline = described(log, tmp_path, sink("iceberg") | {"key": ["n"]}, decode=decode, dead_letters={"topic": "dead"})
     log.log.put("t", 0, event("c", 1, None, "a"), event("c", 2, None, "b"), event("r", 3, None, "c"))
@@ -76,7 +76,7 @@ def test_change_events_of_a_database(spark, log, tmp_path: Path) -> None:  # noq
     assert dict(dead.headers)["kafkalite.error"].startswith(b"is a change event without the row")
 
 
-def test_a_deletion_is_no_row_of_a_table_without_a_key(spark, log, tmp_path: Path) -> None:  # noqa: F811
+def test_a_deletion_is_no_row_of_a_table_without_a_key(spark, log, tmp_path: Path) -> None:
     """Beside a sink with a key, which takes it: it would look like a row that was added."""
     decode = {"schema": {"n": "long", "name": "string"}, "debezium": True}
     added = [
@@ -96,7 +96,7 @@ def test_a_deletion_is_no_row_of_a_table_without_a_key(spark, log, tmp_path: Pat
 
 
 @pytest.mark.parametrize("format_", ["iceberg", "delta"])
-def test_a_batch_that_was_committed_adds_nothing(spark, log, format_: str, tmp_path: Path) -> None:  # noqa: F811
+def test_a_batch_that_was_committed_adds_nothing(spark, log, format_: str, tmp_path: Path) -> None:
     """What a kill between the table's commit and Spark's own leaves: the batch runs again."""
     pipeline = described(log, tmp_path, sink(format_) | ({"key": ["n"]} if format_ == "delta" else {}))
     put(log, 0, 10)
@@ -116,7 +116,7 @@ def _version(directory: Path, format_: str) -> object:
     return DeltaTable(str(directory / "delta")).version()
 
 
-def test_new_and_wider_columns(spark, log, tmp_path: Path) -> None:  # noqa: F811
+def test_new_and_wider_columns(spark, log, tmp_path: Path) -> None:
     table = sink("iceberg")
     put(log, 0, 2)
     run(spark, described(log, tmp_path, table, decode={"schema": {"n": "int", "name": "string", "f": "float"}}))
@@ -133,7 +133,7 @@ def test_new_and_wider_columns(spark, log, tmp_path: Path) -> None:  # noqa: F81
     assert numbers(iceberg(tmp_path).scan().to_arrow()) == list(range(5))
 
 
-def test_small_files_are_merged_and_old_snapshots_removed(spark, log, tmp_path: Path) -> None:  # noqa: F811
+def test_small_files_are_merged_and_old_snapshots_removed(spark, log, tmp_path: Path) -> None:
     from kafkalite_pipelines.sinks.iceberg_maintenance import compact, expire
 
     pipeline = described(log, tmp_path, sink("iceberg"))

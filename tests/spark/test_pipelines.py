@@ -22,14 +22,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 SCHEMA = {"n": "long", "name": "string"}
 
 
-@pytest.fixture
-def log(served):
-    served.log.add_topic("t", 2)
-    served.log.add_topic("dead", 1)
-    served.log.add_topic("out", 1)
-    return served
-
-
 def put(served, first: int, last: int, **more: Any) -> None:
     for n in range(first, last):
         value = {"n": n, "name": f"name {n}"} | more

@@ -75,7 +75,7 @@ async def test_appending_to_a_list_loses_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("resource", [(_TOPIC, "t"), (_BROKER, ""), (_GROUP, "g")], ids=["topic", "brokers", "group"])
 async def test_settings_that_cannot_be_read_are_named(tmp_path: Path, resource: tuple[int, str]) -> None:
-    """Somebody has written something else into ZooKeeper: the client is told, and keeps its connection."""
+    """Somebody has written something else into ZooKeeper: the client gets an error that says so, and keeps its connection."""
     async with LoopbackCluster(tmp_path) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         await client.create_topics([NewTopic("t", 1, 1)])
         await client.metadata()
