@@ -175,19 +175,32 @@ async def test_an_offset_that_is_committed_during_a_purge_is_kept(
     assert await _read(client) == (0, 6)
 
 
-async def test_a_topic_that_is_made_again_during_the_purge_of_the_former_one(make_broker: Any) -> None:
-    """The purge goes from group to group, and took offsets that were committed for the new topic meanwhile."""
-    broker = await make_broker(offsets_topic_num_partitions=1)
+async def _two_groups(make_broker: Any) -> tuple[Broker, FrameClient]:
+    """A broker, and a client that has committed an offset of t in the groups a and g."""
+    broker: Broker = await make_broker(offsets_topic_num_partitions=1)
     await broker.create("t")
-    client, other = await broker.client(), await broker.client()
+    client = await broker.client()
     await coordinator(client, "g")
     for group in ("a", "g"):
         await client.ask(commit(group, 5), 8)
+    return broker, client
+
+
+async def _commit_during_purge(broker: Broker, held: Held) -> tuple[asyncio.Task[None], asyncio.Task[Any]]:
+    """The purge of t's offsets is at the first group, and the second one's commit for the new topic is appended."""
+    other = await broker.client()
+    purging = asyncio.create_task(broker.side.groups.removal.topics_deleted(["t"]))
+    await held.some(1)
+    committing = asyncio.create_task(other.ask(commit("g", 6), 8))
+    await held.some(2)
+    return purging, committing
+
+
+async def test_a_topic_that_is_made_again_during_the_purge_of_the_former_one(make_broker: Any) -> None:
+    """The purge goes from group to group, and took offsets that were committed for the new topic meanwhile."""
+    broker, client = await _two_groups(make_broker)
     with slow_followers(broker) as held:
-        purging = asyncio.create_task(broker.side.groups.removal.topics_deleted(["t"]))
-        await held.some(1)
-        committing = asyncio.create_task(other.ask(commit("g", 6), 8))
-        await held.some(2)
+        purging, committing = await _commit_during_purge(broker, held)
         while not (purging.done() and committing.done()):
             held.release()
             await asyncio.sleep(0)
@@ -196,17 +209,9 @@ async def test_a_topic_that_is_made_again_during_the_purge_of_the_former_one(mak
 
 async def test_a_commit_for_the_new_topic_that_is_not_replicated_when_its_group_is_purged(make_broker: Any) -> None:
     """Its record was in the log already, the tombstone came behind it, and the commit was confirmed."""
-    broker = await make_broker(offsets_topic_num_partitions=1)
-    await broker.create("t")
-    client, other = await broker.client(), await broker.client()
-    await coordinator(client, "g")
-    for group in ("a", "g"):
-        await client.ask(commit(group, 5), 8)
+    broker, client = await _two_groups(make_broker)
     with slow_followers(broker) as held:
-        purging = asyncio.create_task(broker.side.groups.removal.topics_deleted(["t"]))
-        await held.some(1)
-        committing = asyncio.create_task(other.ask(commit("g", 6), 8))
-        await held.some(2)
+        purging, committing = await _commit_during_purge(broker, held)
         under_way = held.waiting.pop()
         held.release()
         while not purging.done() and not held.waiting:
