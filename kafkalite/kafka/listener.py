@@ -8,10 +8,12 @@ requests under way per connection (`max.inflight.requests.per.connection`), memo
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.config import max_connections
 from kafkalite.coordination.coordinator import CoordinatorError, refusal_of
 from kafkalite.coordination.patience import waiting_at_most
 from kafkalite.coordinators.services import Services
@@ -75,6 +77,9 @@ class KafkaListener:
         self.guard = Guard(services, access) if access.authorizer is not None else None
         self._per_ip = services.rights.connection_limits(lambda: services.config.max_connection_creation_rate)
         self.connections: dict[KafkaConnection, None] = {}
+        #: By listener: how many there are, and those of them that have yet to log in, the oldest first.
+        self._counts: Counter[str] = Counter()
+        self._strangers: dict[str, dict[KafkaConnection, None]] = {}
         self.monotonic = services.clock.monotonic
         self.loop_times = services.loop_times
         self._repeats = Repeats(services.clock.monotonic)
@@ -146,19 +151,33 @@ class KafkaListener:
 
     def opened(self, connection: KafkaConnection, transport: asyncio.BaseTransport) -> bool:
         """A connection was accepted; False: there are too many, or its certificate is nobody's."""
-        if self._is_closing or len(self.connections) >= self.services.config.max_connections:
+        name = connection.listener_name
+        strangers = self._strangers.setdefault(name, {})
+        is_full = self._counts[name] >= max_connections(self.services.config, name)
+        if self._is_closing or (is_full and not strangers):
             self.warn("kafka.connection_refused", connection, "max.connections")
             return False
         if not self._per_ip.opened(connection.peer_host):
             self.warn("kafka.connection_refused", connection, "max.connections.per.ip")
             return False
+        if is_full:  # strangers that come back whenever they are closed must not keep users out
+            oldest = next(iter(strangers))
+            del strangers[oldest]
+            oldest.refuse("max.connections", "replaced by a newer one before it had logged in", at_once=True)
         connection.last_active = self.now()
         security = self.security.get(connection.listener_name)
         if security is not None and not self._identify(connection, security, transport):
             self._per_ip.closed(connection.peer_host)
             return False
         self.connections[connection] = None
+        self._counts[name] += 1
+        if connection.is_unauthenticated:
+            strangers[connection] = None
         return True
+
+    def admitted(self, connection: KafkaConnection) -> None:
+        """It has logged in."""
+        self._strangers[connection.listener_name].pop(connection, None)
 
     def _identify(
         self, connection: KafkaConnection, security: ListenerSecurity, transport: asyncio.BaseTransport
@@ -188,6 +207,8 @@ class KafkaListener:
         """A connection is lost, or was not taken."""
         if self.connections.pop(connection, self) is None:
             self._per_ip.closed(connection.peer_host)
+            self._counts[connection.listener_name] -= 1
+            self._strangers[connection.listener_name].pop(connection, None)
         for call in self.on_closed:
             call(connection)
 
