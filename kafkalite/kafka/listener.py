@@ -79,7 +79,7 @@ class KafkaListener:
         self.connections: dict[KafkaConnection, None] = {}
         #: By listener: how many there are, and those of them that have yet to log in, the oldest first.
         self._counts: Counter[str] = Counter()
-        self._strangers: dict[str, dict[KafkaConnection, None]] = {}
+        self._unauthenticated: dict[str, dict[KafkaConnection, None]] = {}
         self.monotonic = services.clock.monotonic
         self.loop_times = services.loop_times
         self._repeats = Repeats(services.clock.monotonic)
@@ -152,17 +152,17 @@ class KafkaListener:
     def opened(self, connection: KafkaConnection, transport: asyncio.BaseTransport) -> bool:
         """A connection was accepted; False: there are too many, or its certificate is nobody's."""
         name = connection.listener_name
-        strangers = self._strangers.setdefault(name, {})
+        waiting = self._unauthenticated.setdefault(name, {})
         is_full = self._counts[name] >= max_connections(self.services.config, name)
-        if self._is_closing or (is_full and not strangers):
+        if self._is_closing or (is_full and not waiting):
             self.warn("kafka.connection_refused", connection, "max.connections")
             return False
         if not self._per_ip.opened(connection.peer_host):
             self.warn("kafka.connection_refused", connection, "max.connections.per.ip")
             return False
-        if is_full:  # strangers that come back whenever they are closed must not keep users out
-            oldest = next(iter(strangers))
-            del strangers[oldest]
+        if is_full:  # unauthenticated peers that come back whenever they are closed must not keep users out
+            oldest = next(iter(waiting))
+            del waiting[oldest]
             oldest.refuse("max.connections", "replaced by a newer one before it had logged in", at_once=True)
         connection.last_active = self.now()
         security = self.security.get(connection.listener_name)
@@ -172,12 +172,12 @@ class KafkaListener:
         self.connections[connection] = None
         self._counts[name] += 1
         if connection.is_unauthenticated:
-            strangers[connection] = None
+            waiting[connection] = None
         return True
 
     def admitted(self, connection: KafkaConnection) -> None:
         """It has logged in."""
-        self._strangers[connection.listener_name].pop(connection, None)
+        self._unauthenticated[connection.listener_name].pop(connection, None)
 
     def _identify(
         self, connection: KafkaConnection, security: ListenerSecurity, transport: asyncio.BaseTransport
@@ -208,7 +208,7 @@ class KafkaListener:
         if self.connections.pop(connection, self) is None:
             self._per_ip.closed(connection.peer_host)
             self._counts[connection.listener_name] -= 1
-            self._strangers[connection.listener_name].pop(connection, None)
+            self._unauthenticated[connection.listener_name].pop(connection, None)
         for call in self.on_closed:
             call(connection)
 

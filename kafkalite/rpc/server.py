@@ -73,7 +73,7 @@ class RpcServer:
         self.memory = RequestMemory(config.queued_max_request_bytes)
         self.connections: dict[int, ServerConnection] = {}
         #: Those that have not said hello, the oldest first.
-        self._strangers: dict[ServerConnection, None] = {}
+        self._ungreeted: dict[ServerConnection, None] = {}
         self._next_connection = 0
         self._listener: Listener | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -105,7 +105,7 @@ class RpcServer:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = _address(writer)
         is_full = len(self.connections) >= self.max_connections
-        if self._closing or (is_full and not self._strangers):
+        if self._closing or (is_full and not self._ungreeted):
             if not self._closing:
                 self.warn("rpc.refused", "max.connections reached", peer=address)
             writer.transport.abort()
@@ -115,15 +115,15 @@ class RpcServer:
             self.warn("rpc.refused", "max.connections.per.ip reached", peer=address)
             writer.transport.abort()
             return
-        if is_full:  # strangers that come back whenever they are closed must not part the nodes
-            oldest = next(iter(self._strangers))
-            del self._strangers[oldest]
+        if is_full:  # peers that come back whenever they are closed must not part the nodes
+            oldest = next(iter(self._ungreeted))
+            del self._ungreeted[oldest]
             oldest.shut("replaced by a newer connection before its hello", at_once=True)
         number = self._next_connection
         self._next_connection += 1
         connection = ServerConnection(self, reader, writer, address)
         self.connections[number] = connection
-        self._strangers[connection] = None
+        self._ungreeted[connection] = None
         # Supervised, so that a bug in a handler is logged and ends only this connection.
         task = self.supervisor.spawn(f"rpc.connection[{address}]", connection.run(), Policy.ISOLATED)
         task.add_done_callback(lambda _: self._ended(number, host))
@@ -132,12 +132,12 @@ class RpcServer:
 
     def greeted(self, connection: ServerConnection) -> None:
         """It is a node's."""
-        self._strangers.pop(connection, None)
+        self._ungreeted.pop(connection, None)
 
     def _ended(self, number: int, host: str) -> None:
         ended = self.connections.pop(number, None)
         if ended is not None:
-            self._strangers.pop(ended, None)
+            self._ungreeted.pop(ended, None)
         if self._per_ip is not None:
             self._per_ip.closed(host)
 
