@@ -22,7 +22,13 @@ class RequestSettings:
     max_incremental_fetch_session_cache_slots: int = setting(
         1_000, "maximum number of incremental fetch sessions of clients (KIP-227)", low=0
     )
-    max_connections: int = setting(10_000, "maximum number of open connections per listener", low=1, dynamic=True)
+    max_connections: int = setting(
+        10_000,
+        "maximum number of open connections of the Kafka listeners together, and of the RPC listener;"
+        " listener.name.NAME.max.connections: of that listener",
+        low=1,
+        dynamic=True,
+    )
     max_inflight_requests_per_connection: int = setting(
         64, "maximum number of requests of one connection that are read before the first is answered", low=1
     )
@@ -35,7 +41,9 @@ class RequestSettings:
     rpc_max_frame_bytes: int = setting(134_217_728, "size of the largest frame on the RPC listener", low=1024)
     connections_max_idle_ms: int = setting(600_000, "time after which an idle connection is closed", low=1)
     max_connections_per_ip: int = setting(
-        2**31 - 1, "maximum number of open connections from one address, per listener", low=0
+        2**31 - 1,
+        "maximum number of open connections from one address to the Kafka listeners together, and to each other listener",
+        low=0,
     )
     max_connections_per_ip_overrides: str = setting(
         "", "limits of connections for individual addresses: HOST:COUNT,HOST:COUNT"
@@ -48,8 +56,8 @@ class RequestSettings:
     )
     max_connection_creation_rate_per_ip: int = setting(
         1_000,
-        "new connections per second from one address, per listener, on average; those of 10 seconds may come at once; others are"
-        " refused; 0: no limit",
+        "new connections per second from one address to the Kafka listeners together, and to each other listener, on average; those of"
+        " 10 seconds may come at once; others are refused; 0: no limit",
         low=0,
     )
     quota_window_num: int = setting(
