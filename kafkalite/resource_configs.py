@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from kafkalite.config import BrokerConfig
+from kafkalite.config.keys import INT_MAX
 from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
 
@@ -19,7 +20,6 @@ MATCH_FIELDS = (
     "client_source_port",
 )  # fmt: skip
 MIN_INTERVAL_MS, MAX_INTERVAL_MS = 100, 3_600_000
-_INT_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Key:
     default: bool | int | str
     doc: str
     low: int = 0
-    high: int = _INT_MAX
+    high: int = INT_MAX
     choices: tuple[str, ...] = ()
     check: Callable[[str], str] | None = None
 
@@ -153,11 +153,9 @@ def check_group(settings: Mapping[str, str], changed: Iterable[str], broker: Bro
     The broker's own value is always allowed, so that a broker with quicker heartbeats needs no second setting.
     """
     for name in sorted(set(changed) & settings.keys() & _BOUNDS.keys()):
-        least, greatest = _BOUNDS[name]
-        wanted, own = int(settings[name]), getattr(broker, _field(name), None)
-        low = getattr(broker, least) if least else wanted
-        high = getattr(broker, greatest) if greatest else wanted
-        if wanted != own and not low <= wanted <= high:
+        wanted = int(settings[name])
+        if _within(name, wanted, broker) != wanted:
+            low, high = _limits(name, broker)
             raise ConfigError(f"{name}: {wanted} is not within the broker's limits, {low} to {high}")
     for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
@@ -168,6 +166,19 @@ def check_group(settings: Mapping[str, str], changed: Iterable[str], broker: Bro
             raise ConfigError(f"{session} ({session_ms}) must be greater than {heartbeat} ({heartbeat_ms})")
     if settings.get("errors.deadletterqueue.topic.name", "").startswith("__"):
         raise ConfigError("errors.deadletterqueue.topic.name: the name must not start with '__'")
+
+
+def _limits(name: str, broker: BrokerConfig) -> tuple[int, int]:
+    least, greatest = _BOUNDS[name]
+    return getattr(broker, least) if least else 0, getattr(broker, greatest) if greatest else INT_MAX
+
+
+def _within(name: str, wanted: int, broker: BrokerConfig) -> int:
+    """The value nearest to `wanted` that a group may have."""
+    if wanted == getattr(broker, _field(name), None):
+        return wanted
+    low, high = _limits(name, broker)
+    return min(max(wanted, low), high)
 
 
 def _field(name: str) -> str:
@@ -191,12 +202,17 @@ def broker_value(name: str, broker: BrokerConfig) -> bool | int | str:
 
 
 def group_setting(settings: Mapping[str, str], name: str, broker: BrokerConfig) -> bool | int | str:
-    """The value of one of GROUP_KEYS that is in force for a group with these settings."""
+    """The value of one of GROUP_KEYS that is in force for a group with these settings.
+
+    A broker's limits also hold for what was set before they were (as in Kafka 4.4).
+    """
     if name in settings:
         try:
-            return GROUP_KEYS[name].parse(name, settings[name])
+            found = GROUP_KEYS[name].parse(name, settings[name])
         except ConfigError:
             pass  # written by hand, and means nothing
+        else:
+            return _within(name, found, broker) if isinstance(found, int) and name in _BOUNDS else found
     return broker_value(name, broker)
 
 
