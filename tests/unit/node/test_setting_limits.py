@@ -75,7 +75,7 @@ def test_the_brokers_limits_hold_for_what_groups_have_set_before() -> None:
 
 def test_a_queue_of_commands_has_room_for_all_that_a_broker_is_sent_first() -> None:
     """With less, sending a broker everything overflows its queue, so that everything is sent again, without end."""
-    with pytest.raises(ConfigError, match="controller.queue.max.requests: 9 is not at least 10"):
+    with pytest.raises(ConfigError, match=r"controller\.queue\.max\.requests: 9 is not at least 10"):
         broker_config({"controller.queue.max.requests": 9})
 
 
