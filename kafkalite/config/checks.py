@@ -36,9 +36,13 @@ def check_addresses(config: BrokerConfig) -> None:
     advertised_http(config, 0)
 
 
-def check_groups(config: BrokerConfig) -> None:
+def check_limits(config: BrokerConfig) -> None:
     """Raises ConfigError."""
     pairs = [("group.min.session.timeout.ms", "group.max.session.timeout.ms")]
+    pairs += [
+        (f"{name}num.partitions", "max.partitions.per.topic")
+        for name in ("", "offsets.topic.", "transaction.state.log.", "share.coordinator.state.topic.")
+    ]
     for kind in ("consumer", "share", "streams"):
         pairs += [
             (f"group.{kind}.min.{name}", f"group.{kind}.max.{name}")

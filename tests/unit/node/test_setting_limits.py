@@ -50,10 +50,12 @@ def test_settings_have_the_size_of_kafkas(key: str, most: int) -> None:
         ),
         ({"group.consumer.min.session.timeout.ms": 60_001}, "is above group.consumer.max.session.timeout.ms"),
         ({"group.share.max.heartbeat.interval.ms": 4_999}, "group.share.min.heartbeat.interval.ms .* is above"),
+        ({"num.partitions": 100_001}, r"num.partitions \(100001\) is above max.partitions.per.topic \(100000\)"),
+        ({"max.partitions.per.topic": 49}, "offsets.topic.num.partitions .* is above max.partitions.per.topic"),
         ({"group.streams.min.assignment.interval.ms": 15_001}, "is above group.streams.max.assignment.interval.ms"),
     ],
 )
-def test_settings_of_groups_that_contradict_each_other(settings: dict[str, int], complaint: str) -> None:
+def test_settings_that_contradict_each_other(settings: dict[str, int], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         broker_config(settings)
 
