@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from kafkalite.config import BrokerConfig
-from kafkalite.config.keys import INT_MAX
+from kafkalite.config.keys import INT_MAX, MAX
 from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
 
@@ -20,6 +20,12 @@ MATCH_FIELDS = (
     "client_source_port",
 )  # fmt: skip
 MIN_INTERVAL_MS, MAX_INTERVAL_MS = 100, 3_600_000
+
+_NUMBER = "([0-9]{1,19})"
+#: As Java's Duration reads it, without signs.
+_DURATION = re.compile(
+    rf"by_duration:(?i:P(?=.)(?:{_NUMBER}D)?(?:T(?=.)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}(?:\.([0-9]{{0,9}}))?S)?)?)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +59,18 @@ class Key:
 
 
 def _offset_reset(text: str) -> str:
-    is_duration = re.fullmatch(r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", text)
-    return (
-        ""
-        if text in ("earliest", "latest") or is_duration
-        else f"{text!r} is not earliest, latest or by_duration:PnDTnHnMnS"
-    )
+    is_known = text in ("earliest", "latest") or duration_ms(text) is not None
+    return "" if is_known else f"{text!r} is not earliest, latest or by_duration:PnDTnHnMnS"
+
+
+def duration_ms(offset_reset: str) -> int | None:
+    """How far back a share group begins by `by_duration:`; None for the other values, and for more seconds than a long has."""
+    match = _DURATION.fullmatch(offset_reset)
+    if match is None:
+        return None
+    *parts, fraction = match.groups(default="")
+    seconds = sum(int(part or 0) * unit for part, unit in zip(parts, (86_400, 3_600, 60, 1), strict=True))
+    return 1000 * seconds + int(f"{fraction:0<3}"[:3]) if seconds <= MAX else None
 
 
 def _matches(text: str) -> str:

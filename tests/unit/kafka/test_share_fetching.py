@@ -359,6 +359,13 @@ async def test_topics_and_partitions_that_are_not_there(broker: Broker) -> None:
     assert [p.error_code for p in answer.responses[0].partitions] == [ErrorCode.GROUP_ID_NOT_FOUND]
 
 
+async def test_a_group_may_begin_before_1970(broker: Broker) -> None:
+    group = await start(broker, **{"share.auto.offset.reset": "by_duration:P30000D"})
+    await group.produce([b"a"])
+    assert got(await fetched(await group.member(), 0)) == [(0, 0, 1)]
+
+
+
 async def test_a_new_group_begins_at_the_end_and_that_is_kept(broker: Broker) -> None:
     group = await start(broker, **{"share.auto.offset.reset": "latest"})
     await group.produce([b"a"])
