@@ -184,7 +184,8 @@ async def test_a_batch_is_given_in_parts_if_the_number_is_exact(broker: Broker) 
     assert got(await fetched(other, max_records=1)) == [(7, 7, 1)]
 
 
-async def test_a_lock_that_ends_gives_the_record_to_another_member(broker: Broker) -> None:
+async def test_a_lock_that_ends_gives_the_record_to_another_member(make_broker: Any) -> None:
+    broker = await make_broker(group_share_min_record_lock_duration_ms=1_000)
     group = await start(broker, **{"share.record.lock.duration.ms": "1000", "share.delivery.count.limit": "2"})
     await group.produce([b"a"])
     first, second = await group.member("m1"), await group.member("m2")
