@@ -1,6 +1,6 @@
 """The consumer on asyncio: committed records of assigned partitions, in offset order per partition.
 
-One fetch at a time is under way per leader; a partition is fetched again when what it brought last is nearly
+One fetch at a time is under way per leader; a partition is fetched again when what it brought last is
 read. Groups: see `membership` and `consumer_membership`.
 """
 
@@ -123,8 +123,7 @@ class Consumer:
             if isinstance(position, int) and not 0 <= position < 2**63:
                 raise ValueError(f"{key}: {position} is not an offset")
         self._assigned = {key: _Assigned(key, position) for key, position in sorted(partitions.items())}
-        for key in self._assigned:
-            self._client.follow(key.topic)
+        self._client.follow(*{key.topic for key in self._assigned})
         self._error = None
 
     async def assign_topics(self, topics: Iterable[str], position: int | str = EARLIEST) -> None:
@@ -206,11 +205,13 @@ class Consumer:
                 continue
             node = self._node_for(entry, now)
             if node is None:
+                self._client.follow(entry.key.topic)
                 self._client.refresh_soon()
             elif node not in self._busy:
                 by_node.setdefault(node, []).append(entry)
         for node, entries in by_node.items():
             self._busy.add(node)
+            self._client.follow(*{entry.key.topic for entry in entries})
             for entry in entries:
                 entry.fetching = True
             self._client.supervisor.spawn(f"consumer.fetch[{node}]", self._fetch(node, entries), Policy.ISOLATED)
