@@ -8,10 +8,12 @@ requests under way per connection (`max.inflight.requests.per.connection`), memo
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.config import inter_broker_listener
 from kafkalite.coordination.coordinator import CoordinatorError, refusal_of
 from kafkalite.coordination.patience import waiting_at_most
 from kafkalite.coordinators.services import Services
@@ -75,6 +77,9 @@ class KafkaListener:
         self.guard = Guard(services, access) if access.authorizer is not None else None
         self._per_ip = services.rights.connection_limits(lambda: services.config.max_connection_creation_rate)
         self.connections: dict[KafkaConnection, None] = {}
+        #: Connections by listener.
+        self._counts: Counter[str] = Counter()
+        self._for_nodes = inter_broker_listener(config).name
         self.monotonic = services.clock.monotonic
         self.loop_times = services.loop_times
         self._repeats = Repeats(services.clock.monotonic)
@@ -146,7 +151,7 @@ class KafkaListener:
 
     def opened(self, connection: KafkaConnection, transport: asyncio.BaseTransport) -> bool:
         """A connection was accepted; False: there are too many, or its certificate is nobody's."""
-        if self._is_closing or len(self.connections) >= self.services.config.max_connections:
+        if self._is_closing or not self._has_room(connection.listener_name):
             self.warn("kafka.connection_refused", connection, "max.connections")
             return False
         if not self._per_ip.opened(connection.peer_host):
@@ -158,6 +163,22 @@ class KafkaListener:
             self._per_ip.closed(connection.peer_host)
             return False
         self.connections[connection] = None
+        self._counts[connection.listener_name] += 1
+        return True
+
+    def _has_room(self, name: str) -> bool:
+        """Within the listener's own `max.connections`, and the node's. For a node, the most silent client elsewhere makes room."""
+        config = self.services.config
+        own = config.per_listener.of(name).get("max_connections", config.max_connections)
+        if self._counts[name] >= min(own, config.max_connections):
+            return False
+        if len(self.connections) < config.max_connections:
+            return True
+        others = [each for each in self.connections if each.listener_name != name and not each.is_closed]
+        if name != self._for_nodes or not others:
+            return False
+        silent = min(others, key=lambda each: each.last_active)
+        silent.refuse("max.connections", "another node needs a connection", at_once=True)
         return True
 
     def _identify(
@@ -187,6 +208,7 @@ class KafkaListener:
     def closed(self, connection: KafkaConnection) -> None:
         """A connection is lost, or was not taken."""
         if self.connections.pop(connection, self) is None:
+            self._counts[connection.listener_name] -= 1
             self._per_ip.closed(connection.peer_host)
         for call in self.on_closed:
             call(connection)

@@ -12,9 +12,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kafkalite.config import BrokerConfig
+from kafkalite.config import BrokerConfig, for_listener
 from kafkalite.env.seams import Listener, Network
 from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.listener_settings import RPC
 from kafkalite.model import Endpoint
 from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.handling import Handler
@@ -65,7 +66,7 @@ class RpcServer:
         self.security = security
         self.supervisor = supervisor
         self.config = config
-        self.max_connections = config.max_connections
+        self.max_connections = for_listener(config, RPC).max_connections
         self.identity = identity
         self.handlers = dict(handlers)
         self._per_ip = per_ip
