@@ -53,7 +53,7 @@ class TopicConfig:
     local_retention_bytes: int = setting(-2, "has an effect only with tiered storage, which does not exist", low=-2)
     local_retention_ms: int = setting(-2, "has an effect only with tiered storage, which does not exist", low=-2)
     log_flush_before_ack: bool = setting(False, "fsync on every in-sync replica before a record counts as committed")
-    max_message_bytes: int = setting(1_048_588, "size of the largest record batch", low=0)
+    max_message_bytes: int = setting(1_048_588, "size of the largest record batch", low=0, high=2**31 - 1)
     message_timestamp_after_max_ms: int = setting(
         3_600_000, "a record whose own timestamp is further ahead of the broker's clock is refused (CreateTime)", low=0
     )

@@ -37,6 +37,8 @@ _log = get_logger(__name__)
 
 #: Sessions at once; the longest silent one makes room.
 MAX_SESSIONS = 1_000
+#: Records of one answer, whatever is asked for, unless one batch has more (2 GiB): a frame has room for both.
+_MAX_ANSWER_BYTES = 1 << 30
 #: Until a partition is read again for which descriptors or memory were short.
 _SHORTAGE_PAUSE_MS = 100
 #: Reads up to this size are kept for the next follower.
@@ -107,7 +109,7 @@ class ReplicaFetchHandler:
                 moved.append(partition)
         session.done = done
         session.min_bytes = max(request.min_bytes, 1)
-        session.max_bytes = min(request.max_bytes, self._response_max_bytes)
+        session.max_bytes = min(request.max_bytes, self._response_max_bytes, _MAX_ANSWER_BYTES)
         session.pending_bytes = 0
         # Marks first, watermarks then: a produce that is acked in there may append, which must find the session whole.
         for partition in moved:
