@@ -211,10 +211,18 @@ class ReplicaFetchHandler:
         return partition
 
     def _enter(self, session: ReplicaFetchSession, partition: Partition) -> SessionEntry:
-        """A new entry; the same follower's entry in another session of it is superseded."""
+        """A new entry; the same follower's entry in another session of it is superseded.
+
+        If that session is the newer one, it hears of it: this may be a late request of a connection that is over, and without a
+        word the follower would wait for ever. (Or the partition moves between its fetchers; then the word means nothing.)
+        """
         before = partition.entries.get(session.replica_id)
         if before is not None:
-            before.session.drop(before)
+            other = before.session
+            other.drop(before)
+            if other.session_id > session.session_id:
+                other.answers.append(_refused(partition.topic_partition, ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+                self._hosted.wake(other)
         entry = SessionEntry(session, partition)
         session.entries[partition.topic_partition] = entry
         partition.entries[session.replica_id] = entry
