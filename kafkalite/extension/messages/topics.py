@@ -140,12 +140,17 @@ class AddPartitionsResponse:
 
 @dataclass(frozen=True, slots=True)
 class RemovePartitionsRequest(Message):
-    """Remove the last partitions of a topic until `count` remain; with `drain` only when nothing is left in them."""
+    """Remove the last partitions of a topic until `count` remain; with `drain` only when nothing is left in them.
+
+    `before`: how many there are, as the sender knows. Then the request can be repeated, and partitions that have come since
+    are not removed. -1: whatever there is.
+    """
 
     topic: str
     count: int
     drain: bool = False
     timeout_ms: int = 30_000
+    before: int = -1
 
 
 @dataclass(frozen=True, slots=True)
