@@ -90,13 +90,9 @@ class PartitionAdmin:
         if topic is None:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.topic!r}")
         have = len(topic.partitions)
-        if wanted.count < have or (wanted.count == have and wanted.assignment):
+        if wanted.count <= have:
             reason = f"topic {wanted.topic!r} has {number_of(have, 'partition')} already; {wanted.count} is not more"
             raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
-        if wanted.count == have:
-            raise api_error(
-                ErrorCode.INVALID_PARTITIONS, f"topic {wanted.topic!r} has {number_of(have, 'partition')} already"
-            )
         check_partition_count(wanted.count, self._config())
         if await self._children(zk, paths.partitions_remove(wanted.topic)):
             reason = f"partitions of {wanted.topic!r} are being removed; their numbers are not free yet"
@@ -105,8 +101,8 @@ class PartitionAdmin:
         brokers = existing.open
         count = wanted.count - have
         first = topic.moves[0].target if 0 in topic.moves else topic.partitions[0]
-        if wanted.assignment:
-            self._check(wanted, count, frozenset(existing.brokers), len(first))
+        if wanted.assignment is not None:
+            self._check(wanted.assignment, count, frozenset(existing.brokers), len(first))
             check_open([broker for replicas in wanted.assignment for broker in replicas], existing.closed)
             return topic, {have + at: tuple(each) for at, each in enumerate(wanted.assignment)}
         try:
@@ -118,11 +114,13 @@ class PartitionAdmin:
             raise api_error(ErrorCode.INVALID_REPLICATION_FACTOR, reason) from None
         return topic, {have + at: replicas for at, replicas in enumerate(placed)}
 
-    def _check(self, wanted: NewPartitions, count: int, brokers: frozenset[BrokerId], replication_factor: int) -> None:
+    def _check(
+        self, assignment: Sequence[Replicas], count: int, brokers: frozenset[BrokerId], replication_factor: int
+    ) -> None:
         reason = None
-        if len(wanted.assignment) != count:
-            reason = f"{number_of(count, 'new partition')}, but replicas for {len(wanted.assignment)}"
-        for replicas in wanted.assignment:
+        if len(assignment) != count:
+            reason = f"{number_of(count, 'new partition')}, but replicas for {len(assignment)}"
+        for replicas in assignment:
             unknown = sorted(set(replicas) - brokers)
             if not replicas or len(set(replicas)) != len(replicas):
                 reason = reason or f"{list(replicas)} is not a list of different brokers"

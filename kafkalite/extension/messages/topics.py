@@ -117,11 +117,11 @@ class DescribeReplicasResponse(Message):
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """Partitions until there are `count` of them; `assignment` has the replicas of each new one, or is empty."""
+    """Partitions until there are `count` of them; `assignment` has the replicas of each new one. None: they are placed."""
 
     topic: str
     count: int
-    assignment: tuple[tuple[BrokerId, ...], ...] = ()
+    assignment: tuple[tuple[BrokerId, ...], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
