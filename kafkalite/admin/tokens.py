@@ -74,10 +74,11 @@ class TokenAdmin:
         self._tokens = Tokens(secret, clock.wall_ms) if secret else None
         self._store = TokenStore(self._changed, self._known, clock.monotonic)
         self._woken = asyncio.Event()
+        #: Tokens whose end was reported. They are known until the controller has removed their znodes: this node's clock may be
+        #: wrong and go back, and they count, or a user could make any number of short-lived ones.
+        self._ended: set[str] = set()
         #: Requester -> how many tokens are on their way to ZooKeeper for it.
         self._creating: Counter[Principal] = Counter()
-        #: Of expired tokens whose znodes the controller has yet to remove.
-        self._expired: set[str] = set()
 
     @property
     def is_enabled(self) -> bool:
@@ -108,11 +109,12 @@ class TokenAdmin:
 
     def _changed(self, token_id: str, token: Token | None) -> None:
         tokens = self._enabled()
-        self._expired.discard(token_id)
         if token is not None:
             tokens.put(token)
-        elif tokens.drop(token_id) is not None:
-            self._on_gone(token_id)
+        else:
+            if tokens.drop(token_id) is not None and token_id not in self._ended:
+                self._on_gone(token_id)
+            self._ended.discard(token_id)
         self._woken.set()
 
     # --- their end ---
@@ -125,10 +127,10 @@ class TokenAdmin:
         swept = self._clock.monotonic()
         while True:
             self._woken.clear()
-            for token in self._tokens.expired():
-                self._tokens.drop(token.token_id)
-                self._expired.add(token.token_id)
-                self._on_gone(token.token_id)
+            expired = {token.token_id for token in self._tokens.expired()}
+            for token_id in sorted(expired - self._ended):
+                self._on_gone(token_id)
+            self._ended = expired
             if self._clock.monotonic() - swept >= interval_s:
                 swept = self._clock.monotonic()
                 await self._sweep()
@@ -147,7 +149,7 @@ class TokenAdmin:
         if not self._is_controller():
             return
         now = self._clock.wall_ms()
-        for token_id in sorted(self._expired):
+        for token_id in sorted(self._ended):
             try:
                 after = await self._store.update(
                     await self._session(),
@@ -251,14 +253,14 @@ class TokenAdmin:
         self, requester: Principal, owners: Collection[Principal] | None, may_see: Callable[[Token], bool]
     ) -> Generator[None, None, list[SecretToken]]:
         """Those of these owners or renewers (None: of all) that the requester has to do with, or `may_see`, in steps. Raises ApiError."""
-        tokens = self._enabled()
+        tokens, now = self._enabled(), self._clock.wall_ms()
         wanted = None if owners is None else frozenset(owners)
         found: list[SecretToken] = []
         for number, token in enumerate(tokens.all(), 1):
             if not number % _STEP:
                 yield
             is_wanted = wanted is None or not wanted.isdisjoint(token.concerned)
-            if is_wanted and (requester in token.concerned or may_see(token)):
+            if is_wanted and not token.is_expired(now) and (requester in token.concerned or may_see(token)):
                 found.append(tokens.with_hmac(token))
         return found
 

@@ -8,12 +8,12 @@ requests under way per connection (`max.inflight.requests.per.connection`), memo
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.config import max_connections
+from kafkalite.config import inter_broker_listener, max_connections
 from kafkalite.coordination.coordinator import CoordinatorError, refusal_of
 from kafkalite.coordination.patience import waiting_at_most
 from kafkalite.coordinators.services import Services
@@ -79,7 +79,8 @@ class KafkaListener:
         self.connections: dict[KafkaConnection, None] = {}
         #: By listener: how many there are, and those of them that have yet to log in, the oldest first.
         self._counts: Counter[str] = Counter()
-        self._unauthenticated: dict[str, dict[KafkaConnection, None]] = {}
+        self._unauthenticated: defaultdict[str, dict[KafkaConnection, None]] = defaultdict(dict)
+        self._for_nodes = inter_broker_listener(config).name
         self.monotonic = services.clock.monotonic
         self.loop_times = services.loop_times
         self._repeats = Repeats(services.clock.monotonic)
@@ -152,18 +153,19 @@ class KafkaListener:
     def opened(self, connection: KafkaConnection, transport: asyncio.BaseTransport) -> bool:
         """A connection was accepted; False: there are too many, or its certificate is nobody's."""
         name = connection.listener_name
-        waiting = self._unauthenticated.setdefault(name, {})
-        is_full = self._counts[name] >= max_connections(self.services.config, name)
-        if self._is_closing or (is_full and not waiting):
+        config = self.services.config
+        is_listener_full = self._counts[name] >= max_connections(config, name)
+        is_full = is_listener_full or len(self.connections) >= config.max_connections
+        replaced = self._replaceable(name, elsewhere=not is_listener_full) if is_full else None
+        if self._is_closing or (is_full and replaced is None):
             self.warn("kafka.connection_refused", connection, "max.connections")
             return False
         if not self._per_ip.opened(connection.peer_host):
             self.warn("kafka.connection_refused", connection, "max.connections.per.ip")
             return False
-        if is_full:  # unauthenticated peers that come back whenever they are closed must not keep users out
-            oldest = next(iter(waiting))
-            del waiting[oldest]
-            oldest.refuse("max.connections", "replaced by a newer one before it had logged in", at_once=True)
+        if replaced is not None:
+            self._unauthenticated[replaced.listener_name].pop(replaced, None)
+            replaced.refuse("max.connections", "replaced by a newer connection", at_once=True)
         connection.last_active = self.now()
         security = self.security.get(connection.listener_name)
         if security is not None and not self._identify(connection, security, transport):
@@ -172,8 +174,22 @@ class KafkaListener:
         self.connections[connection] = None
         self._counts[name] += 1
         if connection.is_unauthenticated:
-            waiting[connection] = None
+            self._unauthenticated[name][connection] = None
         return True
+
+    def _replaceable(self, name: str, *, elsewhere: bool) -> KafkaConnection | None:
+        """Whose place a new connection gets; `elsewhere`: on another listener, too.
+
+        Peers that come back whenever they are closed must not keep users out, so it is the oldest that has yet to log in.
+        Clients must not keep nodes out: for a node it is the client of another listener that was silent for longest (KIP-402).
+        """
+        for each in (name, *self._unauthenticated) if elsewhere else (name,):
+            if self._unauthenticated[each]:
+                return next(iter(self._unauthenticated[each]))
+        if not elsewhere or name != self._for_nodes:
+            return None
+        clients = (each for each in self.connections if each.listener_name != name and not each.is_closed)
+        return min(clients, key=lambda each: each.last_active, default=None)
 
     def admitted(self, connection: KafkaConnection) -> None:
         """It has logged in."""

@@ -72,8 +72,6 @@ class Arrears:
         kinds = [Kind.REQUEST] if self._quotas.limits_requests else []
         if (use := _USES.get(api)) is not None:
             kinds.append(use)
-        elif api == "Extension":
-            kinds.append(Kind.MUTATION)
         elif (strict := STRICT_SINCE.get(api)) is not None:
             if version < strict:
                 kinds.append(Kind.MUTATION)

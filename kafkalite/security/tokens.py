@@ -118,8 +118,10 @@ class Tokens:
         return [token for token in self.all() if token.is_expired(now)]
 
     def next_expiry_ms(self) -> int | None:
-        """When the next one expires, in milliseconds since the epoch."""
-        return min((min(token.expires_ms, token.max_ms) for token in self._tokens.values()), default=None)
+        """When the next one expires, in milliseconds since the epoch; None: all have expired."""
+        now = self._wall_ms()
+        ends = (min(token.expires_ms, token.max_ms) for token in self._tokens.values() if not token.is_expired(now))
+        return min(ends, default=None)
 
     def with_hmac(self, token: Token) -> SecretToken:
         return SecretToken(token, self._hmac(token.token_id))

@@ -11,8 +11,13 @@ from kafkalite.env.turns import Slices
 from kafkalite.errors import ErrorCode, ProtocolError, api_error
 from kafkalite.extension import MAX_BODY_BYTES, MAX_ELEMENTS
 from kafkalite.extension.apis import APIS, ExtensionApi, with_refusals, without
-from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest
-from kafkalite.kafka.mutations import may_change
+from kafkalite.extension.messages.topics import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    NewTopic,
+    RemovePartitionsRequest,
+)
+from kafkalite.kafka.mutations import EXCEEDED, may_change
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.protocol import wire
 from kafkalite.rpc.codec import pack, unpack_as
@@ -47,11 +52,9 @@ class ExtensionHandlers:
 
     async def _checked(self, request: Request, api: ExtensionApi, asked: Message) -> Message:
         """Serve what the row's needs leave of it. Raises ApiError."""
-        serve = self._coordinated.get(type(asked), self._services.serve_extension)
         access = self._services.rights.access
         if access.authorizer is None:
-            self._pay(request, asked)
-            return await serve(asked)
+            return await self._within_rate(request, api, asked)
         denied: set[str] = set()
         slices = Slices(request.connection.listener.turns, request.connection.owner)
         names = dict.fromkeys(api.names(asked)) if api.names is not None else ()
@@ -64,12 +67,9 @@ class ExtensionHandlers:
                 elif not access.meets(request, need, name):
                     denied.add(name)
         kept = without(asked, denied) if denied else asked
-        answer = None
-        if kept is not None:
-            self._pay(request, kept)
-            answer = await serve(kept)
+        answer = None if kept is None else await self._within_rate(request, api, kept)
         if denied:
-            return with_refusals(api, answer, denied)
+            return with_refusals(api, answer, denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not authorized")
         assert answer is not None
         for need in api.needs:
             if need.scope is Scope.HIDE:
@@ -77,16 +77,39 @@ class ExtensionHandlers:
                 answer = api.hide(answer, access.visible(request, need))
         return answer
 
-    def _pay(self, request: Request, asked: Any) -> None:
-        """For what changes the cluster (KIP-599): it is made, and the client waits, as with old versions of Kafka's APIs."""
+    async def _within_rate(self, request: Request, api: ExtensionApi, asked: Message) -> Message:
+        """Serve what the quota of changes has room for, as of Kafka's requests (`kafka.mutations`). Raises ApiError."""
+        serve = self._coordinated.get(type(asked), self._services.serve_extension)
         if request.throttle is None:
-            return
+            return await serve(asked)
+        if isinstance(asked, RemovePartitionsRequest):
+            if not may_change(request, self._partitions(asked.topic) - asked.count):
+                raise api_error(*EXCEEDED)
+            return await serve(asked)
+        costs: dict[str, int] = {}
         if isinstance(asked, CreateTopicsRequest) and not asked.validate_only:
-            default = self._services.config.num_partitions
-            counts = [len(each.assignment or ()) or each.partitions for each in asked.topics]
-            may_change(request, sum(default if count == -1 else count for count in counts))
+            costs = {topic.topic: self._new_partitions(topic) for topic in asked.topics}
         elif isinstance(asked, DeleteTopicsRequest):
-            may_change(request, sum(len(each.partitions) for each in self._services.metadata(asked.topics).topics))
+            costs = {name: self._partitions(name) for name in asked.topics}
+        refused = frozenset(name for name, cost in costs.items() if not may_change(request, cost))
+        kept = without(asked, refused) if refused else asked
+        answer = None if kept is None else await serve(kept)
+        if refused:
+            return with_refusals(api, answer, refused, *EXCEEDED)
+        assert answer is not None
+        return answer
+
+    def _partitions(self, topic: str) -> int:
+        """How many it has; 0: there is no such topic."""
+        found = self._services.metadata([topic]).topics[0]
+        return 0 if found.error else len(found.partitions)
+
+    def _new_partitions(self, topic: NewTopic) -> int:
+        """What exists already, and is refused for that, costs nothing."""
+        if self._partitions(topic.topic):
+            return 0
+        count = len(topic.assignment or ()) or topic.partitions
+        return self._services.config.num_partitions if count == -1 else count
 
     def _require(self, request: Request, need: Need, name: str) -> None:
         """Raises ApiError."""

@@ -227,6 +227,27 @@ def test_the_controller_outlives_a_sweep_while_zookeeper_is_away(world: World) -
     world.run(scenario())
 
 
+def test_a_token_is_valid_again_when_a_clock_that_was_wrong_is_set_right(world: World) -> None:
+    async def main() -> None:
+        one, other = await pair(world)
+        made = await one.admin.create(ALICE, ALICE, [BOB], -1)
+        await asyncio.sleep(1)
+        other.clock.jump(3_600_000)
+        extra = await one.admin.create(ALICE, ALICE, [], -1)  # the other node looks at its tokens
+        await asyncio.sleep(1)
+        ids = sorted([made.token.token_id, extra.token.token_id])
+        assert other.ids() == [] and sorted(other.gone) == ids
+        assert other.admin.delegated("SCRAM-SHA-512", made.token.token_id) is None
+        other.clock.jump(-3_600_000)
+        assert other.admin.delegated("SCRAM-SHA-512", made.token.token_id) is not None
+        assert other.ids() == ids
+        assert await other.admin.renew(BOB, made.hmac, -1) > made.token.expires_ms
+        await asyncio.sleep(700)
+        assert other.ids() == one.ids() == [] and sorted(one.gone) == ids
+
+    world.run(main())
+
+
 def test_a_renewal_that_was_not_heard_yet_outlives_the_sweep(world: World) -> None:
     async def main() -> None:
         one, other = await pair(world)
@@ -280,6 +301,24 @@ def test_the_tokens_of_one_user_are_bounded(world: World) -> None:
             await one.admin.create(ALICE, ALICE, [], -1)
         assert code_of(error) == ErrorCode.POLICY_VIOLATION
         assert isinstance(await one.admin.create(ALICE, BOB, [], -1), SecretToken)
+
+    world.run(main())
+
+
+def test_tokens_that_have_expired_count_until_they_are_removed(world: World) -> None:
+    """Else one user could fill ZooKeeper with tokens of a millisecond."""
+
+    async def main() -> None:
+        one, _ = await pair(world)
+        for _ in range(MAX_TOKENS_OF_ONE):
+            await one.admin.create(ALICE, ALICE, [], 1)
+        await asyncio.sleep(1)
+        assert one.ids() == [] and len(one.gone) == MAX_TOKENS_OF_ONE
+        with pytest.raises(ApiError) as error:
+            await one.admin.create(ALICE, ALICE, [], -1)
+        assert code_of(error) == ErrorCode.POLICY_VIOLATION
+        await asyncio.sleep(700)
+        assert isinstance(await one.admin.create(ALICE, ALICE, [], -1), SecretToken)
 
     world.run(main())
 

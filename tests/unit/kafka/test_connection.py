@@ -351,7 +351,7 @@ async def test_an_answer_that_no_bytes_can_say_ends_its_connection(
 
 
 async def test_each_listener_has_its_own_number_of_connections(make_broker: Any) -> None:
-    broker = await make_broker(max_connections=2, per_listener=PerListener((("PLAINTEXT", "max_connections", 1),)))
+    broker = await make_broker(max_connections=3, per_listener=PerListener((("PLAINTEXT", "max_connections", 1),)))
     other = await broker.side.listener.start("OTHER", "127.0.0.1", 0)
     client = await broker.client()
     assert (await client.ask(wire.MetadataRequest([]), 4)).brokers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -254,24 +253,31 @@ async def test_requests_are_limited_as_others_are(broker: Broker) -> None:
     assert "Extension" in broker.side.listener.requests.by_api
 
 
-async def test_topics_count_for_the_quota_of_changes(broker: Broker) -> None:
-    serving(broker, CreateTopicsRequest, CreateTopicsResponse(()))
-    serving(broker, DeleteTopicsRequest, DeleteTopicsResponse(()))
-    await broker.create("t", 40)
-    broker.services.rights.quotas.put(Entity(None, "test"), {Kind.MUTATION: 1.0})  # eleven at once
+async def test_changes_count_for_the_rate_of_changes(make_broker: Any) -> None:
+    """controller_mutation_rate (KIP-599): whatever API creates or deletes partitions, with and without an authorizer."""
+    broker: Broker = await make_broker()
+    await broker.create("there", partitions=50)
+    broker.services.rights.quotas.put(Entity(None, "test"), {"controller_mutation_rate": 0.01})
+    client = await broker.client()
+    made = serving(broker, CreateTopicsRequest, CreateTopicsResponse((TopicResult("a", 0),)))
+    wanted = tuple(NewTopic(name, 100, 1) for name in ("a", "b"))
+    answer = await ask(client, CreateTopicsRequest(wanted))
+    code = E.THROTTLING_QUOTA_EXCEEDED
+    assert made == [CreateTopicsRequest(wanted[:1])], "the first one uses what there is"
+    assert [(each.topic, each.error) for each in answer.topics] == [("a", 0), ("b", code)]
+    removed = serving(broker, RemovePartitionsRequest, RemovePartitionsResponse(0))
 
-    async def throttle_ms(*messages: Message) -> int:
-        client = await broker.client()
-        for message in messages:
-            answer = await client.ask(wire.ExtensionRequest(type(message).__name__, pack(message)), 0)
-            assert answer.error_code == 0
-        return int(answer.throttle_time_ms)
+    async def unmuted(message: Message) -> Any:
+        for connection in broker.side.listener.connections:
+            connection._flow.unmute_at = 0.0
+            connection._unmute()
+        return await ask(client, message)
 
-    assert await throttle_ms(CreateTopicsRequest((NewTopic("a", 5), NewTopic("b", assignment={0: (), 1: ()})))) == 0
-    assert 30_000 < await throttle_ms(DeleteTopicsRequest(("t", "nothing"))) <= 40_000
-    client = await broker.client()  # another connection waits for what was used before
-    client.send(wire.ExtensionRequest("CreateTopicsRequest", pack(CreateTopicsRequest((NewTopic("c"),)))), 0)
-    listener = broker.side.listener
-    async with asyncio.timeout(10):
-        while sum(connection.is_muted for connection in listener.connections) < 2:
-            await asyncio.sleep(0)
+    assert (await unmuted(RemovePartitionsRequest("there", 1)))[0] == code
+    deleted = serving(broker, DeleteTopicsRequest, DeleteTopicsResponse((TopicResult("new", 0),)))
+    answer = await unmuted(DeleteTopicsRequest(("there", "new")))
+    assert [each.error for each in answer.topics] == [0, code]
+    assert (removed, deleted) == ([], [DeleteTopicsRequest(("new",))]), "what is not there costs nothing"
+    checked = replace(CreateTopicsRequest(wanted), validate_only=True)
+    await unmuted(checked)
+    assert made[1:] == [checked]
