@@ -18,6 +18,7 @@ from kafkalite.coordinators.groups.records import streams as streams_records
 from kafkalite.coordinators.groups.share.groups import ShareGroups
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
+from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.telemetry.logs import get_logger
@@ -28,6 +29,8 @@ _log = get_logger(__name__)
 #: offsets.retention.check.interval.ms
 _EXPIRY_CHECK_S = 600.0
 _DELETE_CHUNK = 1_000
+
+Doomed = tuple[GroupPartition, GroupEntry, Snapshot]
 
 
 class GroupRemoval:
@@ -80,24 +83,36 @@ class GroupRemoval:
     async def topics_deleted(self, topics: Iterable[str]) -> None:
         """Offsets of topics that are no more are purged, and what share groups have of them."""
         gone = frozenset(topics)
-        await self._purge(lambda offsets: offsets.of_topics(gone))
-        await self.shares.topics_deleted(gone)
+        await self._purge(lambda offsets: offsets.of_topics(gone), gone)
 
     async def partitions_removed(self, keys: Iterable[TopicPartition]) -> None:
         """Offsets of partitions that are no more are purged."""
         gone = frozenset(keys)
         await self._purge(lambda offsets: offsets.known(gone))
 
-    async def _purge(self, doomed_of: Callable[[GroupOffsets], Snapshot]) -> None:
+    async def _purge(self, doomed_of: Callable[[GroupOffsets], Snapshot], topics: frozenset[str] = frozenset()) -> None:
         """Forget what every group has of this now: the names may be those of new topics soon."""
-        doomed = [
-            (partition, entry, found)
-            for partition in self._log.states()
-            for entry in partition.entries.values()
-            if (found := doomed_of(entry.offsets)).committed
-        ]
+
+        def of(partitions: Iterable[GroupPartition]) -> list[Doomed]:
+            return [
+                (partition, entry, found)
+                for partition in partitions
+                for entry in partition.entries.values()
+                if (found := doomed_of(entry.offsets)).committed
+            ]
+
+        def loaded(partition: GroupPartition) -> None:
+            purge = self._forget_all(of([partition]), topics)
+            self._services.supervisor.spawn("groups.purge", purge, Policy.ISOLATED)
+
+        self._log.when_loaded(loaded)
+        await self._forget_all(of(self._log.states()), topics)
+
+    async def _forget_all(self, doomed: Sequence[Doomed], topics: frozenset[str]) -> None:
         for each in doomed:
             await self._forget_quietly(*each)
+        if topics:
+            await self.shares.topics_deleted(topics)
 
     async def _forget(
         self, partition: GroupPartition, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False
