@@ -42,14 +42,11 @@ def enqueue(waiting: Sequence[Command], command: Command) -> list[Command]:
 
 
 def _may_swap(one: Command, other: Command) -> bool:
-    if isinstance(one, UpdateMetadataRequest):
-        update, command = one, other
-    else:
-        update, command = other, one
-    if not isinstance(update, UpdateMetadataRequest) or isinstance(command, UpdateMetadataRequest):
-        return False
-    is_deletion = bool(update.deleted_topics or update.deleted_partitions)
-    return not (is_deletion and isinstance(command, LeaderAndIsrRequest))
+    for update, command in ((one, other), (other, one)):
+        if isinstance(update, UpdateMetadataRequest) and not isinstance(command, UpdateMetadataRequest):
+            is_deletion = bool(update.deleted_topics or update.deleted_partitions)
+            return not (is_deletion and isinstance(command, LeaderAndIsrRequest))
+    return False
 
 
 def _merge(earlier: Command, later: Command) -> Command | None:
