@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
@@ -225,9 +226,7 @@ class Opening:
         if other is None:
             self._pool.put(log)
             return
-        stays, goes = sorted(
-            (log, other), key=lambda one: (one.latest_epoch, one.log_end_offset, one.directory), reverse=True
-        )
+        stays, goes = sorted((log, other), key=lambda one: (*_extent(one), one.directory), reverse=True)
         _log.error("log.twice", partition=str(log.topic_partition), kept=stays.path, stray=goes.path)
         self._pool.take(log.topic_partition)
         self._pool.put(stays)
@@ -272,18 +271,27 @@ class Opening:
             self._returning.discard(directory)
         self._pool.dirs[directory] = log_dir
         for log in found:
-            self._pool.forget_offline(log.topic_partition)
-            if log.topic_partition in self._pool.logs:
+            if self._is_second(log):
                 try:
                     self._removals.set_aside(log, STRAY_SUFFIX, 0)
                 except StorageError as error:
                     _log.error("log.not_set_aside", path=log.path, error=str(error))
             else:
+                self._pool.forget_offline(log.topic_partition)
                 self._pool.put(log)
+        self._set_aside_replaced()
         self._resume_moves()
         self._supervisor.spawn(f"watch {directory}", self._failure_handler.watch(log_dir, self._probe_interval_s))
         _log.warning("log_dir.online", directory=directory, logs=len(found), incomplete=log_dir.is_incomplete)
         return len(found)
+
+    def _is_second(self, log: PartitionLog) -> bool:
+        """Whether this node has the partition elsewhere: in service, or failed and at least as far."""
+        tp = log.topic_partition
+        failed = self._pool.failed(tp)
+        if tp in self._pool.logs or failed is None:
+            return tp in self._pool.logs
+        return failed.log is None or _extent(failed.log) >= _extent(log)
 
     async def _open_again(
         self,
@@ -366,10 +374,25 @@ class Opening:
 
     def reopen_failed(self) -> None:
         """Check failed logs again when they are due, in a task of its own (kafkalite.log.reopening)."""
+        self._set_aside_replaced()
         if self._reopening.is_due():
             self._supervisor.spawn("logs.look_again", self._reopen_failed(), Policy.ISOLATED)
+
+    def _set_aside_replaced(self) -> None:
+        """Failed logs whose partitions came back with another disk."""
+        for log_dir in self._pool.online():
+            for tp in [
+                tp for tp, failed in log_dir.failed.items() if tp in self._pool.logs and not failed.is_under_check
+            ]:
+                with contextlib.suppress(StorageError):  # it was reported
+                    self._failures.take_failed_away(tp, STRAY_SUFFIX)
 
     async def _reopen_failed(self) -> None:
         for log_dir in self._pool.online():
             if log_dir.failed and await self._reopening.check(log_dir):
                 self._pool.host.examined(log_dir.path)
+
+
+def _extent(log: PartitionLog) -> tuple[int, int]:
+    """Which of two copies got further."""
+    return log.latest_epoch, log.log_end_offset
