@@ -75,6 +75,8 @@ class Opening:
         self._probe_interval_s = config.log_dir_probe_interval_ms / 1000
         #: Directories of futures that were found -> their names.
         self._found_futures: dict[str, list[str]] = {}
+        #: Every log was opened that can be.
+        self.is_complete = False
         #: Directories that are being opened again.
         self._returning: set[str] = set()
 
@@ -105,6 +107,7 @@ class Opening:
             for log_dir in self._pool.dirs.values():
                 log_dir.release()
             raise StartupRefused("log.dirs: none of them can be used")
+        self.is_complete = True
         self._resume_moves()
 
     def _resume_moves(self) -> None:
