@@ -111,9 +111,8 @@ class Opening:
         self._resume_moves()
 
     def _resume_moves(self) -> None:
-        found, self._found_futures = self._found_futures, {}
         for log_dir in self._pool.online():
-            self._moves.resume(log_dir, found.get(log_dir.path, ()), self._pool.logs)
+            self._moves.resume(log_dir, self._found_futures.pop(log_dir.path, ()), self._pool.logs)
 
     async def _in_time(self, log_dir: LogDir, function: Callable[[], None]) -> None:
         """Run it in a thread. Raises OSError, also when a disk that hangs keeps it from returning."""
@@ -350,7 +349,8 @@ class Opening:
         found: list[tuple[str, Awaited]] = []
         for log_dir in list(self._pool.dirs.values()):
             now = self._clock.monotonic()
-            if log_dir.online or log_dir.awaited is Awaited.OPERATOR or now < log_dir.pauses.next_check:
+            is_offline = not log_dir.online and log_dir.path not in self._returning
+            if not is_offline or log_dir.awaited is Awaited.OPERATOR or now < log_dir.pauses.next_check:
                 continue
             log_dir.pauses.checked(now)
             is_ready = self._has_room if log_dir.awaited is Awaited.ROOM else self._answers
