@@ -227,11 +227,9 @@ def without(message: Any, denied: frozenset[str]) -> Message | None:
     return replace(message, topics=kept) if kept else None
 
 
-def with_refusals(api: ExtensionApi, answer: Any, denied: frozenset[str]) -> Message:
+def with_refusals(api: ExtensionApi, answer: Any, denied: frozenset[str], code: ErrorCode, reason: str) -> Message:
     """The answer (None: nothing was asked) with a refusal for each topic of `denied`."""
-    refused = tuple(
-        TopicResult(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not authorized") for name in sorted(denied)
-    )
+    refused = tuple(TopicResult(name, code, reason) for name in sorted(denied))
     served = () if answer is None else answer.topics
     response: Any = api.response
     return response((*served, *refused))  # type: ignore[no-any-return]

@@ -10,6 +10,13 @@ from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.errors import ErrorCode, ProtocolError, api_error
 from kafkalite.extension import MAX_BODY_BYTES
 from kafkalite.extension.apis import APIS, ExtensionApi, with_refusals, without
+from kafkalite.extension.messages.topics import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    NewTopic,
+    RemovePartitionsRequest,
+)
+from kafkalite.kafka.mutations import EXCEEDED, may_change
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.protocol import wire
 from kafkalite.rpc.codec import pack, unpack_as
@@ -39,9 +46,8 @@ class ExtensionHandlers:
 
     async def _checked(self, request: Request, api: ExtensionApi, asked: Message) -> Message:
         """Serve what the row's needs leave of it. Raises ApiError."""
-        serve = self._coordinated.get(type(asked), self._services.serve_extension)
         if self._services.rights.access.authorizer is None:
-            return await serve(asked)
+            return await self._within_rate(request, api, asked)
         denied: frozenset[str] = frozenset()
         for need in api.needs:
             if need.scope is Scope.WHOLE:
@@ -50,15 +56,47 @@ class ExtensionHandlers:
                 assert api.names is not None
                 denied |= self._services.rights.access.denied(request, need, api.names(asked))
         kept = without(asked, denied) if denied else asked
-        answer = None if kept is None else await serve(kept)
+        answer = None if kept is None else await self._within_rate(request, api, kept)
         if denied:
-            return with_refusals(api, answer, denied)
+            return with_refusals(api, answer, denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not authorized")
         assert answer is not None
         for need in api.needs:
             if need.scope is Scope.HIDE:
                 assert api.hide is not None
                 answer = api.hide(answer, self._services.rights.access.visible(request, need))
         return answer
+
+    async def _within_rate(self, request: Request, api: ExtensionApi, asked: Message) -> Message:
+        """Serve what the quota of changes has room for, as of Kafka's requests (`kafka.mutations`). Raises ApiError."""
+        serve = self._coordinated.get(type(asked), self._services.serve_extension)
+        if isinstance(asked, RemovePartitionsRequest):
+            if not may_change(request, self._partitions(asked.topic) - asked.count):
+                raise api_error(*EXCEEDED)
+            return await serve(asked)
+        costs: dict[str, int] = {}
+        if isinstance(asked, CreateTopicsRequest) and not asked.validate_only:
+            costs = {topic.topic: self._new_partitions(topic) for topic in asked.topics}
+        elif isinstance(asked, DeleteTopicsRequest):
+            costs = {name: self._partitions(name) for name in asked.topics}
+        refused = frozenset(name for name, cost in costs.items() if not may_change(request, cost))
+        kept = without(asked, refused) if refused else asked
+        answer = None if kept is None else await serve(kept)
+        if refused:
+            return with_refusals(api, answer, refused, *EXCEEDED)
+        assert answer is not None
+        return answer
+
+    def _partitions(self, topic: str) -> int:
+        """How many it has; 0: there is no such topic."""
+        found = self._services.metadata([topic]).topics[0]
+        return 0 if found.error else len(found.partitions)
+
+    def _new_partitions(self, topic: NewTopic) -> int:
+        """What exists already, and is refused for that, costs nothing."""
+        if self._partitions(topic.topic):
+            return 0
+        count = len(topic.assignment or ()) or topic.partitions
+        return self._services.config.num_partitions if count == -1 else count
 
     def _require(self, request: Request, api: ExtensionApi, need: Need, asked: Message) -> None:
         names = (CLUSTER_NAME,) if api.names is None else api.names(asked)

@@ -14,6 +14,8 @@ from kafkalite.extension.messages.open_transactions import ListTransactionsReque
 from kafkalite.extension.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
     DescribeReplicasRequest,
     DescribeReplicasResponse,
     NewTopic,
@@ -202,3 +204,33 @@ async def test_requests_are_limited_as_others_are(broker: Broker) -> None:
     assert answer.error_code == 0 and answer.throttle_time_ms > 0
     assert broker.services.rights.quotas.throttled[Kind.REQUEST] == 1
     assert "Extension" in broker.side.listener.requests.by_api
+
+
+async def test_changes_count_for_the_rate_of_changes(make_broker: Any) -> None:
+    """controller_mutation_rate (KIP-599): whatever API creates or deletes partitions, with and without an authorizer."""
+    broker: Broker = await make_broker()
+    await broker.create("there", partitions=50)
+    broker.services.rights.quotas.put(Entity(None, "test"), {"controller_mutation_rate": 0.01})
+    client = await broker.client()
+    made = serving(broker, CreateTopicsRequest, CreateTopicsResponse((TopicResult("a", 0),)))
+    wanted = tuple(NewTopic(name, 100, 1) for name in ("a", "b"))
+    answer = await ask(client, CreateTopicsRequest(wanted))
+    code = E.THROTTLING_QUOTA_EXCEEDED
+    assert made == [CreateTopicsRequest(wanted[:1])], "the first one uses what there is"
+    assert [(each.topic, each.error) for each in answer.topics] == [("a", 0), ("b", code)]
+    removed = serving(broker, RemovePartitionsRequest, RemovePartitionsResponse(0))
+
+    async def unmuted(message: Message) -> Any:
+        for connection in broker.side.listener.connections:
+            connection._flow.unmute_at = 0.0
+            connection._unmute()
+        return await ask(client, message)
+
+    assert (await unmuted(RemovePartitionsRequest("there", 1)))[0] == code
+    deleted = serving(broker, DeleteTopicsRequest, DeleteTopicsResponse((TopicResult("new", 0),)))
+    answer = await unmuted(DeleteTopicsRequest(("there", "new")))
+    assert [each.error for each in answer.topics] == [0, code]
+    assert (removed, deleted) == ([], [DeleteTopicsRequest(("new",))]), "what is not there costs nothing"
+    checked = replace(CreateTopicsRequest(wanted), validate_only=True)
+    await unmuted(checked)
+    assert made[1:] == [checked]
