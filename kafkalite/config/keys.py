@@ -8,6 +8,8 @@ from typing import Any, TypeVar, dataclass_transform, get_type_hints
 
 #: The largest number that Kafka's clients have for a setting (a long).
 MAX = 2**63 - 1
+#: The largest values of settings that are of Kafka's types INT and SHORT: many are sent in fields of that size.
+INT_MAX, SHORT_MAX = 2**31 - 1, 2**15 - 1
 
 
 def setting(

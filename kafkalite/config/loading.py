@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafkalite.config.broker import BROKER_KEYS, BrokerConfig
-from kafkalite.config.checks import check_addresses, check_security
+from kafkalite.config.checks import check_addresses, check_limits, check_security
 from kafkalite.config.parsing import ALIASES, OBSOLETE, UNITS, in_milliseconds, parse
 from kafkalite.config.topic import TOPIC_KEYS, TopicConfig, topic_config
 from kafkalite.errors import ConfigError
@@ -60,6 +60,7 @@ def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]
     for name in ("kafka_port", "listener_security_protocol"):
         if config.listeners.strip() and name in own:
             raise ConfigError(f"{LISTENERS} is set: remove {name.replace('_', '.')}, it is for a single listener")
+    check_limits(config)
     check_addresses(config)
     check_security(config)
     return config, warnings

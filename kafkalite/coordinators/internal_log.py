@@ -95,6 +95,8 @@ class InternalLog(Generic[State]):
         self._when_committed = when_committed
         self._repeats = Repeats(services.clock.monotonic)
         self._loads: dict[int, _Load[State]] = {}
+        #: Partition that is being loaded -> what is to see its state first (`when_loaded`).
+        self._visits: dict[int, list[Callable[[State], None]]] = {}
 
     # --- who coordinates what ---
 
@@ -122,6 +124,15 @@ class InternalLog(Generic[State]):
         for _, load in sorted(self._loads.items()):
             if load.is_ready:
                 yield load.state
+
+    def when_loaded(self, visit: Callable[[State], None]) -> None:
+        """Call `visit` with the state of each partition that is being loaded: as soon as it is there, and before anybody uses it.
+
+        Not if this node does not lead the partition any more by then.
+        """
+        for partition, load in self._loads.items():
+            if not load.is_ready:
+                self._visits.setdefault(partition, []).append(visit)
 
     @property
     def is_loading(self) -> bool:
@@ -169,6 +180,7 @@ class InternalLog(Generic[State]):
         for partition, load in sorted(self._loads.items()):
             if led.get(partition) != load.epoch:
                 self._drop(partition)
+        self._visits = {partition: visits for partition, visits in self._visits.items() if partition in led}
         for partition, epoch in sorted(led.items()):
             if partition not in self._loads:
                 load = self._loads[partition] = _Load(epoch, self._make(partition, epoch))
@@ -224,6 +236,8 @@ class InternalLog(Generic[State]):
         if self._loads.get(partition) is load:
             load.is_ready = True
             self._loaded(load.state)
+            for visit in self._visits.pop(partition, ()):
+                visit(load.state)
             _log.info(
                 "coordinator.loaded",
                 partition=str(target),

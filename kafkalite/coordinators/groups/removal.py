@@ -18,6 +18,7 @@ from kafkalite.coordinators.groups.records import streams as streams_records
 from kafkalite.coordinators.groups.share.groups import ShareGroups
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
+from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.telemetry.logs import get_logger
@@ -28,6 +29,10 @@ _log = get_logger(__name__)
 #: offsets.retention.check.interval.ms
 _EXPIRY_CHECK_S = 600.0
 _DELETE_CHUNK = 1_000
+#: The pause after offsets of what is no more could not be purged, in seconds.
+_PURGE_AGAIN_S = 1.0
+
+Doomed = tuple[GroupPartition, GroupEntry, Snapshot]
 
 
 class GroupRemoval:
@@ -80,24 +85,43 @@ class GroupRemoval:
     async def topics_deleted(self, topics: Iterable[str]) -> None:
         """Offsets of topics that are no more are purged, and what share groups have of them."""
         gone = frozenset(topics)
-        await self._purge(lambda offsets: offsets.of_topics(gone))
-        await self.shares.topics_deleted(gone)
+        await self._purge_everywhere(lambda offsets: offsets.of_topics(gone), gone)
 
     async def partitions_removed(self, keys: Iterable[TopicPartition]) -> None:
         """Offsets of partitions that are no more are purged."""
         gone = frozenset(keys)
-        await self._purge(lambda offsets: offsets.known(gone))
+        await self._purge_everywhere(lambda offsets: offsets.known(gone), frozenset())
 
-    async def _purge(self, doomed_of: Callable[[GroupOffsets], Snapshot]) -> None:
-        """Forget what every group has of this now: the names may be those of new topics soon."""
-        doomed = [
-            (partition, entry, found)
-            for partition in self._log.states()
-            for entry in partition.entries.values()
-            if (found := doomed_of(entry.offsets)).committed
-        ]
-        for each in doomed:
-            await self._forget_quietly(*each)
+    async def _purge_everywhere(self, doomed_of: Callable[[GroupOffsets], Snapshot], topics: frozenset[str]) -> None:
+        """Forget what every group has of this now, also where it is being loaded: the names may be those of new topics soon."""
+
+        def of(partitions: Iterable[GroupPartition]) -> list[Doomed]:
+            return [
+                (partition, entry, found)
+                for partition in partitions
+                for entry in partition.entries.values()
+                if (found := doomed_of(entry.offsets)).committed
+            ]
+
+        def loaded(partition: GroupPartition) -> None:
+            purge = self._purge(of([partition]), topics)
+            self._services.supervisor.spawn("groups.purge", purge, Policy.ISOLATED)
+
+        self._log.when_loaded(loaded)
+        await self._purge(of(self._log.states()), topics)
+
+    async def _purge(self, doomed: Iterable[Doomed], topics: frozenset[str]) -> None:
+        """Forget this, however often it is refused: offsets that stayed would be those of the next topic of this name."""
+        kept = await self._refused(doomed)
+        if topics:
+            await self.shares.topics_deleted(topics)
+        while kept:
+            await asyncio.sleep(_PURGE_AGAIN_S)
+            kept = await self._refused(each for each in kept if self._log.ready_state(each[0].index) is each[0])
+
+    async def _refused(self, doomed: Iterable[Doomed]) -> list[Doomed]:
+        """Forget this; returns what could not be written."""
+        return [each for each in doomed if not await self._forget_quietly(*each)]
 
     async def _forget(
         self, partition: GroupPartition, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False
@@ -145,7 +169,8 @@ class GroupRemoval:
 
     async def _forget_quietly(
         self, partition: GroupPartition, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False
-    ) -> None:
+    ) -> bool:
+        """Whether it could be written."""
         try:
             await self._forget(partition, entry, doomed, and_group=and_group)
         except ApiError as error:
@@ -153,6 +178,8 @@ class GroupRemoval:
                 _log.warning(
                     "group.expiry_failed", group=entry.group.group_id, error=error.code.name, suppressed=suppressed
                 )
+            return False
+        return True
 
     async def run(self) -> None:
         """Look for them now and then, for ever."""
