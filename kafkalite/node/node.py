@@ -227,6 +227,7 @@ class Node:
             controller=self.controller,
             endpoints=self.endpoints,
         )
+        self.producer_ids = ProducerIds(self._membership.reserve_producer_ids)
         self.health = NodeHealth(
             config,
             self.started_ms,
@@ -236,7 +237,7 @@ class Node:
             controller=self.controller,
             logs=self.logs,
             loop_times=self.loop_times,
-            malformed=followed,
+            malformed=(*followed, self.producer_ids),
             unusable=self.settings.unusable,
         )
         self._history_file = HistoryFile(
@@ -247,7 +248,6 @@ class Node:
     def _build_observation(self) -> None:
         """What a node shows of itself and of the others."""
         env = self.env
-        self.producer_ids = ProducerIds(self._membership.reserve_producer_ids)
         self.peers = Peers(self.peer_env.network, self.supervisor, self.metadata, partial(self.local.hello, "status"))
         self.overview = Overview(self, env.clock, self.peers, self.settings.broker_states, self.admin.reassignments)
         self.sampler = Sampler(self)
