@@ -213,8 +213,7 @@ class Consumer:
                 continue
             node = self._node_for(entry, now)
             if node is None:
-                self._client.follow(entry.key.topic)
-                self._client.refresh_soon()
+                self._without_leader(entry)
             elif isinstance(entry.position, str):
                 unresolved.append(entry)
             elif node not in self._busy:
@@ -224,6 +223,14 @@ class Consumer:
         for node, entries in by_node.items():
             self._busy.add(node)
             self._start(f"consumer.fetch[{node}]", entries, self._fetch(node, entries))
+
+    def _without_leader(self, entry: _Assigned) -> None:
+        topic = self._client.view.topics.get(entry.key.topic)
+        code = ErrorCode.NONE if topic is None else error_code(topic.error)
+        if code is not ErrorCode.NONE and not is_retriable(code):
+            self._failed(entry, api_error(code, f"{entry.key}: {code.name}"))
+        self._client.follow(entry.key.topic)
+        self._client.refresh_soon()
 
     def _start(self, name: str, entries: list[_Assigned], work: Coroutine[Any, Any, None]) -> None:
         self._client.follow(*{entry.key.topic for entry in entries})

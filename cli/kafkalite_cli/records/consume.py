@@ -256,14 +256,21 @@ async def _show_last(
 async def add_partitions(
     client: AsyncClient, consumer: Consumer, keys: Sequence[TopicPartition], topics: Sequence[str], pattern: str | None
 ) -> None:
-    """Read partitions that come later, and topics that match the pattern then, from their first record on. It never ends."""
+    """Read partitions that come later, and topics that match the pattern then, from their first record on; report topics that are
+    deleted. It never ends."""
     known = set(keys)
+    missing: set[str] = set()
     while True:
         await asyncio.sleep(PARTITIONS_CHECKED_S)
         try:
             found = await existing_topics(client, topics, pattern, CHECK_TIMEOUT_S)
         except KafkaliteError:
             continue
+        absent = {key.topic for key in known} - found.keys()
+        for topic in sorted(absent & missing):  # twice: a node may not know it for a moment
+            click.echo(f"note: there is no topic {topic!r} any more", err=True)
+            known = {key for key in known if key.topic != topic}
+        missing = absent
         new = {TopicPartition(topic, number) for topic, count in found.items() for number in range(count)} - known
         consumer.add(dict.fromkeys(new, EARLIEST))
         known |= new

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import Consumer
+from kafkalite.client.consumer import ConsumedRecord, Consumer
 from kafkalite.client.producer import Producer
 from kafkalite.model import LeaderEpoch, Offset, TopicPartition
 from kafkalite.partition_values import ListedOffset
@@ -30,7 +30,7 @@ async def filled(client: AsyncClient, topic: str, count: int, partition: int = 0
 
 @pytest.mark.parametrize("pattern", [None, "t|u"])
 async def test_partitions_and_topics_that_come_later_are_read(
-    monkeypatch: pytest.MonkeyPatch, pattern: str | None
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], pattern: str | None
 ) -> None:
     monkeypatch.setattr(consume, "PARTITIONS_CHECKED_S", 0.01)
     async with (
@@ -54,6 +54,18 @@ async def test_partitions_and_topics_that_come_later_are_read(
             await filled(client, "u", 1)
             (record,) = await consumer.poll(timeout_s=30)
             assert record[:3] == ("u", 0, 0)
+        await client.delete_topics(["t"])
+        noted = ""
+        while not noted:
+            await asyncio.sleep(0.01)
+            noted = capsys.readouterr().err
+        assert noted == "note: there is no topic 't' any more\n"
+        cluster.create("t")  # another one, which is read from its beginning
+        await filled(client, "t", 2)
+        records: list[ConsumedRecord] = []
+        while len(records) < 2:
+            records += await consumer.poll(timeout_s=5)
+        assert [record.offset for record in records] == [0, 1]
         adding.cancel()
 
 
