@@ -366,7 +366,6 @@ async def test_a_group_may_begin_before_1970(broker: Broker) -> None:
     assert got(await fetched(await group.member(), 0)) == [(0, 0, 1)]
 
 
-
 async def test_a_new_group_begins_at_the_end_and_that_is_kept(broker: Broker) -> None:
     group = await start(broker, **{"share.auto.offset.reset": "latest"})
     await group.produce([b"a"])
