@@ -173,6 +173,14 @@ async def test_spaces_and_repetitions_in_a_list_mean_nothing(broker: Broker) -> 
     assert (ratio.value, ratio.config_type) == ("0.5", 6)
 
 
+@pytest.mark.parametrize("name", ["2147483648", "9" * 5_000, "-1", "²"])
+async def test_what_is_no_broker_id_is_refused(broker: Broker, name: str) -> None:
+    """Also thousands of digits, of which Python makes no number."""
+    client = await broker.client()
+    assert await alter(client, ("max.connections", 0, "70"), name=name, kind=BROKER) == ErrorCode.INVALID_REQUEST
+    assert (await described(client, name=name, kind=BROKER)).error_code == ErrorCode.INVALID_REQUEST
+
+
 async def test_settings_have_kafkas_types(broker: Broker) -> None:
     """As Apache Kafka 4.4 answers the Java client's Admin."""
     await broker.create("t")
@@ -186,6 +194,9 @@ async def test_settings_have_kafkas_types(broker: Broker) -> None:
     )
     entries = (await described(client, *names)).configs
     assert {entry.name: entry.config_type for entry in entries} == dict(zip(names, (3, 3, 5, 7, 7), strict=True))
+    names = ("transaction.max.timeout.ms", "default.replication.factor", "replica.lag.time.max.ms", "ssl.key.password")
+    entries = (await described(client, *names, name="1", kind=BROKER)).configs
+    assert {entry.name: entry.config_type for entry in entries} == dict(zip(names, (3, 3, 5, 9), strict=True))
 
 
 async def test_throttled_replicas_can_be_appended_and_taken_away(broker: Broker) -> None:
