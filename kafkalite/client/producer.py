@@ -133,15 +133,19 @@ class Producer:
         Raises:
             ApiError: no such topic or partition, record too large, no room within max_block_ms.
             RpcError: no node answers.
+            ValueError: `timestamp_ms` is neither -1 (the record has no time) nor a time.
         """
+        if timestamp_ms is not None and not -1 <= timestamp_ms < 2**63:
+            raise ValueError(f"timestamp {timestamp_ms} ms is neither -1 nor a time")
         self._check_open()
         # Also when somebody else has asked for the topic before: its leaders are ours to follow from now on.
         self._client.follow(topic)
+        if self._core.buffered_bytes >= self._buffer_bytes:
+            await self._wait_for_room()
+        # Then the topic, which may have been deleted meanwhile.
         if not (count := self._client.view.partition_count(topic)):
             count = await self._client.known_topic(topic, timeout_s=self._max_block_s)
             self._wake.set()
-        if self._core.buffered_bytes >= self._buffer_bytes:
-            await self._wait_for_room()
         self._check_open()  # again: it may have been closed meanwhile
         sticky = False
         if partition is None:
@@ -214,6 +218,7 @@ class Producer:
                 self._dial(node)
             probe_at = self._cut_silent_and_probe(now)
             if no_leader or self._client.metadata_is_old:
+                self._client.follow(*{topic for topic, _ in self._core.waiting_partitions()})
                 self._client.refresh_soon()
                 ready_at = _sooner(ready_at, now + 0.1)
             if self.settings.acks == 0 and self._core.waiting_partitions():

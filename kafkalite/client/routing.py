@@ -82,7 +82,7 @@ class Router:
         """Ask for topics (None: all), and remember the answer."""
         request = messages.metadata_request(topics, allow_auto_create=allow_auto_create)
         found = messages.metadata_of((yield ToAny(request, timeout_s)))
-        self.view.update(found)
+        self.view.update(found, has_all_topics=topics is None)
         return found
 
     def known_topic(self, topic: str, timeout_s: float) -> Flow[int]:

@@ -295,9 +295,11 @@ class Opening:
     ) -> list[PartitionLog]:
         def reopen() -> None:
             before.release()
-            log_dir.open(cluster_id, broker_id)
-            if not log_dir.online:  # too late: nobody waits for it any more
-                log_dir.release()
+            try:
+                log_dir.open(cluster_id, broker_id)
+            finally:
+                if not log_dir.online:  # too late: nobody waits for it any more
+                    log_dir.release()
 
         await self._in_time(log_dir, reopen)
         failure = await self._failure_handler.check(log_dir)

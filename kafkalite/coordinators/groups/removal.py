@@ -28,6 +28,10 @@ _log = get_logger(__name__)
 #: offsets.retention.check.interval.ms
 _EXPIRY_CHECK_S = 600.0
 _DELETE_CHUNK = 1_000
+#: The pause after offsets of what is no more could not be purged, in seconds.
+_PURGE_AGAIN_S = 1.0
+
+Doomed = tuple[GroupPartition, GroupEntry, Snapshot]
 
 
 class GroupRemoval:
@@ -80,24 +84,33 @@ class GroupRemoval:
     async def topics_deleted(self, topics: Iterable[str]) -> None:
         """Offsets of topics that are no more are purged, and what share groups have of them."""
         gone = frozenset(topics)
-        await self._purge(lambda offsets: offsets.of_topics(gone))
+        kept = await self._purge(self._doomed(lambda offsets: offsets.of_topics(gone)))
         await self.shares.topics_deleted(gone)
+        await self._purge_patiently(kept)
 
     async def partitions_removed(self, keys: Iterable[TopicPartition]) -> None:
         """Offsets of partitions that are no more are purged."""
         gone = frozenset(keys)
-        await self._purge(lambda offsets: offsets.known(gone))
+        await self._purge_patiently(self._doomed(lambda offsets: offsets.known(gone)))
 
-    async def _purge(self, doomed_of: Callable[[GroupOffsets], Snapshot]) -> None:
-        """Forget what every group has of this now: the names may be those of new topics soon."""
-        doomed = [
+    def _doomed(self, doomed_of: Callable[[GroupOffsets], Snapshot]) -> list[Doomed]:
+        """What every group has of this now: the names may be those of new topics soon."""
+        return [
             (partition, entry, found)
             for partition in self._log.states()
             for entry in partition.entries.values()
             if (found := doomed_of(entry.offsets)).committed
         ]
-        for each in doomed:
-            await self._forget_quietly(*each)
+
+    async def _purge(self, doomed: Iterable[Doomed]) -> list[Doomed]:
+        """Forget this; what could not be written."""
+        return [each for each in doomed if not await self._forget_quietly(*each)]
+
+    async def _purge_patiently(self, doomed: list[Doomed]) -> None:
+        """Forget this: offsets that stayed would be those of the next topic of this name."""
+        while doomed := await self._purge(doomed):
+            await asyncio.sleep(_PURGE_AGAIN_S)
+            doomed = [each for each in doomed if self._log.ready_state(each[0].index) is each[0]]
 
     async def _forget(
         self, partition: GroupPartition, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False
@@ -145,7 +158,8 @@ class GroupRemoval:
 
     async def _forget_quietly(
         self, partition: GroupPartition, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False
-    ) -> None:
+    ) -> bool:
+        """Whether it could be written."""
         try:
             await self._forget(partition, entry, doomed, and_group=and_group)
         except ApiError as error:
@@ -153,6 +167,8 @@ class GroupRemoval:
                 _log.warning(
                     "group.expiry_failed", group=entry.group.group_id, error=error.code.name, suppressed=suppressed
                 )
+            return False
+        return True
 
     async def run(self) -> None:
         """Look for them now and then, for ever."""

@@ -241,6 +241,40 @@ async def test_a_commit_that_was_under_way_when_the_topic_was_deleted_goes_with_
     assert await _read(client) == (0, -1)
 
 
+async def test_a_purge_that_could_not_be_written_is_repeated(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The offset stayed for ever, and was that of the next topic of this name: its first records were skipped."""
+    monkeypatch.setattr(removal, "_PURGE_AGAIN_S", 0.001)
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    await client.ask(commit("g", 5), 8)
+    partitions = broker.services.partitions
+    partitions.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS
+    purging = asyncio.create_task(broker.side.groups.removal.topics_deleted(["t"]))
+    await asyncio.sleep(0.01)
+    assert await _read(client) == (0, 5)
+    partitions.fail_appends = None
+    async with asyncio.timeout(10):
+        await purging
+    assert await _read(client) == (0, -1)
+
+
+async def test_a_purge_ends_when_another_node_coordinates_the_groups(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removal, "_PURGE_AGAIN_S", 0.001)
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    await client.ask(commit("g", 5), 8)
+    broker.services.partitions.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS
+    purging = asyncio.create_task(broker.side.groups.removal.topics_deleted(["t"]))
+    await asyncio.sleep(0.01)
+    await move(broker, GROUP_TOPIC)
+    async with asyncio.timeout(10):
+        await purging
+
+
 def test_a_tombstone_forgets_only_what_was_before_it() -> None:
     offsets = GroupOffsets()
     offsets.commit(ZERO, CommittedOffset(Offset(1), -1, "", 0, record_offset=10))

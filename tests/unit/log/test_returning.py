@@ -135,3 +135,24 @@ async def test_a_disk_that_cannot_come_back_has_nothing_to_restore(monkeypatch: 
         with pytest.raises(ApiError, match="Input/output error"):
             await manager.opening.bring_online("/d1", "cluster", 1, {})
     assert not manager.removals.strays()
+
+
+async def test_an_offline_disk_can_be_unmounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock file stayed open, so that umount said that the disk was busy."""
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    manager.placing.create(T0, TOPIC_ID, TopicConfig(), directory="/d1").append_as_leader(batch(["a"]), 1)
+    log_dir = manager.pool.dirs["/d1"]
+    manager.failures.dir_failed(dir_error(log_dir, "a write", OSError(errno.EIO, "Input/output error")))
+    outcomes = iter((None, None, DiskOutcome(failed=False)))
+    locked: list[bool] = []
+
+    def outcome(path: str) -> DiskOutcome | None:
+        locked.append(log_dir.is_locked)
+        return next(outcomes)
+
+    monkeypatch.setattr(host.disk, "outcome", outcome)
+    await manager._failure_handler.watch(log_dir, 0)
+    assert locked == [True] * 3, "not before all that was begun on it has ended"
+    assert host.disk.locks == {"/d2/.lock"} and host.disk.open_files == 0
+    assert await manager.opening.bring_online("/d1", "cluster", 1, {}) == 1
