@@ -43,6 +43,7 @@ from kafkalite.http.server import HttpServer
 from kafkalite.http.status import StatusPages
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.kafka.forwarded import Forwarded
+from kafkalite.listener_settings import HTTP
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import (
     BrokerId,
@@ -301,6 +302,7 @@ class Node:
             names=http_names(self.config) if http is None else None,
             trees=SchemaPages(self.schemas).trees(),
             turns=self.kafka.listener.turns,
+            max_connections=self.config.per_listener.of(HTTP).get("max_connections"),
         )
 
     # --- life --------------------------------------------------------------------
