@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 
@@ -41,8 +42,8 @@ _RETRY_S = 0.05
 _AGAIN = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 )
-#: Requests that are under way at a node; more are refused.
-_MAX_REQUESTS = 64
+#: Requests that are under way at a node, of all users and of one user at one address; more are refused.
+_MAX_REQUESTS, _MAX_OF_ONE = 64, 48
 
 #: For whom this task works.
 _client: ContextVar[Owner] = ContextVar("_client", default=("", ""))
@@ -74,7 +75,7 @@ class SchemaRegistry:
         self._log: InternalLog[SubjectRegistry] = InternalLog(
             services, SCHEMA_TOPIC, self._made, self._replay, lambda _: None, lambda _: None, when_committed=True
         )
-        self._under_way = 0
+        self._under_way: Counter[Owner] = Counter()
 
     def start(self) -> None:
         """Coordinate when this node leads the topic."""
@@ -84,16 +85,19 @@ class SchemaRegistry:
 
     async def serve(self, request: SchemaRegistryRequest) -> SchemaRegistryResponse:
         """The coordinator's answer to a client's request, wherever the coordinator is."""
-        if self._under_way >= _MAX_REQUESTS:
+        client = (request.principal, request.client_host)
+        if self._under_way.total() >= _MAX_REQUESTS or self._under_way[client] >= _MAX_OF_ONE:
             return _failed(RegistryError(503, "too many requests at once"))
-        self._under_way += 1
+        self._under_way[client] += 1
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 return await self._passed_on(request)
         except TimeoutError:
             return _failed(RegistryError(50003, "no node coordinates the schema registry at present"))
         finally:
-            self._under_way -= 1
+            self._under_way[client] -= 1
+            if not self._under_way[client]:
+                del self._under_way[client]
 
     async def _passed_on(self, request: SchemaRegistryRequest) -> SchemaRegistryResponse:
         while True:

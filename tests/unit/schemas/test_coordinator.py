@@ -90,3 +90,20 @@ async def test_a_registration_that_nobody_waited_for_keeps_its_id(registry: tupl
     partitions.may_commit.set()
     assert value(await schemas.serve(registration("c-value", "string")))["id"] == 3, "2 belongs to the long"
     assert value(await schemas.serve(registration("b-value", "long")))["id"] == 2
+
+
+async def test_one_user_does_not_take_all_places(
+    registry: tuple[SchemaRegistry, Slow], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schemas, partitions = registry
+    assert value(await schemas.serve(registration("a-value", "int")))["id"] == 1
+    partitions.may_commit.clear()
+    waiting = [asyncio.ensure_future(schemas.serve(registration(f"b{number}", "long"))) for number in range(100)]
+    await asyncio.sleep(0)
+    listing = SchemaRegistryRequest("GET", "/subjects", {}, "", "User:bob", "127.0.0.1")
+    assert value(await schemas.serve(listing)) == ["a-value"]
+    assert (await schemas.serve(registration("c-value", "int"))).status == 503, "it is the same user's"
+    partitions.may_commit.set()
+    outcomes = [(await each).status for each in waiting]
+    assert sorted(set(outcomes)) == [200, 503] and outcomes.count(200) == 48
+    assert (await schemas.serve(registration("c-value", "int"))).status == 200
