@@ -19,6 +19,7 @@ from kafkalite.coordinators.groups.records import streams as streams_records
 from kafkalite.coordinators.groups.share.groups import ShareGroups
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
+from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.telemetry.logs import get_logger
@@ -87,19 +88,26 @@ class GroupRemoval:
     async def topics_deleted(self, topics: Iterable[str]) -> None:
         """Offsets of topics that are no more are purged, and what share groups have of them."""
         gone = frozenset(topics)
-        kept = await self._purge(self._doomed(lambda key: key.topic in gone))
-        await self.shares.topics_deleted(gone)
-        await self._purge_patiently(kept)
+        await self._purge_everywhere(lambda key: key.topic in gone, gone)
 
     async def partitions_removed(self, keys: Iterable[TopicPartition]) -> None:
         """Offsets of partitions that are no more are purged."""
         gone = frozenset(keys)
-        await self._purge_patiently(self._doomed(lambda key: key in gone))
+        await self._purge_everywhere(lambda key: key in gone, frozenset())
 
-    def _doomed(self, is_gone: Callable[[TopicPartition], bool]) -> list[Doomed]:
-        """What every group has of this now: the names may be those of new topics soon."""
+    async def _purge_everywhere(self, is_gone: Callable[[TopicPartition], bool], topics: frozenset[str]) -> None:
+        """Forget what every group has of this now, also where it is being loaded: the names may be those of new topics soon."""
+
+        def loaded(partition: GroupPartition) -> None:
+            purge = self._purge(self._doomed([partition], is_gone), topics)
+            self._services.supervisor.spawn("groups.purge", purge, Policy.ISOLATED)
+
+        self._log.when_loaded(loaded)
+        await self._purge(self._doomed(self._log.states(), is_gone), topics)
+
+    def _doomed(self, partitions: Iterable[GroupPartition], is_gone: Callable[[TopicPartition], bool]) -> list[Doomed]:
         found: list[Doomed] = []
-        for partition in self._log.states():
+        for partition in partitions:
             with suppress(ApiError):  # another node coordinates its groups
                 log_end = self._log_end(partition)
                 for entry in partition.entries.values():
@@ -112,15 +120,18 @@ class GroupRemoval:
         """Raises ApiError NOT_LEADER_OR_FOLLOWER."""
         return self._services.partitions.local_bounds(TopicPartition(self._log.topic, partition.index))[1]
 
-    async def _purge(self, doomed: Iterable[Doomed]) -> list[Doomed]:
-        """Forget this; what could not be written."""
-        return [each for each in doomed if not await self._forget_quietly(*each)]
-
-    async def _purge_patiently(self, doomed: list[Doomed]) -> None:
-        """Forget this: offsets that stayed would be those of the next topic of this name."""
-        while doomed := await self._purge(doomed):
+    async def _purge(self, doomed: Iterable[Doomed], topics: frozenset[str]) -> None:
+        """Forget this, however often it is refused: offsets that stayed would be those of the next topic of this name."""
+        kept = await self._refused(doomed)
+        if topics:
+            await self.shares.topics_deleted(topics)
+        while kept:
             await asyncio.sleep(_PURGE_AGAIN_S)
-            doomed = [each for each in doomed if self._log.ready_state(each[0].index) is each[0]]
+            kept = await self._refused(each for each in kept if self._log.ready_state(each[0].index) is each[0])
+
+    async def _refused(self, doomed: Iterable[Doomed]) -> list[Doomed]:
+        """Forget this; returns what could not be written."""
+        return [each for each in doomed if not await self._forget_quietly(*each)]
 
     async def _forget(
         self, partition: GroupPartition, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False
