@@ -121,7 +121,9 @@ class OffsetCommits:
         """The group, if this member may commit these offsets; it is made if there is none."""
         partition, entry = self._find(group_id)
         if entry is None:
-            if generation >= 0 and not is_transactional:
+            if generation >= 0 and knows_epochs:
+                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+            if generation >= 0:
                 raise api_error(ErrorCode.ILLEGAL_GENERATION)
             entry = self._make(partition, group_id)
         if entry.share is not None:

@@ -29,7 +29,7 @@ from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
-#: Time in seconds between two sweeps; every so many of them offsets expire (offsets.retention.check.interval.ms).
+#: Time in seconds between two sweeps, and sweeps between two expiries (offsets.retention.check.interval.ms).
 _SWEEP_S = 60.0
 _SWEEPS_PER_EXPIRY = 10
 #: The sweep at which a partition is swept.
