@@ -18,6 +18,8 @@ _SEEDS = range(3)
 _TOPICS = {"a": 5, "b": 3}
 #: Virtual seconds of changes, and those within which all must have come to rest.
 _CHANGES_S, _REST_S = 60.0, 60.0
+#: When a coordinator has swept its partitions twice.
+_SWEPT_S = 130.0
 
 
 class History:
@@ -73,7 +75,7 @@ class History:
         elif what == "restart":
             await self.world.restart(source.randrange(2))
         elif what == "recreate":
-            await self.world.delete("b")
+            self.world.delete("b")
             await asyncio.sleep(source.uniform(0.1, 3))
             self.world.create("b", source.randrange(1, 5))
         elif what == "add" and self.world.count("a") < 9:
@@ -130,7 +132,7 @@ class History:
             client.is_stopped = True
         for task in self.tasks:
             await task
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(_SWEPT_S)
         self.check_leftovers()
         assert not [client.unexpected for client in self.clients if client.unexpected]
         await self.end()
@@ -161,6 +163,8 @@ class History:
         assert entry is not None
         for runtime in (entry.runtime, entry.streams_runtime):
             assert not (runtime.waiting or runtime.uncommitted or runtime.appending)
+        for key, offset in entry.offsets.committed.items():
+            assert not offset.is_of_another(self.world.ids[key.topic]), key
         assert not entry.offsets.is_pending and not entry.offsets.last_appends and not partition.transactions
         assert not partition.written.appending
         if entry.share is not None:

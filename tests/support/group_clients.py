@@ -107,7 +107,8 @@ class Client:
             if any(known.is_unstable(key) for key in keys.values()):
                 reply(None)
             else:
-                reply({p: int(known.committed[k].offset) if k in known.committed else 0 for p, k in keys.items()})
+                found = {place: known.committed.get(key) for place, key in keys.items()}
+                reply({p: 0 if o is None or o.is_of_another(p[0]) else int(o.offset) for p, o in found.items()})
 
         found = await self.world.ask(self.group_id, serve)
         if not isinstance(found, dict):
@@ -133,7 +134,10 @@ class Client:
                 self.positions[place] = offset
                 self.book.tried[place] = max(offset, self.book.tried.get(place, 0))
         keys = {place: TopicPartition(names[place[0]], place[1]) for place in moving}
-        offsets = {keys[place]: CommittedOffset(Offset(offset), -1, "", 0) for place, offset in moving.items()}
+        offsets = {
+            keys[place]: CommittedOffset(Offset(offset), -1, "", 0, topic_id=place[0])
+            for place, offset in moving.items()
+        }
 
         def serve(groups: GroupCoordinator, reply: Any) -> None:
             if not names.keys() & {place[0] for place in moving} <= self._names().keys():
