@@ -119,3 +119,12 @@ async def test_an_offset_without_a_topic_id_stays_while_there_is_a_topic_of_this
     await removal.sweep()
     await removal.sweep()
     assert await by_name(client) == -1
+
+
+async def test_an_offset_of_a_former_topic_does_not_say_that_a_partition_is_read(broker: Broker) -> None:
+    """A partition that is drained before its removal would lose records that nobody has read."""
+    client = await made_again(broker)
+    committed = broker.side.groups.offsets.committed
+    assert committed([T0])[1] == {}
+    await client.ask(commit("g", 6), 8)
+    assert committed([T0])[1] == {T0: (6, 1, False)}
