@@ -35,7 +35,7 @@ _SWEEPS_PER_EXPIRY = 10
 #: The sweep at which a partition is swept.
 _SWEPT = 2
 _DELETE_CHUNK = 1_000
-#: The pause after offsets of a deleted topic could not be purged, in seconds.
+#: The pause after offsets of a removed topic or partition could not be purged, in seconds.
 _PURGE_AGAIN_S = 1.0
 
 Doomed = tuple[GroupPartition, GroupEntry, Snapshot]
