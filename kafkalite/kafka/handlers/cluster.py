@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kafkalite.coordinators.internal_topics import broker_count, internal_topic, with_fewest_replicas
 from kafkalite.coordinators.services import Services
-from kafkalite.env.turns import Slices
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from kafkalite.features import SUPPORTED
 from kafkalite.kafka.apis import OFFERED
 from kafkalite.kafka.mutations import may_change
 from kafkalite.kafka.request import Handler, Request
+from kafkalite.kafka.stepped import STEP, Steps, sliced
 from kafkalite.model import (
     INTERNAL_TOPICS,
     NO_LEADER,
@@ -227,8 +227,7 @@ class ClusterHandlers:
         known = self._services.metadata(names)
         steps = self._described(request, message, known, names, unknown_ids, refused, errors, created)
         if sum(len(topic.partitions) for topic in known.topics) > _PARTITIONS_AT_ONCE:
-            listener = request.connection.listener
-            return Slices(listener.turns, request.connection.owner).run(steps)
+            return sliced(request, steps)
         while True:
             try:
                 next(steps)
@@ -257,6 +256,7 @@ class ClusterHandlers:
         topics = []
         is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
         for topic in known.topics:
+            yield  # also for what is left out: to look up a right takes longer than to describe a topic
             if names is None and not is_visible(topic.topic):
                 continue
             entry = _topic(topic, reachable, not_here)
@@ -272,7 +272,6 @@ class ClusterHandlers:
                 # It exists, but this node does not know its leader yet: the client asks again.
                 entry.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
             topics.append(entry)
-            yield
         for topic_id in unknown_ids:
             topics.append(response.MetadataResponseTopic(int(ErrorCode.UNKNOWN_TOPIC_ID), None, topic_id))
         topics += refused
@@ -319,7 +318,7 @@ class ClusterHandlers:
 
     def describe_topic_partitions(
         self, request: Request, message: wire.DescribeTopicPartitionsRequest
-    ) -> wire.DescribeTopicPartitionsResponse:
+    ) -> Steps[wire.DescribeTopicPartitionsResponse]:
         """Metadata in pages (KIP-966): topics by name, from the cursor on, at most `limit` partitions."""
         response = wire.DescribeTopicPartitionsResponse
         cursor = message.cursor
@@ -334,7 +333,9 @@ class ClusterHandlers:
         reachable = _reachable(request, known.brokers)
         room = max(1, min(message.response_partition_limit, _MAX_PARTITIONS_PER_PAGE))
         topics: list[wire.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = []
-        for topic in known.topics:
+        for number, topic in enumerate(known.topics, 1):
+            if not number % STEP:
+                yield
             if (cursor is not None and topic.topic < cursor.topic_name) or not (asked or is_visible(topic.topic)):
                 continue
             first = cursor.partition_index if cursor is not None and topic.topic == cursor.topic_name else 0
