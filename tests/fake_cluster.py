@@ -108,6 +108,20 @@ class FakeLog:
             size += len(data)
         return b"".join(found)
 
+    def end_of(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch up to this one, and the offset behind its last record."""
+        headers = [parse_header(data) for *_, data in self.batches]
+        known = [each for each in headers if each.partition_leader_epoch <= epoch]
+        later = [each for each in headers if each.partition_leader_epoch > epoch]
+        end = later[0].base_offset if later else self.end
+        return (known[-1].partition_leader_epoch if known else -1), end
+
+    def truncate(self, offset: int) -> None:
+        """As a replica that has been out of sync, and is elected all the same."""
+        self.batches = [each for each in self.batches if each[1] < offset]
+        self.end = self.batches[-1][1] + 1 if self.batches else self.start
+        self.producers.clear()
+
     def records(self) -> list[Record]:
         return list(read_records(b"".join(data for *_, data in self.batches)))
 
@@ -146,6 +160,7 @@ class FakeNode:
             "ProduceRequest": self._produce,
             "FetchRequest": self._fetch,
             "ListOffsetsRequest": self._list_offsets,
+            "OffsetForLeaderEpochRequest": self._epoch_ends,
             "InitProducerIdRequest": self._init_producer_id,
             "CreateTopicsRequest": self._create_topics,
             "DeleteTopicsRequest": self._delete_topics,
@@ -336,6 +351,19 @@ class FakeNode:
                     )
                 )
             topics.append(response.ListOffsetsTopicResponse(topic.name, parts))
+        return response(0, topics)
+
+    def _epoch_ends(self, message: Any) -> Answer:
+        response = wire.OffsetForLeaderEpochResponse
+        topics = []
+        for topic in message.topics:
+            ends = []
+            for entry in topic.partitions:
+                log = self.cluster.logs[TopicPartition(topic.topic, entry.partition)]
+                code = E.NONE if log.leader == self.number else E.NOT_LEADER_OR_FOLLOWER
+                epoch, end = log.end_of(entry.leader_epoch)
+                ends.append(response.EpochEndOffset(int(code), entry.partition, LeaderEpoch(epoch), Offset(end)))
+            topics.append(response.OffsetForLeaderTopicResult(topic.topic, ends))
         return response(0, topics)
 
     def _init_producer_id(self, message: Any) -> Answer:

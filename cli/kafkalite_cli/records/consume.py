@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 import click
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import EARLIEST, ConsumedRecord, Consumer
+from kafkalite.client.consumed import ConsumedRecord
+from kafkalite.client.consumer import EARLIEST, Consumer
 from kafkalite.client.membership import CHECK_TIMEOUT_S, PARTITIONS_CHECKED_S
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error

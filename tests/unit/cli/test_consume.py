@@ -8,7 +8,8 @@ import time
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import ConsumedRecord, Consumer
+from kafkalite.client.consumed import ConsumedRecord
+from kafkalite.client.consumer import Consumer
 from kafkalite.client.producer import Producer
 from kafkalite.model import LeaderEpoch, Offset, TopicPartition
 from kafkalite.partition_values import ListedOffset
