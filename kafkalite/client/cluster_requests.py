@@ -20,7 +20,7 @@ from kafkalite.client.retry import Backoff
 from kafkalite.client.routing import can_be_topic
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import ApiError, KafkaliteError, is_retriable
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, is_retriable
 from kafkalite.model import BrokerId, Endpoint, TopicPartition
 from kafkalite.rpc.answers import RpcError, RpcNotSent, RpcTimeout
 
@@ -220,10 +220,17 @@ class ClusterRequests:
             future.cancel()
 
     async def call_coordinator(
-        self, kind: int, key: str, request: Request, error_of: Callable[[Any], tuple[int, str]], *, timeout_s: float
+        self,
+        kind: int,
+        key: str,
+        request: Request,
+        error_of: Callable[[Any], tuple[int, str]],
+        *,
+        timeout_s: float,
+        done: ErrorCode | None = None,
     ) -> tuple[BrokerId, Any]:
         """(coordinator, its response, without an error); see Router.to_coordinator. Raises RpcError, ApiError."""
-        return await self.run(self.routing.to_coordinator(kind, key, request, error_of, timeout_s))
+        return await self.run(self.routing.to_coordinator(kind, key, request, error_of, timeout_s, done))
 
     async def call_controller(
         self, request: Request, codes_of: Callable[[Any], Collection[int]] = lambda _: (), *, timeout_s: float

@@ -88,17 +88,25 @@ class ConsumerMembership:
         self.generation, self._assigned, self._given = _JOIN, (), None
 
     async def _heartbeat(self, epoch: int) -> None:
-        """Say what it has, and take what it is assigned. Raises ApiError, RpcError."""
+        """Say what it has, and take what it is assigned. Raises ApiError, RpcError.
+
+        Each heartbeat says all, so each answer does: what a lost answer said would not be said again.
+        """
         request = wire.ConsumerGroupHeartbeatRequest
         by_topic: dict[str, list[int]] = {}
         for topic, number in self.partitions:
             by_topic.setdefault(topic, []).append(number)
         owned = [request.TopicPartitions(self._ids[topic], numbers) for topic, numbers in by_topic.items()]
-        message = request(self.group, self.member_id, epoch, self._instance_id, topic_partitions=owned)
-        if epoch == _JOIN:
-            message.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
-            message.subscribed_topic_names = self._topics
-            message.server_assignor = self._assignor
+        message = request(
+            self.group,
+            self.member_id,
+            epoch,
+            self._instance_id,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            subscribed_topic_names=self._topics,
+            server_assignor=self._assignor,
+            topic_partitions=owned,
+        )
         sent_s = self._client.now()
         _, answer = await self._groups.ask(self.group, message, _own_error, timeout_s=_PATIENCE_S)
         self.heard_at_s = sent_s

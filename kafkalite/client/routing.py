@@ -198,15 +198,18 @@ class Router:
         request: Request,
         error_of: Callable[[Any], tuple[int, str]],
         timeout_s: float,
+        done: ErrorCode | None = None,
     ) -> Flow[tuple[BrokerId, Any]]:
         """(coordinator, its response), which has no error. For requests that do no harm twice.
 
         Args:
             kind: messages.GROUP or messages.TRANSACTION.
             error_of: (error, message) of a response.
+            done: after a try whose outcome was lost this error is success: it was executed.
         """
         deadline = self._now() + timeout_s
         attempts = 0
+        maybe_executed = False
         while True:
             error: KafkaliteError
             try:
@@ -216,12 +219,15 @@ class Router:
                 if not number:
                     return node, response
                 code = error_code(number)
+                if maybe_executed and code is done:
+                    return node, response
                 error = api_error(code, text or code.name)
                 if code in FIND_AGAIN:
                     self._coordinators.pop((kind, key), None)
                 elif not is_retriable(code):
                     raise error
             except RpcError as failure:
+                maybe_executed = maybe_executed or isinstance(failure, RpcDisconnected | RpcTimeout)
                 self._coordinators.pop((kind, key), None)
                 error = failure
             except ApiError as refusal:

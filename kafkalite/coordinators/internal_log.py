@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from kafkalite.coordinators.internal_topics import broker_count, internal_topic
@@ -33,6 +34,8 @@ APPEND_TIMEOUT_MS = 5_000
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
 #: The pause after a partition could not be loaded.
 _LOAD_AGAIN_S = 0.2
+#: The pause after a load that ended by a bug, which most likely ends the next one, too.
+_FAILED_AGAIN_S = 10.0
 
 State = TypeVar("State")
 KeyValue = tuple[bytes, bytes | None]
@@ -92,6 +95,8 @@ class InternalLog(Generic[State]):
         self._when_committed = when_committed
         self._repeats = Repeats(services.clock.monotonic)
         self._loads: dict[int, _Load[State]] = {}
+        #: Partition that is being loaded -> what is to see its state first (`when_loaded`).
+        self._visits: dict[int, list[Callable[[State], None]]] = {}
 
     # --- who coordinates what ---
 
@@ -119,6 +124,15 @@ class InternalLog(Generic[State]):
         for _, load in sorted(self._loads.items()):
             if load.is_ready:
                 yield load.state
+
+    def when_loaded(self, visit: Callable[[State], None]) -> None:
+        """Call `visit` with the state of each partition that is being loaded: as soon as it is there, and before anybody uses it.
+
+        Not if this node does not lead the partition any more by then.
+        """
+        for partition, load in self._loads.items():
+            if not load.is_ready:
+                self._visits.setdefault(partition, []).append(visit)
 
     @property
     def is_loading(self) -> bool:
@@ -166,12 +180,14 @@ class InternalLog(Generic[State]):
         for partition, load in sorted(self._loads.items()):
             if led.get(partition) != load.epoch:
                 self._drop(partition)
+        self._visits = {partition: visits for partition, visits in self._visits.items() if partition in led}
         for partition, epoch in sorted(led.items()):
             if partition not in self._loads:
                 load = self._loads[partition] = _Load(epoch, self._make(partition, epoch))
-                self._services.supervisor.spawn(
+                task = self._services.supervisor.spawn(
                     f"load.{self.topic}-{partition}", self._load(partition, load), Policy.ISOLATED
                 )
+                task.add_done_callback(partial(self._load_ended, partition, load))
 
     def _drop(self, partition: int) -> None:
         load = self._loads.pop(partition)
@@ -215,19 +231,30 @@ class InternalLog(Generic[State]):
             suppressed = self._repeats.admit(partition)
             if suppressed is not None:
                 _log.warning("coordinator.load_failed", partition=str(target), error=str(error), suppressed=suppressed)
-            await asyncio.sleep(_LOAD_AGAIN_S)
-            if self._loads.get(partition) is load:
-                self.reload(partition)
+            await self._load_again(partition, load, _LOAD_AGAIN_S)
             return
         if self._loads.get(partition) is load:
             load.is_ready = True
             self._loaded(load.state)
+            for visit in self._visits.pop(partition, ()):
+                visit(load.state)
             _log.info(
                 "coordinator.loaded",
                 partition=str(target),
                 end_offset=offset,
                 seconds=round(clock.monotonic() - began, 3),
             )
+
+    def _load_ended(self, partition: int, load: _Load[State], task: asyncio.Task[None]) -> None:
+        """A bug has ended it, which the supervisor reports. Its clients would wait for ever."""
+        if not task.cancelled() and task.exception() is not None:
+            again = self._load_again(partition, load, _FAILED_AGAIN_S)
+            self._services.supervisor.spawn(f"load.{self.topic}-{partition}", again, Policy.ISOLATED)
+
+    async def _load_again(self, partition: int, load: _Load[State], pause_s: float) -> None:
+        await asyncio.sleep(pause_s)
+        if self._loads.get(partition) is load:
+            self.reload(partition)
 
     def _replay_piece(self, state: State, target: TopicPartition, offset: Offset) -> Offset:
         """Take what is read at `offset`; where the next read begins."""

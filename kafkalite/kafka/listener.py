@@ -8,12 +8,12 @@ requests under way per connection (`max.inflight.requests.per.connection`), memo
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.config import inter_broker_listener
+from kafkalite.config import inter_broker_listener, max_connections
 from kafkalite.coordination.coordinator import CoordinatorError, refusal_of
 from kafkalite.coordination.patience import waiting_at_most
 from kafkalite.coordinators.services import Services
@@ -77,8 +77,9 @@ class KafkaListener:
         self.guard = Guard(services, access) if access.authorizer is not None else None
         self._per_ip = services.rights.connection_limits(lambda: services.config.max_connection_creation_rate)
         self.connections: dict[KafkaConnection, None] = {}
-        #: Connections by listener.
+        #: By listener: how many there are, and those of them that have yet to log in, the oldest first.
         self._counts: Counter[str] = Counter()
+        self._unauthenticated: defaultdict[str, dict[KafkaConnection, None]] = defaultdict(dict)
         self._for_nodes = inter_broker_listener(config).name
         self.monotonic = services.clock.monotonic
         self.loop_times = services.loop_times
@@ -151,35 +152,48 @@ class KafkaListener:
 
     def opened(self, connection: KafkaConnection, transport: asyncio.BaseTransport) -> bool:
         """A connection was accepted; False: there are too many, or its certificate is nobody's."""
-        if self._is_closing or not self._has_room(connection.listener_name):
+        name = connection.listener_name
+        config = self.services.config
+        is_listener_full = self._counts[name] >= max_connections(config, name)
+        is_full = is_listener_full or len(self.connections) >= config.max_connections
+        replaced = self._replaceable(name, elsewhere=not is_listener_full) if is_full else None
+        if self._is_closing or (is_full and replaced is None):
             self.warn("kafka.connection_refused", connection, "max.connections")
             return False
         if not self._per_ip.opened(connection.peer_host):
             self.warn("kafka.connection_refused", connection, "max.connections.per.ip")
             return False
+        if replaced is not None:
+            self._unauthenticated[replaced.listener_name].pop(replaced, None)
+            replaced.refuse("max.connections", "replaced by a newer connection", at_once=True)
         connection.last_active = self.now()
         security = self.security.get(connection.listener_name)
         if security is not None and not self._identify(connection, security, transport):
             self._per_ip.closed(connection.peer_host)
             return False
         self.connections[connection] = None
-        self._counts[connection.listener_name] += 1
+        self._counts[name] += 1
+        if connection.is_unauthenticated:
+            self._unauthenticated[name][connection] = None
         return True
 
-    def _has_room(self, name: str) -> bool:
-        """Within the listener's own `max.connections`, and the node's. For a node, the most silent client elsewhere makes room."""
-        config = self.services.config
-        own = config.per_listener.of(name).get("max_connections", config.max_connections)
-        if self._counts[name] >= min(own, config.max_connections):
-            return False
-        if len(self.connections) < config.max_connections:
-            return True
-        others = [each for each in self.connections if each.listener_name != name and not each.is_closed]
-        if name != self._for_nodes or not others:
-            return False
-        silent = min(others, key=lambda each: each.last_active)
-        silent.refuse("max.connections", "another node needs a connection", at_once=True)
-        return True
+    def _replaceable(self, name: str, *, elsewhere: bool) -> KafkaConnection | None:
+        """Whose place a new connection gets; `elsewhere`: on another listener, too.
+
+        Peers that come back whenever they are closed must not keep users out, so it is the oldest that has yet to log in.
+        Clients must not keep nodes out: for a node it is the client of another listener that was silent for longest (KIP-402).
+        """
+        for each in (name, *self._unauthenticated) if elsewhere else (name,):
+            if self._unauthenticated[each]:
+                return next(iter(self._unauthenticated[each]))
+        if not elsewhere or name != self._for_nodes:
+            return None
+        clients = (each for each in self.connections if each.listener_name != name and not each.is_closed)
+        return min(clients, key=lambda each: each.last_active, default=None)
+
+    def admitted(self, connection: KafkaConnection) -> None:
+        """It has logged in."""
+        self._unauthenticated[connection.listener_name].pop(connection, None)
 
     def _identify(
         self, connection: KafkaConnection, security: ListenerSecurity, transport: asyncio.BaseTransport
@@ -208,8 +222,9 @@ class KafkaListener:
     def closed(self, connection: KafkaConnection) -> None:
         """A connection is lost, or was not taken."""
         if self.connections.pop(connection, self) is None:
-            self._counts[connection.listener_name] -= 1
             self._per_ip.closed(connection.peer_host)
+            self._counts[connection.listener_name] -= 1
+            self._unauthenticated[connection.listener_name].pop(connection, None)
         for call in self.on_closed:
             call(connection)
 

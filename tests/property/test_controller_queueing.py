@@ -30,8 +30,11 @@ class NaiveBroker:
         self.replicas: dict[tuple[str, int], tuple[str, int]] = {}
         self.created: set[tuple[str, int, str]] = set()
         self.metadata: dict[tuple[str, int], int] = {}
-        #: Topics of which it has heard that they were deleted: it forgets what groups have committed for them.
-        self.deleted: set[str] = set()
+        #: The leader epochs of all commands until now.
+        self.commanded: dict[tuple[str, int], int] = {}
+        #: Topics of which it has heard that they were deleted, and `commanded` by then: where it coordinates groups, it forgets what
+        #: they have committed for the topic.
+        self.deleted: set[tuple[str, frozenset[tuple[tuple[str, int], int]]]] = set()
 
     def apply(self, command: Command) -> None:
         match command:
@@ -40,7 +43,9 @@ class NaiveBroker:
                     named = {(each.topic, each.partition) for each in command.partitions}
                     self.replicas = {key: value for key, value in self.replicas.items() if key in named}
                     self.created = {each for each in self.created if each[:2] in named}
+                    self.commanded = {key: epoch for key, epoch in self.commanded.items() if key in named}
                 for each in command.partitions:
+                    self.commanded[each.topic, each.partition] = each.leader_epoch
                     self.replicas[each.topic, each.partition] = (each.topic_id, each.leader_epoch)
                     if each.is_new:
                         self.created.add((each.topic, each.partition, each.topic_id))
@@ -51,7 +56,7 @@ class NaiveBroker:
             case UpdateMetadataRequest():
                 if command.is_full:
                     self.metadata = {}
-                self.deleted.update(command.deleted_topics)
+                self.deleted.update((topic, frozenset(self.commanded.items())) for topic in command.deleted_topics)
                 for topic in command.deleted_topics:
                     self.metadata = {key: value for key, value in self.metadata.items() if key[0] != topic}
                 for each in command.partitions:
@@ -127,10 +132,8 @@ def test_an_unsent_queue_stays_short(offered: list[Command]) -> None:
     queue: list[Command] = []
     for command in offered:
         queue = enqueue(queue, command)
-    replicas = [
-        isinstance(each, LeaderAndIsrRequest) for each in offered if not isinstance(each, UpdateMetadataRequest)
-    ]
-    changes = sum(one != other for one, other in itertools.pairwise(replicas))
+    kinds = [type(each) for each in offered if not isinstance(each, UpdateMetadataRequest) or each.deleted_topics]
+    changes = sum(one != other for one, other in itertools.pairwise(kinds))
     of_replicas = [each for each in queue if not isinstance(each, UpdateMetadataRequest)]
     assert len(of_replicas) <= changes + 1
 
@@ -139,3 +142,17 @@ def test_commands_to_different_lives_stay_apart() -> None:
     first = UpdateMetadataRequest(ME, EPOCH, BrokerEpoch(1), is_full=False, brokers=(), partitions=())
     second = dataclasses.replace(first, broker_epoch=BrokerEpoch(2))
     assert enqueue([first], second) == [first, second]
+
+
+@pytest.mark.checklist(66)
+def test_a_deletion_and_a_leadership_do_not_change_places() -> None:
+    """A slow broker led `__consumer_offsets` before it heard of an earlier deletion, and forgot what groups had committed since for the
+    next topic of that name."""
+    offsets = PartitionState("o", 0, TopicId("o0"), EPOCH, ME, LeaderEpoch(0), (ME,), PartitionEpoch(0), (ME,))
+    first = LeaderAndIsrRequest(ME, EPOCH, BrokerEpoch(1), is_init=False, partitions=(offsets,), brokers=())
+    deletion = UpdateMetadataRequest(
+        ME, EPOCH, BrokerEpoch(1), is_full=False, brokers=(), partitions=(), deleted_topics=("t",)
+    )
+    later = dataclasses.replace(first, partitions=(dataclasses.replace(offsets, leader_epoch=LeaderEpoch(1)),))
+    assert enqueue([first, deletion], later) == [first, deletion, later]
+    assert enqueue([deletion, first], deletion) == [deletion, first, deletion]

@@ -21,7 +21,7 @@ class CoordinatorSettings:
     )
     offsets_topic_num_partitions: int = setting(50, "number of partitions of __consumer_offsets", low=1, high=INT_MAX)
     offsets_topic_replication_factor: int = setting(
-        3, "number of replicas of __consumer_offsets; at most the number of brokers is used", low=1, high=SHORT_MAX
+        3, "number of replicas of __consumer_offsets; fewer as long as there are fewer brokers", low=1, high=SHORT_MAX
     )
     offsets_retention_minutes: int = setting(
         10_080, "time for which the offsets of an empty group are kept", low=1, high=INT_MAX
@@ -37,13 +37,13 @@ class CoordinatorSettings:
         50, "number of partitions of __transaction_state", low=1, high=INT_MAX
     )
     transaction_state_log_replication_factor: int = setting(
-        3, "number of replicas of __transaction_state; at most the number of brokers is used", low=1, high=SHORT_MAX
+        3, "number of replicas of __transaction_state; fewer as long as there are fewer brokers", low=1, high=SHORT_MAX
     )
     share_coordinator_state_topic_num_partitions: int = setting(
         50, "number of partitions of __share_group_state", low=1, high=INT_MAX
     )
     share_coordinator_state_topic_replication_factor: int = setting(
-        3, "number of replicas of __share_group_state; at most the number of brokers is used", low=1, high=SHORT_MAX
+        3, "number of replicas of __share_group_state; fewer as long as there are fewer brokers", low=1, high=SHORT_MAX
     )
     share_coordinator_state_topic_min_isr: int = setting(
         2,

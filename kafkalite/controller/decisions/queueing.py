@@ -8,6 +8,8 @@ which one partition's commands arrive stays the same. So a queue holds one entry
 - StopReplica likewise, if no LeaderAndIsr stands between.
 - UpdateMetadata says nothing to replicas, hence may pass the other kinds; it joins the last one waiting, unless one
   deletes a topic of which the other knows partitions: then both stand, in their order.
+- A deletion and LeaderAndIsr do not change places: the broker forgets what groups have committed for the topic where it
+  coordinates them, and a later leader may have commits for the next topic of that name.
 """
 
 from __future__ import annotations
@@ -33,11 +35,18 @@ def enqueue(waiting: Sequence[Command], command: Command) -> list[Command]:
         if merged is not None:
             queue[index] = merged
             return queue
-        passes = isinstance(earlier, UpdateMetadataRequest) != isinstance(command, UpdateMetadataRequest)
-        if not passes:
+        if not _may_swap(command, earlier):
             break
     queue.append(command)
     return queue
+
+
+def _may_swap(one: Command, other: Command) -> bool:
+    for update, command in ((one, other), (other, one)):
+        if isinstance(update, UpdateMetadataRequest) and not isinstance(command, UpdateMetadataRequest):
+            is_deletion = bool(update.deleted_topics or update.deleted_partitions)
+            return not (is_deletion and isinstance(command, LeaderAndIsrRequest))
+    return False
 
 
 def _merge(earlier: Command, later: Command) -> Command | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -70,4 +71,32 @@ async def test_an_assignment_whose_topics_cannot_be_asked_for_is_kept(monkeypatc
             await member.join()
         await member.join()
         assert list(member.partitions) == [T0]
+        member.abandon()
+
+
+async def test_what_an_answer_said_that_did_not_arrive_is_asked_for_again() -> None:
+    """The coordinator takes t-0 away; the member worked on with it until the group removed it."""
+
+    class Loses(Coordinator):
+        async def ask(
+            self, group: str, request: Request, error_of: Callable[[Any], int], *, timeout_s: float | None = None
+        ) -> tuple[BrokerId, Any]:
+            broker, answer = await super().ask(group, request, error_of, timeout_s=timeout_s)
+            assert isinstance(request, wire.ConsumerGroupHeartbeatRequest)
+            if len(self.owned) == 2:
+                raise RpcTimeout("the answer is lost")
+            if len(self.owned) > 2 and request.subscribed_topic_names and request.rebalance_timeout_ms > 0:
+                answer.assignment = wire.ConsumerGroupHeartbeatResponse.Assignment([])
+            return broker, answer
+
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        coordinator = Loses(client)
+        member = ConsumerMembership(client, coordinator, "g", ["t"])
+        await member.join()
+        assert list(member.partitions) == [T0]
+        async with asyncio.timeout(10):
+            await member.is_stale.wait()
+        await member.join()
+        assert not member.partitions and coordinator.owned[-1] == []
         member.abandon()

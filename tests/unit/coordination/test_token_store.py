@@ -20,6 +20,7 @@ from kafkalite.security.principal import Principal
 from kafkalite.security.tokens import SecretToken, Token
 from kafkalite.testing.simulated.clock import SimClock
 from kafkalite.testing.simulated.zookeeper import Fate
+from tests.support.fetching import run_to_end
 
 from .conftest import World
 
@@ -58,7 +59,7 @@ class Node:
         return self
 
     def ids(self) -> list[str]:
-        return [each.token.token_id for each in self.admin.describe(ALICE, None, lambda token: True)]
+        return [each.token.token_id for each in run_to_end(self.admin.describe(ALICE, None, lambda token: True))]
 
 
 async def pair(world: World) -> tuple[Node, Node]:
@@ -318,6 +319,48 @@ def test_tokens_that_have_expired_count_until_they_are_removed(world: World) -> 
         assert code_of(error) == ErrorCode.POLICY_VIOLATION
         await asyncio.sleep(700)
         assert isinstance(await one.admin.create(ALICE, ALICE, [], -1), SecretToken)
+
+    world.run(main())
+
+
+def test_tokens_that_are_asked_for_at_the_same_time_are_bounded_too(world: World) -> None:
+    async def main() -> None:
+        one, _ = await pair(world)
+        asked = [one.admin.create(ALICE, ALICE, [], -1) for _ in range(MAX_TOKENS_OF_ONE + 50)]
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        assert sum(isinstance(each, SecretToken) for each in outcomes) == MAX_TOKENS_OF_ONE
+        # One that has ended makes room for another one.
+        await one.admin.expire(ALICE, next(each for each in outcomes if isinstance(each, SecretToken)).hmac, -1)
+        assert isinstance(await one.admin.create(ALICE, ALICE, [], -1), SecretToken)
+
+    world.run(main())
+
+
+def test_a_description_for_many_owners_compares_each_token_once(world: World) -> None:
+    """Anybody may ask: 10,000 owners and 1,000 tokens took the loop four seconds."""
+    hashed = 0
+
+    class Counted(Principal):
+        def __hash__(self) -> int:
+            nonlocal hashed
+            hashed += 1
+            return hash((self.kind, self.name))
+
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("an owner is compared with each token")
+
+    async def main() -> None:
+        one, _ = await pair(world)
+        for _ in range(100):
+            await one.admin.create(ALICE, ALICE, [BOB], -1)
+        steps = one.admin.describe(
+            ALICE, [Counted("User", f"nobody {number}") for number in range(1000)], lambda _: True
+        )
+        turns = sum(1 for _ in steps)
+        assert hashed == 1000
+        assert turns == 5
+        assert len(run_to_end(one.admin.describe(CAROL, [BOB], lambda _: False))) == 0
+        assert len(run_to_end(one.admin.describe(BOB, [ALICE, CAROL], lambda _: False))) == 100
 
     world.run(main())
 

@@ -167,3 +167,59 @@ async def test_a_log_that_ends_with_a_gap_is_loaded(broker: Broker) -> None:
     await move(broker, GROUP_TOPIC)
     await asyncio.wait_for(coordinator(client, "g"), 10)
     assert (await fetched(client, "g", T0)).topics[0].partitions[0].committed_offset == 5
+
+
+async def test_a_load_that_ends_by_a_bug_is_tried_again(make_broker: Any, monkeypatch: Any) -> None:
+    """Without that, the group's clients are asked to wait until another node leads."""
+    monkeypatch.setattr("kafkalite.coordinators.internal_log._FAILED_AGAIN_S", 0.01)
+    broker = await make_broker(offsets_topic_num_partitions=1)
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "a")
+    await client.ask(commit("a", 5), 8)
+    log = broker.side.groups.log
+    replay = log._replay
+    failed: list[object] = []
+
+    def fail_first(*arguments: Any) -> None:
+        if not failed:
+            failed.append(arguments)
+            raise IndexError("a bug")
+        replay(*arguments)
+
+    monkeypatch.setattr(log, "_replay", fail_first)
+    await move(broker, GROUP_TOPIC)
+    await coordinator(client, "a")
+    async with asyncio.timeout(20):
+        while (found := await fetched(client, "a", T0)).error_code:
+            await asyncio.sleep(0.01)
+    assert failed and found.topics[0].partitions[0].committed_offset == 5
+
+
+async def test_a_deletion_that_comes_while_a_coordinator_loads_is_not_missed(broker: Broker, monkeypatch: Any) -> None:
+    """The groups would have begun at the offsets of the deleted topic in the next one of that name."""
+    client = await broker.client()
+    await coordinator(client, "g")
+    await broker.create("t")
+    await client.ask(commit("g", 5), 8)
+    partitions = broker.services.partitions
+    goes_on, is_loading, load_local = asyncio.Event(), asyncio.Event(), partitions.load_local
+
+    async def slow(*arguments: Any) -> None:
+        is_loading.set()
+        await goes_on.wait()
+        await load_local(*arguments)
+
+    monkeypatch.setattr(partitions, "load_local", slow)
+    await move(broker, GROUP_TOPIC)
+    await is_loading.wait()
+    broker.side.topics_deleted(["t"])
+    for _ in range(20):
+        await asyncio.sleep(0)
+    goes_on.set()
+    for _ in range(2):
+        await coordinator(client, "g")
+        async with asyncio.timeout(10):
+            while (await fetched(client, "g", T0)).topics[0].partitions[0].committed_offset >= 0:
+                await asyncio.sleep(0)
+        await move(broker, GROUP_TOPIC)
