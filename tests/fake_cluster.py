@@ -143,6 +143,8 @@ class FakeNode:
         self.endpoint = Endpoint("127.0.0.1", 0)
         #: Requests are taken and never answered, but for those that open a connection (a process stopped after that).
         self.hung = False
+        #: The same for these requests only.
+        self.unanswered: set[str] = set()
         #: Appends that many produces, then cuts the connection instead of answering.
         self.cut_after_append = 0
         #: Cuts before the append.
@@ -217,7 +219,7 @@ class FakeNode:
             kind = next(kind for kind in self._extension if kind.__name__ == message.kind)
             inside, name = unpack_as(kind, message.body), message.kind
         self.cluster.requests.append((self.number, name))
-        if self.hung:
+        if self.hung or name in self.unanswered:
             return None
         if inside is not None:
             return wire.ExtensionResponse(body=pack(self._extension[type(inside)](inside)))
