@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.client.consumer import ConsumedRecord
+from kafkalite.client.consumed import ConsumedRecord
 from kafkalite.testing.cluster import Cluster, cluster
 from kafkalite_cli.records.consume import formatter
 from kafkalite_cli.records.lines import LineError, RecordLine, decode_record, encode_record
