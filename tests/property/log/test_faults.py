@@ -6,6 +6,7 @@ import asyncio
 import errno
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -226,8 +227,8 @@ def test_a_log_that_stays_in_service_without_descriptors_is_what_was_acknowledge
             "roll": log.roll,
             "read": lambda: log.read(log.log_start_offset, 500),
             "start": lambda: log.advance_log_start_offset(min(log.log_start_offset + 1, log.log_end_offset)),
-            "epoch": lambda: log.assign_epoch_start(epoch, log.log_end_offset),
-            "cut": lambda number=number: log.truncate_to(max(log.log_start_offset, end - number % 5)),
+            "epoch": partial(log.assign_epoch_start, epoch + 1, log.log_end_offset),
+            "cut": partial(log.truncate_to, max(log.log_start_offset, end - number % 5)),
             "retention": lambda: log.delete_old_segments(log.log_end_offset, 0),
         }
         try:
