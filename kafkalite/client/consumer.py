@@ -96,7 +96,8 @@ class Consumer:
         self._client = client
         self._max_bytes = max_bytes
         self._max_wait_ms = max_wait_ms
-        self._isolation = 1 if read_committed else 0
+        #: As requests say it: 1, committed records only.
+        self.isolation = 1 if read_committed else 0
         self._on_out_of_range = on_out_of_range
         self._client_rack = client_rack
         self._assigned: dict[TopicPartition, _Assigned] = {}
@@ -120,12 +121,17 @@ class Consumer:
 
         Raises ValueError: a number is no offset.
         """
-        for key, position in partitions.items():
-            if isinstance(position, int) and not 0 <= position < 2**63:
-                raise ValueError(f"{key}: {position} is not an offset")
-        self._assigned = {key: _Assigned(key, position) for key, position in sorted(partitions.items())}
-        self._client.follow(*{key.topic for key in self._assigned})
+        _check_offsets(partitions)
+        self._assigned = {}
+        self.add(partitions)
         self._error = None
+
+    def add(self, partitions: Mapping[TopicPartition, int | str]) -> None:
+        """Read these partitions, too. Raises ValueError: a number is no offset."""
+        _check_offsets(partitions)
+        for key, position in sorted(partitions.items()):
+            self._assigned[key] = _Assigned(key, position)
+        self._client.follow(*{key.topic for key in partitions})
 
     async def assign_topics(self, topics: Iterable[str], position: int | str = EARLIEST) -> None:
         """Read all partitions of these topics. Raises ApiError when one does not exist."""
@@ -207,8 +213,7 @@ class Consumer:
                 continue
             node = self._node_for(entry, now)
             if node is None:
-                self._client.follow(entry.key.topic)
-                self._client.refresh_soon()
+                self._without_leader(entry)
             elif isinstance(entry.position, str):
                 unresolved.append(entry)
             elif node not in self._busy:
@@ -218,6 +223,14 @@ class Consumer:
         for node, entries in by_node.items():
             self._busy.add(node)
             self._start(f"consumer.fetch[{node}]", entries, self._fetch(node, entries))
+
+    def _without_leader(self, entry: _Assigned) -> None:
+        topic = self._client.view.topics.get(entry.key.topic)
+        code = ErrorCode.NONE if topic is None else error_code(topic.error)
+        if code is not ErrorCode.NONE and not is_retriable(code):
+            self._failed(entry, api_error(code, f"{entry.key}: {code.name}"))
+        self._client.follow(entry.key.topic)
+        self._client.refresh_soon()
 
     def _start(self, name: str, entries: list[_Assigned], work: Coroutine[Any, Any, None]) -> None:
         self._client.follow(*{entry.key.topic for entry in entries})
@@ -260,7 +273,7 @@ class Consumer:
         """Turn "earliest" and "latest" into offsets."""
         stamps = {e.key: EARLIEST_TIMESTAMP if e.position == EARLIEST else LATEST_TIMESTAMP for e in entries}
         with self._under_way(entries):
-            found = await self._client.list_offsets(stamps, isolation=self._isolation)
+            found = await self._client.list_offsets(stamps, isolation=self.isolation)
             for entry in entries:
                 entry.position = int(found[entry.key].offset)
 
@@ -281,7 +294,7 @@ class Consumer:
             max_wait_ms=self._max_wait_ms,
             max_bytes=self._max_bytes * min(len(positions), 8),
             partition_max_bytes=self._max_bytes,
-            isolation=self._isolation,
+            isolation=self.isolation,
             rack="" if any(self._client.now() < entry.led_until for entry in entries) else self._client_rack,
         )
         wait_s = self._max_wait_ms / 1000
@@ -322,7 +335,7 @@ class Consumer:
             self._failed(entry, api_error(code, f"{entry.key}: {code.name} at offset {entry.position}"))
             return
         assert isinstance(entry.position, int)
-        aborted = fetched.aborted if self._isolation else ()
+        aborted = fetched.aborted if self.isolation else ()
         try:
             found, position = committed_records(entry.key, records, entry.position, aborted)
         except ApiError as error:
@@ -355,6 +368,12 @@ class Consumer:
             entry.position = self._on_out_of_range
             return
         self._error = error
+
+
+def _check_offsets(partitions: Mapping[TopicPartition, int | str]) -> None:
+    for key, position in partitions.items():
+        if isinstance(position, int) and not 0 <= position < 2**63:
+            raise ValueError(f"{key}: {position} is not an offset")
 
 
 #: What the records of one fetched partition may take in memory before the rest is fetched again: some kB may stand for gigabytes.

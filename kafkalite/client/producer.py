@@ -12,7 +12,7 @@ from kafkalite.client.cluster_requests import PROBE_AFTER_S
 from kafkalite.client.connection import Connection
 from kafkalite.client.partitioner import StickyPartitioner, partition_for_key
 from kafkalite.client.producer_core import Completion, Dispatch, ProducerCore
-from kafkalite.client.producer_settings import ProducerSettings
+from kafkalite.client.producer_settings import MAX_RECORD_BYTES, ProducerSettings
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error, error_code
 from kafkalite.model import BrokerId, TopicPartition
@@ -56,6 +56,7 @@ class Producer:
         retries: without idempotence, how often a batch is sent again (message.send.max.retries); None: 3. An
             idempotent producer tries until the delivery timeout.
         linger_ms: how long a record waits for others.
+        max_record_bytes: `send` refuses larger ones, before compression.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Producer:
         retries: int | None = None,
         buffer_bytes: int = BUFFER_BYTES,
         max_block_ms: int = 60_000,
+        max_record_bytes: int = MAX_RECORD_BYTES,
     ) -> None:
         number = -1 if acks in ("all", "-1") else int(acks)
         wants_idempotence = number == -1 if idempotent is None else idempotent
@@ -86,6 +88,7 @@ class Producer:
             request_timeout_s=request_timeout_ms / 1000,
             max_in_flight=max_in_flight,
             retries=None if wants_idempotence else 3 if retries is None else retries,
+            max_record_bytes=max_record_bytes,
         )
         self._client = client
         self._core = ProducerCore(self.settings, client.random)

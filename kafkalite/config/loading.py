@@ -83,17 +83,21 @@ def load(text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any])
 
 
 def settings_from(text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """What is set, by key, unchecked. Raises ConfigError if `text` is not TOML."""
+    """What is set, by key, in whatever spelling it was set; unchecked. Raises ConfigError if `text` is not TOML."""
     settings: dict[str, Any] = {}
     if text is not None:
         import tomllib  # a node without a file does not wait for it
 
         try:
-            settings |= flatten(tomllib.loads(text))
+            settings |= _canonical(flatten(tomllib.loads(text)))
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"configuration file: {error}") from None
     known = BROKER_KEYS.keys() | TOPIC_KEYS.keys() | ALIASES.keys() | UNITS.keys()
     by_variable = {"KAFKALITE_" + key.upper().replace(".", "_"): key for key in known}
-    settings |= {by_variable[name]: value for name, value in environ.items() if name in by_variable}
-    settings |= flags
-    return settings
+    settings |= _canonical({by_variable[name]: value for name, value in environ.items() if name in by_variable})
+    return settings | _canonical(flags)
+
+
+def _canonical(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """By our spellings, so that another spelling in a stronger source takes the place of it. Raises ConfigError."""
+    return {ALIASES.get(raw, raw): value for raw, value in in_milliseconds(settings).items()}

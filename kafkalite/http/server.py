@@ -66,6 +66,7 @@ class HttpServer:
         names: those of this node, which the Host header must have; None: it is not checked, because clients authenticate.
         turns: one page per turn of the loop, addresses in turn, however many requests were sent ahead: a page may take
             as long as a scrape of all metrics.
+        max_connections: None: 100.
     """
 
     def __init__(
@@ -79,7 +80,9 @@ class HttpServer:
         names: Collection[str] | None = None,
         trees: Mapping[str, TreeHandler] | None = None,
         turns: Turns | None = None,
+        max_connections: int | None = None,
     ) -> None:
+        self._most = _MAX_CONNECTIONS if max_connections is None else max_connections
         self._network = network
         self._turns = turns
         self._tls = tls
@@ -112,7 +115,7 @@ class HttpServer:
             return
         self.connections += 1
         try:
-            if self.connections <= _MAX_CONNECTIONS or self._make_room():
+            if self.connections <= self._most or self._make_room():
                 await self._converse(reader, writer, peer)
         finally:
             self.connections -= 1

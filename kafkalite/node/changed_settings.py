@@ -54,7 +54,7 @@ class ChangedSettings:
         self._replicas.fetchers.resize(config.num_replica_fetchers)
         self._replicas.serving.throttled_rate = config.leader_replication_throttled_rate
         housekeeping = self._logs.housekeeping
-        housekeeping.cleaner_backoff_ms = config.log_cleaner_backoff_ms
+        housekeeping.change_cleaner_backoff(config.log_cleaner_backoff_ms)
         housekeeping.producer_id_expiration_ms = config.producer_id_expiration_ms
         if config.advertised_listeners != before.advertised_listeners:
             self._membership.addresses_changed()

@@ -27,7 +27,7 @@ class RequestSettings:
     max_connections: int = setting(
         10_000,
         "maximum number of open connections of the Kafka listeners together, and of the RPC listener;"
-        " listener.name.NAME.max.connections: of that listener",
+        " listener.name.NAME.max.connections: of that listener (of the HTTP listener it is 100)",
         low=1,
         high=INT_MAX,
         dynamic=True,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Coroutine, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from kafkalite.coordinators.internal_topics import broker_count, internal_topic
+from kafkalite.coordinators.internal_topics import broker_count, internal_topic, with_fewest_replicas
 from kafkalite.coordinators.services import Services
 from kafkalite.env.turns import Slices
 from kafkalite.errors import ErrorCode, api_error
@@ -195,10 +195,17 @@ class ClusterHandlers:
         may_change(request, len(wanted) * config.num_partitions)
         created = await self._services.create_topics(CreateTopicsRequest(wanted))
         # Brokers that are cordoned or draining take no replicas: then there may be fewer than are alive.
-        few = [each.topic for each in created.topics if each.error == ErrorCode.INVALID_REPLICATION_FACTOR]
-        if few and config.auto_create_topics_replication_factor == 0:
-            again = await self._services.create_topics(CreateTopicsRequest(tuple(NewTopic(name) for name in few)))
-            created = CreateTopicsResponse((*(each for each in created.topics if each.topic not in few), *again.topics))
+        few = {each.topic for each in created.topics if each.error == ErrorCode.INVALID_REPLICATION_FACTOR}
+        fewer = tuple(
+            with_fewest_replicas(order) if order.topic in INTERNAL_TOPICS else NewTopic(order.topic)
+            for order in wanted
+            if order.topic in few
+            and (order.topic in INTERNAL_TOPICS or config.auto_create_topics_replication_factor == 0)
+        )
+        if fewer:
+            again = (await self._services.create_topics(CreateTopicsRequest(fewer))).topics
+            kept = (each for each in created.topics if each.topic not in {other.topic for other in again})
+            created = CreateTopicsResponse((*kept, *again))
         errors = {
             result.topic: result.error
             for result in created.topics

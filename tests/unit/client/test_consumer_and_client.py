@@ -12,10 +12,11 @@ from kafkalite.client.consumer import EARLIEST, LATEST, Consumer, committed_reco
 from kafkalite.client.fetch_session import ConsumerFetchSession
 from kafkalite.client.offset_reset import Reset, place
 from kafkalite.client.producer import Producer
+from kafkalite.client.results import Metadata
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.model import LATEST_TIMESTAMP, BrokerId, Offset, ProducerId, TopicPartition
-from kafkalite.partition_values import AbortedTransaction
+from kafkalite.model import LATEST_TIMESTAMP, NO_TOPIC_ID, BrokerId, Offset, ProducerId, TopicPartition
+from kafkalite.partition_values import AbortedTransaction, TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
 from kafkalite.rpc.client import RpcError
@@ -369,3 +370,16 @@ async def test_a_start_that_is_not_known_yet_does_not_hold_up_other_partitions(m
         async with Consumer(client) as consumer:
             consumer.assign({T0: LATEST, TopicPartition("t", 1): 0})
             assert await take(consumer, 5) == list(range(1, 10, 2))
+
+
+async def test_a_topic_that_may_not_be_read_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No node names its leader, so there is nobody to ask for records."""
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        monkeypatch.setattr(client, "refresh_soon", lambda: None)
+        client.view.update(
+            Metadata("", BrokerId(1), (), (TopicMetadata("t", int(E.TOPIC_AUTHORIZATION_FAILED), NO_TOPIC_ID, ()),))
+        )
+        async with Consumer(client) as consumer:
+            consumer.assign({T0: 0})
+            with pytest.raises(ApiError, match="TOPIC_AUTHORIZATION_FAILED"):
+                await consumer.poll(timeout_s=5)

@@ -353,3 +353,17 @@ async def test_a_time_that_no_record_can_have_is_refused(timestamp_ms: int) -> N
             for allowed in (-1, 0, 2**63 - 1):
                 await (await producer.send("t", None, b"x", timestamp_ms=allowed))
         assert [record.timestamp for record in cluster.log("t").records()] == [-1, 0, 2**63 - 1]
+
+
+async def test_a_large_record_is_sent_if_the_settings_allow_it() -> None:
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        large = bytes(5 * 1024 * 1024)
+        async with Producer(client) as producer:
+            with pytest.raises(ApiError, match="a record of about 5242916 bytes; the producer takes 4194304"):
+                await producer.send("t", None, large)
+        async with Producer(client, max_record_bytes=6 * 1024 * 1024) as producer:
+            await producer.send("t", None, b"before")
+            await producer.send("t", None, large)
+            await producer.send("t", None, b"after")
+        assert cluster.log("t").values() == [b"before", large, b"after"]

@@ -85,3 +85,16 @@ async def test_the_rpc_listener_has_a_limit_of_its_own(tmp_path: Path) -> None:
             while node.config.max_connections != 50:
                 await asyncio.sleep(0.01)
         assert node.rpc.max_connections == 7
+
+
+async def test_the_http_listener_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    settings = {"http.port": 0, "listener.name.http.max.connections": 2}
+    async with LoopbackCluster(tmp_path, settings=settings) as cluster:
+        node = cluster.nodes[1]
+        where = node.endpoints["http"]
+        held = [await asyncio.open_connection(where.host, where.port) for _ in range(3)]
+        reader, _ = held[0]
+        assert await reader.read() == b""  # who waits longest gives way
+        assert node.http.connections == 2
+        for _, writer in held:
+            writer.close()
