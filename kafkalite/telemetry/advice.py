@@ -128,8 +128,8 @@ ADVICE = {
     ),
     "partition.removal_waits": Advice(
         "the partitions are removed; their numbers are not given out again while a broker may come back with replicas of them",
-        "start the named broker. If it is permanently lost, start an empty one with the same id once; it may be stopped afterwards "
-        "(`admin broker cordon N` first, so that it gets no replicas)",
+        "start the named broker. If it is permanently lost, start an empty one with the same id, `admin broker cordon N` at once, so that it "
+        "gets no replicas, and stop it when this problem is gone",
     ),
     "broker.drain_waits": Advice(
         "the drain goes on with all other replicas, and tries this one again",
