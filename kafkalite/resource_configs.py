@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from kafkalite.config import BrokerConfig
+from kafkalite.config.keys import INT_MAX, MAX
 from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
 
@@ -19,7 +20,12 @@ MATCH_FIELDS = (
     "client_source_port",
 )  # fmt: skip
 MIN_INTERVAL_MS, MAX_INTERVAL_MS = 100, 3_600_000
-_INT_MAX = 2**31 - 1
+
+_NUMBER = "([0-9]{1,19})"
+#: As Java's Duration reads it, without signs.
+_DURATION = re.compile(
+    rf"by_duration:(?i:P(?=.)(?:{_NUMBER}D)?(?:T(?=.)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}(?:\.([0-9]{{0,9}}))?S)?)?)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,7 @@ class Key:
     default: bool | int | str
     doc: str
     low: int = 0
-    high: int = _INT_MAX
+    high: int = INT_MAX
     choices: tuple[str, ...] = ()
     check: Callable[[str], str] | None = None
 
@@ -53,12 +59,18 @@ class Key:
 
 
 def _offset_reset(text: str) -> str:
-    is_duration = re.fullmatch(r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", text)
-    return (
-        ""
-        if text in ("earliest", "latest") or is_duration
-        else f"{text!r} is not earliest, latest or by_duration:PnDTnHnMnS"
-    )
+    is_known = text in ("earliest", "latest") or duration_ms(text) is not None
+    return "" if is_known else f"{text!r} is not earliest, latest or by_duration:PnDTnHnMnS"
+
+
+def duration_ms(offset_reset: str) -> int | None:
+    """How far back a share group begins by `by_duration:`; None for the other values, and for more seconds than a long has."""
+    match = _DURATION.fullmatch(offset_reset)
+    if match is None:
+        return None
+    *parts, fraction = match.groups(default="")
+    seconds = sum(int(part or 0) * unit for part, unit in zip(parts, (86_400, 3_600, 60, 1), strict=True))
+    return 1000 * seconds + int(f"{fraction:0<3}"[:3]) if seconds <= MAX else None
 
 
 def _matches(text: str) -> str:
@@ -153,11 +165,9 @@ def check_group(settings: Mapping[str, str], changed: Iterable[str], broker: Bro
     The broker's own value is always allowed, so that a broker with quicker heartbeats needs no second setting.
     """
     for name in sorted(set(changed) & settings.keys() & _BOUNDS.keys()):
-        least, greatest = _BOUNDS[name]
-        wanted, own = int(settings[name]), getattr(broker, _field(name), None)
-        low = getattr(broker, least) if least else wanted
-        high = getattr(broker, greatest) if greatest else wanted
-        if wanted != own and not low <= wanted <= high:
+        wanted = int(settings[name])
+        if _within(name, wanted, broker) != wanted:
+            low, high = _limits(name, broker)
             raise ConfigError(f"{name}: {wanted} is not within the broker's limits, {low} to {high}")
     for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
@@ -168,6 +178,19 @@ def check_group(settings: Mapping[str, str], changed: Iterable[str], broker: Bro
             raise ConfigError(f"{session} ({session_ms}) must be greater than {heartbeat} ({heartbeat_ms})")
     if settings.get("errors.deadletterqueue.topic.name", "").startswith("__"):
         raise ConfigError("errors.deadletterqueue.topic.name: the name must not start with '__'")
+
+
+def _limits(name: str, broker: BrokerConfig) -> tuple[int, int]:
+    least, greatest = _BOUNDS[name]
+    return getattr(broker, least) if least else 0, getattr(broker, greatest) if greatest else INT_MAX
+
+
+def _within(name: str, wanted: int, broker: BrokerConfig) -> int:
+    """The value nearest to `wanted` that a group may have."""
+    if wanted == getattr(broker, _field(name), None):
+        return wanted
+    low, high = _limits(name, broker)
+    return min(max(wanted, low), high)
 
 
 def _field(name: str) -> str:
@@ -191,12 +214,17 @@ def broker_value(name: str, broker: BrokerConfig) -> bool | int | str:
 
 
 def group_setting(settings: Mapping[str, str], name: str, broker: BrokerConfig) -> bool | int | str:
-    """The value of one of GROUP_KEYS that is in force for a group with these settings."""
+    """The value of one of GROUP_KEYS that is in force for a group with these settings.
+
+    A broker's limits also hold for what was set before they were (as in Kafka 4.4).
+    """
     if name in settings:
         try:
-            return GROUP_KEYS[name].parse(name, settings[name])
+            found = GROUP_KEYS[name].parse(name, settings[name])
         except ConfigError:
             pass  # written by hand, and means nothing
+        else:
+            return _within(name, found, broker) if isinstance(found, int) and name in _BOUNDS else found
     return broker_value(name, broker)
 
 

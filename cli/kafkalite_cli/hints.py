@@ -139,7 +139,7 @@ _OPTIONS = (
     ("--election-type", "--preferred", "--preferred or --unclean"),
     ("--topics-to-move-json-file", "--topic", "--topic NAME"),
     ("--broker-list", "--brokers", "--brokers 1,2,3"),
-    ("--partitions", "--count", "--count N: how many to add"),
+    ("--partitions", "--total", "--total N: how many it has then"),
     ("-n", "--count", "--count N: how many to add"),
     ("--num", "--count", "--count N: how many to add"),
     ("--follow", "--exit-at-end", "the command without it: it goes on until Ctrl-C"),

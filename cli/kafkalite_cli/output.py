@@ -227,7 +227,10 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
         logs.configured(level=level if level in logs.LEVELS else "critical"),
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        return runner.run(work)
+        try:
+            return runner.run(work)
+        except asyncio.CancelledError:  # by a second signal, see `on_stop`
+            raise KeyboardInterrupt from None
 
 
 def run_watch(work: Coroutine[Any, Any, T], how_to_return: str) -> T:
@@ -240,9 +243,19 @@ def run_watch(work: Coroutine[Any, Any, T], how_to_return: str) -> T:
 
 
 def on_stop(callback: Callable[[], object]) -> None:
-    """At Ctrl-C or SIGTERM (`timeout`, systemd, a container that is stopped) end in order. Call it in the loop."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, callback)
+    """At Ctrl-C or SIGTERM (`timeout`, systemd, a container that is stopped) end in order; a second one ends at once. Call it in the loop."""
+    loop, command = asyncio.get_running_loop(), asyncio.current_task()
+    assert command is not None
+
+    def on_signal(call: Callable[[], object]) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, call)
+
+    def stop() -> None:
+        on_signal(command.cancel)
+        callback()
+
+    on_signal(stop)
 
 
 def confirm(question: str, *, yes: bool) -> None:

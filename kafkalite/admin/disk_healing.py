@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from kafkalite.coordination import admin_znodes, paths
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordination.session import SessionKeeper
+from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.returning import Awaited
@@ -111,19 +112,26 @@ class ReplicaSelfHealing:
 
     # --- disks that return ----------------------------------------------------------------------
 
-    async def run_returns(self, logs: LogManager, bring_online: Callable[[str], Awaitable[str]]) -> None:
+    async def run_returns(
+        self, logs: LogManager, bring_online: Callable[[str], Awaitable[str]], supervisor: Supervisor
+    ) -> None:
         """Bring directories that were full into service when there is room, and those that hung when they answer; runs for ever.
 
         Args:
             bring_online: as an operator would; returns why it could not, or "".
         """
+
+        async def bring_back(path: str) -> None:
+            refusal = await bring_online(path)
+            if refusal:
+                _log.error("log_dir.still_offline", directory=path, error=refusal)
+
         while True:
             await asyncio.sleep(_LOOK_S)
             for path, awaited in await logs.opening.ready_to_return():
                 _log.warning(f"log_dir.{awaited.name.lower()}_again", directory=path)
-                refusal = await bring_online(path)
-                if refusal:
-                    _log.error("log_dir.still_offline", directory=path, error=refusal)
+                # Recovery may take hours, and the other disks do not wait for it.
+                supervisor.spawn(f"return {path}", bring_back(path), Policy.ISOLATED)
 
     # --- recreating -----------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from kafkalite.admin.decisions.placement import PlacementError, shifted
 from kafkalite.admin.reassignments import POLL_S, readable_topics
@@ -16,6 +16,7 @@ from kafkalite.coordination.coordinator import (
     Coordinator,
     CoordinatorError,
     Create,
+    Delete,
     MultiFailedError,
     NodeExistsError,
     NoNodeError,
@@ -89,13 +90,9 @@ class PartitionAdmin:
         if topic is None:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.topic!r}")
         have = len(topic.partitions)
-        if wanted.count < have or (wanted.count == have and wanted.assignment):
+        if wanted.count <= have:
             reason = f"topic {wanted.topic!r} has {number_of(have, 'partition')} already; {wanted.count} is not more"
             raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
-        if wanted.count == have:
-            raise api_error(
-                ErrorCode.INVALID_PARTITIONS, f"topic {wanted.topic!r} has {number_of(have, 'partition')} already"
-            )
         check_partition_count(wanted.count, self._config())
         if await self._children(zk, paths.partitions_remove(wanted.topic)):
             reason = f"partitions of {wanted.topic!r} are being removed; their numbers are not free yet"
@@ -104,8 +101,8 @@ class PartitionAdmin:
         brokers = existing.open
         count = wanted.count - have
         first = topic.moves[0].target if 0 in topic.moves else topic.partitions[0]
-        if wanted.assignment:
-            self._check(wanted, count, frozenset(existing.brokers), len(first))
+        if wanted.assignment is not None:
+            self._check(wanted.assignment, count, frozenset(existing.brokers), len(first))
             check_open([broker for replicas in wanted.assignment for broker in replicas], existing.closed)
             return topic, {have + at: tuple(each) for at, each in enumerate(wanted.assignment)}
         try:
@@ -117,11 +114,13 @@ class PartitionAdmin:
             raise api_error(ErrorCode.INVALID_REPLICATION_FACTOR, reason) from None
         return topic, {have + at: replicas for at, replicas in enumerate(placed)}
 
-    def _check(self, wanted: NewPartitions, count: int, brokers: frozenset[BrokerId], replication_factor: int) -> None:
+    def _check(
+        self, assignment: Sequence[Replicas], count: int, brokers: frozenset[BrokerId], replication_factor: int
+    ) -> None:
         reason = None
-        if len(wanted.assignment) != count:
-            reason = f"{number_of(count, 'new partition')}, but replicas for {len(wanted.assignment)}"
-        for replicas in wanted.assignment:
+        if len(assignment) != count:
+            reason = f"{number_of(count, 'new partition')}, but replicas for {len(assignment)}"
+        for replicas in assignment:
             unknown = sorted(set(replicas) - brokers)
             if not replicas or len(set(replicas)) != len(replicas):
                 reason = reason or f"{list(replicas)} is not a list of different brokers"
@@ -176,7 +175,10 @@ class PartitionAdmin:
         gone: tuple[int, ...] = ()
         try:
             async with patience(request.timeout_ms):
-                gone = await self._orders.repeating(lambda zk: self._request_removal(zk, request))
+                before = request.before
+                if before < 0:
+                    before = await self._orders.repeating(lambda zk: self._count(zk, request.topic))
+                gone = await self._orders.repeating(lambda zk: self._request_removal(zk, request, before))
                 if not request.drain:
                     await self._until(lambda zk: self._is_removed(zk, request.topic))
         except TimeoutError:
@@ -190,30 +192,59 @@ class PartitionAdmin:
             return RemovePartitionsResponse(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {error!r}")
         return RemovePartitionsResponse(ErrorCode.NONE, "", gone, is_done=not request.drain)
 
-    async def _request_removal(self, zk: Coordinator, request: RemovePartitionsRequest) -> tuple[int, ...]:
-        _refuse_internal(request.topic)
-        topic = (await readable_topics(zk, [request.topic])).get(request.topic)
+    async def _count(self, zk: Coordinator, name: str) -> int:
+        """The topic's number of partitions. Raises ApiError."""
+        topic = (await readable_topics(zk, [name])).get(name)
         if topic is None:
-            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {request.topic!r}")
-        have = len(topic.partitions)
-        if not 1 <= request.count < have:
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return len(topic.partitions)
+
+    async def _request_removal(self, zk: Coordinator, request: RemovePartitionsRequest, before: int) -> tuple[int, ...]:
+        """The partitions from `count` to `before`; those that have left the topic already need no order. May be repeated."""
+        _refuse_internal(request.topic)
+        have = await self._count(zk, request.topic)
+        if have > before:
+            reason = f"topic {request.topic!r} has {have} partitions, not {before}; nothing was changed"
+            raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
+        if not 1 <= request.count < before or have < request.count:
             reason = f"topic {request.topic!r} has {have} partitions: between 1 and {have - 1} can remain"
             raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
         if await self._children(zk, paths.partitions_add(request.topic)):
             reason = f"partitions are being added to {request.topic!r}"
             raise api_error(ErrorCode.REASSIGNMENT_IN_PROGRESS, reason)
-        numbers = tuple(range(request.count, have))
-        data = admin_znodes.encode_partition_remove(admin_znodes.PartitionRemoval(drain=request.drain))
-        for start in range(0, len(numbers), MAX_PER_TRANSACTION):
-            # The last ones first, so that what is ordered is always the end of the topic.
-            stop = len(numbers) - start
-            part = numbers[max(0, stop - MAX_PER_TRANSACTION) : stop]
-            ops: list[Op] = [
-                Create(paths.partition_remove(TopicPartition(request.topic, number)), data) for number in part
-            ]
-            await self._create_below(zk, paths.partitions_remove(request.topic), ops)
-        _log.info("partitions.removal_requested", topic=request.topic, partitions=len(numbers), drain=request.drain)
-        return numbers
+        # The last ones first, so that what is ordered is always the end of the topic.
+        for stop in range(have, request.count, -MAX_PER_TRANSACTION):
+            part = range(max(request.count, stop - MAX_PER_TRANSACTION), stop)
+            await self._order_removal(zk, request.topic, part, drain=request.drain)
+        _log.info(
+            "partitions.removal_requested",
+            topic=request.topic,
+            partitions=have - request.count,
+            drain=request.drain,
+        )
+        return tuple(range(request.count, before))
+
+    async def _order_removal(self, zk: Coordinator, topic: str, numbers: Iterable[int], *, drain: bool) -> None:
+        orders = [paths.partition_remove(TopicPartition(topic, number)) for number in numbers]
+        data = admin_znodes.encode_partition_remove(admin_znodes.PartitionRemoval(drain=drain))
+        for _ in range(ATTEMPTS):
+            ops: list[Op] = []
+            for path, standing in zip(orders, await zk.get_many(orders), strict=True):
+                if standing is None:
+                    ops.append(Create(path, data))
+                elif not drain and _drains(standing[0]):
+                    # The controller looks at names that come and go.
+                    ops += [Delete(path, standing[1].version), Create(path, data)]
+            if not ops:
+                return
+            await zk.ensure_path(paths.partitions_remove(topic))
+            try:
+                await zk.multi(ops)
+                return
+            except MultiFailedError as failed:
+                if not isinstance(failed.error, NodeExistsError | NoNodeError | BadVersionError):
+                    raise failed.error from None
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
 
     async def _is_removed(self, zk: Coordinator, topic: str) -> bool:
         return not await self._children(zk, paths.partitions_remove(topic))
@@ -349,6 +380,15 @@ class PartitionAdmin:
         """Look again and again; the caller has a deadline."""
         while not await self._orders.repeating(holds):  # noqa: ASYNC110 - several znodes, seen by whatever session there is
             await asyncio.sleep(POLL_S)
+
+
+def _drains(order: bytes) -> bool:
+    """Whether a standing order waits until the partition is empty."""
+    try:
+        standing = admin_znodes.decode_partition_remove(order)
+    except ZnodeError:
+        return False  # the controller reports it
+    return standing.drain and not standing.replicas
 
 
 def _refuse_internal(topic: str) -> None:

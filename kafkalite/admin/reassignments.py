@@ -66,9 +66,10 @@ class ReassignmentAdmin:
 
     async def alter(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse:
         """One result per partition; an error is a result, never raised. NONE: the request stands."""
+        accepted: set[TopicPartition] = set()
         try:
             async with patience(request.timeout_ms):
-                results, written = await self._orders.repeating(lambda zk: self._order(zk, request))
+                results, written = await self._orders.repeating(lambda zk: self._order(zk, request, accepted))
         except TimeoutError:
             reason = "ZooKeeper has not answered: it is unknown whether the request was stored"
             return AlterReassignmentsResponse(ErrorCode.REQUEST_TIMED_OUT, reason)
@@ -81,9 +82,12 @@ class ReassignmentAdmin:
         return AlterReassignmentsResponse(ErrorCode.NONE, "", results)
 
     async def _order(
-        self, zk: Coordinator, request: AlterReassignmentsRequest
+        self, zk: Coordinator, request: AlterReassignmentsRequest, accepted: set[TopicPartition]
     ) -> tuple[tuple[PartitionResult, ...], dict[TopicPartition, Replicas]]:
-        """The results, and what was written; may be repeated. Raises ApiError, CoordinatorError."""
+        """The results, and what was written; may be repeated: `accepted` has what an earlier attempt may have written.
+
+        Raises ApiError, CoordinatorError.
+        """
         for _ in range(ATTEMPTS):
             cluster = await self._read(zk, {wanted.topic for wanted in request.partitions})
             results: list[PartitionResult] = []
@@ -97,9 +101,15 @@ class ReassignmentAdmin:
                     results.append(_check(wanted, cluster, request))
                 seen.add((wanted.topic, wanted.partition))
             good = [w for w, result in zip(request.partitions, results, strict=True) if result.error == ErrorCode.NONE]
-            if not good or (request.is_atomic and len(good) < len(results)):
+            for at, result in enumerate(results):
+                over = result.error == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+                if over and TopicPartition(result.topic, result.partition) in accepted:
+                    results[at] = _result(request.partitions[at], ErrorCode.NONE)  # it is rolled back already
+            refused = any(result.error != ErrorCode.NONE for result in results)
+            if not good or (request.is_atomic and refused):
                 return tuple(results), {}
             new = {TopicPartition(w.topic, w.partition): w.replicas or () for w in good}
+            accepted.update(new)
             throttles = {TopicPartition(w.topic, w.partition): w.throttle for w in good}
             limits = request.limits if any(request.limits) else cluster.limits
             if len(new) > _CHECKED_AT_ONCE:
@@ -237,10 +247,12 @@ def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassign
     move = topic.moves.get(wanted.partition)
     if move is not None and is_over(topic.partitions[wanted.partition], move):
         move = None
-    ordered = TopicPartition(wanted.topic, wanted.partition) in cluster.ordered
+    standing = cluster.ordered.get(
+        TopicPartition(wanted.topic, wanted.partition), None if move is None else move.target
+    )
     replicas = wanted.replicas
     if replicas is None:
-        if move is None and not ordered:
+        if standing is None:
             return _result(wanted, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name} is not being reassigned")
         return _result(wanted, ErrorCode.NONE)
     reason = None
@@ -265,7 +277,7 @@ def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassign
     if len(replicas) != len(before) and not request.allow_replication_factor_change:
         reason = f"{name} has {number_of(len(before), 'replica')}, the request has {len(replicas)}"
         return _result(wanted, ErrorCode.INVALID_REPLICATION_FACTOR, reason)
-    if (move is not None or ordered) and not request.may_replace:
+    if standing not in (None, replicas) and not request.may_replace:
         return _result(wanted, ErrorCode.REASSIGNMENT_IN_PROGRESS, f"{name} is being reassigned already")
     return _result(wanted, ErrorCode.NONE)
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.config import BrokerConfig
@@ -31,6 +32,8 @@ MAX_TOKENS = 10_000
 MAX_TOKENS_OF_ONE = 1_000
 _MAX_ZNODE_BYTES = 65_536
 _ID_BYTES = 16
+#: Tokens that are looked at in one step.
+_STEP = 20
 
 Session = Callable[[], Awaitable[Coordinator]]
 
@@ -71,8 +74,11 @@ class TokenAdmin:
         self._tokens = Tokens(secret, clock.wall_ms) if secret else None
         self._store = TokenStore(self._changed, self._known, clock.monotonic)
         self._woken = asyncio.Event()
-        #: Of expired tokens whose znodes the controller has yet to remove.
-        self._expired: set[str] = set()
+        #: Tokens whose end was reported. They are known until the controller has removed their znodes: this node's clock may be
+        #: wrong and go back, and they count, or a user could make any number of short-lived ones.
+        self._ended: set[str] = set()
+        #: Requester -> how many tokens are on their way to ZooKeeper for it.
+        self._creating: Counter[Principal] = Counter()
 
     @property
     def is_enabled(self) -> bool:
@@ -103,11 +109,12 @@ class TokenAdmin:
 
     def _changed(self, token_id: str, token: Token | None) -> None:
         tokens = self._enabled()
-        self._expired.discard(token_id)
         if token is not None:
             tokens.put(token)
-        elif tokens.drop(token_id) is not None:
-            self._on_gone(token_id)
+        else:
+            if tokens.drop(token_id) is not None and token_id not in self._ended:
+                self._on_gone(token_id)
+            self._ended.discard(token_id)
         self._woken.set()
 
     # --- their end ---
@@ -120,10 +127,10 @@ class TokenAdmin:
         swept = self._clock.monotonic()
         while True:
             self._woken.clear()
-            for token in self._tokens.expired():
-                self._tokens.drop(token.token_id)
-                self._expired.add(token.token_id)
-                self._on_gone(token.token_id)
+            expired = {token.token_id for token in self._tokens.expired()}
+            for token_id in sorted(expired - self._ended):
+                self._on_gone(token_id)
+            self._ended = expired
             if self._clock.monotonic() - swept >= interval_s:
                 swept = self._clock.monotonic()
                 await self._sweep()
@@ -142,7 +149,7 @@ class TokenAdmin:
         if not self._is_controller():
             return
         now = self._clock.wall_ms()
-        for token_id in sorted(self._expired):
+        for token_id in sorted(self._ended):
             try:
                 after = await self._store.update(
                     await self._session(),
@@ -171,8 +178,8 @@ class TokenAdmin:
         tokens = self._enabled()
         if any(each.kind != "User" for each in (owner, *renewers)):
             raise api_error(ErrorCode.INVALID_PRINCIPAL_TYPE, "tokens are of users, and renewed by users")
-        of_requester = sum(token.requester == requester for token in tokens.all())
-        if len(tokens) >= MAX_TOKENS or of_requester >= MAX_TOKENS_OF_ONE:
+        of_requester = tokens.requested_by(requester) + self._creating[requester]
+        if len(tokens) + self._creating.total() >= MAX_TOKENS or of_requester >= MAX_TOKENS_OF_ONE:
             raise api_error(ErrorCode.POLICY_VIOLATION, "there are too many delegation tokens")
         config, now = self._config, self._clock.wall_ms()
         longest = config.delegation_token_max_lifetime_ms
@@ -182,7 +189,13 @@ class TokenAdmin:
         token = Token(token_id, owner, requester, tuple(dict.fromkeys(renewers)), now, expires, latest)
         if len(encode_token(token)) > _MAX_ZNODE_BYTES:
             raise api_error(ErrorCode.INVALID_REQUEST, "too many renewers")
-        await self._update(token_id, lambda before: token)
+        self._creating[requester] += 1
+        try:
+            await self._update(token_id, lambda before: token)
+        finally:
+            self._creating[requester] -= 1
+            if not self._creating[requester]:
+                del self._creating[requester]
         _log.info("token.created", token_id=token_id, owner=str(owner), requester=str(requester))
         return tokens.with_hmac(token)
 
@@ -237,16 +250,19 @@ class TokenAdmin:
             raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
 
     def describe(
-        self, requester: Principal, owners: Sequence[Principal] | None, may_see: Callable[[Token], bool]
-    ) -> list[SecretToken]:
-        """Those of these owners or renewers (None: of all) that the requester has to do with, or `may_see`. Raises ApiError."""
-        tokens = self._enabled()
-        return [
-            tokens.with_hmac(token)
-            for token in tokens.all()
-            if (owners is None or any(token.concerns(owner) for owner in owners))
-            and (token.concerns(requester) or may_see(token))
-        ]
+        self, requester: Principal, owners: Collection[Principal] | None, may_see: Callable[[Token], bool]
+    ) -> Generator[None, None, list[SecretToken]]:
+        """Those of these owners or renewers (None: of all) that the requester has to do with, or `may_see`, in steps. Raises ApiError."""
+        tokens, now = self._enabled(), self._clock.wall_ms()
+        wanted = None if owners is None else frozenset(owners)
+        found: list[SecretToken] = []
+        for number, token in enumerate(tokens.all(), 1):
+            if not number % _STEP:
+                yield
+            is_wanted = wanted is None or not wanted.isdisjoint(token.concerned)
+            if is_wanted and not token.is_expired(now) and (requester in token.concerned or may_see(token)):
+                found.append(tokens.with_hmac(token))
+        return found
 
 
 def _sum(now: int, period_ms: int) -> int:

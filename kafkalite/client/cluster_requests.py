@@ -20,7 +20,7 @@ from kafkalite.client.retry import Backoff
 from kafkalite.client.routing import can_be_topic
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import ApiError, KafkaliteError, is_retriable
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, is_retriable
 from kafkalite.model import BrokerId, Endpoint, TopicPartition
 from kafkalite.rpc.answers import RpcError, RpcNotSent, RpcTimeout
 
@@ -37,6 +37,8 @@ PROBE_AFTER_S = 0.5
 PROBE_EVERY_S = 0.1
 PROBE_EVERY_AT_MOST_S = 0.25
 _PROBE_SHARE = 5
+#: A topic that nobody has named for this time (seconds) is not asked for any more (Kafka: metadata.max.idle.ms).
+TOPIC_IDLE_S = 300.0
 
 
 T = TypeVar("T")
@@ -74,7 +76,8 @@ class ClusterRequests:
         self.routing = Flows(self.view, self.connections.in_turn, now, rng, request_timeout_s=request_timeout_s)
         self._metadata_max_age_s = metadata_max_age_s
         self._refreshing: asyncio.Task[KafkaliteError | None] | None = None
-        self._topics: set[str] = set()
+        #: Followed topics: when each was named last (seconds).
+        self._topics: dict[str, float] = {}
         self._refreshed_at = float("-inf")
         self._refresh_took_s = 0.0
         self._updated: asyncio.Event = asyncio.Event()
@@ -132,7 +135,7 @@ class ClusterRequests:
                     raise RpcNotSent(f"the client is broken: {self.broken!r}")
                 await asyncio.sleep(seconds)
             case Refresh(topics, timeout_s):
-                self._topics |= topics
+                self.follow(*topics)
                 try:
                     async with asyncio.timeout(timeout_s):  # the question under way may be somebody else's
                         return await self.refresh()
@@ -194,6 +197,7 @@ class ClusterRequests:
         Raises:
             RpcError, ApiError.
         """
+        self.follow(*{key.topic for key in keys})
         connection = await self.connections.to(broker_id)
         deadline = self.now() + timeout_s
         future = connection.send_nowait(request)
@@ -216,10 +220,17 @@ class ClusterRequests:
             future.cancel()
 
     async def call_coordinator(
-        self, kind: int, key: str, request: Request, error_of: Callable[[Any], tuple[int, str]], *, timeout_s: float
+        self,
+        kind: int,
+        key: str,
+        request: Request,
+        error_of: Callable[[Any], tuple[int, str]],
+        *,
+        timeout_s: float,
+        done: ErrorCode | None = None,
     ) -> tuple[BrokerId, Any]:
         """(coordinator, its response, without an error); see Router.to_coordinator. Raises RpcError, ApiError."""
-        return await self.run(self.routing.to_coordinator(kind, key, request, error_of, timeout_s))
+        return await self.run(self.routing.to_coordinator(kind, key, request, error_of, timeout_s, done))
 
     async def call_controller(
         self, request: Request, codes_of: Callable[[Any], Collection[int]] = lambda _: (), *, timeout_s: float
@@ -301,10 +312,18 @@ class ClusterRequests:
         self._updated = asyncio.Event()
         return found
 
-    def follow(self, topic: str) -> None:
-        """Keep this topic's metadata fresh."""
-        if can_be_topic(topic):
-            self._topics.add(topic)
+    def follow(self, *topics: str) -> None:
+        """Keep these topics' metadata fresh, until nobody names them for TOPIC_IDLE_S."""
+        at = self.now()
+        for topic in topics:
+            if can_be_topic(topic):
+                self._topics[topic] = at
+
+    def _forget_idle(self) -> None:
+        oldest = self.now() - TOPIC_IDLE_S
+        for topic in [topic for topic, at in self._topics.items() if at < oldest]:
+            del self._topics[topic]
+            self.view.forget(topic)
 
     def refresh_soon(self) -> None:
         """Ask for the followed topics' metadata in the background, at most one question at a time."""
@@ -329,6 +348,7 @@ class ClusterRequests:
 
     async def _refresh(self) -> KafkaliteError | None:
         began = self.now()
+        self._forget_idle()
         try:
             await self.metadata(self._topics, timeout_s=self.request_timeout_s)
             self._refreshed_at = self.now()

@@ -36,23 +36,36 @@ class ClusterView:
         self._leaders: dict[TopicPartition, Leader] = {}
         self._available: dict[str, list[int]] = {}
 
-    def update(self, answer: Metadata) -> None:
-        """Take a node's answer."""
+    def update(self, answer: Metadata, *, has_all_topics: bool = False) -> None:
+        """Take a node's answer. `has_all_topics`: there are no others."""
         self.version += 1
         self._available.clear()
         self.cluster_id = answer.cluster_id or self.cluster_id
         self.controller_id = answer.controller_id
         if answer.brokers:
             self.brokers = {broker.broker_id: broker for broker in answer.brokers}
+        if has_all_topics:
+            for gone in self.topics.keys() - {topic.topic for topic in answer.topics}:
+                self.forget(gone)
         for topic in answer.topics:
             self._update_topic(topic)
 
+    def forget(self, topic: str) -> None:
+        """As if nobody had asked for this topic yet."""
+        self._available.pop(topic, None)
+        if (known := self.topics.pop(topic, None)) is not None:
+            for entry in known.partitions:
+                self._leaders.pop(TopicPartition(topic, entry.partition), None)
+
     def _update_topic(self, topic: TopicMetadata) -> None:
+        if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            self.forget(topic.topic)
+            return
         known = self.topics.get(topic.topic)
-        if topic.error and known is not None and topic.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        if topic.error and known is not None:
             return
         partitions = topic.partitions
-        if known is not None and known.topic_id == topic.topic_id and not topic.error:
+        if known is not None and known.topic_id == topic.topic_id:
             before = {entry.partition: entry for entry in known.partitions}
             partitions = tuple(_newer(before.get(entry.partition), entry) for entry in partitions)
         elif known is not None:

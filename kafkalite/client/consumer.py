@@ -1,6 +1,6 @@
 """The consumer on asyncio: committed records of assigned partitions, in offset order per partition.
 
-One fetch at a time is under way per leader; a partition is fetched again when what it brought last is nearly
+One fetch at a time is under way per leader; a partition is fetched again when what it brought last is
 read. Groups: see `membership` and `consumer_membership`.
 """
 
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafkalite.client import messages
 from kafkalite.client.async_client import AsyncClient
@@ -95,7 +96,8 @@ class Consumer:
         self._client = client
         self._max_bytes = max_bytes
         self._max_wait_ms = max_wait_ms
-        self._isolation = 1 if read_committed else 0
+        #: As requests say it: 1, committed records only.
+        self.isolation = 1 if read_committed else 0
         self._on_out_of_range = on_out_of_range
         self._client_rack = client_rack
         self._assigned: dict[TopicPartition, _Assigned] = {}
@@ -119,13 +121,17 @@ class Consumer:
 
         Raises ValueError: a number is no offset.
         """
-        for key, position in partitions.items():
-            if isinstance(position, int) and not 0 <= position < 2**63:
-                raise ValueError(f"{key}: {position} is not an offset")
-        self._assigned = {key: _Assigned(key, position) for key, position in sorted(partitions.items())}
-        for key in self._assigned:
-            self._client.follow(key.topic)
+        _check_offsets(partitions)
+        self._assigned = {}
+        self.add(partitions)
         self._error = None
+
+    def add(self, partitions: Mapping[TopicPartition, int | str]) -> None:
+        """Read these partitions, too. Raises ValueError: a number is no offset."""
+        _check_offsets(partitions)
+        for key, position in sorted(partitions.items()):
+            self._assigned[key] = _Assigned(key, position)
+        self._client.follow(*{key.topic for key in partitions})
 
     async def assign_topics(self, topics: Iterable[str], position: int | str = EARLIEST) -> None:
         """Read all partitions of these topics. Raises ApiError when one does not exist."""
@@ -201,19 +207,49 @@ class Consumer:
     def _start_fetches(self) -> None:
         now = self._client.now()
         by_node: dict[BrokerId, list[_Assigned]] = {}
+        unresolved: list[_Assigned] = []
         for entry in self._assigned.values():
             if entry.fetching or entry.buffer or now < entry.not_before:
                 continue
             node = self._node_for(entry, now)
             if node is None:
-                self._client.refresh_soon()
+                self._without_leader(entry)
+            elif isinstance(entry.position, str):
+                unresolved.append(entry)
             elif node not in self._busy:
                 by_node.setdefault(node, []).append(entry)
+        if unresolved:
+            self._start("consumer.resolve", unresolved, self._resolve(unresolved))
         for node, entries in by_node.items():
             self._busy.add(node)
+            self._start(f"consumer.fetch[{node}]", entries, self._fetch(node, entries))
+
+    def _without_leader(self, entry: _Assigned) -> None:
+        topic = self._client.view.topics.get(entry.key.topic)
+        code = ErrorCode.NONE if topic is None else error_code(topic.error)
+        if code is not ErrorCode.NONE and not is_retriable(code):
+            self._failed(entry, api_error(code, f"{entry.key}: {code.name}"))
+        self._client.follow(entry.key.topic)
+        self._client.refresh_soon()
+
+    def _start(self, name: str, entries: list[_Assigned], work: Coroutine[Any, Any, None]) -> None:
+        self._client.follow(*{entry.key.topic for entry in entries})
+        for entry in entries:
+            entry.fetching = True
+        self._client.supervisor.spawn(name, work, Policy.ISOLATED)
+
+    @contextmanager
+    def _under_way(self, entries: list[_Assigned]) -> Iterator[None]:
+        try:
+            yield
+        except (RpcError, ApiError) as error:
             for entry in entries:
-                entry.fetching = True
-            self._client.supervisor.spawn(f"consumer.fetch[{node}]", self._fetch(node, entries), Policy.ISOLATED)
+                if self._is_assigned(entry):
+                    self._failed(entry, error)
+        finally:
+            for entry in entries:
+                entry.fetching = False
+            self._news.set()
 
     def _node_for(self, entry: _Assigned, now: float) -> BrokerId | None:
         """The replica that the leader has named, as long as it is known; else the leader."""
@@ -233,34 +269,22 @@ class Consumer:
         entry.led_until = self._client.now() + _LED_S
         self._client.refresh_soon()
 
-    async def _fetch(self, node: BrokerId, entries: list[_Assigned]) -> None:
-        try:
-            await self._resolve(entries)
-            ready = [entry for entry in entries if isinstance(entry.position, int)]
-            if ready:
-                await self._fetch_ready(node, ready)
-        except (RpcError, ApiError) as error:
-            for entry in entries:
-                if self._is_assigned(entry):
-                    self._failed(entry, error)
-        finally:
-            self._busy.discard(node)
-            for entry in entries:
-                entry.fetching = False
-            self._news.set()
-
     async def _resolve(self, entries: list[_Assigned]) -> None:
         """Turn "earliest" and "latest" into offsets."""
-        asked = {e.key: e.position for e in entries if isinstance(e.position, str)}
-        if not asked:
-            return
-        stamps = {key: EARLIEST_TIMESTAMP if p == EARLIEST else LATEST_TIMESTAMP for key, p in asked.items()}
-        found = await self._client.list_offsets(stamps, isolation=self._isolation)
-        for entry in entries:
-            if entry.key in found and entry.position == asked.get(entry.key):
+        stamps = {e.key: EARLIEST_TIMESTAMP if e.position == EARLIEST else LATEST_TIMESTAMP for e in entries}
+        with self._under_way(entries):
+            found = await self._client.list_offsets(stamps, isolation=self.isolation)
+            for entry in entries:
                 entry.position = int(found[entry.key].offset)
 
-    async def _fetch_ready(self, node: BrokerId, entries: list[_Assigned]) -> None:
+    async def _fetch(self, node: BrokerId, entries: list[_Assigned]) -> None:
+        try:
+            with self._under_way(entries):
+                await self._fetch_from(node, entries)
+        finally:
+            self._busy.discard(node)
+
+    async def _fetch_from(self, node: BrokerId, entries: list[_Assigned]) -> None:
         by_key = {entry.key: entry for entry in entries}
         positions = {entry.key: entry.position for entry in entries if isinstance(entry.position, int)}
         session = self._sessions.setdefault(node, ConsumerFetchSession())
@@ -270,7 +294,7 @@ class Consumer:
             max_wait_ms=self._max_wait_ms,
             max_bytes=self._max_bytes * min(len(positions), 8),
             partition_max_bytes=self._max_bytes,
-            isolation=self._isolation,
+            isolation=self.isolation,
             rack="" if any(self._client.now() < entry.led_until for entry in entries) else self._client_rack,
         )
         wait_s = self._max_wait_ms / 1000
@@ -310,13 +334,18 @@ class Consumer:
             code = error_code(fetched.error)
             self._failed(entry, api_error(code, f"{entry.key}: {code.name} at offset {entry.position}"))
             return
+        assert isinstance(entry.position, int)
+        aborted = fetched.aborted if self.isolation else ()
+        try:
+            found, position = committed_records(entry.key, records, entry.position, aborted)
+        except ApiError as error:
+            self._failed(entry, error)
+            return
         entry.failures = 0
         entry.error = None
         entry.high_watermark = max(entry.high_watermark, fetched.high_watermark)
         entry.log_start_offset = fetched.log_start_offset
-        assert isinstance(entry.position, int)
-        aborted = fetched.aborted if self._isolation else ()
-        found, entry.position = committed_records(entry.key, records, entry.position, aborted)
+        entry.position = position
         entry.buffer.extend(found)
 
     def _pause(self, entry: _Assigned) -> None:
@@ -330,12 +359,21 @@ class Consumer:
         if entry.preferred != NO_LEADER:
             self._not_readable(entry)
         self._client.refresh_soon()
-        if isinstance(error, RpcError) or is_retriable(error.code):
+        if isinstance(error, RpcError):
+            return
+        # What is corrupt may be so for ever, and nobody would know why nothing comes.
+        if is_retriable(error.code) and error.code is not ErrorCode.CORRUPT_MESSAGE:
             return
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self._on_out_of_range is not None:
             entry.position = self._on_out_of_range
             return
         self._error = error
+
+
+def _check_offsets(partitions: Mapping[TopicPartition, int | str]) -> None:
+    for key, position in partitions.items():
+        if isinstance(position, int) and not 0 <= position < 2**63:
+            raise ValueError(f"{key}: {position} is not an offset")
 
 
 #: What the records of one fetched partition may take in memory before the rest is fetched again: some kB may stand for gigabytes.
@@ -377,26 +415,29 @@ def committed_records(
 ) -> tuple[list[ConsumedRecord], int]:
     """The data records from `position` on in fetched batches, and the position after them.
 
-    `content_bytes`: batches after that many bytes of keys and values are left out.
+    `content_bytes`: batches after that many bytes of keys and values are left out, and those from a broken one on.
 
     Raises:
-        ApiError: CORRUPT_MESSAGE.
+        ApiError: CORRUPT_MESSAGE, the batch at `position` is broken.
     """
     found: list[ConsumedRecord] = []
     topic, partition = key
     start = position
-    for at, header, is_data in committed_batches(records, position, aborted):
-        position = max(position, header.next_offset)
-        if not is_data:
-            continue
-        begin = len(found)
-        found += [
-            ConsumedRecord(topic, partition, *record)
-            for record in records_of(records, at, header)
-            if record.offset >= start
-        ]
-        if header.compression:
-            content_bytes -= sum(len(each.key or b"") + len(each.value or b"") for each in found[begin:])
-            if content_bytes <= 0:
-                break
+    try:
+        for at, header, is_data in committed_batches(records, position, aborted):
+            begin = len(found)
+            if is_data:
+                found += [
+                    ConsumedRecord(topic, partition, *record)
+                    for record in records_of(records, at, header)
+                    if record.offset >= start
+                ]
+            position = max(position, header.next_offset)
+            if is_data and header.compression:
+                content_bytes -= sum(len(each.key or b"") + len(each.value or b"") for each in found[begin:])
+                if content_bytes <= 0:
+                    break
+    except ApiError as error:
+        if position == start:
+            raise api_error(error.code, f"{key} at offset {position}: {error}") from None
     return found, position

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kafkalite.client import messages
@@ -66,7 +67,11 @@ class Flows(Router):
         else:
             request = messages.create_topics_request(topics, timeout_ms, validate_only=validate_only)
         results, again = yield from self._topics_request(request, messages.created, timeout_s)
-        return _forgive(results, ErrorCode.TOPIC_ALREADY_EXISTS) if again else results
+        if not again:
+            return results
+        wanted = {topic.topic: topic for topic in topics}
+        forgiven = _forgive(results, ErrorCode.TOPIC_ALREADY_EXISTS)
+        return tuple(each if each.partitions >= 0 else _counted(each, wanted[each.topic]) for each in forgiven)
 
     def delete_topics(
         self, topics: Sequence[str], timeout_s: float, *, vanished: bool
@@ -204,6 +209,14 @@ class Flows(Router):
 
 def _forgive(results: tuple[TopicResult, ...], code: ErrorCode) -> tuple[TopicResult, ...]:
     return tuple(TopicResult(r.topic, 0, topic_id=r.topic_id) if r.error == code else r for r in results)
+
+
+def _counted(result: TopicResult, wanted: NewTopic) -> TopicResult:
+    """With the numbers of the request; those that it left to the broker stay unknown (-1)."""
+    partitions, replicas = wanted.partitions, wanted.replication_factor
+    if wanted.assignment:
+        partitions, replicas = len(wanted.assignment), max(map(len, wanted.assignment.values()))
+    return replace(result, partitions=partitions, replication_factor=replicas)
 
 
 def _has_producer_id(batch: Buffer) -> bool:

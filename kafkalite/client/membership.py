@@ -22,6 +22,10 @@ _log = get_logger(__name__)
 SESSION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_MS = 60_000
 HEARTBEAT_S = 1.0
+#: The group's leader checks after this time (seconds) whether topics have got more partitions (Kafka: metadata.max.age.ms).
+PARTITIONS_CHECKED_S = 30.0
+#: Patience of that check, which must not keep a heartbeat back for long.
+CHECK_TIMEOUT_S = 2.0
 #: Join again, from the beginning: the coordinator does not know us any more.
 _FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID})
 ASSIGNOR = "range"
@@ -61,6 +65,9 @@ class Membership:
         self._groups = groups
         self._topics = tuple(topics)
         self._beating: asyncio.Task[None] | None = None
+        #: Of the group's leader: the partitions that it has assigned, by topic.
+        self._counts: dict[str, int] = {}
+        self._checked_at = 0.0
         self.group = group
         self.member_id = ""
         self.generation = -1
@@ -87,13 +94,15 @@ class Membership:
         patience = REBALANCE_TIMEOUT_MS / 1000 + 30
         joined = await self._joined(patience)
         self.generation = joined.generation_id
+        self._counts = {}
         shares: list[Any] = []
         sync = wire.SyncGroupRequest
         if joined.leader == self.member_id:
             members = [MemberSubscription(each.member_id, subscribed(bytes(each.metadata))) for each in joined.members]
             topics = sorted({topic for member in members for topic in member.topics})
-            counts = {topic: await self._client.known_topic(topic) for topic in topics}
-            assigned = range_assignment(members, counts)
+            self._counts = dict.fromkeys(topics, 0) | await self._partition_counts(topics, patience)
+            self._checked_at = self._client.now()
+            assigned = range_assignment(members, self._counts)
             shares = [sync.SyncGroupRequestAssignment(name, assignment(assigned[name])) for name in sorted(assigned)]
         request = sync(
             self.group, self.generation, self.member_id, None, CONSUMER, joined.protocol_name or ASSIGNOR, shares
@@ -101,6 +110,11 @@ class Membership:
         _, synced = await self._groups.ask(self.group, request, own_error, timeout_s=patience)
         self.partitions = tuple(TopicPartition(*each) for each in assigned_partitions(bytes(synced.assignment)))
         _log.info("group.joined", group=self.group, generation=self.generation, partitions=len(self.partitions))
+
+    async def _partition_counts(self, topics: Sequence[str], timeout_s: float) -> dict[str, int]:
+        """Of those that exist; other members may subscribe to topics that do not."""
+        answer = await self._client.metadata(topics, timeout_s=timeout_s)
+        return {topic.topic: len(topic.partitions) for topic in answer.topics if not topic.error}
 
     async def _joined(self, patience_s: float) -> Any:
         """The round's result. A new member is given its id first, and joins with it (KIP-394)."""
@@ -164,3 +178,18 @@ class Membership:
                 _log.info("group.stale", group=self.group, error=str(error))
                 self.is_stale.set()
                 return
+            if await self._has_new_partitions():
+                _log.info("group.new_partitions", group=self.group)
+                self.is_stale.set()
+                return
+
+    async def _has_new_partitions(self) -> bool:
+        """Whether the group's leader has partitions to assign that nobody reads."""
+        if not self._counts or self._client.now() - self._checked_at < PARTITIONS_CHECKED_S:
+            return False
+        self._checked_at = self._client.now()
+        try:
+            now = await self._partition_counts(sorted(self._counts), CHECK_TIMEOUT_S)
+        except (ApiError, RpcError):
+            return False
+        return any(count > self._counts[topic] for topic, count in now.items())

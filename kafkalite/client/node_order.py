@@ -29,8 +29,8 @@ class NodeOrder:
     def in_turn(self, now: float, unreachable: Container[Endpoint]) -> list[Endpoint]:
         """Each time beginning with the next: a node that is cut off from the cluster, but not from us, must not be the
         only one we listen to. Those that were late or could not be reached come last."""
-        known = [broker.endpoint for _, broker in sorted(self._view.brokers.items())]
-        known += [endpoint for endpoint in self._bootstrap if endpoint not in known]
+        brokers = [broker.endpoint for _, broker in sorted(self._view.brokers.items())]
+        known = list(dict.fromkeys((*brokers, *self._bootstrap)))
         self._rotation += 1
         start = self._rotation % len(known)
         return sorted(

@@ -12,7 +12,7 @@ from kafkalite.client.cluster_requests import PROBE_AFTER_S
 from kafkalite.client.connection import Connection
 from kafkalite.client.partitioner import StickyPartitioner, partition_for_key
 from kafkalite.client.producer_core import Completion, Dispatch, ProducerCore
-from kafkalite.client.producer_settings import ProducerSettings
+from kafkalite.client.producer_settings import MAX_RECORD_BYTES, ProducerSettings
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error, error_code
 from kafkalite.model import BrokerId, TopicPartition
@@ -56,6 +56,7 @@ class Producer:
         retries: without idempotence, how often a batch is sent again (message.send.max.retries); None: 3. An
             idempotent producer tries until the delivery timeout.
         linger_ms: how long a record waits for others.
+        max_record_bytes: `send` refuses larger ones, before compression.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Producer:
         retries: int | None = None,
         buffer_bytes: int = BUFFER_BYTES,
         max_block_ms: int = 60_000,
+        max_record_bytes: int = MAX_RECORD_BYTES,
     ) -> None:
         number = -1 if acks in ("all", "-1") else int(acks)
         wants_idempotence = number == -1 if idempotent is None else idempotent
@@ -86,6 +88,7 @@ class Producer:
             request_timeout_s=request_timeout_ms / 1000,
             max_in_flight=max_in_flight,
             retries=None if wants_idempotence else 3 if retries is None else retries,
+            max_record_bytes=max_record_bytes,
         )
         self._client = client
         self._core = ProducerCore(self.settings, client.random)
@@ -133,15 +136,19 @@ class Producer:
         Raises:
             ApiError: no such topic or partition, record too large, no room within max_block_ms.
             RpcError: no node answers.
+            ValueError: `timestamp_ms` is neither -1 (the record has no time) nor a time.
         """
+        if timestamp_ms is not None and not -1 <= timestamp_ms < 2**63:
+            raise ValueError(f"timestamp {timestamp_ms} ms is neither -1 nor a time")
         self._check_open()
         # Also when somebody else has asked for the topic before: its leaders are ours to follow from now on.
         self._client.follow(topic)
+        if self._core.buffered_bytes >= self._buffer_bytes:
+            await self._wait_for_room()
+        # Then the topic, which may have been deleted meanwhile.
         if not (count := self._client.view.partition_count(topic)):
             count = await self._client.known_topic(topic, timeout_s=self._max_block_s)
             self._wake.set()
-        if self._core.buffered_bytes >= self._buffer_bytes:
-            await self._wait_for_room()
         self._check_open()  # again: it may have been closed meanwhile
         sticky = False
         if partition is None:
@@ -214,6 +221,7 @@ class Producer:
                 self._dial(node)
             probe_at = self._cut_silent_and_probe(now)
             if no_leader or self._client.metadata_is_old:
+                self._client.follow(*{topic for topic, _ in self._core.waiting_partitions()})
                 self._client.refresh_soon()
                 ready_at = _sooner(ready_at, now + 0.1)
             if self.settings.acks == 0 and self._core.waiting_partitions():

@@ -82,7 +82,7 @@ class Router:
         """Ask for topics (None: all), and remember the answer."""
         request = messages.metadata_request(topics, allow_auto_create=allow_auto_create)
         found = messages.metadata_of((yield ToAny(request, timeout_s)))
-        self.view.update(found)
+        self.view.update(found, has_all_topics=topics is None)
         return found
 
     def known_topic(self, topic: str, timeout_s: float) -> Flow[int]:
@@ -198,15 +198,18 @@ class Router:
         request: Request,
         error_of: Callable[[Any], tuple[int, str]],
         timeout_s: float,
+        done: ErrorCode | None = None,
     ) -> Flow[tuple[BrokerId, Any]]:
         """(coordinator, its response), which has no error. For requests that do no harm twice.
 
         Args:
             kind: messages.GROUP or messages.TRANSACTION.
             error_of: (error, message) of a response.
+            done: after a try whose outcome was lost this error is success: it was executed.
         """
         deadline = self._now() + timeout_s
         attempts = 0
+        maybe_executed = False
         while True:
             error: KafkaliteError
             try:
@@ -216,12 +219,15 @@ class Router:
                 if not number:
                     return node, response
                 code = error_code(number)
+                if maybe_executed and code is done:
+                    return node, response
                 error = api_error(code, text or code.name)
                 if code in FIND_AGAIN:
                     self._coordinators.pop((kind, key), None)
                 elif not is_retriable(code):
                     raise error
             except RpcError as failure:
+                maybe_executed = maybe_executed or isinstance(failure, RpcDisconnected | RpcTimeout)
                 self._coordinators.pop((kind, key), None)
                 error = failure
             except ApiError as refusal:

@@ -25,6 +25,7 @@ from kafkalite.config.listeners import (
     inter_broker_listener,
     is_secured,
     kafka_listeners,
+    max_connections,
     rpc_protocol,
 )
 from kafkalite.config.loading import broker_config, flatten, load, settings_from
@@ -68,6 +69,7 @@ __all__ = [
     "is_secured",
     "kafka_listeners",
     "load",
+    "max_connections",
     "parse_limit",
     "rpc_protocol",
     "settings_from",

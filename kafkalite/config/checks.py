@@ -36,6 +36,33 @@ def check_addresses(config: BrokerConfig) -> None:
     advertised_http(config, 0)
 
 
+def check_limits(config: BrokerConfig) -> None:
+    """Raises ConfigError."""
+    pairs = [("group.min.session.timeout.ms", "group.max.session.timeout.ms")]
+    pairs += [
+        (f"{name}num.partitions", "max.partitions.per.topic")
+        for name in ("", "offsets.topic.", "transaction.state.log.", "share.coordinator.state.topic.")
+    ]
+    for kind in ("consumer", "share", "streams"):
+        pairs += [
+            (f"group.{kind}.min.{name}", f"group.{kind}.max.{name}")
+            for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+        ]
+        heartbeat, session = f"group.{kind}.heartbeat.interval.ms", f"group.{kind}.session.timeout.ms"
+        if _of(config, heartbeat) >= _of(config, session):
+            raise ConfigError(
+                f"{heartbeat} ({_of(config, heartbeat)}) must be less than {session} ({_of(config, session)}):"
+                " members would be removed between two heartbeats"
+            )
+    for low, high in pairs:
+        if _of(config, low) > _of(config, high):
+            raise ConfigError(f"{low} ({_of(config, low)}) is above {high} ({_of(config, high)})")
+
+
+def _of(config: BrokerConfig, key: str) -> int:
+    return int(getattr(config, key.replace(".", "_")))
+
+
 def check_security(config: BrokerConfig) -> None:
     """Raises ConfigError."""
     between_nodes = inter_broker_listener(config)

@@ -88,6 +88,12 @@ def for_listener(config: BrokerConfig, name: str) -> BrokerConfig:
     return dataclasses.replace(config, **own) if own else config
 
 
+def max_connections(config: BrokerConfig, name: str) -> int:
+    """How many connections a listener may have. `name`: as for `for_listener`, which is too slow for each connection."""
+    own: int = config.per_listener.of(name).get("max_connections", config.max_connections)
+    return own
+
+
 def is_secured(config: BrokerConfig) -> bool:
     """Whether any listener asks for more than plain text."""
     protocols = [rpc_protocol(config), http_protocol(config)]

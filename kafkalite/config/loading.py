@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafkalite.config.broker import BROKER_KEYS, BrokerConfig
-from kafkalite.config.checks import check_addresses, check_security
+from kafkalite.config.checks import check_addresses, check_limits, check_security
 from kafkalite.config.parsing import ALIASES, OBSOLETE, UNITS, in_milliseconds, parse
 from kafkalite.config.topic import TOPIC_KEYS, TopicConfig, topic_config
 from kafkalite.errors import ConfigError
@@ -60,6 +60,7 @@ def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]
     for name in ("kafka_port", "listener_security_protocol"):
         if config.listeners.strip() and name in own:
             raise ConfigError(f"{LISTENERS} is set: remove {name.replace('_', '.')}, it is for a single listener")
+    check_limits(config)
     check_addresses(config)
     check_security(config)
     return config, warnings
@@ -82,17 +83,21 @@ def load(text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any])
 
 
 def settings_from(text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """What is set, by key, unchecked. Raises ConfigError if `text` is not TOML."""
+    """What is set, by key, in whatever spelling it was set; unchecked. Raises ConfigError if `text` is not TOML."""
     settings: dict[str, Any] = {}
     if text is not None:
         import tomllib  # a node without a file does not wait for it
 
         try:
-            settings |= flatten(tomllib.loads(text))
+            settings |= _canonical(flatten(tomllib.loads(text)))
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"configuration file: {error}") from None
     known = BROKER_KEYS.keys() | TOPIC_KEYS.keys() | ALIASES.keys() | UNITS.keys()
     by_variable = {"KAFKALITE_" + key.upper().replace(".", "_"): key for key in known}
-    settings |= {by_variable[name]: value for name, value in environ.items() if name in by_variable}
-    settings |= flags
-    return settings
+    settings |= _canonical({by_variable[name]: value for name, value in environ.items() if name in by_variable})
+    return settings | _canonical(flags)
+
+
+def _canonical(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """By our spellings, so that another spelling in a stronger source takes the place of it. Raises ConfigError."""
+    return {ALIASES.get(raw, raw): value for raw, value in in_milliseconds(settings).items()}

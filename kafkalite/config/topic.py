@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from kafkalite.config.keys import MAX, fields_of, setting
+from kafkalite.config.keys import INT_MAX, MAX, fields_of, setting
 from kafkalite.config.parsing import parse
 from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
@@ -28,7 +28,9 @@ class TopicConfig:
     compressed_content_validation_enable: bool = setting(
         True, "whether the content of compressed batches is checked before they are appended, as Kafka does"
     )
-    compression_gzip_level: int = setting(-1, "level of compression.type gzip: 1 to 9, -1: zlib's own", low=-1, high=9)
+    compression_gzip_level: int = setting(
+        -1, "level of compression.type gzip: 1 to 9, -1: zlib's own", low=-1, high=9, without=0
+    )
     compression_lz4_level: int = setting(9, "level of compression.type lz4", low=1, high=17)
     compression_type: str = setting(
         "producer",
@@ -44,7 +46,7 @@ class TopicConfig:
         "replicas, PARTITION:BROKER,… or *, as Kafka's tools list them; copying is limited on the leader's side only",
         is_list_of_replicas=True,
     )
-    index_interval_bytes: int = setting(4096, "bytes of log per entry of the offset index", low=0)
+    index_interval_bytes: int = setting(4096, "bytes of log per entry of the offset index", low=0, high=INT_MAX)
     leader_replication_throttled_replicas: str = setting(
         "",
         "replicas, PARTITION:BROKER,… or *, which get records at leader.replication.throttled.rate while they are not in sync",
@@ -53,7 +55,7 @@ class TopicConfig:
     local_retention_bytes: int = setting(-2, "has an effect only with tiered storage, which does not exist", low=-2)
     local_retention_ms: int = setting(-2, "has an effect only with tiered storage, which does not exist", low=-2)
     log_flush_before_ack: bool = setting(False, "fsync on every in-sync replica before a record counts as committed")
-    max_message_bytes: int = setting(1_048_588, "size of the largest record batch", low=0)
+    max_message_bytes: int = setting(1_048_588, "size of the largest record batch", low=0, high=INT_MAX)
     message_timestamp_after_max_ms: int = setting(
         3_600_000, "a record whose own timestamp is further ahead of the broker's clock is refused (CreateTime)", low=0
     )
@@ -77,7 +79,7 @@ class TopicConfig:
     file_delete_delay_ms: int = setting(
         60_000, "time between the deletion of a segment and the removal of its files", low=0
     )
-    min_insync_replicas: int = setting(1, "minimum number of in-sync replicas for acks=all", low=1)
+    min_insync_replicas: int = setting(1, "minimum number of in-sync replicas for acks=all", low=1, high=INT_MAX)
     preallocate: bool = setting(
         False,
         "whether a new segment gets the room of segment.bytes on the disk at once (fallocate; at most half of the free room)",
@@ -87,8 +89,10 @@ class TopicConfig:
     remote_storage_enable: bool = setting(False, "there is no tiered storage: only false", is_only=False)
     retention_bytes: int = setting(-1, "size of a partition above which old segments are deleted; -1: no limit", low=-1)
     retention_ms: int = setting(604_800_000, "age above which segments are deleted; -1: no limit", low=-1)
-    segment_bytes: int = setting(1_073_741_824, "size at which a segment rolls", low=14, high=2**31 - 1)
-    segment_index_bytes: int = setting(10_485_760, "size of an index file at which the segment rolls", low=4)
+    segment_bytes: int = setting(1_073_741_824, "size at which a segment rolls", low=14, high=INT_MAX)
+    segment_index_bytes: int = setting(
+        10_485_760, "size of an index file at which the segment rolls", low=4, high=INT_MAX
+    )
     segment_jitter_ms: int = setting(
         0, "maximum time that is taken off segment.ms, so that segments end at different times", low=0
     )

@@ -10,7 +10,7 @@ from kafkalite.controller.broker_failure_detector import BrokerFailureDetector
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.cluster_reading import ClusterReader
 from kafkalite.controller.controller_election import ControllerElection, Won
-from kafkalite.controller.decisions.events import BalancerSettings, ReassignmentLimits
+from kafkalite.controller.decisions.events import BalancerSettings, InternalTopic, ReassignmentLimits
 from kafkalite.controller.decisions.problems import find_problems
 from kafkalite.controller.decisions.reassignments import limits_from
 from kafkalite.controller.decisions.state import ControllerState
@@ -33,6 +33,7 @@ from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.model import (
     GROUP_TOPIC,
     NO_LEADER,
+    SCHEMA_TOPIC,
     SHARE_TOPIC,
     TRANSACTION_TOPIC,
     BrokerId,
@@ -184,6 +185,7 @@ class Controller:
             config=self._balancer_config,
             state=self._present_state,
             closed=self._broker_states,
+            internal=self._internal_topics,
             post=inbox.post,
         )
         leadership = ControllerEventLoop(
@@ -236,6 +238,23 @@ class Controller:
             return None
         interval_s = float(config.leader_imbalance_check_interval_seconds)
         return Balance(interval_s, config.leader_imbalance_per_broker_percentage)
+
+    def _internal_topics(self) -> dict[str, InternalTopic]:
+        config = self._config
+        state_min_isr = config.transaction_state_log_min_isr
+        wanted = {
+            GROUP_TOPIC: (config.offsets_topic_replication_factor, state_min_isr),
+            SCHEMA_TOPIC: (config.offsets_topic_replication_factor, state_min_isr),
+            TRANSACTION_TOPIC: (config.transaction_state_log_replication_factor, state_min_isr),
+            SHARE_TOPIC: (
+                config.share_coordinator_state_topic_replication_factor,
+                config.share_coordinator_state_topic_min_isr,
+            ),
+        }
+        return {
+            name: InternalTopic(replicas, min_isr, self._topic_config(name).min_insync_replicas)
+            for name, (replicas, min_isr) in wanted.items()
+        }
 
     def _balancer_config(self) -> BalancerConfig:
         config = self._live_config()
@@ -335,11 +354,7 @@ class Controller:
         leadership = self._leadership
         if leadership is None:
             return ()
-        wanted = {
-            GROUP_TOPIC: self._config.offsets_topic_replication_factor,
-            TRANSACTION_TOPIC: self._config.transaction_state_log_replication_factor,
-            SHARE_TOPIC: self._config.share_coordinator_state_topic_replication_factor,
-        }
+        wanted = {name: each.replicas for name, each in self._internal_topics().items()}
         found = find_problems(leadership.state, leadership.reader.malformed_brokers, wanted)
         now_ms = self._env.clock.wall_ms()
         self._since = {(what, subject): self._since.get((what, subject), now_ms) for what, subject, _ in found}

@@ -29,6 +29,7 @@ from kafkalite.controller.decisions.effects import (
     Note,
     OpenChannel,
     Post,
+    RaiseMinInsync,
     ReadStates,
     RemoveDeletionRequests,
     RemovePartition,
@@ -277,6 +278,7 @@ class ControllerEventLoop:
                     self._phases = FailoverPhases("broker", since)
                     self._phases.detected_ms = self._since(self._phases)
                 await self._handle(event)
+                self._on_moves()
             case NewsSource.TOPICS:
                 await self._handle(await self.reader.topics(self.state))
             case NewsSource.MOVES:
@@ -362,6 +364,9 @@ class ControllerEventLoop:
             case WriteTopics(changes):
                 written, failed = await self._storage.write_topics(changes)
                 return TopicsWritten(tuple(written), tuple(failed))
+            case RaiseMinInsync(topic, value):
+                if await self._storage.raise_min_insync(topic, value):
+                    self._on_moves()
             case RereadTopics(topics):
                 self.reader.stale_topics |= set(topics)
                 self.inbox.mark(NewsSource.TOPICS)

@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from kafkalite.controller.decisions.balance_view import DiskRoom, PartitionLoad
-from kafkalite.controller.decisions.events import BalancerDue, BalancerSettings
+from kafkalite.controller.decisions.events import BalancerDue, BalancerSettings, InternalTopic
+from kafkalite.controller.decisions.internal_topics import lacks_replicas
 from kafkalite.controller.decisions.rebalancing import DRAINING, OFF, ON, missing_brokers
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.env.own_time import OwnTime
@@ -56,6 +57,7 @@ class LoadReports:
     Args:
         state: the controller's.
         closed: brokers that take no new replicas, with their `broker.state`.
+        internal: by name, what internal topics should have.
         post: hands an event to the controller.
     """
 
@@ -69,6 +71,7 @@ class LoadReports:
         config: Callable[[], BalancerConfig],
         state: Callable[[], ControllerState],
         closed: Callable[[], Mapping[BrokerId, str]],
+        internal: Callable[[], Mapping[str, InternalTopic]],
         post: Callable[[BalancerDue], None],
     ) -> None:
         self._env = env
@@ -78,6 +81,7 @@ class LoadReports:
         self._config = config
         self._state = state
         self._closed = closed
+        self._internal = internal
         self._post = post
         self._kicked = asyncio.Event()
         self._asked_at = float("-inf")
@@ -97,9 +101,15 @@ class LoadReports:
         self._kicked.set()
 
     def moves_went_on(self) -> None:
-        """A reassignment has made a step: there may be room for the next one."""
+        """A reassignment has made a step, or a broker has come: there may be room for the next move."""
         state = self._state()
-        if state.is_spreading or state.stuck or DRAINING in self._closed().values() or self._missing_since:
+        if (
+            state.is_spreading
+            or state.stuck
+            or DRAINING in self._closed().values()
+            or self._missing_since
+            or lacks_replicas(state, self._closed(), self._internal())
+        ):
             self._kicked.set()
 
     async def run(self) -> None:
@@ -119,12 +129,14 @@ class LoadReports:
                 pass
 
     def _is_wanted(self, config: BalancerConfig) -> bool:
-        return config.settings.mode != OFF or DRAINING in self._closed().values() or bool(self._state().stuck)
+        if config.settings.mode != OFF or DRAINING in self._closed().values() or self._state().stuck:
+            return True
+        return lacks_replicas(self._state(), self._closed(), self._internal())
 
     def event(self, config: BalancerConfig) -> BalancerDue:
         """What is known now."""
         lost = self.lost(config) if config.settings.mode == ON else frozenset()
-        return BalancerDue(config.settings, self._closed(), lost, self.loads, self.room)
+        return BalancerDue(config.settings, self._closed(), lost, self.loads, self.room, self._internal())
 
     def lost(self, config: BalancerConfig) -> frozenset[BrokerId]:
         """Brokers that are missing for too long. A new controller begins to count when it is elected."""

@@ -17,7 +17,7 @@ from kafkalite.controller.stats import ControllerStats
 from kafkalite.controller.zk_access import MAX_OPS
 from kafkalite.controller.zk_access import Connectivity as Connectivity
 from kafkalite.controller.zk_access import ControllerMovedError as ControllerMovedError
-from kafkalite.coordination import admin_znodes, paths, topic_znodes
+from kafkalite.coordination import admin_znodes, config_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import (
     AuthFailedError,
     Coordinator,
@@ -35,6 +35,7 @@ from kafkalite.coordination.coordinator import (
     Watch,
 )
 from kafkalite.coordination.registration import registered_brokers
+from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, BrokerInfo, LeaderAndIsr, PartitionEpoch, Replicas, TopicPartition
@@ -44,6 +45,7 @@ _log = get_logger(__name__)
 
 #: Bytes of one transaction (a larger one would cut the connection for all requests).
 MAX_BYTES = 512 * 1024
+MIN_INSYNC = "min.insync.replicas"
 #: Requests under /restart_partitions that are read at once.
 MAX_RESTARTS = 200
 
@@ -287,6 +289,21 @@ class Storage(DeletionStorage):
             await self._remove_if_empty(paths.partitions_add(change.name) if change.added else None)
         self._stats.zk_ops["conflict"] += len(failed)
         return written, failed
+
+    async def raise_min_insync(self, topic: str, value: int) -> bool:
+        """Set min.insync.replicas of a topic to at least `value`; False: not now."""
+        path = paths.config_topic(topic)
+        (found,) = await self.get_many([path])
+        try:
+            settings = {} if found is None else config_znodes.decode_config(found[0], path)
+        except ZnodeError:
+            return False  # `admin health` names it
+        held = settings.get(MIN_INSYNC, "")
+        if held.isdecimal() and int(held) >= value:
+            return True
+        data = config_znodes.encode_config({**settings, MIN_INSYNC: str(value)})
+        write = Create(path, data) if found is None else SetData(path, data, found[1].version)
+        return await self._fenced([write, notification(TOPICS, topic)])
 
     async def read_partition_requests(self, watch: Watch) -> PartitionRequests:
         """Everything below /admin/partitions_add and /admin/partitions_remove; the watch fires at any change of names."""

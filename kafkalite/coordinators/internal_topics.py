@@ -26,7 +26,8 @@ def broker_count(known: MetadataResponse) -> int:
 
 
 def internal_topic(name: str, config: BrokerConfig, brokers: int) -> NewTopic:
-    """The order for an internal topic. With fewer brokers than replicas wanted, all brokers have one.
+    """The order for an internal topic. With fewer brokers than replicas wanted, all brokers have one; the controller adds the others when
+    there are more (ADR 62).
 
     Args:
         brokers: see `broker_count`. While too few of them are alive, the topic cannot be created.

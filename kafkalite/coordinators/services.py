@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.config import BrokerConfig, TopicConfig
@@ -261,9 +261,9 @@ class DelegationTokens(Protocol):
         ...
 
     def describe(
-        self, requester: Principal, owners: Sequence[Principal] | None, may_see: Callable[[Token], bool]
-    ) -> list[SecretToken]:
-        """The tokens of these owners or renewers (None: all) that concern the requester, or that it may see."""
+        self, requester: Principal, owners: Collection[Principal] | None, may_see: Callable[[Token], bool]
+    ) -> Generator[None, None, list[SecretToken]]:
+        """The tokens of these owners or renewers (None: all) that concern the requester, or that it may see, in steps."""
         ...
 
 

@@ -13,6 +13,14 @@ from typing import Any
 
 _Job = tuple[Future[Any], Callable[[], Any]]
 
+_own = threading.local()
+
+
+def is_left_behind() -> bool:
+    """Whether this thread belongs to a disk that was given up while it hung, and another life of the disk has begun since."""
+    workers: Workers | None = getattr(_own, "workers", None)
+    return workers is not None and workers.is_left_behind
+
 
 class Workers:
     """At most `count` threads, started when there is work for them; jobs in the order of their coming."""
@@ -27,6 +35,8 @@ class Workers:
         self._under_way = 0
         #: An OSError came out of one of them.
         self.has_failed = False
+        #: See the function of this name.
+        self.is_left_behind = False
 
     @property
     def is_idle(self) -> bool:
@@ -48,6 +58,7 @@ class Workers:
         return future
 
     def _work(self) -> None:
+        _own.workers = self
         while True:
             job = self._jobs.get()
             if job is None:
@@ -85,6 +96,8 @@ class DiskThreads:
         self.knows_nowait = True
         #: The disk was given up: its files are closed in its threads, since even that may never return.
         self.is_abandoned = False
+        #: The file system on which they work, as `mounts.mount_of` names it; None: nothing was locked there yet.
+        self.mount: tuple[int, str] | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -96,6 +109,11 @@ class DiskThreads:
         self.knows_nowait, self.is_abandoned = True, False
         for workers in (self.syncs, self.reads, self.works):
             workers.has_failed = False
+
+    def leave_behind(self) -> None:
+        """Others take their place. What hangs may go on one day, and must not meet what they do."""
+        for workers in (self.syncs, self.reads, self.works):
+            workers.is_left_behind = True
 
     def close(self) -> None:
         """See Workers.close."""

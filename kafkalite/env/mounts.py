@@ -24,3 +24,8 @@ def mount_id(path: str) -> str:
     except OSError:
         pass  # no block device, or no sysfs: the boot alone has to do
     return ""
+
+
+def mount_of(path: str) -> tuple[int, str]:
+    """What tells the file system at `path` from one that is mounted there at another time. Raises OSError."""
+    return os.stat(path).st_dev, mount_id(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 import shutil
@@ -12,8 +13,8 @@ from contextlib import contextmanager
 from itertools import count
 
 from kafkalite.env import residency
-from kafkalite.env.disk_threads import DiskThreads
-from kafkalite.env.mounts import mount_id
+from kafkalite.env.disk_threads import DiskThreads, is_left_behind
+from kafkalite.env.mounts import mount_id, mount_of
 from kafkalite.env.open_files import Reserve
 from kafkalite.env.real_file import RealFile, load, read_resident
 from kafkalite.env.seams import DiskOutcome
@@ -33,6 +34,8 @@ class RealDisk:
         self._common = self._new_threads("")
         #: Directory with a slash at the end -> the threads of its disk.
         self._by_prefix: dict[str, DiskThreads] = {}
+        #: The same -> threads of earlier lives of the disk that were left behind.
+        self._left_behind: dict[str, list[DiskThreads]] = {}
         #: Directory -> where the kernel counts what its device completes.
         self._counters: dict[str, str] = {}
         self._reserve = Reserve()
@@ -48,8 +51,11 @@ class RealDisk:
         known = self._by_prefix.get(prefix)
         if known is not None and known.is_idle:
             known.begin_again()
-        else:  # threads that hang keep what they were given
-            self._by_prefix[prefix] = self._new_threads(os.path.basename(path.rstrip("/")))
+            return
+        if known is not None:  # threads that hang keep what they were given
+            known.leave_behind()
+            self._left_behind.setdefault(prefix, []).append(known)
+        self._by_prefix[prefix] = self._new_threads(os.path.basename(path.rstrip("/")))
 
     def completed(self, path: str) -> int | None:
         try:
@@ -64,7 +70,15 @@ class RealDisk:
 
     def outcome(self, path: str) -> DiskOutcome | None:
         threads = self._threads(path)
-        return DiskOutcome(threads.syncs.has_failed) if threads.is_idle else None
+        lives = [threads, *self._former(path, threads.mount)]
+        if not all(each.is_idle for each in lives):
+            return None
+        return DiskOutcome(any(each.syncs.has_failed for each in lives))
+
+    def _former(self, path: str, mount: tuple[int, str] | None) -> list[DiskThreads]:
+        """Threads of earlier lives that work, or worked, on this very file system."""
+        left = self._left_behind.get(f"{path.rstrip('/')}/", ())
+        return [each for each in left if mount is not None and each.mount == mount]
 
     def _threads(self, path: str) -> DiskThreads:
         for prefix, threads in self._by_prefix.items():
@@ -73,6 +87,7 @@ class RealDisk:
         return self._common
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
+        _check_life(path)
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return RealFile(path, os.open(path, flags, 0o644), self._threads(path))
 
@@ -97,6 +112,7 @@ class RealDisk:
         self._reserve.run(lambda: self._replace(path, data, durable=durable))
 
     def _replace(self, path: str, data: bytes, *, durable: bool) -> None:
+        _check_life(path)
         with self._beside(path) as beside:
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             try:
@@ -130,6 +146,7 @@ class RealDisk:
         return sorted(self._reserve.run(lambda: os.listdir(path)))
 
     def makedirs(self, path: str) -> None:
+        _check_life(path)
         try:
             os.mkdir(path)  # nearly always the parent is there: half of what makedirs costs
         except FileNotFoundError:
@@ -139,6 +156,7 @@ class RealDisk:
                 raise
 
     def make_dir(self, path: str) -> bool:
+        _check_life(path)
         try:
             os.mkdir(path)
         except FileExistsError:
@@ -146,15 +164,18 @@ class RealDisk:
         return True
 
     def rename(self, old: str, new: str) -> None:
+        _check_life(old)
         os.rename(old, new)
 
     def remove(self, path: str) -> None:
+        _check_life(path)
         try:
             os.unlink(path)
         except FileNotFoundError:
             return
 
     def remove_tree(self, path: str) -> None:
+        _check_life(path)
         try:
             self._reserve.run(lambda: shutil.rmtree(path))
         except FileNotFoundError:
@@ -189,11 +210,14 @@ class RealDisk:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def lock(self, path: str) -> Callable[[], None]:
+        _check_life(path)
         # flock, not lockf: two opens within one process exclude each other too, and the kernel
         # releases it with the process, however that ends.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _check_life(path)  # it may have hung in the line above
+            self._refuse_two_lives(os.path.dirname(path))
         except OSError:
             os.close(descriptor)
             raise
@@ -207,6 +231,19 @@ class RealDisk:
 
         return release
 
+    def _refuse_two_lives(self, directory: str) -> None:
+        """Raises OSError if anything is under way that was begun before this disk was given up: it may still write there.
+
+        On another disk at the same place it cannot: the kernel finishes an operation where it began it, and `_check_life` lets
+        none begin.
+        """
+        threads = self._threads(directory)
+        threads.mount = mount_of(directory)
+        if any(not each.is_idle for each in self._former(directory, threads.mount)):
+            raise OSError(errno.EBUSY, "what was begun on it before it went offline has not ended yet", directory)
+        prefix = f"{directory}/"
+        self._left_behind[prefix] = [each for each in self._left_behind.get(prefix, ()) if not each.is_idle]
+
     async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
         return await asyncio.wrap_future(self._threads(at).works.submit(function))
 
@@ -218,3 +255,9 @@ class RealDisk:
         for threads in (self._common, *self._by_prefix.values()):
             threads.close()
         self._reserve.close()
+
+
+def _check_life(path: str) -> None:
+    """Raises OSError in a thread that was left behind."""
+    if is_left_behind():
+        raise OSError(errno.ESTALE, "the disk was given up before this could begin", path)

@@ -188,7 +188,10 @@ class Disk(Protocol):
         ...
 
     def lock(self, path: str) -> Callable[[], None]:
-        """Take an exclusive lock on the file, creating it; returns the release. Raises BlockingIOError if taken."""
+        """Take an exclusive lock on the file, creating it; returns the release.
+
+        Raises BlockingIOError if taken; OSError EBUSY if what was begun on this disk before `separate` has not ended.
+        """
         ...
 
     async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:

@@ -18,7 +18,8 @@ from kafkalite.errors import AuthenticationFailed
 from kafkalite.http.page import Page, Query
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.access import Access
-from kafkalite.security.attempts import Attempts
+from kafkalite.security.addresses import canonical
+from kafkalite.security.attempts import Attempts, KnownUsers
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.security.requirements import CONSOLE, HTTP, SCHEMAS, Scope
 
@@ -81,6 +82,7 @@ class HttpAuthenticator:
         self._now = clock.monotonic
         self._disk = disk
         self._attempts = Attempts(clock.monotonic)
+        self._known = KnownUsers()
         self._checking = asyncio.Lock()
         self._waiting = 0
 
@@ -160,12 +162,12 @@ class HttpAuthenticator:
             if mechanism not in logins.schemes:
                 raise AuthenticationFailed("scheme not offered")
             if mechanism == BEARER:
-                if (owner := logins.owner(login)) is not None:
-                    return self._succeeded(owner)
-                wait_s = self._attempts.wait_s(peer.host)
-                if wait_s > 0:
+                owner = logins.owner(login)
+                if wait_s := self._wait_s(peer, owner):
                     return self._too_often(peer, wait_s)
-                self._attempts.begin(peer.host)
+                if owner is not None:
+                    return self._succeeded(owner, peer)
+                self._attempts.begin(canonical(peer.host))
                 raise AuthenticationFailed("unknown token")
             return await self._password(login, peer)
         except _WrongPassword as error:
@@ -180,16 +182,16 @@ class HttpAuthenticator:
     async def _password(self, login: HttpLogin, peer: HttpPeer) -> Principal | Page:
         """Raises _WrongPassword."""
         assert self._security is not None and self._security.logins is not None
-        logins = self._security.logins
+        logins, host = self._security.logins, canonical(peer.host)
         evidence = logins.evidence(login.user)
-        if logins.is_remembered(login, evidence):
-            return self._succeeded(login.user)
-        wait_s = self._attempts.wait_s(peer.host)
-        if wait_s > 0:
+        is_remembered = logins.is_remembered(login, evidence)
+        if wait_s := self._wait_s(peer, login.user if is_remembered else None):
             return self._too_often(peer, wait_s)
+        if is_remembered:
+            return self._succeeded(login.user, peer)
         if self._waiting >= _MAX_WAITING:
             return _BUSY
-        self._attempts.begin(peer.host)
+        self._attempts.begin(host)
         self._waiting += 1
         try:
             async with self._checking:
@@ -199,13 +201,19 @@ class HttpAuthenticator:
         if not fits:
             known = login.user if evidence.is_known else ""
             raise _WrongPassword("wrong password" if evidence.is_known else "unknown user", known)
-        self._attempts.succeeded(peer.host)
+        self._attempts.succeeded(host)
         logins.remember(login, evidence)
-        return self._succeeded(login.user)
+        return self._succeeded(login.user, peer)
 
-    def _succeeded(self, user: str) -> Principal:
+    def _wait_s(self, peer: HttpPeer, user: str | None) -> float:
+        """How long this address must wait; 0: not at all. `user`: whose password or token it has sent, None: nobody's that is known."""
+        host = canonical(peer.host)
+        return 0.0 if user is not None and (host, user) in self._known else self._attempts.wait_s(host)
+
+    def _succeeded(self, user: str, peer: HttpPeer) -> Principal:
         assert self._security is not None
         self._security.listener.succeeded += 1
+        self._known.add(canonical(peer.host), user)
         return Principal("User", user)
 
     def _too_often(self, peer: HttpPeer, wait_s: float) -> Page:

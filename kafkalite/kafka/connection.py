@@ -96,6 +96,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.login = login
         self.authenticator = authenticator
         self.max_request_bytes = self.listener.max_request_bytes
+        self.listener.admitted(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True

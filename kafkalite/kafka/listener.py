@@ -8,10 +8,12 @@ requests under way per connection (`max.inflight.requests.per.connection`), memo
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.config import inter_broker_listener, max_connections
 from kafkalite.coordination.coordinator import CoordinatorError, refusal_of
 from kafkalite.coordination.patience import waiting_at_most
 from kafkalite.coordinators.services import Services
@@ -75,6 +77,10 @@ class KafkaListener:
         self.guard = Guard(services, access) if access.authorizer is not None else None
         self._per_ip = services.rights.connection_limits(lambda: services.config.max_connection_creation_rate)
         self.connections: dict[KafkaConnection, None] = {}
+        #: By listener: how many there are, and those of them that have yet to log in, the oldest first.
+        self._counts: Counter[str] = Counter()
+        self._unauthenticated: defaultdict[str, dict[KafkaConnection, None]] = defaultdict(dict)
+        self._for_nodes = inter_broker_listener(config).name
         self.monotonic = services.clock.monotonic
         self.loop_times = services.loop_times
         self._repeats = Repeats(services.clock.monotonic)
@@ -146,19 +152,48 @@ class KafkaListener:
 
     def opened(self, connection: KafkaConnection, transport: asyncio.BaseTransport) -> bool:
         """A connection was accepted; False: there are too many, or its certificate is nobody's."""
-        if self._is_closing or len(self.connections) >= self.services.config.max_connections:
+        name = connection.listener_name
+        config = self.services.config
+        is_listener_full = self._counts[name] >= max_connections(config, name)
+        is_full = is_listener_full or len(self.connections) >= config.max_connections
+        replaced = self._replaceable(name, elsewhere=not is_listener_full) if is_full else None
+        if self._is_closing or (is_full and replaced is None):
             self.warn("kafka.connection_refused", connection, "max.connections")
             return False
         if not self._per_ip.opened(connection.peer_host):
             self.warn("kafka.connection_refused", connection, "max.connections.per.ip")
             return False
+        if replaced is not None:
+            self._unauthenticated[replaced.listener_name].pop(replaced, None)
+            replaced.refuse("max.connections", "replaced by a newer connection", at_once=True)
         connection.last_active = self.now()
         security = self.security.get(connection.listener_name)
         if security is not None and not self._identify(connection, security, transport):
             self._per_ip.closed(connection.peer_host)
             return False
         self.connections[connection] = None
+        self._counts[name] += 1
+        if connection.is_unauthenticated:
+            self._unauthenticated[name][connection] = None
         return True
+
+    def _replaceable(self, name: str, *, elsewhere: bool) -> KafkaConnection | None:
+        """Whose place a new connection gets; `elsewhere`: on another listener, too.
+
+        Peers that come back whenever they are closed must not keep users out, so it is the oldest that has yet to log in.
+        Clients must not keep nodes out: for a node it is the client of another listener that was silent for longest (KIP-402).
+        """
+        for each in (name, *self._unauthenticated) if elsewhere else (name,):
+            if self._unauthenticated[each]:
+                return next(iter(self._unauthenticated[each]))
+        if not elsewhere or name != self._for_nodes:
+            return None
+        clients = (each for each in self.connections if each.listener_name != name and not each.is_closed)
+        return min(clients, key=lambda each: each.last_active, default=None)
+
+    def admitted(self, connection: KafkaConnection) -> None:
+        """It has logged in."""
+        self._unauthenticated[connection.listener_name].pop(connection, None)
 
     def _identify(
         self, connection: KafkaConnection, security: ListenerSecurity, transport: asyncio.BaseTransport
@@ -188,6 +223,8 @@ class KafkaListener:
         """A connection is lost, or was not taken."""
         if self.connections.pop(connection, self) is None:
             self._per_ip.closed(connection.peer_host)
+            self._counts[connection.listener_name] -= 1
+            self._unauthenticated[connection.listener_name].pop(connection, None)
         for call in self.on_closed:
             call(connection)
 

@@ -19,5 +19,5 @@ def may_change(request: Request, partitions: int) -> bool:
     if request.throttle is None or partitions <= 0:
         return True
     assert request.api is not None
-    first = STRICT_SINCE.get(request.api.name)
+    first = 0 if request.api.name == "Extension" else STRICT_SINCE.get(request.api.name)
     return request.throttle.mutate(partitions, is_strict=first is not None and request.version >= first)

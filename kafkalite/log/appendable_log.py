@@ -270,12 +270,17 @@ class AppendableLog(ReadableLog):
     def _record_truncation(self, end: int) -> None:
         self.lowest_cut = end if self.lowest_cut is None else min(self.lowest_cut, end)
 
-    def _reload_producers(self) -> None:
-        """After a truncation: the newest snapshot that still holds, and the batches behind it."""
+    @property
+    def _has_producers(self) -> bool:
+        return len(self._producers) > 0 or self._producers.first_unstable_offset is not None
+
+    def _reload_producers(self, found: ProducerStates | None = None) -> None:
+        """After a truncation: `found`, or the newest snapshot that still holds, and the batches behind it."""
         end = self.log_end_offset
         self._snapshots.remove(lambda offset: offset > end)
-        if not len(self._producers) and self._producers.first_unstable_offset is None:
-            self._producers = ProducerStates()  # there were none up to a later offset: a whole segment need not be read
+        if found is not None or not self._has_producers:
+            # If there were none up to a later offset, a whole segment need not be read.
+            self._producers = found or ProducerStates()
             return
         self._producers, start = load_snapshot(self.disk, self.path, self._snapshots.offsets)
         for _ in replay(self._producers, self._local.segments, start):

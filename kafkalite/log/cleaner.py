@@ -18,8 +18,9 @@ from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError, StorageError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.index import AbortedTxn
-from kafkalite.log.kept_producers import KeptBatches, kept_batches, own_view
+from kafkalite.log.kept_producers import KeptBatches, kept_batches
 from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.past_producers import own_view
 from kafkalite.log.rewriting import CleanedTransactions, OffsetMap, Rewriter
 from kafkalite.log.segment import Segment
 from kafkalite.record.batch import BatchHeader, parse_header

@@ -11,19 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from kafkalite.env.seams import Disk
-from kafkalite.log.handles import HandleCache
-from kafkalite.log.producer_state import PreparedAppend, ProducerStates
-from kafkalite.log.recovery import load_snapshot
+from kafkalite.log.past_producers import producers_at
+from kafkalite.log.producer_state import ProducerStates
 from kafkalite.log.segment import Segment
-from kafkalite.log.validation import marker_in
 from kafkalite.record.batch import BatchHeader
-
-
-def own_view(disk: Disk, segment: Segment) -> Segment:
-    """A view of the same file with a handle of its own: it is read off the loop."""
-    view = Segment(disk, HandleCache(disk, 1), segment.directory, segment.base_offset)
-    view.exists, view.size, view.next_offset = True, segment.size, segment.next_offset
-    return view
 
 
 class KeptBatches:
@@ -64,20 +55,5 @@ def kept_batches(
     """
     if not active:
         return KeptBatches(ProducerStates(), active)
-    end = sources[-1].next_offset
-    states, start = load_snapshot(disk, path, [offset for offset in snapshots if offset <= end])
-    for segment in sources:
-        if segment.next_offset <= start or not segment.size:
-            continue
-        view = own_view(disk, segment)
-        try:
-            for at, header in view.headers():
-                if header.base_offset < start or header.producer_id < 0:
-                    continue
-                marker = marker_in(memoryview(view.read_at(at, header.size)), 0, header) if header.is_control else None
-                prepared = PreparedAppend()
-                states.prepare(prepared, header, header.base_offset, marker, from_client=False, replicated=True)
-                states.apply(prepared)
-        finally:
-            view.close()
+    states = producers_at(disk, path, snapshots, sources, sources[-1].next_offset)
     return KeptBatches(states, active)

@@ -245,9 +245,13 @@ class LogDir:
             self._file(checkpoints.CLEAN_SHUTDOWN), checkpoints.encode_clean_shutdown(broker_epoch)
         )
 
+    @property
+    def is_locked(self) -> bool:
+        return self._release is not None
+
     def release(self) -> None:
         """Let another process have it."""
         self.handles.close()
         if self._release is not None:
-            self._release()
-            self._release = None
+            release, self._release = self._release, None
+            release()

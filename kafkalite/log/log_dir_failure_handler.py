@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 
 from kafkalite.env.own_time import OwnTime
@@ -132,23 +133,35 @@ class LogDirFailureHandler:
     # --- the watch ------------------------------------------------------------------------------
 
     async def watch(self, log_dir: LogDir, interval_s: float) -> None:
-        """Probe the directory now and then while it is online: a disk that hangs is found before the loop writes to it."""
-        while log_dir.online:
+        """Probe the directory now and then while it is online: a disk that hangs is found before the loop writes to it.
+
+        When it is offline, and nothing is under way on it, its lock is let go: the file system can be unmounted.
+        """
+        while log_dir.online or log_dir.is_locked:
             await asyncio.sleep(interval_s)
-            if not log_dir.online or not log_dir.is_examined:
-                continue
-            found = await probe(self._disk, log_dir.path, self._own_time, busy_s=self._busy_s)
-            if not log_dir.online or not log_dir.is_examined:
-                continue
-            if found is not None:
-                error = StorageError(
-                    f"{log_dir.path}: the probe failed: {found}", directory=log_dir.path, path=log_dir.path
-                )
-                error.__cause__ = found
-                log_dir.is_full = fault_scope(error) is FaultScope.ROOM
-                if fault_scope(error) not in (FaultScope.ROOM, FaultScope.SHORTAGE):  # a full disk can still be read
-                    self._fail_directory(log_dir, f"the probe failed: {found}", found)
-            elif not self._disk.exists(f"{log_dir.path}/{checkpoints.META_PROPERTIES}"):
-                self._fail_directory(log_dir, f"{checkpoints.META_PROPERTIES} has gone", None)
-            else:
-                log_dir.is_full = False
+            if not log_dir.online:
+                await self._let_go(log_dir)
+            elif log_dir.is_examined:
+                await self._probe(log_dir)
+
+    async def _let_go(self, log_dir: LogDir) -> None:
+        if self._disk.outcome(log_dir.path) is not None:
+            with contextlib.suppress(OSError):
+                await self._disk.run_blocking(log_dir.release, log_dir.path)
+
+    async def _probe(self, log_dir: LogDir) -> None:
+        found = await probe(self._disk, log_dir.path, self._own_time, busy_s=self._busy_s)
+        if not log_dir.online or not log_dir.is_examined:
+            return
+        if found is not None:
+            error = StorageError(
+                f"{log_dir.path}: the probe failed: {found}", directory=log_dir.path, path=log_dir.path
+            )
+            error.__cause__ = found
+            log_dir.is_full = fault_scope(error) is FaultScope.ROOM
+            if fault_scope(error) not in (FaultScope.ROOM, FaultScope.SHORTAGE):  # a full disk can still be read
+                self._fail_directory(log_dir, f"the probe failed: {found}", found)
+        elif not self._disk.exists(f"{log_dir.path}/{checkpoints.META_PROPERTIES}"):
+            self._fail_directory(log_dir, f"{checkpoints.META_PROPERTIES} has gone", None)
+        else:
+            log_dir.is_full = False

@@ -180,11 +180,18 @@ class LogManager:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    async def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
-        """Flush, checkpoint and leave the marker that makes the next start fast; without `clean` just let go."""
+    async def close(self, *, clean: bool = True, broker_epoch: int = -1, was_in_service: bool = True) -> None:
+        """Flush, checkpoint and leave the marker that makes the next start fast; without `clean` just let go.
+
+        Args:
+            was_in_service: False: the start was not finished. Only directories that had the marker get it again: in others
+                there may be logs whose records nobody has compared with a leader's.
+        """
         if self._closed:
             return
         self._closed = True
+        clean = clean and self.opening.is_complete
+        unproven = set() if was_in_service else {log.directory for log in self.pool.all() if not log.clean_start}
         self.moves.close()
         if clean:
             await self._flush_all()
@@ -196,7 +203,7 @@ class LogManager:
             if clean:
                 self.offsets.drop_foreign(log_dir, log_dir.high_watermarks)
                 self.offsets.write(log_dir, checkpoints.HIGH_WATERMARKS, log_dir.high_watermarks, durable=True)
-            if clean and log_dir.online:
+            if clean and log_dir.online and (was_in_service or (log_dir.clean and log_dir.path not in unproven)):
                 try:
                     log_dir.mark_clean(broker_epoch)
                 except OSError as error:

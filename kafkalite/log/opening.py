@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
@@ -74,6 +75,8 @@ class Opening:
         self._probe_interval_s = config.log_dir_probe_interval_ms / 1000
         #: Directories of futures that were found -> their names.
         self._found_futures: dict[str, list[str]] = {}
+        #: Every log was opened that can be.
+        self.is_complete = False
         #: Directories that are being opened again.
         self._returning: set[str] = set()
 
@@ -104,12 +107,12 @@ class Opening:
             for log_dir in self._pool.dirs.values():
                 log_dir.release()
             raise StartupRefused("log.dirs: none of them can be used")
+        self.is_complete = True
         self._resume_moves()
 
     def _resume_moves(self) -> None:
-        found, self._found_futures = self._found_futures, {}
         for log_dir in self._pool.online():
-            self._moves.resume(log_dir, found.get(log_dir.path, ()), self._pool.logs)
+            self._moves.resume(log_dir, self._found_futures.pop(log_dir.path, ()), self._pool.logs)
 
     async def _in_time(self, log_dir: LogDir, function: Callable[[], None]) -> None:
         """Run it in a thread. Raises OSError, also when a disk that hangs keeps it from returning."""
@@ -225,9 +228,7 @@ class Opening:
         if other is None:
             self._pool.put(log)
             return
-        stays, goes = sorted(
-            (log, other), key=lambda one: (one.latest_epoch, one.log_end_offset, one.directory), reverse=True
-        )
+        stays, goes = sorted((log, other), key=lambda one: (*_extent(one), one.directory), reverse=True)
         _log.error("log.twice", partition=str(log.topic_partition), kept=stays.path, stray=goes.path)
         self._pool.take(log.topic_partition)
         self._pool.put(stays)
@@ -272,18 +273,27 @@ class Opening:
             self._returning.discard(directory)
         self._pool.dirs[directory] = log_dir
         for log in found:
-            self._pool.forget_offline(log.topic_partition)
-            if log.topic_partition in self._pool.logs:
+            if self._is_second(log):
                 try:
                     self._removals.set_aside(log, STRAY_SUFFIX, 0)
                 except StorageError as error:
                     _log.error("log.not_set_aside", path=log.path, error=str(error))
             else:
+                self._pool.forget_offline(log.topic_partition)
                 self._pool.put(log)
+        self._set_aside_replaced()
         self._resume_moves()
         self._supervisor.spawn(f"watch {directory}", self._failure_handler.watch(log_dir, self._probe_interval_s))
         _log.warning("log_dir.online", directory=directory, logs=len(found), incomplete=log_dir.is_incomplete)
         return len(found)
+
+    def _is_second(self, log: PartitionLog) -> bool:
+        """Whether this node has the partition elsewhere: in service, or failed and at least as far."""
+        tp = log.topic_partition
+        failed = self._pool.failed(tp)
+        if tp in self._pool.logs or failed is None:
+            return tp in self._pool.logs
+        return failed.log is None or _extent(failed.log) >= _extent(log)
 
     async def _open_again(
         self,
@@ -295,9 +305,11 @@ class Opening:
     ) -> list[PartitionLog]:
         def reopen() -> None:
             before.release()
-            log_dir.open(cluster_id, broker_id)
-            if not log_dir.online:  # too late: nobody waits for it any more
-                log_dir.release()
+            try:
+                log_dir.open(cluster_id, broker_id)
+            finally:
+                if not log_dir.online:  # too late: nobody waits for it any more
+                    log_dir.release()
 
         await self._in_time(log_dir, reopen)
         failure = await self._failure_handler.check(log_dir)
@@ -337,7 +349,8 @@ class Opening:
         found: list[tuple[str, Awaited]] = []
         for log_dir in list(self._pool.dirs.values()):
             now = self._clock.monotonic()
-            if log_dir.online or log_dir.awaited is Awaited.OPERATOR or now < log_dir.pauses.next_check:
+            is_offline = not log_dir.online and log_dir.path not in self._returning
+            if not is_offline or log_dir.awaited is Awaited.OPERATOR or now < log_dir.pauses.next_check:
                 continue
             log_dir.pauses.checked(now)
             is_ready = self._has_room if log_dir.awaited is Awaited.ROOM else self._answers
@@ -364,10 +377,25 @@ class Opening:
 
     def reopen_failed(self) -> None:
         """Check failed logs again when they are due, in a task of its own (kafkalite.log.reopening)."""
+        self._set_aside_replaced()
         if self._reopening.is_due():
             self._supervisor.spawn("logs.look_again", self._reopen_failed(), Policy.ISOLATED)
+
+    def _set_aside_replaced(self) -> None:
+        """Failed logs whose partitions came back with another disk."""
+        for log_dir in self._pool.online():
+            for tp in [
+                tp for tp, failed in log_dir.failed.items() if tp in self._pool.logs and not failed.is_under_check
+            ]:
+                with contextlib.suppress(StorageError):  # it was reported
+                    self._failures.take_failed_away(tp, STRAY_SUFFIX)
 
     async def _reopen_failed(self) -> None:
         for log_dir in self._pool.online():
             if log_dir.failed and await self._reopening.check(log_dir):
                 self._pool.host.examined(log_dir.path)
+
+
+def _extent(log: PartitionLog) -> tuple[int, int]:
+    """Which of two copies got further."""
+    return log.latest_epoch, log.log_end_offset

@@ -5,10 +5,16 @@ A flush makes partition.metadata, the epoch file and the directory durable befor
 
 from __future__ import annotations
 
+from functools import partial
+
+from kafkalite.env.fair_lane import FairLane
+from kafkalite.env.fair_queue import Owner
 from kafkalite.errors import ApiError, StorageError
 from kafkalite.log.appendable_log import AppendableLog
 from kafkalite.log.appending import AppendInfo
 from kafkalite.log.handles import HandleCache
+from kafkalite.log.past_producers import producers_at
+from kafkalite.log.producer_state import ProducerStates
 from kafkalite.log.reading import ReadInfo
 from kafkalite.log.recovery import LogParts
 from kafkalite.log.retention import SegmentFacts, segments_to_delete
@@ -43,10 +49,39 @@ class PartitionLog(AppendableLog):
 
     # --- truncation -------------------------------------------------------------------------------
 
-    def truncate_to(self, offset: int) -> None:
+    def needs_producers(self, offset: int) -> bool:
+        """Whether `truncate_to(offset)` has to find producers."""
+        is_partial = max(self.log_start_offset + 1, self.first_offset) <= offset < self.log_end_offset
+        return is_partial and self._has_producers
+
+    async def producers_at(self, offset: int, lane: FairLane, owner: Owner) -> ProducerStates | None:
+        """The producers as `truncate_to(offset)` leaves them, found off the loop, in the owner's turn.
+
+        Returns None if the log was changed meanwhile, other than by an append. Raises StorageError, as `truncate_to`.
+        """
+        local, cuts, segments = self._local, self._local.cuts, list(self._local.segments)
+        find = partial(producers_at, self.disk, self.path, self.snapshot_offsets, segments, offset)
+        found: ProducerStates | None = None
+        error: OSError | ApiError | None = None
+        try:
+            found, _ = await lane.run(owner, find)
+        except (OSError, ApiError) as failure:
+            error = failure
+        if local.closed or local.cuts != cuts or not local.holds(segments):
+            return None
+        if isinstance(error, OSError):
+            raise self.storage_error("truncation", error) from error
+        if error is not None:
+            raise self._damaged(offset, error) from error
+        return found
+
+    def truncate_to(self, offset: int, producers: ProducerStates | None = None) -> None:
         """Forget all batches that reach to or beyond `offset`. A batch is never cut: the log may end before `offset`.
 
         Damage where it is to be cut is a StorageError: the log cannot follow its leader any more.
+
+        Args:
+            producers: as `producers_at` found them; None: they are found now, from the headers of up to a segment.
         """
         self._local.check_usable()
         if offset >= self.log_end_offset:
@@ -64,7 +99,7 @@ class PartitionLog(AppendableLog):
                 self._cut_to(offset)
                 if self._epochs.cache.truncate_from_end(self.log_end_offset):
                     self._epochs.save()
-                self._reload_producers()
+                self._reload_producers(producers)
         except ApiError as error:
             raise self._damaged(offset, error) from error
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)

@@ -206,8 +206,10 @@ def remake_aborted(
         segment.transactions.settle()
 
 
-def replay(producers: ProducerStates, segments: list[Segment], start: int) -> Iterator[tuple[Segment, AbortedTxn]]:
-    """Bring `producers`, which are as of offset `start`, to the log's end; yields the aborted transactions met.
+def replay(
+    producers: ProducerStates, segments: list[Segment], start: int, end: int = NOTHING_CUT
+) -> Iterator[tuple[Segment, AbortedTxn]]:
+    """Bring `producers`, which are as of offset `start`, to offset `end` or the log's end; yields the aborted transactions met.
 
     Raises:
         ApiError: CORRUPT_MESSAGE. OSError.
@@ -217,6 +219,8 @@ def replay(producers: ProducerStates, segments: list[Segment], start: int) -> It
             continue
         position = segment.position_of(start) if start > segment.base_offset else 0
         for at, header in segment.headers(position):
+            if header.next_offset > end:
+                return
             if header.base_offset < start or header.producer_id < 0:
                 continue
             marker = None

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import StorageError
+from kafkalite.log.failures import is_shortage
 from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error, set_aside_name
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
@@ -18,6 +19,9 @@ from kafkalite.model import TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
+
+#: Until a removal is tried again for which descriptors or memory were short.
+_SHORTAGE_PAUSE_MS = 10_000
 
 
 class Removals:
@@ -120,23 +124,25 @@ class Removals:
         for stray in [stray for stray in self._strays.values() if stray.due <= now and self._may_go(stray)]:
             if stray.directory in here:
                 self._let_go(stray)
-        due: list[tuple[LogDir, str, bool]] = []
+        due: list[tuple[LogDir, tuple[float, str, bool]]] = []
         waiting: list[tuple[float, str, bool]] = []
         for entry in self._removals:
-            at, path, is_dir = entry
+            at, path, _ = entry
             log_dir = next((one for one in online if path.startswith(one.path + "/")), None) if at <= now else None
             if log_dir is None:
                 waiting.append(entry)
             else:
-                due.append((log_dir, path, is_dir))
+                due.append((log_dir, entry))
         self._removals = waiting
-        for log_dir, path, is_dir in due:
+        for log_dir, entry in due:
             if not log_dir.online:
                 continue
-            remove = self._disk.remove_tree if is_dir else self._disk.remove
             try:
-                await log_dir.off_loop(lambda remove=remove, path=path: remove(path))  # type: ignore[misc]
+                await self._remove(log_dir, entry)
             except OSError as error:
+                _, path, is_dir = entry
+                if log_dir.online and is_shortage(error):
+                    self.later(path, _SHORTAGE_PAUSE_MS, is_dir=is_dir)
                 failure = dir_error(log_dir, f"removing {path}", error)
                 failure.__cause__ = error
                 self._pool.events.error_found(log_dir, failure)
@@ -147,9 +153,19 @@ class Removals:
             self._let_go(stray)
         mine = [entry for entry in self._removals if entry[1].startswith(log_dir.path + "/")]
         self._removals = [entry for entry in self._removals if entry not in mine]
-        for _, path, is_dir in mine:
-            remove = self._disk.remove_tree if is_dir else self._disk.remove
-            await log_dir.off_loop(lambda remove=remove, path=path: remove(path))  # type: ignore[misc]
+        try:
+            while mine:
+                await self._remove(log_dir, mine[0])
+                mine.pop(0)
+        finally:
+            if log_dir.online:
+                self._removals += mine
+
+    async def _remove(self, log_dir: LogDir, removal: tuple[float, str, bool]) -> None:
+        """Raises OSError."""
+        _, path, is_dir = removal
+        remove = self._disk.remove_tree if is_dir else self._disk.remove
+        await log_dir.off_loop(lambda: remove(path))
 
     def forget(self, log_dir: LogDir) -> None:
         """Nothing more is removed there: the directory is offline."""

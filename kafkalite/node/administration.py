@@ -54,4 +54,4 @@ class Administration:
         supervisor.spawn("disks.requests", self.healing.run_requests(self._replicas))
         supervisor.spawn("disks.balance", self._disk_balancing.run())
         supervisor.spawn("disks.care", self.healing.run(self._replicas, self._logs))
-        supervisor.spawn("disks.returns", self.healing.run_returns(self._logs, self.log_dirs.take_back))
+        supervisor.spawn("disks.returns", self.healing.run_returns(self._logs, self.log_dirs.take_back, supervisor))

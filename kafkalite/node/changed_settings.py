@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from kafkalite.config import BrokerConfig
+from kafkalite.config import BrokerConfig, max_connections
 from kafkalite.controller.controller import Controller
 from kafkalite.kafka.listener import KafkaListener
+from kafkalite.listener_settings import RPC
 from kafkalite.log.log_manager import LogManager
 from kafkalite.node.membership import ClusterMembership
 from kafkalite.node.settings import CurrentSettings
@@ -49,11 +50,11 @@ class ChangedSettings:
     def reconfigured(self, before: BrokerConfig) -> None:
         """See SettingsEvents."""
         config = self._settings.now
-        self._rpc.max_connections = config.max_connections
+        self._rpc.max_connections = max_connections(config, RPC)
         self._replicas.fetchers.resize(config.num_replica_fetchers)
         self._replicas.serving.throttled_rate = config.leader_replication_throttled_rate
         housekeeping = self._logs.housekeeping
-        housekeeping.cleaner_backoff_ms = config.log_cleaner_backoff_ms
+        housekeeping.change_cleaner_backoff(config.log_cleaner_backoff_ms)
         housekeeping.producer_id_expiration_ms = config.producer_id_expiration_ms
         if config.advertised_listeners != before.advertised_listeners:
             self._membership.addresses_changed()

@@ -225,7 +225,7 @@ class NodeServices:
         timeout_ms: int,
         validate_only: bool,
     ) -> TopicResult:
-        wanted = NewPartitions(topic, count, tuple(tuple(each) for each in assignments or ()))
+        wanted = NewPartitions(topic, count, None if assignments is None else tuple(map(tuple, assignments)))
         request = AddPartitionsRequest((wanted,), timeout_ms, validate_only)
         answer = await self._node.admin.partitions.add(request)
         return answer.topics[0]

@@ -32,7 +32,7 @@ from kafkalite.env import Env
 from kafkalite.env.loop_times import LoopTimes
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import KafkaliteError
+from kafkalite.errors import CannotListen, KafkaliteError, StartupRefused
 from kafkalite.http.authentication import HttpAuthenticator
 from kafkalite.http.console.pages import POSTS, ConsolePages
 from kafkalite.http.overview import Overview
@@ -43,6 +43,7 @@ from kafkalite.http.server import HttpServer
 from kafkalite.http.status import StatusPages
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.kafka.forwarded import Forwarded
+from kafkalite.listener_settings import HTTP
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import (
     BrokerId,
@@ -227,6 +228,7 @@ class Node:
             controller=self.controller,
             endpoints=self.endpoints,
         )
+        self.producer_ids = ProducerIds(self._membership.reserve_producer_ids)
         self.health = NodeHealth(
             config,
             self.started_ms,
@@ -236,7 +238,7 @@ class Node:
             controller=self.controller,
             logs=self.logs,
             loop_times=self.loop_times,
-            malformed=followed,
+            malformed=(*followed, self.producer_ids),
             unusable=self.settings.unusable,
         )
         self._history_file = HistoryFile(
@@ -247,7 +249,6 @@ class Node:
     def _build_observation(self) -> None:
         """What a node shows of itself and of the others."""
         env = self.env
-        self.producer_ids = ProducerIds(self._membership.reserve_producer_ids)
         self.peers = Peers(self.peer_env.network, self.supervisor, self.metadata, partial(self.local.hello, "status"))
         self.overview = Overview(self, env.clock, self.peers, self.settings.broker_states, self.admin.reassignments)
         self.sampler = Sampler(self)
@@ -301,6 +302,7 @@ class Node:
             names=http_names(self.config) if http is None else None,
             trees=SchemaPages(self.schemas).trees(),
             turns=self.kafka.listener.turns,
+            max_connections=self.config.per_listener.of(HTTP).get("max_connections"),
         )
 
     # --- life --------------------------------------------------------------------
@@ -319,8 +321,8 @@ class Node:
             KafkaliteError: whatever else the node cannot go on without.
         """
         clean = False
+        starting = self.supervisor.spawn("node.start", self._start())
         try:
-            starting = self.supervisor.spawn("node.start", self._start())
             waiting = self.supervisor.spawn("node.stop_wanted", self._stop.wait())
             await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
             if starting.done() and not starting.cancelled() and starting.exception() is None:
@@ -329,6 +331,8 @@ class Node:
                 await waiting
             clean = self._fatal is None and self.ready.is_set()
         finally:
+            if starting.cancel():
+                await asyncio.wait([starting])
             await self._shut_down(controlled=clean)
         if self._fatal is not None:
             raise self._fatal
@@ -401,7 +405,10 @@ class Node:
         await self._step("link", self._controller_rpc.close())
         await self._step("controller", self._membership.resign_controller())
         await self._step("history", self._history_file.close())
-        await self._step("logs", self.logs.close(clean=controlled))
+        was_in_service = self.ready.is_set()
+        is_refused = isinstance(self._fatal, StartupRefused | CannotListen)
+        may_be_clean = controlled or (not was_in_service and (self._fatal is None or is_refused))
+        await self._step("logs", self.logs.close(clean=may_be_clean, was_in_service=was_in_service))
         await self._step("session", self.session.close())
         await self._step("tasks", self.supervisor.stop())
         _log.info("node.stopped", clean=controlled)

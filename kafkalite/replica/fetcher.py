@@ -19,6 +19,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_LEADER_EPOCH, BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, TopicPartition
 from kafkalite.replica.partition import Partition
 from kafkalite.rpc.client import RpcConnection, RpcError
+from kafkalite.rpc.framing import LARGEST_FRAME_BYTES
 from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.replication import (
     ReplicaFetchedPartition,
@@ -182,7 +183,8 @@ class ReplicaFetcher:
             endpoint,
             context.local.hello(f"replica-{broker_id}"),
             supervisor=context.supervisor,
-            max_frame_bytes=context.config.rpc_max_frame_bytes,
+            # Whatever the leader has appended must be copied, also a batch that is larger than a node's listener accepts.
+            max_frame_bytes=LARGEST_FRAME_BYTES,
             timeout_s=context.config.replica_socket_timeout_ms / 1000,
         )
         if self._connection.peer.node_id != self.leader_id:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
+from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, ErrorCode, StorageError, error_code
-from kafkalite.model import NO_LEADER_EPOCH, Offset
+from kafkalite.log.cold_reads import ColdReads
+from kafkalite.log.producer_state import ProducerStates
+from kafkalite.model import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from kafkalite.replica.decisions.follower import (
     Divergence,
     follower_high_watermark,
@@ -19,6 +23,9 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
+#: The pause before the leader is asked again when descriptors or memory were short.
+_SHORTAGE_PAUSE_S = 0.1
+
 
 class FollowerFetch:
     """Appends, truncates, and moves followers' high watermarks.
@@ -27,9 +34,19 @@ class FollowerFetch:
         on_copied: called after each response while the replica is in doubt.
     """
 
-    def __init__(self, hosted: HostedPartitions, on_copied: Callable[[Partition], None]) -> None:
+    def __init__(
+        self,
+        hosted: HostedPartitions,
+        cold: ColdReads,
+        supervisor: Supervisor,
+        on_copied: Callable[[Partition], None],
+    ) -> None:
         self._hosted = hosted
+        self._cold = cold
+        self._supervisor = supervisor
         self._on_copied = on_copied
+        #: Truncations under way, and what is called at their end.
+        self._truncating: dict[tuple[Partition, LeaderEpoch], Callable[[], None]] = {}
 
     def take(
         self, partition: Partition, answer: ReplicaFetchedPartition, records: memoryview, go_on: Callable[[], None]
@@ -50,8 +67,13 @@ class FollowerFetch:
             if answer.error:
                 return error_code(answer.error)
             if answer.diverging_epoch != NO_LEADER_EPOCH:
-                self._truncate(partition, Divergence(answer.diverging_epoch, answer.diverging_end_offset))
-                go_on()
+                divergence = Divergence(answer.diverging_epoch, answer.diverging_end_offset)
+                offset = _cut_offset(partition, divergence)
+                if partition.log.needs_producers(offset):
+                    self._begin_truncation(partition, divergence, offset, go_on)
+                else:
+                    self._truncate(partition, divergence, offset, None)
+                    go_on()
                 return ErrorCode.NONE
             return self._append(partition, answer, records, go_on)
         except StorageError as error:
@@ -98,19 +120,54 @@ class FollowerFetch:
         start = min(answer.log_start_offset, partition.follower_high_watermark)
         return start > log.log_start_offset and log.advance_log_start_offset(start)
 
-    def _truncate(self, partition: Partition, divergence: Divergence) -> None:
+    def _begin_truncation(
+        self, partition: Partition, divergence: Divergence, offset: Offset, go_on: Callable[[], None]
+    ) -> None:
+        """If one is under way (the session with the leader began again meanwhile), its end is waited for."""
+        key = partition, partition.leader_epoch
+        is_first = key not in self._truncating
+        self._truncating[key] = go_on
+        if is_first:
+            work = self._truncate_with_producers(partition, divergence, offset)
+            self._supervisor.spawn(f"replica.truncation[{partition.topic_partition}]", work, Policy.ISOLATED)
+
+    async def _truncate_with_producers(self, partition: Partition, divergence: Divergence, offset: Offset) -> None:
+        """Finding the producers at the cut may take seconds, off the loop. Until then nothing changes.
+
+        If another role or epoch came meanwhile, this is void; if the log was changed, the leader is asked again.
+        """
+        log, epoch = partition.log, partition.leader_epoch
+        owner = "truncation", partition.topic_partition
+        try:
+            producers = await log.producers_at(offset, self._cold.lane(log.directory), owner)
+            if not self._still_follows(partition, epoch):
+                return
+            if producers is not None and partition.log is log and _cut_offset(partition, divergence) == offset:
+                self._truncate(partition, divergence, offset, producers)
+        except StorageError as error:
+            if not self._still_follows(partition, epoch):
+                return
+            self._hosted.fail_storage(partition, error)
+            if partition.storage_error is not None:
+                return
+            await asyncio.sleep(_SHORTAGE_PAUSE_S)
+        finally:
+            go_on = self._truncating.pop((partition, epoch))
+        go_on()
+
+    def _still_follows(self, partition: Partition, leader_epoch: LeaderEpoch) -> bool:
+        is_hosted = self._hosted.get(partition.topic_partition) is partition
+        return is_hosted and partition.is_following and partition.leader_epoch == leader_epoch
+
+    def _truncate(
+        self, partition: Partition, divergence: Divergence, offset: Offset, producers: ProducerStates | None
+    ) -> None:
         log = partition.log
-        offset = truncation_offset(
-            log.epoch_and_end_offset_for,
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
-            divergence=divergence,
-        )
         self._lower(partition, offset, f"the leader's epoch {divergence.epoch} ends at {divergence.end_offset}")
         if offset <= log.log_start_offset:
             log.truncate_fully_and_start_at(log.log_start_offset)
         else:
-            log.truncate_to(offset)
+            log.truncate_to(offset, producers)
         # The log may end before `offset`: a batch is never cut, and offsets may be missing there.
         partition.follower_high_watermark = min(partition.follower_high_watermark, log.log_end_offset)
 
@@ -145,3 +202,13 @@ class FollowerFetch:
                 reason=reason,
             )
         partition.follower_high_watermark = after
+
+
+def _cut_offset(partition: Partition, divergence: Divergence) -> Offset:
+    log = partition.log
+    return truncation_offset(
+        log.epoch_and_end_offset_for,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        divergence=divergence,
+    )

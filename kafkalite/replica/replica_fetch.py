@@ -37,6 +37,8 @@ _log = get_logger(__name__)
 
 #: Sessions at once; the longest silent one makes room.
 MAX_SESSIONS = 1_000
+#: Records of one answer, whatever is asked for, unless one batch has more (2 GiB): a frame has room for both.
+_MAX_ANSWER_BYTES = 1 << 30
 #: Until a partition is read again for which descriptors or memory were short.
 _SHORTAGE_PAUSE_MS = 100
 #: Reads up to this size are kept for the next follower.
@@ -107,7 +109,7 @@ class ReplicaFetchHandler:
                 moved.append(partition)
         session.done = done
         session.min_bytes = max(request.min_bytes, 1)
-        session.max_bytes = min(request.max_bytes, self._response_max_bytes)
+        session.max_bytes = min(request.max_bytes, self._response_max_bytes, _MAX_ANSWER_BYTES)
         session.pending_bytes = 0
         # Marks first, watermarks then: a produce that is acked in there may append, which must find the session whole.
         for partition in moved:
@@ -209,10 +211,18 @@ class ReplicaFetchHandler:
         return partition
 
     def _enter(self, session: ReplicaFetchSession, partition: Partition) -> SessionEntry:
-        """A new entry; the same follower's entry in another session of it is superseded."""
+        """A new entry; the same follower's entry in another session of it is superseded.
+
+        If that session is the newer one, it hears of it: this may be a late request of a connection that is over, and without a
+        word the follower would wait for ever. (Or the partition moves between its fetchers; then the word means nothing.)
+        """
         before = partition.entries.get(session.replica_id)
         if before is not None:
-            before.session.drop(before)
+            other = before.session
+            other.drop(before)
+            if other.session_id > session.session_id:
+                other.answers.append(_refused(partition.topic_partition, ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+                self._hosted.wake(other)
         entry = SessionEntry(session, partition)
         session.entries[partition.topic_partition] = entry
         partition.entries[session.replica_id] = entry

@@ -101,7 +101,7 @@ class ReplicaManager:
         )
         self._log_starts = LogStarts(logs, supervisor, self.hosted)
         self._doubts = DoubtfulReplicas(self.hosted, logs, metadata)
-        following = FollowerFetch(self.hosted, self._doubts.copied)
+        following = FollowerFetch(self.hosted, logs.cold, supervisor, self._doubts.copied)
         self.fetchers = Fetchers(
             FetcherContext(
                 config=config,

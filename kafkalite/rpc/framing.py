@@ -27,6 +27,8 @@ PREFIX_BYTES = _PREFIX.size
 
 #: Size of the largest frame that a peer may send before its hello.
 HELLO_FRAME_BYTES = 16 * 1024
+#: What the length of a frame can be.
+LARGEST_FRAME_BYTES = 0xFFFFFFFF
 #: Nodes send each other whole clusters' states.
 NODE_HEADER_BYTES = 64 * 1024 * 1024
 
@@ -53,7 +55,7 @@ def encode_frame(correlation_id: int, message: Message, body: Sequence[Buffer] =
     size = 4 + len(header)
     for part in body:
         size += part.nbytes if isinstance(part, memoryview) else len(part)
-    if size > 0xFFFFFFFF:
+    if size > LARGEST_FRAME_BYTES:
         raise ValueError(f"a frame of {size} bytes does not fit into 32 bits")
     # Of an empty buffer at the end of a writelines() asyncio, since Python 3.12, never gets rid: its loop spins on it.
     return [_PREFIX.pack(size, len(header)) + header, *filter(len, body)]

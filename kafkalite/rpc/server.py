@@ -12,9 +12,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kafkalite.config import BrokerConfig
+from kafkalite.config import BrokerConfig, max_connections
 from kafkalite.env.seams import Listener, Network
 from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.listener_settings import RPC
 from kafkalite.model import Endpoint
 from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.handling import Handler
@@ -65,12 +66,14 @@ class RpcServer:
         self.security = security
         self.supervisor = supervisor
         self.config = config
-        self.max_connections = config.max_connections
+        self.max_connections = max_connections(config, RPC)
         self.identity = identity
         self.handlers = dict(handlers)
         self._per_ip = per_ip
         self.memory = RequestMemory(config.queued_max_request_bytes)
         self.connections: dict[int, ServerConnection] = {}
+        #: Those that have not said hello, the oldest first.
+        self._ungreeted: dict[ServerConnection, None] = {}
         self._next_connection = 0
         self._listener: Listener | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -101,7 +104,8 @@ class RpcServer:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = _address(writer)
-        if self._closing or len(self.connections) >= self.max_connections:
+        is_full = len(self.connections) >= self.max_connections
+        if self._closing or (is_full and not self._ungreeted):
             if not self._closing:
                 self.warn("rpc.refused", "max.connections reached", peer=address)
             writer.transport.abort()
@@ -111,18 +115,29 @@ class RpcServer:
             self.warn("rpc.refused", "max.connections.per.ip reached", peer=address)
             writer.transport.abort()
             return
+        if is_full:  # peers that come back whenever they are closed must not part the nodes
+            oldest = next(iter(self._ungreeted))
+            del self._ungreeted[oldest]
+            oldest.shut("replaced by a newer connection before its hello", at_once=True)
         number = self._next_connection
         self._next_connection += 1
         connection = ServerConnection(self, reader, writer, address)
         self.connections[number] = connection
+        self._ungreeted[connection] = None
         # Supervised, so that a bug in a handler is logged and ends only this connection.
         task = self.supervisor.spawn(f"rpc.connection[{address}]", connection.run(), Policy.ISOLATED)
         task.add_done_callback(lambda _: self._ended(number, host))
         # For the task, and not for its code: a task that is cancelled before its first step runs none.
         await asyncio.wait((task,))
 
+    def greeted(self, connection: ServerConnection) -> None:
+        """It is a node's."""
+        self._ungreeted.pop(connection, None)
+
     def _ended(self, number: int, host: str) -> None:
-        self.connections.pop(number, None)
+        ended = self.connections.pop(number, None)
+        if ended is not None:
+            self._ungreeted.pop(ended, None)
         if self._per_ip is not None:
             self._per_ip.closed(host)
 

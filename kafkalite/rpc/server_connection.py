@@ -69,6 +69,9 @@ class Server(Protocol):
     def warn(self, event: str, reason: str, *, peer: str, **details: object) -> None:
         """One line about a connection; many similar ones from one host are suppressed."""
 
+    def greeted(self, connection: ServerConnection) -> None:
+        """It has said hello, and is a node's."""
+
 
 class ServerConnection:
     """One peer's connection."""
@@ -278,6 +281,7 @@ class ServerConnection:
         self._frames.max_frame_bytes = self.server.config.rpc_max_frame_bytes
         self._frames.max_header_bytes = NODE_HEADER_BYTES
         self.greeted = True
+        self.server.greeted(self)
         self._frame_since = None
         self._count_incomplete()
 

@@ -61,6 +61,10 @@ def invalid_schema(reason: str) -> RegistryError:
     return RegistryError(42201, f"Invalid schema: {reason}")
 
 
+def no_reference(subject: str, version: int) -> RegistryError:
+    return invalid_schema(f'No schema reference found for subject "{subject}" and version {version}')
+
+
 def invalid_version(text: str) -> RegistryError:
     return RegistryError(
         42202,

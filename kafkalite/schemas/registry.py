@@ -114,9 +114,7 @@ class SubjectRegistry:
             try:
                 schema = self.state.version(*key, with_deleted=True).schema
             except errors.RegistryError:
-                raise errors.invalid_schema(
-                    f'No schema reference found for subject "{reference.subject}" and version {reference.version}'
-                ) from None
+                raise errors.no_reference(*key) from None
             for each in schema.references:
                 visit(each)
             open_.discard(key)

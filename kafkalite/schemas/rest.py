@@ -16,7 +16,7 @@ from kafkalite.schemas import errors
 from kafkalite.schemas.errors import RegistryError
 from kafkalite.schemas.registry import Registration, SubjectRegistry
 from kafkalite.schemas.schema import AVRO, PROTOBUF, TYPES, Reference, Schema
-from kafkalite.schemas.subjects import MAX_VERSION, Version, reference_value
+from kafkalite.schemas.subjects import IMPORT, MAX_VERSION, Version, reference_value
 from kafkalite.security.acl import Operation, ResourceType
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
@@ -173,11 +173,13 @@ class _Call:
         return Registration(schema, _whole(value, "id"), _whole(value, "version"), self.flag("normalize"))
 
     def _reference(self, value: Any) -> Reference:
-        """Raises RegistryError 422, 42201."""
+        """What the client may not see is not there. Raises RegistryError 422, 42201."""
         match value:
             case {"name": str(name), "subject": str(subject), "version": int(version)} if version is not True and (
                 version == -1 or 1 <= version <= MAX_VERSION
             ):
+                if not self.sees(subject):
+                    raise errors.no_reference(subject, version)
                 if version == -1 and (known := self.state.of(subject)):
                     version = known[-1].version
                 return Reference(name, subject, version)
@@ -373,6 +375,8 @@ async def _mode(call: _Call) -> Any:
 async def _set_mode(call: _Call) -> Any:
     subject = _setting(call, Operation.ALTER_CONFIGS)
     mode = str(call.body().get("mode", "")).upper()
+    if mode == IMPORT:
+        call.check_cluster(Operation.ALTER_CONFIGS)  # ids are of all subjects
     await call.registry.set_mode(subject, mode, force=call.flag("force"))
     return {"mode": mode}
 

@@ -14,6 +14,24 @@ LOOKED_AT = 4
 _THE_REST = ""
 
 
+class KnownUsers:
+    """Which users have logged in from which address: failures of others there do not delay them."""
+
+    def __init__(self) -> None:
+        #: (address, user); the one that logged in longest ago comes first.
+        self._known: dict[tuple[str, str], None] = {}
+
+    def __contains__(self, login: tuple[str, str]) -> bool:
+        return login in self._known
+
+    def add(self, host: str, user: str) -> None:
+        """It has logged in from there."""
+        self._known.pop((host, user), None)
+        if len(self._known) >= MAX_HOSTS:
+            del self._known[next(iter(self._known))]
+        self._known[host, user] = None
+
+
 class Attempts:
     """Counts by address.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kafkalite.errors import AuthenticationFailed, PrincipalChanged
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.addresses import canonical
-from kafkalite.security.attempts import MAX_HOSTS, Attempts
+from kafkalite.security.attempts import Attempts, KnownUsers
 from kafkalite.security.names import MappingRule, mapped_name
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.security.sasl import Entropy, SaslServer, sasl_server
@@ -88,8 +88,7 @@ class ListenerSecurity:
         self._delegated = delegated
         self._repeats = Repeats(now)
         self._attempts = Attempts(now)
-        #: (address, user) of logins that have succeeded; the oldest first.
-        self._known: dict[tuple[str, str], None] = {}
+        self._known = KnownUsers()
         #: Authentications, for the metrics.
         self.succeeded = 0
         self.failed = 0
@@ -140,9 +139,7 @@ class ListenerSecurity:
         known = (canonical(host), exchange.user)
         if before is None and known not in self._known and self._attempts.wait_s(known[0]) > 0:
             raise AuthenticationFailed("too many failed logins from this address")
-        if len(self._known) >= MAX_HOSTS:
-            self._known.pop(next(iter(self._known)))
-        self._known[known] = None
+        self._known.add(*known)
         return login
 
     def holds(self, login: SaslLogin) -> bool:

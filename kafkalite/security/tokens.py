@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import field
 from typing import TYPE_CHECKING
@@ -44,9 +45,10 @@ class Token:
         """Whether this user may renew it, or end it."""
         return principal == self.owner or principal in self.renewers
 
-    def concerns(self, principal: Principal) -> bool:
-        """Whether this user sees it without any right."""
-        return self.may_renew(principal) or principal == self.requester
+    @property
+    def concerned(self) -> tuple[Principal, ...]:
+        """The users that see it without any right."""
+        return (self.owner, self.requester, *self.renewers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class Tokens:
         self._wall_ms = wall_ms
         self._tokens: dict[str, Token] = {}
         self._ids: dict[bytes, str] = {}
+        #: Requester -> how many of them it has asked for.
+        self._requested: Counter[Principal] = Counter()
         #: (mechanism, token id) -> what a login was checked against; it never changes.
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
 
@@ -77,6 +81,8 @@ class Tokens:
         return len(self._tokens)
 
     def put(self, token: Token) -> None:
+        if token.token_id not in self._tokens:
+            self._requested[token.requester] += 1
         self._tokens[token.token_id] = token
         self._ids[self._hmac(token.token_id)] = token.token_id
 
@@ -85,7 +91,16 @@ class Tokens:
         self._ids.pop(self._hmac(token_id), None)
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
             self._credentials.pop((mechanism, token_id), None)
-        return self._tokens.pop(token_id, None)
+        token = self._tokens.pop(token_id, None)
+        if token is not None:
+            self._requested[token.requester] -= 1
+            if not self._requested[token.requester]:
+                del self._requested[token.requester]
+        return token
+
+    def requested_by(self, requester: Principal) -> int:
+        """How many there are that this user has asked for."""
+        return self._requested[requester]
 
     def get(self, token_id: str) -> Token | None:
         return self._tokens.get(token_id)
@@ -103,8 +118,10 @@ class Tokens:
         return [token for token in self.all() if token.is_expired(now)]
 
     def next_expiry_ms(self) -> int | None:
-        """When the next one expires, in milliseconds since the epoch."""
-        return min((min(token.expires_ms, token.max_ms) for token in self._tokens.values()), default=None)
+        """When the next one expires, in milliseconds since the epoch; None: all have expired."""
+        now = self._wall_ms()
+        ends = (min(token.expires_ms, token.max_ms) for token in self._tokens.values() if not token.is_expired(now))
+        return min(ends, default=None)
 
     def with_hmac(self, token: Token) -> SecretToken:
         return SecretToken(token, self._hmac(token.token_id))

@@ -131,9 +131,10 @@ ADVICE = {
         "start another broker that can take the replica, or `admin broker uncordon` one; `admin broker decommission N --cancel` gives up",
     ),
     "topic.few_replicas": Advice(
-        "the topic stays as it was created, when there were fewer brokers; if those brokers are lost, the commits of groups and transactions are lost, too",
-        "`admin reassign plan --topic TOPIC --replicas 3 --brokers 1,2,3 -o plan.json`, then `admin reassign execute plan.json "
-        "--allow-rf-change`; and set its min.insync.replicas to 2",
+        "the controller adds the missing replicas, some partitions at a time; until then the loss of those brokers takes the commits of "
+        "groups and transactions with it",
+        "nothing, if it goes away within minutes. If not: `admin broker list` shows whether the other brokers take replicas and have room "
+        "(`admin broker uncordon N`), `admin reassign status` whether moves wait",
     ),
     "transaction.late": Advice(
         "a coordinator aborts its transactions at their timeout; if it does not know of this one, the transaction never ends",

@@ -37,16 +37,24 @@ MODULES: dict[str, tuple[str, ...]] = {
     "kafkalite.coordinators.transactions.state": ("tests/unit/kafka/test_transaction_state.py",),
     "kafkalite.log.cleaner": (
         "tests/unit/log/test_cleaner.py",
+        "tests/unit/log/test_compaction_swap.py",
         "tests/unit/log/test_compaction_transactions.py",
         "tests/property/log/test_compaction.py",
     ),
-    "kafkalite.log.rewriting": ("tests/unit/log/test_cleaner.py", "tests/property/log/test_compaction.py"),
+    "kafkalite.log.rewriting": (
+        "tests/unit/log/test_cleaner.py",
+        "tests/unit/log/test_compaction_large_batches.py",
+        "tests/property/log/test_compaction.py",
+    ),
     "kafkalite.log.epoch_cache": (
         "tests/unit/log/test_epoch_cache.py",
         "tests/property/log/test_twins.py",
         "tests/unit/log/test_partition_log.py",
     ),
-    "kafkalite.log.kept_producers": ("tests/unit/log/test_cleaner.py", "tests/property/log/test_compaction.py"),
+    "kafkalite.log.kept_producers": (
+        "tests/unit/log/test_compaction_producers.py",
+        "tests/property/log/test_compaction.py",
+    ),
     "kafkalite.log.producer_state": (
         "tests/unit/log/test_transactions.py",
         "tests/unit/log/test_partition_log.py",

@@ -85,13 +85,17 @@ def test_what_is_found_wrong_only_later_is_one_line_too(cluster: ProcessCluster,
 
 
 def test_an_address_in_use_is_refused(cluster: ProcessCluster, tmp_path: Path) -> None:
-    """With 1, not 2: it may be free in a moment, so that systemd tries again."""
+    """With 1, not 2: it may be free in a moment, so that systemd tries again. The next start need not recover the logs."""
     address = cluster.nodes[1].ready["rpc"]
+    (tmp_path / "log").mkdir()
+    marker = tmp_path / "log" / ".kafka_cleanshutdown"
+    marker.write_bytes(b'{"version":0,"brokerEpoch":1}')
     outcome = serve(cluster.zookeeper_connect, tmp_path / "log", "--rpc", address, broker_id=2)
     assert (
         complaint(outcome, code=1)
         == f"kafkalite: cannot listen on {address} (rpc.port): Address already in use; --rpc chooses another address"
     )
+    assert marker.exists()
 
 
 def test_a_directory_in_use_is_refused(cluster: ProcessCluster) -> None:

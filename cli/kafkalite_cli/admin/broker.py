@@ -10,21 +10,18 @@ import click
 
 from kafkalite.admin.decisions.decommissioning import replace_broker, shares_rack
 from kafkalite.client.admin.configs import ConfigResource, alter_configs, describe_configs
-from kafkalite.client.admin.refusals import refuse
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.coordination.broker_states import ACTIVE, BROKER_STATE, CORDONED, DRAINING, state_of
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.balancing import BrokerBalance, DescribeBalanceRequest, DescribeBalanceResponse
 from kafkalite.extension.messages.reassignment import (
-    AlterReassignmentsRequest,
-    AlterReassignmentsResponse,
     WantedReassignment,
 )
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Replicas, TopicPartition
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_progress import duration, watch
-from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, moves_in_progress, request_moves
+from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, cancel_moves, moves_in_progress, request_moves
 from kafkalite_cli.output import (
     Output,
     client_options,
@@ -287,31 +284,36 @@ async def _what_is_left(client: AsyncClient, target: BrokerId, timeout_s: float)
 
 
 async def _cancel(target: BrokerId, bootstrap: str, timeout_s: float, out: Output) -> None:
+    """May be repeated: the broker stays cordoned until all moves are called off."""
     async with connect(bootstrap, timeout_s) as client:
-        if await read_state(client, target, timeout_s) != DRAINING:
-            raise api_error(ErrorCode.INVALID_REQUEST, f"broker {target} is not being drained")
-        await set_state(client, target, ACTIVE, timeout_s)
+        if await read_state(client, target, timeout_s) not in (DRAINING, CORDONED):
+            going = len(await _leaving(client, target, timeout_s))
+            hint = f"; moves away from it: {going} (`kafkalite admin reassign cancel` ends them)" if going else ""
+            raise api_error(ErrorCode.INVALID_REQUEST, f"broker {target} is not being drained{hint}")
+        await set_state(client, target, CORDONED, timeout_s)
         called_off: set[TopicPartition] = set()
         deadline = client.now() + min(timeout_s, _CANCEL_S)
         quiet = 0
         # A controller that has not heard of it yet may begin another move.
         while quiet < 2 and client.now() < deadline:
-            leaving = [
-                each
-                for each in await moves_in_progress(client, timeout_s)
-                if target in each.origin and target not in each.target and target in each.replicas
-            ]
+            leaving = await _leaving(client, target, timeout_s)
             quiet = 0 if leaving else quiet + 1
             if leaving:
-                wanted = tuple(WantedReassignment(each.topic, each.partition, None) for each in leaving)
-                order = AlterReassignmentsRequest(wanted, int(timeout_s * 1000))
-                refused = await client.order(order, AlterReassignmentsResponse, timeout_s=timeout_s)
-                refuse(refused.error, refused.message)
-                called_off |= {TopicPartition(each.topic, each.partition) for each in leaving}
+                called_off |= await cancel_moves(client, leaving, timeout_s, is_atomic=False)
             await asyncio.sleep(_WATCH_S)
+        await set_state(client, target, ACTIVE, timeout_s)
         count = len(called_off)
         text = f"broker {target} is {ACTIVE}; {count} {'move was' if count == 1 else 'moves were'} called off"
         out.value({"broker_id": target, "state": ACTIVE, "called_off": count}, text)
+
+
+async def _leaving(client: AsyncClient, target: BrokerId, timeout_s: float) -> list[TopicPartition]:
+    """Partitions that are being moved away from the broker, and are still on it."""
+    return [
+        TopicPartition(each.topic, each.partition)
+        for each in await moves_in_progress(client, timeout_s)
+        if target in each.origin and target not in each.target and target in each.replicas
+    ]
 
 
 # --- replace -------------------------------------------------------------------------------------

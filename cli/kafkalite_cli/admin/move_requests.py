@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from kafkalite.client.admin.refusals import refuse
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
@@ -14,6 +15,8 @@ from kafkalite.extension.messages.reassignment import (
     Reassignment,
     WantedReassignment,
 )
+from kafkalite.model import TopicPartition
+from kafkalite.rpc.messages.base import of_kind
 
 #: For somebody who interrupts a command that watches moves.
 HOW_TO_RETURN = "the moves go on; `kafkalite admin reassign status --watch` shows them again, `kafkalite admin reassign cancel` ends them"
@@ -52,6 +55,28 @@ async def request_moves(
         limits=limits,
     )
     refuse_any(await client.order(request, AlterReassignmentsResponse, timeout_s=timeout_s + 5))
+
+
+async def cancel_moves(
+    client: AsyncClient, partitions: Iterable[TopicPartition], timeout_s: float, *, is_atomic: bool
+) -> set[TopicPartition]:
+    """Call moves off; returns those that are rolled back, which leaves out those that ended meanwhile.
+
+    Args:
+        is_atomic: refuse all, if one of them is not under way.
+
+    Raises ApiError, RpcError.
+    """
+    wanted = tuple(WantedReassignment(*each, None) for each in partitions)
+    request = AlterReassignmentsRequest(wanted, int(timeout_s * 1000), is_atomic=is_atomic)
+    answer, was_asked_before = await client.run(client.routing.to_controller(request, timeout_s + 5))
+    found = of_kind(answer, AlterReassignmentsResponse)
+    refuse(found.error, found.message)
+    if is_atomic and not was_asked_before:
+        refuse_any(found)
+    # An earlier try, whose answer was lost, may have called off what is not under way any more.
+    forgiven = (ErrorCode.NONE, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS) if was_asked_before else (ErrorCode.NONE,)
+    return {TopicPartition(each.topic, each.partition) for each in found.partitions if each.error in forgiven}
 
 
 def refuse_any(answer: AlterReassignmentsResponse) -> None:

@@ -2,55 +2,76 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import click
 
 from kafkalite.client.admin import partitions
 from kafkalite.client.admin.refusals import refuse
-from kafkalite.errors import ErrorCode, api_error, error_code
+from kafkalite.errors import ApiError, ErrorCode, api_error, error_code
 from kafkalite.extension.messages.topics import (
     RemovePartitionsRequest,
     RemovePartitionsResponse,
 )
+from kafkalite.rpc.answers import RpcError
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.losses import counted, record_counts, report_counts
 from kafkalite_cli.admin.topics import wait_until_spread
 from kafkalite_cli.output import Output, client_options, confirm, connect, run_async
 from kafkalite_cli.parameters import MAX_ID, Whole, parse_brokers, parse_partition
 
+_total_option = click.option(
+    "--total", type=Whole(1), help="Number of partitions that the topic has then: such a command may be repeated."
+)
+
 
 @click.command("add-partitions")
 @click.argument("topic")
 @click.option("--count", type=Whole(1), help="Number of partitions to add.")
+@_total_option
 @click.option("--assignment", metavar='"1,2;2,3"', help="Replicas of each new one, preferred leader first.")
 @client_options
 def add_partitions(
-    topic: str, count: int | None, assignment: str | None, bootstrap: str, timeout_s: float, *, as_json: bool
+    topic: str,
+    count: int | None,
+    total: int | None,
+    assignment: str | None,
+    bootstrap: str,
+    timeout_s: float,
+    *,
+    as_json: bool,
 ) -> None:
     """Add partitions to a topic; keyed records may go elsewhere from then on.
 
-    Example:
+    Examples:
 
     \b
       kafkalite admin add-partitions flights --count 12
+      kafkalite admin add-partitions flights --total 18
     """
-    if (count is None) == (assignment is None):
-        raise click.UsageError("give --count, or --assignment")
+    if [count, total, assignment].count(None) != 2:
+        raise click.UsageError("give --count, --total or --assignment")
     given = () if assignment is None else tuple(parse_brokers(each, "--assignment") for each in assignment.split(";"))
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             have = await partitions.partition_count(client, topic, timeout_s=timeout_s)
-            total = have + (count if count is not None else len(given))
-            if total > MAX_ID:
+            wanted = have + (len(given) if count is None else count) if total is None else total
+            if wanted > MAX_ID:
                 raise click.UsageError(
-                    f"--count: {topic} has {number_of(have, 'partition')}, and {total:,} are too many"
+                    f"--count: {topic} has {number_of(have, 'partition')}, and {wanted:,} are too many"
                 )
-            await partitions.add_partitions(client, topic, total, given, timeout_s=timeout_s)
-            await wait_until_spread(client, topic, timeout_s, total)  # the next command may ask any node
-            reported = {"topic": topic, "added": total - have, "partitions": total}
+            reported = {"topic": topic, "added": wanted - have, "partitions": wanted}
+            if wanted == have:
+                Output(as_json).value(reported, f"{topic} has {number_of(have, 'partition')} already")
+                return
+            with _repeated_by(topic, "add-partitions", wanted):
+                await partitions.add_partitions(client, topic, wanted, given, timeout_s=timeout_s)
+            await wait_until_spread(client, topic, timeout_s, wanted)  # the next command may ask any node
             Output(as_json).value(
                 reported,
-                f"added {number_of(total - have, 'partition')} to {topic}, which has {total} now",
+                f"added {number_of(wanted - have, 'partition')} to {topic}, which has {wanted} now",
             )
 
     run_async(work())
@@ -58,7 +79,8 @@ def add_partitions(
 
 @click.command("remove-partitions")
 @click.argument("topic")
-@click.option("--count", type=Whole(1), required=True, help="Number of partitions to remove, from the end.")
+@click.option("--count", type=Whole(1), help="Number of partitions to remove, from the end.")
+@_total_option
 @click.option(
     "--drain",
     is_flag=True,
@@ -68,35 +90,50 @@ def add_partitions(
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @client_options
 def remove_partitions(
-    topic: str, count: int, *, drain: bool, dry_run: bool, yes: bool, bootstrap: str, timeout_s: float, as_json: bool
+    topic: str,
+    count: int | None,
+    total: int | None,
+    *,
+    drain: bool,
+    dry_run: bool,
+    yes: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
 ) -> None:
     """Remove a topic's last partitions with their records. Asks on a terminal; a script needs --yes (not with --drain).
 
-    Example:
+    Examples:
 
     \b
       kafkalite admin remove-partitions flights --count 2 --drain
+      kafkalite admin remove-partitions flights --total 6 --yes
     """
+    if (count is None) == (total is None):
+        raise click.UsageError("give --count or --total")
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             have = await partitions.partition_count(client, topic, timeout_s=timeout_s)
+            keep = total if total is not None else have - (count or 0)
+            if keep == have:
+                reported = {"topic": topic, "removed": [], "done": True}
+                Output(as_json).value(reported, f"{topic} has {number_of(have, 'partition')} already")
+                return
             if dry_run or not drain:
-                found = await record_counts(client, topic, range(max(0, have - count), have), timeout_s)
+                found = await record_counts(client, topic, range(max(0, keep), have), timeout_s)
                 if dry_run:
                     report_counts(found, Output(as_json))
                     return
                 confirm(f"Remove {counted(found)} of {topic}?", yes=yes)
-                if await partitions.partition_count(client, topic, timeout_s=timeout_s) != have:
-                    reason = f"{topic} has not {number_of(have, 'partition')} any more; nothing was changed"
-                    raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
-            request = RemovePartitionsRequest(topic, have - count, drain, int(timeout_s * 1000))
-            answer = await client.order(request, RemovePartitionsResponse, timeout_s=timeout_s + 5)
-            refuse(answer.error, f"{topic}: {answer.message}")
+            request = RemovePartitionsRequest(topic, keep, drain, int(timeout_s * 1000), before=have)
+            with _repeated_by(topic, "remove-partitions", keep):
+                answer = await client.order(request, RemovePartitionsResponse, timeout_s=timeout_s + 5)
+                refuse(answer.error, f"{topic}: {answer.message}")
             reported = {"topic": topic, "removed": list(answer.partitions), "done": answer.is_done}
             names = ", ".join(f"{topic}-{number}" for number in answer.partitions)
             if answer.is_done:
-                await wait_until_spread(client, topic, timeout_s, have - count)
+                await wait_until_spread(client, topic, timeout_s, keep)
                 text = f"removed {names}"
             elif drain:
                 text = f"draining {names}: no more records are accepted; the partitions are removed when they are empty"
@@ -105,6 +142,20 @@ def remove_partitions(
             Output(as_json).value(reported, text)
 
     run_async(work())
+
+
+@contextlib.contextmanager
+def _repeated_by(topic: str, verb: str, total: int) -> Iterator[None]:
+    """An error after which nobody knows whether it was done names the command that may follow."""
+    hint = f"it may be done; `kafkalite admin {verb} {topic} --total {total}` repeats it without harm"
+    try:
+        yield
+    except RpcError as error:
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, f"{error}; {hint}") from None
+    except ApiError as error:
+        if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+            raise
+        raise api_error(error.code, f"{error}; {hint}") from None
 
 
 @click.command("elect")

@@ -8,12 +8,9 @@ from typing import Any
 import click
 
 from kafkalite.admin.decisions.planner import Goal, ReassignmentPlan, make_plan
-from kafkalite.client.admin.refusals import refuse
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.reassignment import (
-    AlterReassignmentsRequest,
-    AlterReassignmentsResponse,
     Reassignment,
     WantedReassignment,
 )
@@ -21,7 +18,7 @@ from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_progress import show, watch
-from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, moves_in_progress, refuse_any, request_moves
+from kafkalite_cli.admin.move_requests import HOW_TO_RETURN, cancel_moves, moves_in_progress, request_moves
 from kafkalite_cli.admin.plan_files import plan_document, read_plan, save_plan
 from kafkalite_cli.output import (
     Output,
@@ -339,16 +336,7 @@ def cancel(partitions: tuple[str, ...], bootstrap: str, timeout_s: float, *, as_
             if not chosen:
                 Output(as_json).value({"cancelled": 0}, "no reassignment is in progress")
                 return
-            order = AlterReassignmentsRequest(
-                tuple(WantedReassignment(p.topic, p.partition, None) for p in chosen),
-                int(timeout_s * 1000),
-                is_atomic=bool(named),
-            )
-            answer = await client.order(order, AlterReassignmentsResponse, timeout_s=timeout_s + 5)
-            if named:
-                refuse_any(answer)
-            refuse(answer.error, answer.message)
-            count = sum(not each.error for each in answer.partitions)
+            count = len(await cancel_moves(client, chosen, timeout_s, is_atomic=bool(named)))
             Output(as_json).value({"cancelled": count}, f"rolling back {number_of(count, 'partition')}")
 
     run_async(work())

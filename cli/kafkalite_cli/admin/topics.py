@@ -109,8 +109,9 @@ async def _create_topic(topic: NewTopic, bootstrap: str, timeout_s: float, out: 
         }
         count, factor = result.partitions, result.replication_factor
         counts = f"{count} partition{'' if count == 1 else 's'}, {factor} replica{'' if factor == 1 else 's'} each"
+        known = f": {counts}" if count >= 0 and factor >= 0 else ""  # not after an answer that was lost
         late = "" if spread else "; not every node knows its leaders yet"
-        out.value(reported, f"created topic {result.topic}: {counts}{late}")
+        out.value(reported, f"created topic {result.topic}{known}{late}")
         if note := note_of_min_isr(result.topic, factor, topic.configs or {}):
             click.echo(note, err=True)
 

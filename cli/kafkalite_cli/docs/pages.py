@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
-from kafkalite.extension import MAX_BODY_BYTES
+from kafkalite.extension import MAX_BODY_BYTES, MAX_ELEMENTS
 from kafkalite.extension import messages as extension_messages
 from kafkalite.extension.apis import APIS
 from kafkalite.kafka.apis import OFFERED, is_served
@@ -145,7 +145,8 @@ def extension_api() -> str:
         ),
         "",
         (
-            f"A body has at most {MAX_BODY_BYTES // 2**20} MiB. A body that is no such message is answered with "
+            f"A body has at most {MAX_BODY_BYTES // 2**20} MiB, and {MAX_ELEMENTS:,} elements in all its arrays and maps unless the "
+            "request needs a right on the cluster. A body that is no such message is answered with "
             "INVALID_REQUEST, an unknown kind with UNSUPPORTED_VERSION, both with a text. Quotas of requests hold as for "
             "any other API."
         ),

@@ -30,7 +30,7 @@ MEANS = {
     "replica.kept": "A directory was set aside whose topic was not deleted by a request: no other copy of the records is known.",
     "topic.deletion_waits": "A topic was deleted while a broker with replicas of it was not alive, or while a disk was offline.",
     "broker.drain_waits": "A broker is being drained, and no other broker can take one of its replicas.",
-    "topic.few_replicas": "An internal topic has fewer replicas than it would be created with now.",
+    "topic.few_replicas": "An internal topic was created when there were fewer brokers, and has fewer replicas than its setting says.",
     "transaction.late": "A transaction is open for longer than any producer may ask for; readers of committed records wait at it.",
     "partition.under_replicated": "A replica is not in the ISR: its broker is away, or it is behind the leader.",
     "loop.held": "A request held a node's event loop for half a second or longer.",

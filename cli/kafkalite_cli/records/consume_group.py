@@ -12,6 +12,7 @@ from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import ConsumedRecord, Consumer
 from kafkalite.client.membership import Membership
+from kafkalite.env.supervisor import Policy
 from kafkalite.model import TopicPartition
 from kafkalite_cli.output import on_stop
 from kafkalite_cli.records.printer import Printer
@@ -47,10 +48,24 @@ async def consume_in_group(
     printer = Printer()
     left = sys.maxsize if maximum is None else maximum
     stopped = asyncio.Event()
-    on_stop(stopped.set)
+    joining: asyncio.Task[None] | None = None
+
+    def stop() -> None:
+        stopped.set()
+        if joining is not None:  # it waits for the other members, which may take minutes
+            joining.cancel()
+
+    on_stop(stop)
     try:
         while left > 0 and not stopped.is_set():
-            await member.join()
+            joining = client.supervisor.spawn("group.join", member.join(), Policy.ISOLATED)
+            try:
+                await joining
+            except asyncio.CancelledError:
+                if not stopped.is_set():
+                    raise
+                return
+            joining = None
             async with Consumer(client, read_committed=read_committed) as consumer:
                 left, at_end = await _share(
                     client,
@@ -90,7 +105,6 @@ async def _share(
     committed = await member.committed()
     consumer.assign({key: committed.get(key, start) for key in keys})
     end = await ToTheEnd.of(client, consumer, list(keys), timeout_s) if exit_at_end else None
-    printed: dict[TopicPartition, int] = {}
     places: deque[_Place] = deque()
     printer.drop()
     loop = asyncio.get_running_loop()
@@ -100,6 +114,15 @@ async def _share(
     def is_over() -> bool:
         return stopped.is_set() or member.is_stale.is_set()
 
+    async def commit() -> bool:
+        """How far each partition is read and printed. Also where nothing was there to read: a group that begins at the end would miss
+        what comes before it begins again. False: the group has moved on."""
+        waiting = {place.key: place.next_offset - 1 for place in reversed(places)}
+        reached = {key: waiting.get(key, consumer.position(key)) for key in keys}
+        moved = {key: at for key, at in reached.items() if at is not None and at != committed.get(key)}
+        committed.update(moved)
+        return not moved or await member.commit(moved)
+
     while left > 0 and not is_over():
         if not places:
             for record in await consumer.poll(max_records=min(left, 5000), timeout_s=0.2):
@@ -108,18 +131,14 @@ async def _share(
                 places.append(_Place(TopicPartition(record.topic, record.partition), record.offset + 1, is_shown))
         # The reader may take its time: meanwhile heartbeats go on, and the group can take the partitions.
         for _ in range(await printer.write(lambda: is_over() or due.is_set())):
-            place = places.popleft()
-            printed[place.key] = place.next_offset
-            left -= place.is_shown
+            left -= places.popleft().is_shown
         at_end = end is not None and not places and end.is_reached()
         if at_end or due.is_set():
-            if printed and not await member.commit(printed):
+            if not await commit():
                 return left, False
-            printed.clear()
             due.clear()
             loop.call_later(COMMIT_S, due.set)
         if at_end:
             return left, True
-    if printed:
-        await member.commit(printed)
+    await commit()
     return left, False

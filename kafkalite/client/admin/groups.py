@@ -252,7 +252,10 @@ class Groups:
         return answer
 
     async def delete(self, group: str) -> None:
-        await self.ask(group, wire.DeleteGroupsRequest([group]), lambda response: response.results[0].error_code)
+        request = wire.DeleteGroupsRequest([group])
+        await self._ask(
+            group, request, lambda response: (response.results[0].error_code, ""), done=ErrorCode.GROUP_ID_NOT_FOUND
+        )
 
     async def commit(
         self,
@@ -287,6 +290,7 @@ class Groups:
         request: Request,
         error_of: Callable[[Any], tuple[int, str]],
         timeout_s: float | None = None,
+        done: ErrorCode | None = None,
     ) -> tuple[BrokerId, Any]:
         def meaning(response: Any) -> tuple[int, str]:
             number, text = error_of(response)
@@ -294,7 +298,9 @@ class Groups:
             return number, text or f"group {group!r}: {MEANINGS.get(code, code.name)}"
 
         patience = self._timeout_s if timeout_s is None else timeout_s
-        return await self._client.call_coordinator(messages.GROUP, group, request, meaning, timeout_s=patience)
+        return await self._client.call_coordinator(
+            messages.GROUP, group, request, meaning, timeout_s=patience, done=done
+        )
 
 
 def _described_error(response: Any) -> int:

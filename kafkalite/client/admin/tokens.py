@@ -1,4 +1,7 @@
-"""Delegation tokens (KIP-48). Every function raises ApiError and RpcError."""
+"""Delegation tokens (KIP-48). Every function raises ApiError and RpcError.
+
+Orders go to one node at a time: two nodes that are asked at once would make two tokens.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ async def create_token(
 ) -> DelegationToken:
     """A new token of `owner` (None: of the client's user). `max_lifetime_ms` -1: as the brokers are configured."""
     request = wire.CreateDelegationTokenRequest
-    answer = await client.call_any(
+    answer = await client.call_controller(
         request(
             owner.kind if owner is not None else None,
             owner.name if owner is not None else None,
@@ -83,13 +86,13 @@ async def describe_tokens(
 
 async def renew_token(client: AsyncClient, hmac: bytes, period_ms: int = -1, *, timeout_s: float = 30.0) -> int:
     """Extend a token's life (-1: as the brokers are configured); returns its end."""
-    answer = await client.call_any(wire.RenewDelegationTokenRequest(hmac, period_ms), timeout_s=timeout_s)
+    answer = await client.call_controller(wire.RenewDelegationTokenRequest(hmac, period_ms), timeout_s=timeout_s)
     refuse(answer.error_code)
     return int(answer.expiry_timestamp_ms)
 
 
 async def expire_token(client: AsyncClient, hmac: bytes, period_ms: int = -1, *, timeout_s: float = 30.0) -> int:
     """End a token after this time (-1: now); returns its end."""
-    answer = await client.call_any(wire.ExpireDelegationTokenRequest(hmac, period_ms), timeout_s=timeout_s)
+    answer = await client.call_controller(wire.ExpireDelegationTokenRequest(hmac, period_ms), timeout_s=timeout_s)
     refuse(answer.error_code)
     return int(answer.expiry_timestamp_ms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.config.keys import area, setting
+from kafkalite.config.keys import INT_MAX, area, setting
 
 
 @area
@@ -16,18 +16,19 @@ class ControllerSettings:
         1, "length of a window of controller_mutation_rate", low=1, high=3600
     )
     controller_socket_timeout_ms: int = setting(
-        30_000, "time without a response to a controller's command after which health reports it", low=1
+        30_000, "time without a response to a controller's command after which health reports it", low=1, high=INT_MAX
     )
     controller_queue_max_requests: int = setting(
-        1_000, "maximum number of the controller's commands that wait per broker", low=1
+        1_000, "maximum number of the controller's commands that wait per broker", low=10
     )
     broker_heartbeat_interval_ms: int = setting(
-        300, "interval of the heartbeats between controller and brokers", low=10
+        300, "interval of the heartbeats between controller and brokers", low=10, high=INT_MAX
     )
     broker_heartbeat_timeout_ms: int = setting(
         1_500,
         "time without a response to heartbeats after which a broker loses its leaderships, or the controller is replaced; 0: never",
         low=0,
+        high=INT_MAX,
     )
     auto_leader_rebalance_enable: bool = setting(
         True, "whether the controller periodically makes the preferred replicas the leaders"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.config.keys import area, setting
+from kafkalite.config.keys import INT_MAX, SHORT_MAX, area, setting
 
 
 @area
@@ -10,42 +10,50 @@ class CoordinatorSettings:
     """Groups, share groups, streams groups and transactions."""
 
     transactional_id_expiration_ms: int = setting(
-        604_800_000, "time after which an idle transactional id is removed", low=1
+        604_800_000, "time after which an idle transactional id is removed", low=1, high=INT_MAX
     )
-    transaction_max_timeout_ms: int = setting(900_000, "longest transaction timeout that a producer may request", low=1)
+    transaction_max_timeout_ms: int = setting(
+        900_000, "longest transaction timeout that a producer may request", low=1, high=INT_MAX
+    )
     transaction_partition_verification_enable: bool = setting(
         True,
         "whether a leader asks the coordinator before a transaction begins on a partition; without it, late records of an aborted transaction may become visible",
     )
-    offsets_topic_num_partitions: int = setting(50, "number of partitions of __consumer_offsets", low=1)
+    offsets_topic_num_partitions: int = setting(50, "number of partitions of __consumer_offsets", low=1, high=INT_MAX)
     offsets_topic_replication_factor: int = setting(
-        3, "number of replicas of __consumer_offsets; at most the number of brokers is used", low=1
+        3, "number of replicas of __consumer_offsets; fewer as long as there are fewer brokers", low=1, high=SHORT_MAX
     )
-    offsets_retention_minutes: int = setting(10_080, "time for which the offsets of an empty group are kept", low=1)
+    offsets_retention_minutes: int = setting(
+        10_080, "time for which the offsets of an empty group are kept", low=1, high=INT_MAX
+    )
     transaction_state_log_min_isr: int = setting(
         2,
         "min.insync.replicas of __transaction_state and __consumer_offsets when they are created; at most one less than"
         " the number of their replicas, so that one of them may be missing",
         low=1,
+        high=INT_MAX,
     )
-    transaction_state_log_num_partitions: int = setting(50, "number of partitions of __transaction_state", low=1)
+    transaction_state_log_num_partitions: int = setting(
+        50, "number of partitions of __transaction_state", low=1, high=INT_MAX
+    )
     transaction_state_log_replication_factor: int = setting(
-        3, "number of replicas of __transaction_state; at most the number of brokers is used", low=1
+        3, "number of replicas of __transaction_state; fewer as long as there are fewer brokers", low=1, high=SHORT_MAX
     )
     share_coordinator_state_topic_num_partitions: int = setting(
-        50, "number of partitions of __share_group_state", low=1
+        50, "number of partitions of __share_group_state", low=1, high=INT_MAX
     )
     share_coordinator_state_topic_replication_factor: int = setting(
-        3, "number of replicas of __share_group_state; at most the number of brokers is used", low=1
+        3, "number of replicas of __share_group_state; fewer as long as there are fewer brokers", low=1, high=SHORT_MAX
     )
     share_coordinator_state_topic_min_isr: int = setting(
         2,
         "min.insync.replicas of __share_group_state when it is created; at most one less than the number of its replicas,"
         " so that one of them may be missing",
         low=1,
+        high=SHORT_MAX,
     )
     share_coordinator_state_topic_segment_bytes: int = setting(
-        104_857_600, "segment.bytes of __share_group_state when it is created", low=1_048_576
+        104_857_600, "segment.bytes of __share_group_state when it is created", low=1_048_576, high=INT_MAX
     )
     share_coordinator_state_topic_prune_interval_ms: int = setting(
         300_000, "interval at which records of __share_group_state that are not needed any more are deleted", low=1
@@ -58,24 +66,28 @@ class CoordinatorSettings:
         "time after which the state of a shared partition is written once more if it holds back records that could be deleted",
         low=1,
     )
-    group_initial_rebalance_delay_ms: int = setting(3_000, "time that a new group waits for more members", low=0)
-    group_min_session_timeout_ms: int = setting(6_000, "shortest session timeout of a group member", low=1)
-    group_max_session_timeout_ms: int = setting(1_800_000, "longest session timeout of a group member", low=1)
-    group_max_size: int = setting(10_000, "maximum number of members of a classic group", low=1, high=2**31 - 1)
+    group_initial_rebalance_delay_ms: int = setting(
+        3_000, "time that a new group waits for more members", low=0, high=INT_MAX
+    )
+    group_min_session_timeout_ms: int = setting(
+        6_000, "shortest session timeout of a group member", low=1, high=INT_MAX
+    )
+    group_max_session_timeout_ms: int = setting(
+        1_800_000, "longest session timeout of a group member", low=1, high=INT_MAX
+    )
+    group_max_size: int = setting(10_000, "maximum number of members of a classic group", low=1, high=INT_MAX)
     group_consumer_assignors: tuple[str, ...] = setting(
         ("uniform", "range"),
         "server-side assignors that consumer groups may use (uniform, range); the first one is the default",
     )
     # Kafka waits a second. Here members that join meanwhile are assigned together anyway, and a lone one does not wait.
     group_consumer_assignment_interval_ms: int = setting(
-        0, "least time between two assignments of a consumer group", low=0
+        0, "least time between two assignments of a consumer group", low=0, high=INT_MAX
     )
     group_consumer_heartbeat_interval_ms: int = setting(
-        5_000, "interval at which members of consumer groups send heartbeats", low=1
+        5_000, "interval at which members of consumer groups send heartbeats", low=1, high=INT_MAX
     )
-    group_consumer_max_size: int = setting(
-        10_000, "maximum number of members of a consumer group", low=1, high=2**31 - 1
-    )
+    group_consumer_max_size: int = setting(10_000, "maximum number of members of a consumer group", low=1, high=INT_MAX)
     group_consumer_migration_policy: str = setting(
         "bidirectional",
         "whether a running group changes its protocol when members of the other protocol join or the last ones leave:"
@@ -86,14 +98,19 @@ class CoordinatorSettings:
         600_000, "interval at which regular expressions of consumer groups are resolved again", low=10_000
     )
     group_consumer_session_timeout_ms: int = setting(
-        45_000, "time without a heartbeat after which a member of a consumer group is removed", low=1
+        45_000, "time without a heartbeat after which a member of a consumer group is removed", low=1, high=INT_MAX
     )
-    group_share_assignment_interval_ms: int = setting(0, "least time between two assignments of a share group", low=0)
+    group_share_assignment_interval_ms: int = setting(
+        0, "least time between two assignments of a share group", low=0, high=INT_MAX
+    )
     group_share_delivery_count_limit: int = setting(
         5, "number of deliveries after which a record of a share group is given up", low=2, high=25
     )
     group_share_max_share_sessions: int = setting(
-        2_000, "maximum number of share sessions (members of share groups that fetch from this node)", low=1
+        2_000,
+        "maximum number of share sessions (members of share groups that fetch from this node)",
+        low=1,
+        high=INT_MAX,
     )
     group_share_partition_max_record_locks: int = setting(
         2_000, "number of open records of a partition at which a share group gets no new ones", low=100, high=10_000
@@ -105,33 +122,36 @@ class CoordinatorSettings:
         high=3_600_000,
     )
     group_streams_acceptable_recovery_lag: int = setting(
-        10_000, "records that a copy of a task's state may be behind to count as caught up", low=0
+        10_000, "records that a copy of a task's state may be behind to count as caught up", low=0, high=INT_MAX
     )
     group_streams_assignment_interval_ms: int = setting(
-        1_000, "least time between two assignments of a streams group", low=0
+        1_000, "least time between two assignments of a streams group", low=0, high=INT_MAX
     )
     group_streams_heartbeat_interval_ms: int = setting(
-        5_000, "interval at which members of streams groups send heartbeats", low=1
+        5_000, "interval at which members of streams groups send heartbeats", low=1, high=INT_MAX
     )
     group_streams_initial_rebalance_delay_ms: int = setting(
-        3_000, "time that a new streams group waits for more members before its first assignment", low=0
+        3_000, "time that a new streams group waits for more members before its first assignment", low=0, high=INT_MAX
     )
-    group_streams_max_size: int = setting(10_000, "maximum number of members of a streams group", low=1, high=2**31 - 1)
+    group_streams_max_size: int = setting(10_000, "maximum number of members of a streams group", low=1, high=INT_MAX)
     group_streams_num_standby_replicas: int = setting(
         0, "number of standby tasks of each task with state of a streams group", low=0, high=100
     )
     group_streams_session_timeout_ms: int = setting(
-        45_000, "time without a heartbeat after which a member of a streams group is removed", low=1
+        45_000, "time without a heartbeat after which a member of a streams group is removed", low=1, high=INT_MAX
     )
     group_streams_task_offset_interval_ms: int = setting(
-        60_000, "interval at which members of streams groups report how far the state of their tasks is", low=1
+        60_000,
+        "interval at which members of streams groups report how far the state of their tasks is",
+        low=1,
+        high=INT_MAX,
     )
     group_share_heartbeat_interval_ms: int = setting(
-        5_000, "interval at which members of share groups send heartbeats", low=1
+        5_000, "interval at which members of share groups send heartbeats", low=1, high=INT_MAX
     )
     group_share_max_size: int = setting(200, "maximum number of members of a share group", low=1, high=1_000)
     group_share_session_timeout_ms: int = setting(
-        45_000, "time without a heartbeat after which a member of a share group is removed", low=1
+        45_000, "time without a heartbeat after which a member of a share group is removed", low=1, high=INT_MAX
     )
 
     errors_deadletterqueue_auto_create_topics_enable: bool = setting(
@@ -142,42 +162,58 @@ class CoordinatorSettings:
     )
     #: The range of what a group may set for itself; the value of the broker is always within it.
     group_consumer_min_heartbeat_interval_ms: int = setting(
-        5_000, "least consumer.heartbeat.interval.ms of a group", low=1
+        5_000, "least consumer.heartbeat.interval.ms of a group", low=1, high=INT_MAX
     )
     group_consumer_max_heartbeat_interval_ms: int = setting(
-        15_000, "greatest consumer.heartbeat.interval.ms of a group", low=1
+        15_000, "greatest consumer.heartbeat.interval.ms of a group", low=1, high=INT_MAX
     )
-    group_consumer_min_session_timeout_ms: int = setting(45_000, "least consumer.session.timeout.ms of a group", low=1)
+    group_consumer_min_session_timeout_ms: int = setting(
+        45_000, "least consumer.session.timeout.ms of a group", low=1, high=INT_MAX
+    )
     group_consumer_max_session_timeout_ms: int = setting(
-        60_000, "greatest consumer.session.timeout.ms of a group", low=1
+        60_000, "greatest consumer.session.timeout.ms of a group", low=1, high=INT_MAX
     )
     group_consumer_min_assignment_interval_ms: int = setting(
-        0, "least consumer.assignment.interval.ms of a group", low=0
+        0, "least consumer.assignment.interval.ms of a group", low=0, high=INT_MAX
     )
     group_consumer_max_assignment_interval_ms: int = setting(
-        15_000, "greatest consumer.assignment.interval.ms of a group", low=0
+        15_000, "greatest consumer.assignment.interval.ms of a group", low=0, high=INT_MAX
     )
-    group_share_min_heartbeat_interval_ms: int = setting(5_000, "least share.heartbeat.interval.ms of a group", low=1)
+    group_share_min_heartbeat_interval_ms: int = setting(
+        5_000, "least share.heartbeat.interval.ms of a group", low=1, high=INT_MAX
+    )
     group_share_max_heartbeat_interval_ms: int = setting(
-        15_000, "greatest share.heartbeat.interval.ms of a group", low=1
+        15_000, "greatest share.heartbeat.interval.ms of a group", low=1, high=INT_MAX
     )
-    group_share_min_session_timeout_ms: int = setting(45_000, "least share.session.timeout.ms of a group", low=1)
-    group_share_max_session_timeout_ms: int = setting(60_000, "greatest share.session.timeout.ms of a group", low=1)
-    group_share_min_assignment_interval_ms: int = setting(0, "least share.assignment.interval.ms of a group", low=0)
+    group_share_min_session_timeout_ms: int = setting(
+        45_000, "least share.session.timeout.ms of a group", low=1, high=INT_MAX
+    )
+    group_share_max_session_timeout_ms: int = setting(
+        60_000, "greatest share.session.timeout.ms of a group", low=1, high=INT_MAX
+    )
+    group_share_min_assignment_interval_ms: int = setting(
+        0, "least share.assignment.interval.ms of a group", low=0, high=INT_MAX
+    )
     group_share_max_assignment_interval_ms: int = setting(
-        15_000, "greatest share.assignment.interval.ms of a group", low=0
+        15_000, "greatest share.assignment.interval.ms of a group", low=0, high=INT_MAX
     )
     group_streams_min_heartbeat_interval_ms: int = setting(
-        5_000, "least streams.heartbeat.interval.ms of a group", low=1
+        5_000, "least streams.heartbeat.interval.ms of a group", low=1, high=INT_MAX
     )
     group_streams_max_heartbeat_interval_ms: int = setting(
-        15_000, "greatest streams.heartbeat.interval.ms of a group", low=1
+        15_000, "greatest streams.heartbeat.interval.ms of a group", low=1, high=INT_MAX
     )
-    group_streams_min_session_timeout_ms: int = setting(45_000, "least streams.session.timeout.ms of a group", low=1)
-    group_streams_max_session_timeout_ms: int = setting(60_000, "greatest streams.session.timeout.ms of a group", low=1)
-    group_streams_min_assignment_interval_ms: int = setting(0, "least streams.assignment.interval.ms of a group", low=0)
+    group_streams_min_session_timeout_ms: int = setting(
+        45_000, "least streams.session.timeout.ms of a group", low=1, high=INT_MAX
+    )
+    group_streams_max_session_timeout_ms: int = setting(
+        60_000, "greatest streams.session.timeout.ms of a group", low=1, high=INT_MAX
+    )
+    group_streams_min_assignment_interval_ms: int = setting(
+        0, "least streams.assignment.interval.ms of a group", low=0, high=INT_MAX
+    )
     group_streams_max_assignment_interval_ms: int = setting(
-        15_000, "greatest streams.assignment.interval.ms of a group", low=0
+        15_000, "greatest streams.assignment.interval.ms of a group", low=0, high=INT_MAX
     )
     group_share_min_delivery_count_limit: int = setting(2, "least share.delivery.count.limit of a group", low=2, high=5)
     group_share_max_delivery_count_limit: int = setting(
@@ -195,7 +231,9 @@ class CoordinatorSettings:
     group_share_max_partition_max_record_locks: int = setting(
         4_000, "greatest share.partition.max.record.locks of a group", low=2_000, high=10_000
     )
-    group_streams_max_standby_replicas: int = setting(2, "greatest streams.num.standby.replicas of a group", low=0)
+    group_streams_max_standby_replicas: int = setting(
+        2, "greatest streams.num.standby.replicas of a group", low=0, high=INT_MAX
+    )
     group_streams_min_task_offset_interval_ms: int = setting(
-        15_000, "least streams.task.offset.interval.ms of a group", low=1
+        15_000, "least streams.task.offset.interval.ms of a group", low=1, high=INT_MAX
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.config.keys import area, setting
+from kafkalite.config.keys import INT_MAX, area, setting
 
 
 @area
@@ -10,7 +10,9 @@ class LogSettings:
     """Log directories as a node keeps them; a topic's own settings are in `config.topic`."""
 
     log_dirs: tuple[str, ...] = setting(("./kafkalite-data",), "log directories, one per disk")
-    log_flush_offset_checkpoint_interval_ms: int = setting(60_000, "interval at which recovery points are saved", low=1)
+    log_flush_offset_checkpoint_interval_ms: int = setting(
+        60_000, "interval at which recovery points are saved", low=1, high=INT_MAX
+    )
     log_retention_check_interval_ms: int = setting(
         300_000, "interval of the checks for segments that retention deletes", low=1
     )
@@ -24,7 +26,7 @@ class LogSettings:
         5_000, "timeout for a probe of a disk that answers slowly, but whose device completes operations", low=1_000
     )
     producer_id_expiration_ms: int = setting(
-        86_400_000, "time after which the state of an inactive producer is removed", low=1, dynamic=True
+        86_400_000, "time after which the state of an inactive producer is removed", low=1, high=INT_MAX, dynamic=True
     )
     stray_delete_delay_ms: int = setting(
         86_400_000,

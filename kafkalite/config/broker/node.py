@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from kafkalite.config.keys import area, setting
+from kafkalite.config.keys import INT_MAX, area, setting
 
 
 @area
 class NodeSettings:
     """A node's identity, its listeners, and the address of ZooKeeper."""
 
-    broker_id: int = setting(-1, "this node's id (serve --id)", low=-1, high=2**31 - 1)
+    broker_id: int = setting(-1, "this node's id (serve --id)", low=-1, high=INT_MAX)
     zookeeper_connect: str = setting("127.0.0.1:2181", "addresses of the ZooKeeper ensemble: HOST:PORT,…/chroot")
     zookeeper_session_timeout_ms: int = setting(
-        18_000, "timeout of the ZooKeeper session; must be below replica.lag.time.max.ms", low=200
+        18_000, "timeout of the ZooKeeper session; must be below replica.lag.time.max.ms", low=200, high=INT_MAX
     )
     host: str = setting(
         "127.0.0.1", "address or name that the listeners bind; clients and nodes get it as it is written here"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.config.keys import MAX, area, setting
+from kafkalite.config.keys import INT_MAX, MAX, area, setting
 
 
 @area
@@ -12,11 +12,19 @@ class ReplicationSettings:
     replica_lag_time_max_ms: int = setting(
         30_000, "time without catching up after which a follower leaves the ISR", low=1
     )
-    replica_fetch_max_bytes: int = setting(1_048_576, "bytes that a follower fetches per partition and request", low=1)
-    replica_fetch_response_max_bytes: int = setting(10_485_760, "bytes that a follower fetches per request", low=1)
-    replica_fetch_wait_max_ms: int = setting(500, "maximum duration of a follower's long poll", low=0)
-    replica_fetch_min_bytes: int = setting(1, "number of bytes with which a follower's long poll returns early", low=0)
-    replica_fetch_backoff_ms: int = setting(1_000, "longest pause of a follower after a failed fetch", low=0)
+    replica_fetch_max_bytes: int = setting(
+        1_048_576, "bytes that a follower fetches per partition and request", low=1, high=INT_MAX
+    )
+    replica_fetch_response_max_bytes: int = setting(
+        10_485_760, "bytes that a follower fetches per request", low=1, high=INT_MAX
+    )
+    replica_fetch_wait_max_ms: int = setting(500, "maximum duration of a follower's long poll", low=0, high=INT_MAX)
+    replica_fetch_min_bytes: int = setting(
+        1, "number of bytes with which a follower's long poll returns early", low=0, high=INT_MAX
+    )
+    replica_fetch_backoff_ms: int = setting(
+        1_000, "longest pause of a follower after a failed fetch", low=0, high=INT_MAX
+    )
     leader_replication_throttled_rate: int = setting(
         MAX, "bytes per second that replicas listed by leader.replication.throttled.replicas get", low=1, dynamic=True
     )
@@ -28,5 +36,5 @@ class ReplicationSettings:
         5_000, "interval at which high watermarks are saved", low=1
     )
     replica_socket_timeout_ms: int = setting(
-        30_000, "time without a response after which a follower gives up a fetch", low=1
+        30_000, "time without a response after which a follower gives up a fetch", low=1, high=INT_MAX
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.config.keys import area, setting
+from kafkalite.config.keys import INT_MAX, area, setting
 
 
 @area
@@ -18,11 +18,20 @@ class RequestSettings:
             "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         ),
     )
-    fetch_max_bytes: int = setting(57_671_680, "size of the largest response to a fetch request", low=1024)
-    max_incremental_fetch_session_cache_slots: int = setting(
-        1_000, "maximum number of incremental fetch sessions of clients (KIP-227)", low=0
+    fetch_max_bytes: int = setting(
+        57_671_680, "size of the largest response to a fetch request", low=1024, high=INT_MAX
     )
-    max_connections: int = setting(10_000, "maximum number of open connections per listener", low=1, dynamic=True)
+    max_incremental_fetch_session_cache_slots: int = setting(
+        1_000, "maximum number of incremental fetch sessions of clients (KIP-227)", low=0, high=INT_MAX
+    )
+    max_connections: int = setting(
+        10_000,
+        "maximum number of open connections of the Kafka listeners together, and of the RPC listener;"
+        " listener.name.NAME.max.connections: of that listener (of the HTTP listener it is 100)",
+        low=1,
+        high=INT_MAX,
+        dynamic=True,
+    )
     max_inflight_requests_per_connection: int = setting(
         64, "maximum number of requests of one connection that are read before the first is answered", low=1
     )
@@ -31,26 +40,33 @@ class RequestSettings:
         "memory for the requests in progress of all connections; responses that clients have not read yet may use the same amount again",
         low=1,
     )
-    socket_request_max_bytes: int = setting(104_857_600, "size of the largest request on the Kafka listener", low=1024)
+    socket_request_max_bytes: int = setting(
+        104_857_600, "size of the largest request on the Kafka listener", low=1024, high=INT_MAX
+    )
     rpc_max_frame_bytes: int = setting(134_217_728, "size of the largest frame on the RPC listener", low=1024)
     connections_max_idle_ms: int = setting(600_000, "time after which an idle connection is closed", low=1)
     max_connections_per_ip: int = setting(
-        2**31 - 1, "maximum number of open connections from one address, per listener", low=0
+        INT_MAX,
+        "maximum number of open connections from one address to the Kafka listeners together, and to each other listener",
+        low=0,
+        high=INT_MAX,
     )
     max_connections_per_ip_overrides: str = setting(
         "", "limits of connections for individual addresses: HOST:COUNT,HOST:COUNT"
     )
     max_connection_creation_rate: int = setting(
-        2**31 - 1,
+        INT_MAX,
         "new connections per second on the node's Kafka listeners together, on average; those of 10 seconds may come at once; others are refused",
         low=0,
+        high=INT_MAX,
         dynamic=True,
     )
     max_connection_creation_rate_per_ip: int = setting(
         1_000,
-        "new connections per second from one address, per listener, on average; those of 10 seconds may come at once; others are"
-        " refused; 0: no limit",
+        "new connections per second from one address to the Kafka listeners together, and to each other listener, on average; those of"
+        " 10 seconds may come at once; others are refused; 0: no limit",
         low=0,
+        high=INT_MAX,
     )
     quota_window_num: int = setting(
         11, "number of windows over which a client's rate is measured for quotas", low=2, high=3600

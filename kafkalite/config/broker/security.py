@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.config.keys import area, setting
+from kafkalite.config.keys import INT_MAX, area, setting
 from kafkalite.model import PROTOCOLS, SASL_MECHANISMS
 
 CLIENT_AUTH = ("none", "requested", "required")
@@ -94,7 +94,7 @@ class SecuritySettings:
     sasl_oauthbearer_expected_issuer: str = setting("", "issuer (iss) that a token must name; empty: any")
     sasl_oauthbearer_sub_claim_name: str = setting("sub", "claim of a token that is the user's name")
     sasl_oauthbearer_clock_skew_seconds: int = setting(
-        30, "time by which the clocks of the tokens' issuer and of this node may differ", low=0
+        30, "time by which the clocks of the tokens' issuer and of this node may differ", low=0, high=INT_MAX
     )
     delegation_token_secret_key: str = setting(
         "",

@@ -61,7 +61,7 @@ class BalanceView:
 
 @dataclass(frozen=True, slots=True)
 class BalanceMove:
-    """`goal`: drain, rack, disk, replicas, leaders, bytes or rate. `reason`: for people. `copied_bytes`: 0 if only the order changes."""
+    """`goal`: internal, drain, rack, disk, replicas, leaders, bytes or rate. `reason`: for people. `copied_bytes`: 0 if only the order changes."""
 
     partition: TopicPartition
     target: Replicas

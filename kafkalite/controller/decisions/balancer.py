@@ -151,6 +151,28 @@ class Balancer:
         """What the moves of this plan bring to a broker's disks."""
         return self._added_bytes.get(broker, 0)
 
+    # --- one more replica --------------------------------------------------------------------------------------
+
+    def _one_more(self, partition: TopicPartition) -> list[Replicas]:
+        replicas = self.assignment[partition]
+        if partition in self._view.fixed:
+            return []
+        new = [each for each in self.able if each not in replicas and self._has_room(each, partition)]
+        return [order for each in new for order in ((*replicas, each), (each, *replicas))]
+
+    def may_grow(self, partition: TopicPartition) -> bool:
+        """Whether a broker can take one more replica of it now."""
+        return bool(self._one_more(partition))
+
+    def grow(self, partition: TopicPartition, reason: str) -> BalanceMove | None:
+        """One more replica, on one more rack if possible, where it costs least; None: not now."""
+        before = self.assignment[partition]
+        options = self._one_more(partition)
+        if not options:
+            return None
+        best = max(options, key=lambda order: (self._rack_count(order), self._gain(partition, before, order)))
+        return self._apply(partition, best, "internal", reason)
+
     # --- moves -----------------------------------------------------------------------------------------------
 
     def moves(self) -> Iterator[BalanceMove]:

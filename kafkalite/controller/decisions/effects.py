@@ -63,6 +63,14 @@ class WriteTopics:
 
 
 @dataclass(frozen=True, slots=True)
+class RaiseMinInsync:
+    """Set min.insync.replicas of a topic, unless it is that or more already."""
+
+    topic: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
 class RereadTopics:
     """What is known of these topics is not what is in ZooKeeper: read them again."""
 
@@ -212,6 +220,7 @@ Effect = (
     | AskLogEnds
     | WriteStates
     | WriteTopics
+    | RaiseMinInsync
     | RereadTopics
     | AdvanceReassignments
     | RemoveReassignmentRequests

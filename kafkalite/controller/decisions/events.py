@@ -318,8 +318,17 @@ class BalancerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """What an internal topic should have: replicas, and min.insync.replicas when one of them may be missing. `min_insync`: as it is."""
+
+    replicas: int
+    min_isr: int
+    min_insync: int
+
+
+@dataclass(frozen=True, slots=True)
 class BalancerDue:
-    """It is time to look at the balance, and at brokers that are being drained.
+    """It is time to look at the balance, at brokers that are being drained, and at internal topics with few replicas.
 
     `closed`: brokers that take no new replicas, with their `broker.state`. `gone`: brokers that have replicas and have not been alive for
     `balancer.broker.timeout.ms`. `loads`, `room`: as the brokers reported last; a broker that has not answered is missing.
@@ -330,6 +339,7 @@ class BalancerDue:
     gone: frozenset[BrokerId] = frozenset()
     loads: Mapping[TopicPartition, PartitionLoad] = field(default_factory=dict)
     room: Mapping[BrokerId, DiskRoom] = field(default_factory=dict)
+    internal: Mapping[str, InternalTopic] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

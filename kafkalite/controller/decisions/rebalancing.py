@@ -1,4 +1,5 @@
-"""Replicas move because of a broker that is drained or lost, or because the load is uneven: `broker.state` and `balancer.*`. Pure.
+"""Replicas move because of a broker that is drained or lost, because an internal topic has too few of them, or because the load is
+uneven: `broker.state` and `balancer.*`. Pure.
 
 Moves are ordinary reassignments (KIP-435), written into the topics' znodes in a transaction that only the present controller can make: they
 survive every crash, wait within the cluster's limits, can be listed and called off. At most `balancer.max.moves` are under way. What is
@@ -15,6 +16,7 @@ from kafkalite.controller.decisions.balance_view import BalanceMove, BalanceView
 from kafkalite.controller.decisions.balancer import Balancer
 from kafkalite.controller.decisions.effects import Decision, Effect, Note, WriteTopics
 from kafkalite.controller.decisions.events import BalanceDue, BalancerDue, TopicChange
+from kafkalite.controller.decisions.internal_topics import growth, lacks_replicas
 from kafkalite.controller.decisions.reassignments import MAX_PER_TOPIC, is_over, wanted_move
 from kafkalite.controller.decisions.state import ControllerState, Topic
 from kafkalite.model import BrokerId, Replicas, TopicPartition
@@ -79,6 +81,10 @@ def view_of(state: ControllerState, event: BalancerDue) -> BalanceView:
 def on_balancer_due(state: ControllerState, event: BalancerDue) -> Decision:
     """Begin the next moves; without any, give leaderships to those who should have them now."""
     settings = event.settings
+    if lacks_replicas(state, event.closed, event.internal):
+        effects = _grow(state, event)
+        if effects:
+            return state, effects
     if settings.mode != ON and not any(kind == DRAINING for kind in event.closed.values()):
         state = dataclasses.replace(state, is_spreading=False, stuck={})
         return _advise(state, event) if settings.mode == ADVISE else (state, [])
@@ -101,15 +107,29 @@ def on_balancer_due(state: ControllerState, event: BalancerDue) -> Decision:
         if is_on and not busy and settings.leader_percentage is not None:
             return on_balance_due(state, BalanceDue(settings.leader_percentage))
         return state, []
+    return state, _begin(state, view, chosen, settings.throttle)
+
+
+def _grow(state: ControllerState, event: BalancerDue) -> list[Effect]:
+    """Replicas for internal topics that lack some, in every mode: they hold what all groups and transactions rely on."""
+    settings = event.settings
+    view = view_of(state, event)
+    busy = sum(1 for _ in under_way(state))
+    balancer = Balancer(view, Goals(settings.tolerance, settings.max_disk))
+    moves, raised = growth(state, balancer, event.internal, settings.max_moves - busy)
+    return [*raised, *(_begin(state, view, moves, settings.throttle) if moves else ())]
+
+
+def _begin(state: ControllerState, view: BalanceView, moves: list[BalanceMove], throttle: int) -> list[Effect]:
     notes: list[Effect] = [
         Note(
             f"balancer.{move.goal}",
             str(move.partition),
             f"{list(view.assignment[move.partition])} -> {list(move.target)}: {move.reason}",
         )
-        for move in chosen
+        for move in moves
     ]
-    return state, [*notes, WriteTopics(_changes(state, chosen, settings.throttle))]
+    return [*notes, WriteTopics(_changes(state, moves, throttle))]
 
 
 def _first(balancer: Balancer, limit: int) -> list[BalanceMove]:

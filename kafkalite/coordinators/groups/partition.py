@@ -100,6 +100,8 @@ class ShareRuntime:
     assigned_ms: int = -(2**62)
     is_initializing: bool = False
     is_deleting: bool = False
+    #: Deletions of states that have begun.
+    deletions: int = 0
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from kafkalite.coordinators.groups.commits import CommitResults
 from kafkalite.coordinators.groups.decisions.classic.group import GroupState
 from kafkalite.coordinators.groups.decisions.consumer.group import tombstones as consumer_tombstones
 from kafkalite.coordinators.groups.decisions.streams.group import tombstones as streams_tombstones
 from kafkalite.coordinators.groups.decisions.subscription import CONSUMER, topics_in
-from kafkalite.coordinators.groups.offsets import GroupOffsets, Snapshot
+from kafkalite.coordinators.groups.offsets import Snapshot
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.records import common as records
 from kafkalite.coordinators.groups.records import consumer as consumer_records
@@ -29,6 +30,8 @@ _log = get_logger(__name__)
 #: offsets.retention.check.interval.ms
 _EXPIRY_CHECK_S = 600.0
 _DELETE_CHUNK = 1_000
+#: The pause after offsets of what is no more could not be purged, in seconds.
+_PURGE_AGAIN_S = 1.0
 
 Doomed = tuple[GroupPartition, GroupEntry, Snapshot]
 
@@ -60,7 +63,8 @@ class GroupRemoval:
         if entry.share is not None:
             await self.shares.delete_group(partition, entry)
             return
-        await self._forget(partition, entry, entry.offsets.known(entry.offsets.committed), and_group=True)
+        doomed = entry.offsets.snapshot(lambda _: True, self._log_end(partition))
+        await self._forget(partition, entry, doomed, and_group=True)
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> CommitResults:
         """Forget offsets of topics that no member subscribes to. Raises ApiError GROUP_ID_NOT_FOUND."""
@@ -77,42 +81,57 @@ class GroupRemoval:
             else ErrorCode.NONE
             for key in partitions
         }
-        await self._forget(partition, entry, entry.offsets.known(key for key, error in results.items() if not error))
+        doomed = entry.offsets.snapshot(lambda key: results.get(key) is ErrorCode.NONE, self._log_end(partition))
+        await self._forget(partition, entry, doomed)
         return results
 
     async def topics_deleted(self, topics: Iterable[str]) -> None:
         """Offsets of topics that are no more are purged, and what share groups have of them."""
         gone = frozenset(topics)
-        await self._purge(lambda offsets: offsets.of_topics(gone), gone)
+        await self._purge_everywhere(lambda key: key.topic in gone, gone)
 
     async def partitions_removed(self, keys: Iterable[TopicPartition]) -> None:
         """Offsets of partitions that are no more are purged."""
         gone = frozenset(keys)
-        await self._purge(lambda offsets: offsets.known(gone))
+        await self._purge_everywhere(lambda key: key in gone, frozenset())
 
-    async def _purge(self, doomed_of: Callable[[GroupOffsets], Snapshot], topics: frozenset[str] = frozenset()) -> None:
-        """Forget what every group has of this now: the names may be those of new topics soon."""
-
-        def of(partitions: Iterable[GroupPartition]) -> list[Doomed]:
-            return [
-                (partition, entry, found)
-                for partition in partitions
-                for entry in partition.entries.values()
-                if (found := doomed_of(entry.offsets)).committed
-            ]
+    async def _purge_everywhere(self, is_gone: Callable[[TopicPartition], bool], topics: frozenset[str]) -> None:
+        """Forget what every group has of this now, also where it is being loaded: the names may be those of new topics soon."""
 
         def loaded(partition: GroupPartition) -> None:
-            purge = self._forget_all(of([partition]), topics)
+            purge = self._purge(self._doomed([partition], is_gone), topics)
             self._services.supervisor.spawn("groups.purge", purge, Policy.ISOLATED)
 
         self._log.when_loaded(loaded)
-        await self._forget_all(of(self._log.states()), topics)
+        await self._purge(self._doomed(self._log.states(), is_gone), topics)
 
-    async def _forget_all(self, doomed: Sequence[Doomed], topics: frozenset[str]) -> None:
-        for each in doomed:
-            await self._forget_quietly(*each)
+    def _doomed(self, partitions: Iterable[GroupPartition], is_gone: Callable[[TopicPartition], bool]) -> list[Doomed]:
+        found: list[Doomed] = []
+        for partition in partitions:
+            with suppress(ApiError):  # another node coordinates its groups
+                log_end = self._log_end(partition)
+                for entry in partition.entries.values():
+                    doomed = entry.offsets.snapshot(is_gone, log_end)
+                    if doomed.partitions:
+                        found.append((partition, entry, doomed))
+        return found
+
+    def _log_end(self, partition: GroupPartition) -> Offset:
+        """Raises ApiError NOT_LEADER_OR_FOLLOWER."""
+        return self._services.partitions.local_bounds(TopicPartition(self._log.topic, partition.index))[1]
+
+    async def _purge(self, doomed: Iterable[Doomed], topics: frozenset[str]) -> None:
+        """Forget this, however often it is refused: offsets that stayed would be those of the next topic of this name."""
+        kept = await self._refused(doomed)
         if topics:
             await self.shares.topics_deleted(topics)
+        while kept:
+            await asyncio.sleep(_PURGE_AGAIN_S)
+            kept = await self._refused(each for each in kept if self._log.ready_state(each[0].index) is each[0])
+
+    async def _refused(self, doomed: Iterable[Doomed]) -> list[Doomed]:
+        """Forget this; returns what could not be written."""
+        return [each for each in doomed if not await self._forget_quietly(*each)]
 
     async def _forget(
         self, partition: GroupPartition, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False
@@ -122,7 +141,7 @@ class GroupRemoval:
         Only what is committed still as in `doomed` is meant: there may have been commits since, also between two appends. A tombstone
         would stand behind their records, whether these are durable or not.
         """
-        group_id, offsets, keys = entry.group.group_id, entry.offsets, list(doomed.committed)
+        group_id, offsets, keys = entry.group.group_id, entry.offsets, doomed.partitions
         for start in range(0, len(keys) or 1, _DELETE_CHUNK):
             chunk = [key for key in keys[start : start + _DELETE_CHUNK] if offsets.is_as_in(doomed, key)]
             tombstones: list[KeyValue] = [(records.offset_key(group_id, key), None) for key in chunk]
@@ -160,7 +179,8 @@ class GroupRemoval:
 
     async def _forget_quietly(
         self, partition: GroupPartition, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False
-    ) -> None:
+    ) -> bool:
+        """Whether it could be written."""
         try:
             await self._forget(partition, entry, doomed, and_group=and_group)
         except ApiError as error:
@@ -168,6 +188,8 @@ class GroupRemoval:
                 _log.warning(
                     "group.expiry_failed", group=entry.group.group_id, error=error.code.name, suppressed=suppressed
                 )
+            return False
+        return True
 
     async def run(self) -> None:
         """Look for them now and then, for ever."""
@@ -180,15 +202,19 @@ class GroupRemoval:
         retention_ms = self._services.config.offsets_retention_minutes * 60_000
         for partition in list(self._log.states()):
             for entry in list(partition.entries.values()):
-                doomed = entry.offsets.known(self._expired(entry, retention_ms))
+                try:
+                    log_end = self._log_end(partition)
+                except ApiError:  # another node coordinates its groups
+                    break
+                doomed = entry.offsets.snapshot(frozenset(self._expired(entry, retention_ms)).__contains__, log_end)
                 is_over = (
                     entry.is_empty
                     and entry.share is None
                     and not entry.group.pending_members
                     and not entry.offsets.is_pending
-                    and len(doomed.committed) == len(entry.offsets.committed)
+                    and len(doomed.partitions) == len(entry.offsets.committed)
                 )
-                if doomed.committed or is_over:
+                if doomed.partitions or is_over:
                     await self._forget_quietly(partition, entry, doomed, and_group=is_over)
 
     def _expired(self, entry: GroupEntry, retention_ms: int) -> list[TopicPartition]:

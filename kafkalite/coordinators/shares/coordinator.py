@@ -285,7 +285,8 @@ class ShareCoordinator:
             return
         now_ms = self._services.clock.wall_ms()
         before_ms = now_ms - self._services.config.share_coordinator_cold_partition_snapshot_interval_ms
-        idle = [key for key, entry in partition.entries.items() if entry.state.written_ms <= before_ms]
+        # A time in the future is that of a clock that was wrong.
+        idle = [key for key, entry in partition.entries.items() if not before_ms < entry.state.written_ms <= now_ms]
         for position in range(0, len(idle), _CHUNK):
             if self.log.ready_state(partition.index) is not partition:
                 return

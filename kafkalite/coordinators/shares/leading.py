@@ -17,13 +17,14 @@ from kafkalite.coordinators.shares.dead_letters import DeadLetterWriter
 from kafkalite.coordinators.shares.decisions.deliveries import Acknowledgement, StateWrite
 from kafkalite.coordinators.shares.decisions.shared_partition import SharedPartition
 from kafkalite.coordinators.shares.persistence import ShareKey, SharePersister, ShareState
-from kafkalite.coordinators.shares.settings import EARLIEST, ShareSettings, duration_ms, share_settings
+from kafkalite.coordinators.shares.settings import EARLIEST, ShareSettings, share_settings
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkalite.protocol.topic_ids import to_wire
 from kafkalite.replica.client_fetch import ClientFetch
 from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest
+from kafkalite.resource_configs import duration_ms
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -380,7 +381,8 @@ class SharedPartitions:
         """Where a group without a state begins (share.auto.offset.reset). Raises ApiError."""
         back_ms = duration_ms(settings.offset_reset)
         if back_ms is not None:
-            offset = await self._offset_at(partition, self._services.clock.wall_ms() - back_ms, settings.isolation)
+            since_ms = max(0, self._services.clock.wall_ms() - back_ms)  # below 0 it would be one of the special ones
+            offset = await self._offset_at(partition, since_ms, settings.isolation)
             if offset >= 0:
                 return offset
         timestamp = EARLIEST_TIMESTAMP if settings.offset_reset == EARLIEST else LATEST_TIMESTAMP

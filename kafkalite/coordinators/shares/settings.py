@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -11,8 +10,6 @@ from kafkalite.coordinators.shares.decisions.deliveries import DeliveryLimits
 from kafkalite.resource_configs import group_setting
 
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
-_DURATION = re.compile(r"by_duration:P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?")
-_UNITS_S = (86_400, 3_600, 60, 1)
 EARLIEST, LATEST = "earliest", "latest"
 
 
@@ -47,11 +44,3 @@ def share_settings(config: BrokerConfig, settings: Mapping[str, str]) -> ShareSe
         str(own("errors.deadletterqueue.topic.name")),
         bool(own("errors.deadletterqueue.copy.record.enable")),
     )
-
-
-def duration_ms(offset_reset: str) -> int | None:
-    """How far back a group begins by `by_duration:`; None for the other values."""
-    match = _DURATION.fullmatch(offset_reset)
-    if match is None:
-        return None
-    return round(sum(float(part) * unit for part, unit in zip(match.groups(), _UNITS_S, strict=True) if part) * 1000)

@@ -117,11 +117,11 @@ class DescribeReplicasResponse(Message):
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """Partitions until there are `count` of them; `assignment` has the replicas of each new one, or is empty."""
+    """Partitions until there are `count` of them; `assignment` has the replicas of each new one. None: they are placed."""
 
     topic: str
     count: int
-    assignment: tuple[tuple[BrokerId, ...], ...] = ()
+    assignment: tuple[tuple[BrokerId, ...], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +140,17 @@ class AddPartitionsResponse:
 
 @dataclass(frozen=True, slots=True)
 class RemovePartitionsRequest(Message):
-    """Remove the last partitions of a topic until `count` remain; with `drain` only when nothing is left in them."""
+    """Remove the last partitions of a topic until `count` remain; with `drain` only when nothing is left in them.
+
+    `before`: how many there are, as the sender knows. Then the request can be repeated, and partitions that have come since
+    are not removed. -1: whatever there is.
+    """
 
     topic: str
     count: int
     drain: bool = False
     timeout_ms: int = 30_000
+    before: int = -1
 
 
 @dataclass(frozen=True, slots=True)

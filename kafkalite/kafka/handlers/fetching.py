@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,7 +17,7 @@ from kafkalite.kafka.pieces import pieces_of
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import NO_TOPIC_ID, Buffer, TopicId, TopicPartition
 from kafkalite.protocol import topic_ids, wire
-from kafkalite.replica.client_fetch import LIGHT_STEP, STEP, ClientFetch, FetchAnswer, FetchTerms, Steps
+from kafkalite.replica.client_fetch import LIGHT_STEP, STEP, ClientFetch, FetchAnswer, FetchEntry, FetchTerms, Steps
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.quotas import Kind
 
@@ -261,13 +261,7 @@ class FetchHandlers:
     def _look_again(self, session: ClientSession, request: Request) -> Steps[None]:
         """ACLs have changed since its partitions were listed, or an id that nobody knew may be known now."""
         changes, fetch = self._rights(), session.fetch
-        allowed: dict[str, bool] = {}
-
-        def refusal_of(name: str) -> ErrorCode:
-            if name not in allowed:
-                allowed[name] = self._access.may(request, Operation.READ, ResourceType.TOPIC, name)
-            return ErrorCode.NONE if allowed[name] else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
+        refusal_of = self._refusals(request)
         if changes != session.rights_version:
             for number, entry in enumerate(list(fetch.entries.values()), 1):
                 if entry.refusal is not ErrorCode.UNKNOWN_TOPIC_ID:
@@ -288,6 +282,28 @@ class FetchHandlers:
                     entry.key = TopicPartition(name, entry.key.partition)
                     entry.refusal = refusal_of(name)
             if not number % LIGHT_STEP:
+                yield
+
+    def _refusals(self, request: Request) -> Callable[[str], ErrorCode]:
+        """Topic -> why the client may not read it now; NONE: it may."""
+        known: dict[str, ErrorCode] = {}
+
+        def refusal_of(name: str) -> ErrorCode:
+            if name not in known:
+                may = self._access.may(request, Operation.READ, ResourceType.TOPIC, name)
+                known[name] = ErrorCode.NONE if may else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return known[name]
+
+        return refusal_of
+
+    def _refuse_again(self, waiting: _Fetch, due: Collection[FetchEntry]) -> Steps[None]:
+        """ACLs have changed since the request came, perhaps hours ago: records that the client may not read any more are not sent."""
+        refusal_of = self._refusals(waiting.request)
+        for number, entry in enumerate(list(due), 1):
+            if not entry.refusal and (refusal := refusal_of(entry.key.topic)):
+                entry.refusal = refusal
+                entry.refuse(int(refusal))
+            if not number % STEP:
                 yield
 
     # --- reading and answering ---
@@ -329,6 +345,8 @@ class FetchHandlers:
         if session is None and not waiting.opens_session and len(fetch.entries) >= KEPT_FROM:
             fetch.lists_all = True
         due = fetch.due()
+        if waiting.rights != self._rights():
+            yield from self._refuse_again(waiting, due)
         leaders = CurrentLeaders(self._services, request)
         is_withheld = request.throttle is not None and self._is_withheld(
             request, sum(entry.records_size for entry in due)

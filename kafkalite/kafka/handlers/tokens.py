@@ -5,6 +5,7 @@ from __future__ import annotations
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.request import Handler, Request
+from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.protocol import wire
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.principal import ANONYMOUS, Principal
@@ -87,12 +88,11 @@ class TokenHandlers:
 
     def describe(
         self, request: Request, message: wire.DescribeDelegationTokenRequest
-    ) -> wire.DescribeDelegationTokenResponse:
+    ) -> Steps[wire.DescribeDelegationTokenResponse]:
         """One's own, those that one renews, and what DESCRIBE on a token or DESCRIBE_TOKENS on its owner shows."""
-        response = wire.DescribeDelegationTokenResponse
         owners = None
         if message.owners is not None:
-            owners = [Principal(each.principal_type, each.principal_name) for each in message.owners]
+            owners = {Principal(each.principal_type, each.principal_name) for each in message.owners}
 
         def may_see(token: Token) -> bool:
             may = self._access.may
@@ -100,12 +100,14 @@ class TokenHandlers:
                 request, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id, is_logged=False
             ) or may(request, Operation.DESCRIBE_TOKENS, ResourceType.USER, str(token.owner), is_logged=False)
 
-        try:
-            _check_connection(request)
-            found = self._tokens.describe(request.principal, owners, may_see)
-        except ApiError as error:
-            return response(int(error.code), ())
-        return response(0, [_described(each) for each in found])
+        _check_connection(request)
+        found = yield from self._tokens.describe(request.principal, owners, may_see)
+        described = []
+        for number, each in enumerate(found, 1):
+            if not number % STEP:
+                yield
+            described.append(_described(each))
+        return wire.DescribeDelegationTokenResponse(0, described)
 
 
 def _check_connection(request: Request) -> None:

@@ -50,7 +50,7 @@ class ShareFetch:
     """See the module. `done` is called once, with what was acquired and with errors; not if `is_over` says so.
 
     Args:
-        refused: listed partitions that the member may not read, with why.
+        refused: listed partitions that the member may not read now, with why.
         room: how many bytes the answer may have; 0: none.
         may_send: whether an answer with this number of bytes of records is sent now; otherwise nothing is acquired.
         is_over: nobody waits for the answer any more.
@@ -64,7 +64,7 @@ class ShareFetch:
         session: ShareSession,
         settings: ShareSettings,
         terms: ShareTerms,
-        refused: dict[Listed, ErrorCode],
+        refused: Callable[[], dict[Listed, ErrorCode]],
         *,
         room: Callable[[], int],
         may_send: Callable[[int], bool],
@@ -172,10 +172,11 @@ class ShareFetch:
         # What could not be loaded is loaded again for the next request, not for this one.
         failed = {listed: led.failure for listed, led in self._led.items() if led.failure}
         self._led = {}
+        refused = self._refused()
         for listed in session.partitions:
             topic_id, number = listed
-            if listed in self._refused:
-                errors[listed] = self._refused[listed]
+            if listed in refused:
+                errors[listed] = refused[listed]
                 continue
             if listed in failed:
                 errors[listed] = failed[listed]

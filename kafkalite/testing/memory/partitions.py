@@ -302,6 +302,8 @@ class MemoryPartitions:
             offset = log.log_start_offset
         elif wanted.timestamp == LATEST_TIMESTAMP:
             offset = log.last_stable_offset if isolation else log.log_end_offset
+        elif wanted.timestamp < 0 and wanted.timestamp != MAX_TIMESTAMP:
+            error = int(ErrorCode.UNSUPPORTED_VERSION)
         else:
             for header, piece in log.batches:
                 for record in records_of(piece, 0, header):

@@ -65,6 +65,10 @@ class Lane:
         else:
             self.future.set_result(self._result)
 
+    @property
+    def is_over(self) -> bool:
+        return bool(self._greenlet.dead)
+
     def step(self) -> None:
         """Run until the next stop, or to the end. A callback of the loop; not called any more when the process is dead."""
         self._has_stopped_for = 0.0
@@ -148,14 +152,22 @@ class Lanes:
         self._waiting: dict[str, deque[Lane]] = {"": deque()}
         #: Those of dead processes, and of disks that were given up: they are kept so that none is unwound before its time.
         self._left: list[Lane] = []
+        #: The same directory -> lanes that were under way when its threads were replaced.
+        self._former: dict[str, list[Lane]] = {}
         #: A directed test sets (1.0,): each stops before each operation.
         self.restless: tuple[float, ...] = _RESTLESS
         self.closed = False
         loop.at_close(self.close)
 
     def separate(self, path: str) -> None:
-        """New threads for work below this directory."""
-        self._replace(f"{path.rstrip('/')}/")
+        """New threads for work below this directory. What is under way in those before goes on."""
+        prefix = f"{path.rstrip('/')}/"
+        self._former.setdefault(prefix, []).extend(self._working.get(prefix, ()))
+        self._replace(prefix)
+
+    def has_former(self, path: str) -> bool:
+        """Whether threads from before `separate` have not ended."""
+        return not all(lane.is_over for lane in self._former.get(self._prefix(path), ()))
 
     def is_idle(self, path: str) -> bool:
         """Whether no work below this directory is under way, or waits for a thread."""
@@ -164,6 +176,7 @@ class Lanes:
 
     def process_died(self) -> None:
         """All threads are gone with it."""
+        self._former.clear()
         for prefix in list(self._working):
             self._replace(prefix)
 

@@ -11,13 +11,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from kafkalite.env.fair_lane import FairLane
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import assign_in_place, parse_header, split_batches
 from kafkalite.record.builder import end_transaction_marker
 from kafkalite.record.reader import end_transaction_marker_of
 from tests.support.logs import PATH, batch, config, everything, make_log, reopen
-from tests.support.memory_disk import MemoryDisk
+from tests.support.memory_disk import ManualClock, MemoryDisk
 
 SETTINGS: dict[str, Any] = {
     "segment_bytes": 1024,
@@ -120,10 +121,16 @@ class LogModel(RuleBasedStateMachine):
     # --- cutting --------------------------------------------------------------------------------
 
     @precondition(lambda self: self.end > self.start)
-    @rule(back=st.integers(1, 12))
-    def truncate(self, back: int) -> None:
+    @rule(back=st.integers(1, 12), apart=st.booleans())
+    def truncate(self, back: int, *, apart: bool) -> None:
+        """With `apart`, the producers at the cut are found before it."""
         target = max(self.start, self.end - back)
-        self.log.truncate_to(target)
+        found = None
+        if apart and self.log.needs_producers(target):
+            lane = FairLane(self.disk.run_blocking, ManualClock(), at_once=1)
+            found = asyncio.run(self.log.producers_at(target, lane, ("model", target)))
+            assert found is not None
+        self.log.truncate_to(target, found)
         while self.batches and parse_header(self.batches[-1]).last_offset >= target:
             self.batches.pop()
         self.end = parse_header(self.batches[-1]).next_offset if self.batches else self.log.log_end_offset

@@ -49,3 +49,15 @@ async def test_new_partitions_have_as_many_replicas_as_the_old_ones(
         f"{list(replicas)}: the topic has 3 replicas of each partition",
     )
     assert cluster.zookeeper.peek(paths.partitions_add("t")) is None
+
+
+async def test_an_empty_list_of_replicas_is_no_list_of_replicas(cluster: Cluster) -> None:
+    """As Kafka has it (ReplicationControlManager.createPartitions): the broker chooses only if there is none at all."""
+    admin = await admin_of(cluster, "t")
+    added = (await admin.add(AddPartitionsRequest((NewPartitions("t", 6, ()),), timeout_ms=100))).topics[0]
+    assert (added.error, added.message) == (
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        "1 new partition, but replicas for 0",
+    )
+    fewer = (await admin.add(AddPartitionsRequest((NewPartitions("t", 5, ()),), timeout_ms=100))).topics[0]
+    assert fewer.error == ErrorCode.INVALID_PARTITIONS

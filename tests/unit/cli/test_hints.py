@@ -50,7 +50,7 @@ from kafkalite_cli.main import run
         ("admin reassign --generate", "Use 'kafkalite admin reassign plan'."),
         ("admin reassign execute --reassignment-json-file x", "Use PLAN without an option in front."),
         ("admin groups reset-offsets g --dry-run", "it only shows, until you add --execute"),
-        ("admin add-partitions t --partitions 9", "--count N: how many to add"),
+        ("admin add-partitions t --partitions 9", "--total N: how many it has then"),
         ("serve --id x", "'x' is not a valid integer."),
         ("admin health --bootstrap http://h:1", "'http://h:1' is not HOST:PORT"),
         ("serve --id 1 --kafka 9092", "'9092' is not HOST:PORT"),

@@ -23,6 +23,7 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.disks import DescribeDisksResponse, DiskMove, DiskMoveResult, MoveReplicasResponse
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.rpc.answers import RpcTimeout
 from kafkalite.rpc.client import RpcNotSent
 from kafkalite.testing.cluster import cluster
 from kafkalite_cli.admin import disk
@@ -155,6 +156,37 @@ async def test_partitions_that_came_meanwhile_are_not_removed(monkeypatch: pytes
         said = await asyncio.to_thread(CliRunner().invoke, cli, arguments)
         assert "nothing was changed" in str(said.exception)
         assert await partitions.partition_count(client, "t", timeout_s=10) == 6
+
+
+async def test_a_total_number_of_partitions_may_be_asked_for_twice() -> None:
+    """A person does so whose first command was lost; with --count it would add or remove once more."""
+    async with cluster(1) as on, AsyncClient.connect(on.bootstrap) as client:
+        await client.create_topics([NewTopic("t", 4, 1)])
+        for verb, total, done in (
+            (["add-partitions"], "6", "added 2 partitions to t, which has 6 now"),
+            (["remove-partitions", "--yes"], "3", "removed t-3, t-4, t-5"),
+        ):
+            arguments = ["admin", *verb, "t", "--total", total, "--bootstrap", ",".join(on.bootstrap)]
+            first, again = await kafkalite(*arguments), await kafkalite(*arguments)
+            assert (first.code, first.out.strip()) == (0, done), first.err
+            assert (again.code, again.out.strip()) == (0, f"t has {total} partitions already"), again.err
+        both = await kafkalite("admin", "remove-partitions", "t", "--total", "2", "--count", "1")
+        assert "give --count or --total" in refusal(both)
+        more = await kafkalite("admin", "remove-partitions", "t", "--total", "9", "--bootstrap", ",".join(on.bootstrap))
+        assert more.code == 2
+
+
+async def test_after_a_lost_answer_the_command_that_may_follow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster(1) as on, AsyncClient.connect(on.bootstrap) as client:
+        await client.create_topics([NewTopic("t", 4, 1)])
+
+        async def lost(*_: object, **__: object) -> None:
+            raise RpcTimeout("no answer in 1 s")
+
+        monkeypatch.setattr(AsyncClient, "order", lost)
+        arguments = ["admin", "remove-partitions", "t", "--count", "1", "--yes", "--bootstrap", ",".join(on.bootstrap)]
+        said = await asyncio.to_thread(CliRunner().invoke, cli, arguments)
+        assert "`kafkalite admin remove-partitions t --total 3` repeats it" in str(said.exception)
 
 
 async def test_the_line_that_is_no_record_is_counted_as_editors_do() -> None:

@@ -43,6 +43,10 @@ def test_what_a_person_writes() -> None:
         None, b'{"late":5}', (("h", b"x"), ("none", None))
     )
     assert decode_record(b'{"key": 7, "value": null}') == RecordLine(b"7", None)
+    town = '{"key": ["Zürich"], "value": {"town":"Zürich"}}'.encode()
+    assert decode_record(town) == RecordLine('["Zürich"]'.encode(), '{"town":"Zürich"}'.encode()), (
+        "as other programs do"
+    )
     for line, reason in (
         (b"{}", "no value"),
         (b"[1]", "not a JSON object"),
@@ -53,6 +57,8 @@ def test_what_a_person_writes() -> None:
         (b'{"value": "", "headers": [["a"]]}', "a header is not a pair"),
         (b'{"value": "", "headers": {"a": 1}}', "header 'a' is neither text nor null"),
         (b'{"value": "\\ud800"}', "half a surrogate pair"),
+        (b'{"value": {"n": NaN}}', "NaN is no number of JSON"),
+        (b'{"value": {"n": 1e999}}', "1e999 is too large a number"),
     ):
         with pytest.raises(LineError, match=reason):
             decode_record(line)

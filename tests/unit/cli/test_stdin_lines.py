@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
 
 import pytest
 
+from kafkalite.errors import ErrorCode
 from kafkalite_cli.records import produce
 from tests.fake_cluster import FakeCluster
-from tests.unit.cli.test_commands import ROOT, kafkalite
+from tests.unit.cli.test_commands import ROOT, kafkalite, start
 
 
 @pytest.mark.parametrize(
@@ -76,3 +78,21 @@ async def test_produce_says_that_its_input_cannot_be_read() -> None:
         out, err = await process.communicate()
     os.close(unreadable)
     assert (process.returncode, out, err) == (1, b"0 acked\n", b"kafkalite: stdin: Bad file descriptor\n")
+
+
+async def test_a_second_ctrl_c_ends_what_cannot_be_delivered() -> None:
+    async with FakeCluster(1) as cluster:
+        cluster.create("t")
+        cluster.errors.extend([ErrorCode.NOT_ENOUGH_REPLICAS] * 1_000_000)
+        process = await start("produce", "t", "--timeout", "3600", cluster=cluster)
+        assert process.stdin is not None
+        process.stdin.write(b"one\n")
+        while (1, "ProduceRequest") not in cluster.requests:
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        asked = len(cluster.requests)
+        while len(cluster.requests) < asked + 3:  # the first one waits for what was taken
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
+    assert (process.returncode, err.strip()) == (130, b"")

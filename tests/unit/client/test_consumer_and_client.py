@@ -12,14 +12,15 @@ from kafkalite.client.consumer import EARLIEST, LATEST, Consumer, committed_reco
 from kafkalite.client.fetch_session import ConsumerFetchSession
 from kafkalite.client.offset_reset import Reset, place
 from kafkalite.client.producer import Producer
+from kafkalite.client.results import Metadata
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.model import LATEST_TIMESTAMP, BrokerId, Offset, ProducerId, TopicPartition
-from kafkalite.partition_values import AbortedTransaction
+from kafkalite.model import LATEST_TIMESTAMP, NO_TOPIC_ID, BrokerId, Offset, ProducerId, TopicPartition
+from kafkalite.partition_values import AbortedTransaction, TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
 from kafkalite.rpc.client import RpcError
-from tests.fake_cluster import FakeCluster
+from tests.fake_cluster import FakeCluster, FakeLog
 
 E = ErrorCode
 T0 = TopicPartition("t", 0)
@@ -317,3 +318,68 @@ async def test_a_leader_that_refuses_whole_fetches_is_asked_after_a_pause(monkey
             consumer.assign({T0: 0})
             assert await consumer.poll(timeout_s=0.2) == []
             assert 1 <= asked < 10
+
+
+def damaged(log: FakeLog, number: int) -> None:
+    """One bit of a batch's records."""
+    first, last, data = log.batches[number]
+    log.batches[number] = first, last, data[:-1] + bytes([data[-1] ^ 1])
+
+
+async def test_a_broken_batch_is_raised_after_what_comes_before_it() -> None:
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        await fill(client, 100)
+        damaged(cluster.log("t"), 2)
+        before = cluster.log("t").batches[2][0]
+        async with Consumer(client) as consumer:
+            consumer.assign({T0: 0})
+            assert await take(consumer, before) == list(range(before))
+            for _ in range(2):  # it stays there
+                with pytest.raises(ApiError, match=f"t-0 at offset {before}: ") as raised:
+                    await consumer.poll(timeout_s=5)
+                assert raised.value.code is E.CORRUPT_MESSAGE
+
+
+async def test_a_broken_batch_does_not_hold_up_other_partitions() -> None:
+    """All were decoded together: those of the same leader came never."""
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t", 2)
+        await fill(client, 100, 2)
+        damaged(cluster.log("t"), 0)
+        async with Consumer(client) as consumer:
+            await consumer.assign_topics(["t"])
+            values: list[int] = []
+            while len(values) < 50:
+                try:
+                    values += [int(record.value or b"") for record in await consumer.poll(timeout_s=5)]
+                except ApiError as error:
+                    assert error.code is E.CORRUPT_MESSAGE
+        assert values == list(range(1, 100, 2))
+
+
+async def test_a_start_that_is_not_known_yet_does_not_hold_up_other_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t", 2)
+        await fill(client, 10, 2)
+
+        async def never(*_: object, **__: object) -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(client, "list_offsets", never)
+        async with Consumer(client) as consumer:
+            consumer.assign({T0: LATEST, TopicPartition("t", 1): 0})
+            assert await take(consumer, 5) == list(range(1, 10, 2))
+
+
+async def test_a_topic_that_may_not_be_read_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No node names its leader, so there is nobody to ask for records."""
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        monkeypatch.setattr(client, "refresh_soon", lambda: None)
+        client.view.update(
+            Metadata("", BrokerId(1), (), (TopicMetadata("t", int(E.TOPIC_AUTHORIZATION_FAILED), NO_TOPIC_ID, ()),))
+        )
+        async with Consumer(client) as consumer:
+            consumer.assign({T0: 0})
+            with pytest.raises(ApiError, match="TOPIC_AUTHORIZATION_FAILED"):
+                await consumer.poll(timeout_s=5)

@@ -40,3 +40,19 @@ def test_a_coordinator_is_asked_where_the_cluster_says_that_it_is_now() -> None:
     with pytest.raises(StopIteration):
         flow.send(wire.FindCoordinatorResponse(coordinators=[found]))
     assert view.endpoint(BrokerId(1)) == Endpoint("new", 9092)
+
+
+async def test_two_brokers_at_one_address_are_one_node_to_ask() -> None:
+    """A node that came back under another id, while ZooKeeper still has its session before: that ended calls with KeyError."""
+    silent = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+    one, other = (f"127.0.0.1:{each.getsockname()[1]}" for each in silent)
+    async with AsyncClient.connect([one, one, other], request_timeout_s=3600) as client, asyncio.timeout(60):
+        asked = [str(endpoint) for endpoint in client.connections.in_turn()]
+        assert sorted(asked) == sorted([one, other])
+        twice = tuple(LiveBroker(BrokerId(n), "127.0.0.1", silent[0].getsockname()[1]) for n in (1, 4))
+        client.view.update(Metadata("c", BrokerId(1), twice, ()))
+        assert len(client.connections.in_turn()) == 2
+        with pytest.raises(RpcError):
+            await client.metadata((), timeout_s=1)
+    for each in silent:
+        each.close()

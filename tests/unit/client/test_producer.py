@@ -324,3 +324,46 @@ async def test_a_record_that_no_bytes_can_say_leaves_no_batch_behind() -> None:
             await producer.flush()
             assert await send_all(producer, "t", 2) == [0, 1]
         assert len(cluster.log("t").batches) == 1
+
+
+async def test_a_topic_that_is_deleted_while_a_send_waits_for_room_is_refused() -> None:
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        cluster.create("u", 3)
+        async with Producer(client, buffer_bytes=10, max_block_ms=200, linger_ms=60_000) as producer:
+            await client.known_topic("u")
+            await producer.send("t", None, bytes(100))
+            waiting = asyncio.ensure_future(producer.send("u", None, b"x"))
+            await asyncio.sleep(0)
+            await client.delete_topics(["u"])
+            await client.metadata(["u"])
+            await producer.flush()
+            with pytest.raises(ApiError, match="there is no topic 'u'"):
+                await waiting
+
+
+@pytest.mark.parametrize("timestamp_ms", [-2, 2**63])
+async def test_a_time_that_no_record_can_have_is_refused(timestamp_ms: int) -> None:
+    """The batch could not be encoded, and with it the whole producer would end."""
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        async with Producer(client) as producer:
+            with pytest.raises(ValueError, match=f"timestamp {timestamp_ms}"):
+                await producer.send("t", None, b"x", timestamp_ms=timestamp_ms)
+            for allowed in (-1, 0, 2**63 - 1):
+                await (await producer.send("t", None, b"x", timestamp_ms=allowed))
+        assert [record.timestamp for record in cluster.log("t").records()] == [-1, 0, 2**63 - 1]
+
+
+async def test_a_large_record_is_sent_if_the_settings_allow_it() -> None:
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        large = bytes(5 * 1024 * 1024)
+        async with Producer(client) as producer:
+            with pytest.raises(ApiError, match="a record of about 5242916 bytes; the producer takes 4194304"):
+                await producer.send("t", None, large)
+        async with Producer(client, max_record_bytes=6 * 1024 * 1024) as producer:
+            await producer.send("t", None, b"before")
+            await producer.send("t", None, large)
+            await producer.send("t", None, b"after")
+        assert cluster.log("t").values() == [b"before", large, b"after"]

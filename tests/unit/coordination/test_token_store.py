@@ -20,6 +20,7 @@ from kafkalite.security.principal import Principal
 from kafkalite.security.tokens import SecretToken, Token
 from kafkalite.testing.simulated.clock import SimClock
 from kafkalite.testing.simulated.zookeeper import Fate
+from tests.support.fetching import run_to_end
 
 from .conftest import World
 
@@ -58,7 +59,7 @@ class Node:
         return self
 
     def ids(self) -> list[str]:
-        return [each.token.token_id for each in self.admin.describe(ALICE, None, lambda token: True)]
+        return [each.token.token_id for each in run_to_end(self.admin.describe(ALICE, None, lambda token: True))]
 
 
 async def pair(world: World) -> tuple[Node, Node]:
@@ -226,6 +227,27 @@ def test_the_controller_outlives_a_sweep_while_zookeeper_is_away(world: World) -
     world.run(scenario())
 
 
+def test_a_token_is_valid_again_when_a_clock_that_was_wrong_is_set_right(world: World) -> None:
+    async def main() -> None:
+        one, other = await pair(world)
+        made = await one.admin.create(ALICE, ALICE, [BOB], -1)
+        await asyncio.sleep(1)
+        other.clock.jump(3_600_000)
+        extra = await one.admin.create(ALICE, ALICE, [], -1)  # the other node looks at its tokens
+        await asyncio.sleep(1)
+        ids = sorted([made.token.token_id, extra.token.token_id])
+        assert other.ids() == [] and sorted(other.gone) == ids
+        assert other.admin.delegated("SCRAM-SHA-512", made.token.token_id) is None
+        other.clock.jump(-3_600_000)
+        assert other.admin.delegated("SCRAM-SHA-512", made.token.token_id) is not None
+        assert other.ids() == ids
+        assert await other.admin.renew(BOB, made.hmac, -1) > made.token.expires_ms
+        await asyncio.sleep(700)
+        assert other.ids() == one.ids() == [] and sorted(one.gone) == ids
+
+    world.run(main())
+
+
 def test_a_renewal_that_was_not_heard_yet_outlives_the_sweep(world: World) -> None:
     async def main() -> None:
         one, other = await pair(world)
@@ -279,6 +301,66 @@ def test_the_tokens_of_one_user_are_bounded(world: World) -> None:
             await one.admin.create(ALICE, ALICE, [], -1)
         assert code_of(error) == ErrorCode.POLICY_VIOLATION
         assert isinstance(await one.admin.create(ALICE, BOB, [], -1), SecretToken)
+
+    world.run(main())
+
+
+def test_tokens_that_have_expired_count_until_they_are_removed(world: World) -> None:
+    """Else one user could fill ZooKeeper with tokens of a millisecond."""
+
+    async def main() -> None:
+        one, _ = await pair(world)
+        for _ in range(MAX_TOKENS_OF_ONE):
+            await one.admin.create(ALICE, ALICE, [], 1)
+        await asyncio.sleep(1)
+        assert one.ids() == [] and len(one.gone) == MAX_TOKENS_OF_ONE
+        with pytest.raises(ApiError) as error:
+            await one.admin.create(ALICE, ALICE, [], -1)
+        assert code_of(error) == ErrorCode.POLICY_VIOLATION
+        await asyncio.sleep(700)
+        assert isinstance(await one.admin.create(ALICE, ALICE, [], -1), SecretToken)
+
+    world.run(main())
+
+
+def test_tokens_that_are_asked_for_at_the_same_time_are_bounded_too(world: World) -> None:
+    async def main() -> None:
+        one, _ = await pair(world)
+        asked = [one.admin.create(ALICE, ALICE, [], -1) for _ in range(MAX_TOKENS_OF_ONE + 50)]
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        assert sum(isinstance(each, SecretToken) for each in outcomes) == MAX_TOKENS_OF_ONE
+        # One that has ended makes room for another one.
+        await one.admin.expire(ALICE, next(each for each in outcomes if isinstance(each, SecretToken)).hmac, -1)
+        assert isinstance(await one.admin.create(ALICE, ALICE, [], -1), SecretToken)
+
+    world.run(main())
+
+
+def test_a_description_for_many_owners_compares_each_token_once(world: World) -> None:
+    """Anybody may ask: 10,000 owners and 1,000 tokens took the loop four seconds."""
+    hashed = 0
+
+    class Counted(Principal):
+        def __hash__(self) -> int:
+            nonlocal hashed
+            hashed += 1
+            return hash((self.kind, self.name))
+
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("an owner is compared with each token")
+
+    async def main() -> None:
+        one, _ = await pair(world)
+        for _ in range(100):
+            await one.admin.create(ALICE, ALICE, [BOB], -1)
+        steps = one.admin.describe(
+            ALICE, [Counted("User", f"nobody {number}") for number in range(1000)], lambda _: True
+        )
+        turns = sum(1 for _ in steps)
+        assert hashed == 1000
+        assert turns == 5
+        assert len(run_to_end(one.admin.describe(CAROL, [BOB], lambda _: False))) == 0
+        assert len(run_to_end(one.admin.describe(BOB, [ALICE, CAROL], lambda _: False))) == 100
 
     world.run(main())
 

@@ -7,16 +7,30 @@ import pytest
 from kafkalite.config import BrokerConfig
 from kafkalite.coordinators.shares.decisions.deliveries import Acquired
 from kafkalite.coordinators.shares.delivery import holding, placed_batches
-from kafkalite.coordinators.shares.settings import duration_ms, share_settings
+from kafkalite.coordinators.shares.settings import share_settings
 from kafkalite.model import Offset, ProducerId
 from kafkalite.partition_values import AbortedTransaction
 from kafkalite.record.batch import assign_in_place, parse_header
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
+from kafkalite.resource_configs import duration_ms
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("earliest", None), ("latest", None), ("by_duration:P1D", 86_400_000), ("by_duration:PT1H2M3.5S", 3_723_500)],
+    [
+        ("earliest", None),
+        ("latest", None),
+        ("by_duration:P1D", 86_400_000),
+        ("by_duration:PT1H2M3.5S", 3_723_500),
+        ("by_duration:pt0.05s", 50),
+        ("by_duration:PT1.S", 1_000),
+        ("by_duration:P", None),
+        ("by_duration:P1DT", None),
+        ("by_duration:P106751991167300D", 9_223_372_036_854_720_000_000),
+        ("by_duration:P106751991167301D", None),
+        (f"by_duration:P{'9' * 400}D", None),
+        ("by_duration:P\u0663D", None),
+    ],
 )
 def test_how_far_back_a_group_begins(text: str, expected: int | None) -> None:
     assert duration_ms(text) == expected

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.env import real_disk
 from kafkalite.env.disk_threads import DiskThreads, Workers
 from kafkalite.env.real_disk import RealDisk
 from kafkalite.env.seams import DiskOutcome
@@ -102,4 +103,43 @@ async def test_threads_that_hang_are_left_behind(tmp_path: Path) -> None:
     goes_on.set()
     wait([hanging])
     before.close()
+    disk.close()
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_what_hung_does_not_meet_the_next_life_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_swapped: bool
+) -> None:
+    """An operator brings the disk online while a thread of its former life hangs: it goes on later, and removed a new file."""
+    disk, directory, lock = RealDisk(), str(tmp_path), str(tmp_path / ".lock")
+    disk.separate(directory)
+    release = disk.lock(lock)
+    goes_on = threading.Event()
+
+    def remove() -> None:
+        goes_on.wait()
+        disk.remove(f"{directory}/checkpoint")
+
+    hanging = disk._threads(directory).works.submit(remove)
+    disk.abandon(directory)
+    release()
+    disk.separate(directory)
+    if is_swapped:
+        monkeypatch.setattr(real_disk, "mount_of", lambda path: (7, "another"))
+    else:
+        with pytest.raises(OSError, match="has not ended yet"):
+            disk.lock(lock)
+        assert disk.outcome(directory) is None
+        goes_on.set()
+        wait([hanging])
+        while disk.outcome(directory) is None:
+            threading.Event().wait(0.001)
+    release = disk.lock(lock)
+    if is_swapped:
+        assert disk.outcome(directory) is not None, "what hangs on the disk that was there before does not count"
+        (tmp_path / "checkpoint").write_bytes(b"new")
+        goes_on.set()
+        wait([hanging])
+        assert isinstance(hanging.exception(), OSError) and (tmp_path / "checkpoint").exists()
+    release()
     disk.close()

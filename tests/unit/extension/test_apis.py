@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkalite.errors import ErrorCode
 from kafkalite.extension import API_KEY, messages
 from kafkalite.extension.apis import APIS, with_refusals, without
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
@@ -65,5 +66,7 @@ def test_topics_are_refused_one_by_one() -> None:
     create = CreateTopicsRequest((NewTopic("a"), NewTopic("b")))
     assert without(create, frozenset("a")) == CreateTopicsRequest((NewTopic("b"),))
     assert without(DeleteTopicsRequest(("a", "b")), frozenset("ab")) is None
-    refused = with_refusals(APIS["DeleteTopicsRequest"], None, frozenset("ab"))
+    refused = with_refusals(
+        APIS["DeleteTopicsRequest"], None, frozenset("ab"), ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not authorized"
+    )
     assert [(each.topic, each.error) for each in refused.topics] == [("a", 29), ("b", 29)]  # type: ignore[attr-defined]

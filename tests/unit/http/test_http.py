@@ -9,7 +9,7 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -292,8 +292,14 @@ class Time:
         return self.now
 
 
-def gate(pool: Pool, time: Time) -> HttpAuthenticator:
-    logins = Logins(mechanisms=["PLAIN"], passwords=lambda: USERS, credentials=_nobody, tokens=None, key=b"key")
+def gate(pool: Pool, time: Time, tokens: Mapping[str, str] | None = None) -> HttpAuthenticator:
+    logins = Logins(
+        mechanisms=["PLAIN"],
+        passwords=lambda: USERS,
+        credentials=_nobody,
+        tokens=None if tokens is None else lambda: tokens,
+        key=b"key",
+    )
     security = HttpSecurity(listener_security(failed_delay_ms=0), logins)
     return HttpAuthenticator(Access(), security, time, pool)  # type: ignore[arg-type]
 
@@ -343,6 +349,32 @@ async def test_guessing_takes_time_but_not_from_those_who_are_known() -> None:
     assert [await status(wrong) for _ in range(2)] == [401, 429]
     time.now += 600
     assert await status(login("admin")["Authorization"]) == 200
+
+
+@pytest.mark.parametrize("scheme", ["Basic", "Bearer"])
+async def test_who_guesses_learns_no_password_of_a_user_that_is_known_from_elsewhere(scheme: str) -> None:
+    time = Time()
+    gated = gate(Pool(), time, {"watcher": "t0ken"})
+    if scheme == "Basic":
+        right, wrong = login("watcher")["Authorization"], login("watcher", "guess")["Authorization"]
+    else:
+        right, wrong = "Bearer t0ken", "Bearer guess"
+    guesser = HttpPeer("127.0.0.9", 5, None)
+
+    async def status(header: str, peer: HttpPeer) -> int:
+        outcome = await gated.admit("/metrics", {}, header, peer)
+        return outcome.status if isinstance(outcome, Page) else 200
+
+    assert await status(right, HERE) == 200
+    assert [await status(wrong, guesser) for _ in range(BURST + 1)] == [401] * BURST + [429]
+    # The very password is refused, too: otherwise one more guess would cost nothing, as often as one likes.
+    assert await status(right, guesser) == 429
+    assert await status(right, HttpPeer("::ffff:127.0.0.9", 5, None)) == 429
+    assert await status(right, HERE) == 200
+    time.now += 6
+    assert await status(right, guesser) == 200
+    assert [await status(wrong, guesser) for _ in range(2)][-1] == 429
+    assert await status(right, guesser) == 200  # it has logged in from there
 
 
 async def test_passwords_that_wait_for_their_check_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -515,6 +547,22 @@ async def test_slow_requests_and_slow_readers_end(monkeypatch: pytest.MonkeyPatc
             deaf.sendall(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
             await until(lambda: server.connections == 1)
             await until(lambda: server.connections == 0)
+
+
+@pytest.mark.parametrize("connection", ["close", "keep-alive"])
+async def test_a_page_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch, connection: str) -> None:
+    """A part of the cluster that does not answer: the browser would see its connection end, and not know why."""
+    monkeypatch.setattr(http_server, "_DEADLINE_S", 0.2)
+
+    async def slow(asked: AuthenticatedRequest) -> Page:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with serving(Page(b"content")) as server:
+        server._pages["/"] = slow
+        answer = await talk(server, f"GET / HTTP/1.1\r\nhost: x\r\nconnection: {connection}\r\n\r\n".encode())
+        assert answer.startswith(b"HTTP/1.1 503") and b"no answer within" in answer
+        await until(lambda: server.connections == 0)
 
 
 async def test_who_waits_longest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:

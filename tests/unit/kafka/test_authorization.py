@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from kafkalite.coordination.topic_configs import GROUPS
+from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.apis import OFFERED, is_served
+from kafkalite.model import Offset
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.structs import WireStruct
 from kafkalite.security.acl import CLUSTER_NAME, AclEntry, Operation, Pattern, Permission, ResourceType
@@ -608,3 +612,49 @@ async def test_rights_that_end_before_a_session_begins_count(broker: Broker) -> 
     again = request(max_wait_ms=0, session_id=opened.session_id, session_epoch=1)
     [topic] = (await client.ask(again, 12)).responses
     assert [each.error_code for each in topic.partitions] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+async def test_a_long_poll_brings_nothing_that_may_not_be_read_any_more(broker: Broker, epoch: int) -> None:
+    """A client says itself how long it waits: up to 24 days."""
+    client, root = await client_of(broker, "ann"), await client_of(broker, "root")
+    for topic in ("t", "u"):
+        await root.ask(wire.CreateTopicsRequest([wire.CreateTopicsRequest.CreatableTopic(topic, 1, 1)], 1000), 4)
+        allow(broker, "ann", TOPIC, topic, Operation.READ)
+    request = wire.FetchRequest
+    part = request.FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)
+    topics = [request.FetchTopic(topic, partitions=[part]) for topic in ("t", "u")]
+    client.send(request(max_wait_ms=600_000, min_bytes=1, max_bytes=1000, session_epoch=epoch, topics=topics), 12)
+    while not broker.services.partitions._tasks:
+        await asyncio.sleep(0)
+    allow(broker, "ann", TOPIC, "t", Operation.DESCRIBE)
+    await root.ask(produce("t", (0, batch(b"x"))), 9)
+    _, answer = await client.receive()
+    got = {each.topic: (each.partitions[0].error_code, bytes(each.partitions[0].records)) for each in answer.responses}
+    assert got == {"t": (ErrorCode.TOPIC_AUTHORIZATION_FAILED, b""), "u": (0, b"")}
+    if epoch == 0:
+        allow(broker, "ann", TOPIC, "t", Operation.READ)
+        again = request(max_wait_ms=0, max_bytes=1000, session_id=answer.session_id, session_epoch=1)
+        [topic] = (await client.ask(again, 12)).responses
+        assert topic.partitions[0].error_code == 0 and topic.partitions[0].records
+
+
+async def test_a_long_poll_of_a_share_group_gives_nothing_that_may_not_be_read_any_more(broker: Broker) -> None:
+    client, root = await client_of(broker, "ann"), await client_of(broker, "root")
+    allow(broker, "ann", GROUP, "g", Operation.READ)
+    allow(broker, "ann", TOPIC, "t", Operation.READ)
+    broker.services.settings[GROUPS]["g"] = {"share.auto.offset.reset": "earliest"}
+    topic_id = topic_ids.to_wire(broker.services.metadata(["t"]).topics[0].topic_id)
+    await broker.side.share_persister.initialize(ShareKey("g", UUID(bytes=topic_id), 0), 0, Offset(-1))
+    fetch = wire.ShareFetchRequest
+    listed = [fetch.FetchTopic(topic_id, [fetch.FetchPartition(0)])]
+    wanted: dict[str, Any] = {"max_wait_ms": 600_000, "min_bytes": 1, "max_records": 5, "batch_size": 5}
+    client.send(fetch("g", "m", 0, topics=listed, **wanted), 2)
+    sessions = broker.side.share_fetching.sessions._sessions
+    while not any(session.waiting for session in sessions.values()):
+        await asyncio.sleep(0)
+    allow(broker, "ann", TOPIC, "t")
+    await root.ask(produce("t", (0, batch(b"x"))), 9)
+    _, answer = await client.receive()
+    [part] = answer.responses[0].partitions
+    assert (part.error_code, part.acquired_records) == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, [])

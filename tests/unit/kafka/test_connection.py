@@ -19,6 +19,7 @@ from kafkalite.kafka import listener as listener_module
 from kafkalite.kafka import request_memory
 from kafkalite.kafka.apis import OFFERED
 from kafkalite.kafka.request import Request
+from kafkalite.listener_settings import PerListener
 from kafkalite.protocol import wire
 
 from .conftest import Broker, batch, fetch, produce
@@ -347,3 +348,26 @@ async def test_an_answer_that_no_bytes_can_say_ends_its_connection(
     client.send(wire.DescribeClusterRequest(), 1)
     async with asyncio.timeout(5):
         assert await client.is_closed()
+
+
+async def test_each_listener_has_its_own_number_of_connections(make_broker: Any) -> None:
+    broker = await make_broker(max_connections=3, per_listener=PerListener((("PLAINTEXT", "max_connections", 1),)))
+    other = await broker.side.listener.start("OTHER", "127.0.0.1", 0)
+    client = await broker.client()
+    assert (await client.ask(wire.MetadataRequest([]), 4)).brokers
+    writers = []
+
+    async def is_open(host: str, port: int) -> bool:
+        reader, writer = await asyncio.open_connection(host, port)
+        writers.append(writer)
+        writer.write(bytes.fromhex("0000000a 0012 0000 00000001 ffff".replace(" ", "")))  # ApiVersions v0
+        return bool(await reader.read(1))
+
+    assert not await is_open(*broker.services.kafka_endpoint)
+    assert [await is_open(other.host, other.port) for _ in range(3)] == [True, True, False]
+    client.close()
+    async with asyncio.timeout(10):
+        while not await is_open(*broker.services.kafka_endpoint):
+            await asyncio.sleep(0)
+    for writer in writers:
+        writer.close()

@@ -314,7 +314,7 @@ async def test_a_member_that_is_silent_is_removed(make_broker: Any) -> None:
 
 
 async def test_a_group_has_a_session_and_an_interval_of_its_own(make_broker: Any) -> None:
-    broker = await make_broker()
+    broker = await make_broker(group_consumer_min_session_timeout_ms=1_500, group_consumer_min_heartbeat_interval_ms=50)
     broker.services.settings["groups"]["g"] = {
         "consumer.session.timeout.ms": "1500",
         "consumer.heartbeat.interval.ms": "50",

@@ -8,12 +8,20 @@ from typing import Any
 import msgpack
 import pytest
 
+from kafkalite.env.turns import Slices
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension import apis
 from kafkalite.extension.messages.open_transactions import ListTransactionsRequest, ListTransactionsResponse
+from kafkalite.extension.messages.reassignment import (
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
+    WantedReassignment,
+)
 from kafkalite.extension.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
     DescribeReplicasRequest,
     DescribeReplicasResponse,
     NewTopic,
@@ -101,6 +109,21 @@ async def test_a_body_has_a_limit(broker: Broker, monkeypatch: pytest.MonkeyPatc
     assert await ask(client, HealthRequest()) == sample(HealthResponse, 0)
 
 
+async def test_a_body_has_a_number_of_elements(broker: Broker) -> None:
+    """A body of 8 MiB that was a list of partitions took the event loop two seconds, with or without any right."""
+    client = await broker.client()
+    asked = serving(broker, DescribeReplicasRequest, sample(DescribeReplicasResponse, 0))
+    for partitions in ((("", 0),) * 100_001, (("", 0),) * 34_000):
+        code, text = await ask(client, DescribeReplicasRequest((), partitions))
+        assert code is E.INVALID_REQUEST and "too many elements" in text and not asked
+    await ask(client, DescribeReplicasRequest((), (("", 0),) * 33_000))
+    assert len(asked) == 1
+    # A plan for a whole cluster may be larger: its user may alter the cluster.
+    serving(broker, AlterReassignmentsRequest, AlterReassignmentsResponse(0))
+    plan = tuple(WantedReassignment("t", number, None) for number in range(40_000))
+    assert await ask(client, AlterReassignmentsRequest(plan)) == AlterReassignmentsResponse(0)
+
+
 async def test_what_the_node_refuses_has_its_code_and_text(broker: Broker) -> None:
     async def serve(message: Message) -> Message:
         raise api_error(E.NOT_CONTROLLER, "ask the other one")
@@ -125,6 +148,32 @@ async def test_a_whole_request_is_refused(secured: Broker) -> None:
     assert code is E.CLUSTER_AUTHORIZATION_FAILED and "DESCRIBE" in text and not asked
     allow(secured, "alice", CLUSTER, CLUSTER_NAME, Operation.DESCRIBE)
     assert await ask(alice, HealthRequest()) == sample(HealthResponse, 0)
+
+
+async def test_a_request_about_the_cluster_is_refused_before_it_is_decoded(secured: Broker) -> None:
+    client = await client_of(secured, "alice")
+    answer = await client.ask(wire.ExtensionRequest("AlterReassignmentsRequest", b"nothing"), 0)
+    assert refused(answer)[0] is E.CLUSTER_AUTHORIZATION_FAILED
+    root = await client_of(secured, "root")
+    answer = await root.ask(wire.ExtensionRequest("AlterReassignmentsRequest", b"nothing"), 0)
+    assert refused(answer)[0] is E.INVALID_REQUEST
+
+
+async def test_the_names_of_a_request_are_looked_up_in_slices(secured: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    alice = await client_of(secured, "alice")
+    slices = 0
+    begin = Slices.next
+
+    async def count(self: Slices) -> None:
+        nonlocal slices
+        slices += 1
+        await begin(self)
+
+    monkeypatch.setattr(Slices, "next", count)
+    monkeypatch.setattr("kafkalite.env.turns.SLICE_S", 0)
+    answer = await ask(alice, DeleteTopicsRequest(tuple(map(str, range(300)))))
+    assert {each.error for each in answer.topics} == {E.TOPIC_AUTHORIZATION_FAILED} and len(answer.topics) == 300
+    assert slices >= 300
 
 
 async def test_every_need_is_needed(secured: Broker) -> None:
@@ -202,3 +251,33 @@ async def test_requests_are_limited_as_others_are(broker: Broker) -> None:
     assert answer.error_code == 0 and answer.throttle_time_ms > 0
     assert broker.services.rights.quotas.throttled[Kind.REQUEST] == 1
     assert "Extension" in broker.side.listener.requests.by_api
+
+
+async def test_changes_count_for_the_rate_of_changes(make_broker: Any) -> None:
+    """controller_mutation_rate (KIP-599): whatever API creates or deletes partitions, with and without an authorizer."""
+    broker: Broker = await make_broker()
+    await broker.create("there", partitions=50)
+    broker.services.rights.quotas.put(Entity(None, "test"), {"controller_mutation_rate": 0.01})
+    client = await broker.client()
+    made = serving(broker, CreateTopicsRequest, CreateTopicsResponse((TopicResult("a", 0),)))
+    wanted = tuple(NewTopic(name, 100, 1) for name in ("a", "b"))
+    answer = await ask(client, CreateTopicsRequest(wanted))
+    code = E.THROTTLING_QUOTA_EXCEEDED
+    assert made == [CreateTopicsRequest(wanted[:1])], "the first one uses what there is"
+    assert [(each.topic, each.error) for each in answer.topics] == [("a", 0), ("b", code)]
+    removed = serving(broker, RemovePartitionsRequest, RemovePartitionsResponse(0))
+
+    async def unmuted(message: Message) -> Any:
+        for connection in broker.side.listener.connections:
+            connection._flow.unmute_at = 0.0
+            connection._unmute()
+        return await ask(client, message)
+
+    assert (await unmuted(RemovePartitionsRequest("there", 1)))[0] == code
+    deleted = serving(broker, DeleteTopicsRequest, DeleteTopicsResponse((TopicResult("new", 0),)))
+    answer = await unmuted(DeleteTopicsRequest(("there", "new")))
+    assert [each.error for each in answer.topics] == [0, code]
+    assert (removed, deleted) == ([], [DeleteTopicsRequest(("new",))]), "what is not there costs nothing"
+    checked = replace(CreateTopicsRequest(wanted), validate_only=True)
+    await unmuted(checked)
+    assert made[1:] == [checked]

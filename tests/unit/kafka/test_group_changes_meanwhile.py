@@ -124,3 +124,20 @@ async def test_the_last_place_of_a_group_can_be_taken(make_broker: Any) -> None:
     assert asked.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert (await client.ask(join("g"), 5)).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert (await client.ask(join("g", asked.member_id), 5)).error_code == 0
+
+
+async def test_a_group_that_was_a_classic_one_for_a_moment_gets_a_target(make_broker: Any) -> None:
+    """The pause after its last target went on, for a group that was not there any more: nobody computed one for the next."""
+    broker = await make_broker(
+        group_consumer_assignment_interval_ms=60_000, group_consumer_max_assignment_interval_ms=60_000
+    )
+    client = await started(broker)
+    asked = await client.ask(join("g"), 5)
+    assert (await client.ask(join("g", asked.member_id), 5)).error_code == 0
+    first = Member(client, "m1", "t")
+    assert (await first.beat()).error_code == 0
+    assert (await first.beat(-1)).error_code == 0
+    entry = broker.side.groups.describe("g")
+    assert entry is not None and entry.consumer is None
+    async with asyncio.timeout(10):
+        assert (await Member(client, "m2", "t").beat()).error_code == 0

@@ -425,3 +425,25 @@ async def test_what_is_refused_of_users(broker: Broker) -> None:
     assert not broker.services.users
     # Kafka takes these: short salts, and salted passwords of any length.
     assert await alter(client, [], [upsertion("u", salt=b"salt", salted=b"s" * 18)]) == [("u", ErrorCode.NONE)]
+
+
+async def test_a_connection_that_has_not_logged_in_makes_room_for_a_new_one() -> None:
+    """Or strangers that reconnect whenever they are closed would keep every user out."""
+    broker = Broker(max_connections=3)
+    broker.services.security["PLAINTEXT"] = listener_security()
+    await broker.start()
+    try:
+        user = await broker.client()
+        await log_in(user)
+        strangers = [await broker.client() for _ in range(2)]
+        for stranger in strangers:
+            other = await broker.client()
+            assert (await log_in(other)).error_code == 0
+            assert await stranger.reader.read() == b""
+        assert (await user.ask(wire.MetadataRequest([]), 4)).brokers
+        assert principals(broker) == [ALICE] * 3
+        refused = await broker.client()
+        assert await refused.reader.read() == b""
+        assert principals(broker) == [ALICE] * 3
+    finally:
+        await broker.close()

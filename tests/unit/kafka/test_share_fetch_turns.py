@@ -19,7 +19,7 @@ def test_an_older_fetch_leaves_the_long_poll_of_a_newer_one_alone() -> None:
         session,
         cast(Any, SimpleNamespace(isolation=0)),
         ShareTerms(500, 1, 1000, 10, 10, is_exact=False, reader=(("u", "h"), 1)),
-        {},
+        dict,
         room=lambda: 1000,
         may_send=lambda size: True,
         is_over=lambda: True,

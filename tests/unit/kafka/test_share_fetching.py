@@ -184,7 +184,8 @@ async def test_a_batch_is_given_in_parts_if_the_number_is_exact(broker: Broker) 
     assert got(await fetched(other, max_records=1)) == [(7, 7, 1)]
 
 
-async def test_a_lock_that_ends_gives_the_record_to_another_member(broker: Broker) -> None:
+async def test_a_lock_that_ends_gives_the_record_to_another_member(make_broker: Any) -> None:
+    broker = await make_broker(group_share_min_record_lock_duration_ms=1_000)
     group = await start(broker, **{"share.record.lock.duration.ms": "1000", "share.delivery.count.limit": "2"})
     await group.produce([b"a"])
     first, second = await group.member("m1"), await group.member("m2")
@@ -357,6 +358,12 @@ async def test_topics_and_partitions_that_are_not_there(broker: Broker) -> None:
     unknown.group = "nobody"  # its state was never initialised
     answer = await unknown.fetch(0, max_wait_ms=30_000)
     assert [p.error_code for p in answer.responses[0].partitions] == [ErrorCode.GROUP_ID_NOT_FOUND]
+
+
+async def test_a_group_may_begin_before_1970(broker: Broker) -> None:
+    group = await start(broker, **{"share.auto.offset.reset": "by_duration:P30000D"})
+    await group.produce([b"a"])
+    assert got(await fetched(await group.member(), 0)) == [(0, 0, 1)]
 
 
 async def test_a_new_group_begins_at_the_end_and_that_is_kept(broker: Broker) -> None:

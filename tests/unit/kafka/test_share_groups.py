@@ -156,7 +156,7 @@ async def test_another_coordinator_goes_on_from_the_log(broker: Broker) -> None:
 
 
 async def test_a_member_without_heartbeats_is_removed(make_broker: Any) -> None:
-    broker = await make_broker(group_share_session_timeout_ms=200)
+    broker = await make_broker(group_share_session_timeout_ms=200, group_share_min_heartbeat_interval_ms=700)
     client = await started(broker)
     await Member(client, "m1", "t").beat()
     broker.services.settings["groups"]["g"] = {

@@ -197,6 +197,23 @@ async def test_records_before_the_oldest_snapshot_are_deleted(make_broker: Any) 
     assert log.log_start_offset == log.log_end_offset
 
 
+async def test_a_state_from_the_future_holds_back_no_other(make_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that was ahead, by years perhaps, has been set right since."""
+    broker = await make_broker(
+        share_coordinator_state_topic_num_partitions=1, share_coordinator_snapshot_update_records_per_snapshot=10
+    )
+    shares, persister, clock = broker.side.shares, broker.side.share_persister, type(broker.services.clock)
+    now_ms = broker.services.clock.wall_ms()
+    with monkeypatch.context() as ahead:
+        ahead.setattr(clock, "wall_ms", lambda self: now_ms + 315_360_000_000)
+        await persister.initialize(_KEY._replace(partition=4), 1, Offset(5))
+    await persister.initialize(_KEY, 1, _NONE)
+    for offset in range(1_200):
+        await shares.write(_KEY, 1, 1, Offset(offset), [])
+    await shares.prune()
+    assert broker.services.partitions.logs[TopicPartition(SHARE_TOPIC, 0)].log_start_offset > 1_100
+
+
 async def test_a_replica_that_is_away_holds_back_no_other_partition(
     make_broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

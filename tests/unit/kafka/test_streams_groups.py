@@ -312,7 +312,8 @@ async def test_a_new_coordinator_knows_the_group(broker: Broker) -> None:
     assert (group.group_state, len(group.members), group.topology.epoch) == ("Stable", 2, 1)
 
 
-async def test_a_silent_member_is_removed(broker: Broker) -> None:
+async def test_a_silent_member_is_removed(make_broker: Any) -> None:
+    broker = await make_broker(group_streams_min_session_timeout_ms=300)
     client = await started(broker, streams_session_timeout_ms=300)
     first, second = Member(client, "m1"), Member(client, "m2")
     await settled(first, second, count=4)

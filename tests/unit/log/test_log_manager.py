@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kafkalite.config import BrokerConfig, TopicConfig
@@ -241,3 +243,36 @@ async def test_ten_thousand_partitions_are_cheap() -> None:
     assert host.disk.open_files == 0
     manager.offsets.save_high_watermarks({})
     assert len(host.disk.calls) == 1
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+async def test_a_start_that_is_not_finished_leaves_the_directories_as_they_were(*, was_clean: bool) -> None:
+    """Without the marker the next start read all active segments, because another process had the port."""
+    host = Host("/d1")
+    manager = await host.manager()
+    manager.placing.create(tp(0), TOPIC_ID, CONFIG).append_as_leader(batch(["v"]), 1)
+    if was_clean:
+        await manager.close()
+    else:
+        host.disk.process_crash()
+    manager = await host.manager()
+    await manager.close(was_in_service=False)
+    assert host.disk.exists("/d1/.kafka_cleanshutdown") == was_clean
+    assert (await host.manager()).pool.unclean_start != was_clean
+
+
+async def test_a_start_that_ends_while_logs_are_opened_marks_nothing_as_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    manager.placing.create(tp(0), TOPIC_ID, CONFIG, directory="/d2").append_as_leader(batch(["v"]), 1)
+    await manager.close()
+    manager = LogManager(BrokerConfig(log_dirs=host.dirs), host.disk, host.clock, supervisor=manager._supervisor)
+
+    async def cancelled(*args: object) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(manager.opening, "_load_dir", cancelled)
+    with pytest.raises(asyncio.CancelledError):
+        await manager.opening.start("cluster", 1, {})
+    await manager.close(was_in_service=False)
+    assert b"t 0" in host.disk.read_file("/d2/recovery-point-offset-checkpoint"), "the other log is not forgotten"

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from kafkalite.admin import disk_healing
+from kafkalite.admin.disk_healing import ReplicaSelfHealing
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import DiskOutcome
 from kafkalite.errors import ApiError, StorageError
 from kafkalite.log.doubts import UncertainEnds
 from kafkalite.log.failures import MAX_FAILURES_PER_HOUR
-from kafkalite.log.log_dir import LogDir, dir_error
+from kafkalite.log.log_dir import FUTURE_SUFFIX, LogDir, dir_error, set_aside_name
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.returning import Awaited
-from kafkalite.model import TopicPartition
+from kafkalite.model import BrokerId, TopicPartition
 from tests.support.logs import TOPIC_ID, batch, values
+from tests.support.memory_disk import ManualClock
 from tests.unit.log.test_lone_copies import Host
 
 T0 = TopicPartition("t", 0)
@@ -135,3 +140,82 @@ async def test_a_disk_that_cannot_come_back_has_nothing_to_restore(monkeypatch: 
         with pytest.raises(ApiError, match="Input/output error"):
             await manager.opening.bring_online("/d1", "cluster", 1, {})
     assert not manager.removals.strays()
+
+
+async def test_an_offline_disk_can_be_unmounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lock file stayed open, so that umount said that the disk was busy."""
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    manager.placing.create(T0, TOPIC_ID, TopicConfig(), directory="/d1").append_as_leader(batch(["a"]), 1)
+    log_dir = manager.pool.dirs["/d1"]
+    manager.failures.dir_failed(dir_error(log_dir, "a write", OSError(errno.EIO, "Input/output error")))
+    outcomes = iter((None, None, DiskOutcome(failed=False)))
+    locked: list[bool] = []
+
+    def outcome(path: str) -> DiskOutcome | None:
+        locked.append(log_dir.is_locked)
+        return next(outcomes)
+
+    monkeypatch.setattr(host.disk, "outcome", outcome)
+    await manager._failure_handler.watch(log_dir, 0)
+    assert locked == [True] * 3, "not before all that was begun on it has ended"
+    assert host.disk.locks == {"/d2/.lock"} and host.disk.open_files == 0
+    assert await manager.opening.bring_online("/d1", "cluster", 1, {}) == 1
+
+
+class Healing(ReplicaSelfHealing):
+    def __init__(self, clock: ManualClock) -> None:
+        session: Any = None
+        super().__init__(session, BrokerId(1), clock.monotonic)
+
+
+async def test_a_disk_whose_recovery_takes_hours_does_not_hold_up_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    for path in host.dirs:
+        error = TimeoutError(errno.ETIMEDOUT, "no answer within 4 s")
+        manager.failures.dir_failed(dir_error(manager.pool.dirs[path], "the probe", error))
+    host.clock.now_ms += 6_000
+    began: list[str] = []
+    both = asyncio.Event()
+
+    async def bring_online(path: str) -> str:
+        began.append(path)
+        if len(began) == 2:
+            both.set()
+        await asyncio.Event().wait()
+        return ""
+
+    monkeypatch.setattr(disk_healing, "_LOOK_S", 0)
+    supervisor = manager._supervisor
+    supervisor.spawn("returns", Healing(host.clock).run_returns(manager, bring_online, supervisor))
+    async with asyncio.timeout(150):
+        await both.wait()
+    assert sorted(began) == ["/d1", "/d2"]
+    await supervisor.stop()
+
+
+async def test_moves_that_were_found_go_on_when_two_disks_return_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk that was ready first took the other one's found copies: they were neither resumed nor removed."""
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    future = f"/d1/{set_aside_name(T0, '0' * 32, FUTURE_SUFFIX)}"
+    host.disk.makedirs(future)
+    for path in host.dirs:
+        manager.failures.dir_failed(dir_error(manager.pool.dirs[path], "a write", OSError(errno.EIO, "")))
+    first = True
+
+    run = host.disk.run_blocking
+
+    async def between(function: Callable[[], object], at: str = "") -> object:
+        nonlocal first
+        if first and manager.opening._found_futures.get("/d1"):
+            first = False
+            assert await manager.opening.bring_online("/d2", "cluster", 1, {}) == 0
+        return await run(function, at)
+
+    monkeypatch.setattr(host.disk, "run_blocking", between)
+    assert await manager.opening.bring_online("/d1", "cluster", 1, {}) == 0
+    assert not first
+    await manager.removals.run_due()
+    assert not host.disk.exists(future), "its replica is not here: it is removed"

@@ -108,3 +108,39 @@ async def test_a_dead_disk_waits_for_no_room() -> None:
     manager.failures.dir_failed(StorageError("gone", directory="/d1"))
     host.clock.now_ms += 3_600_000
     assert manager.pool.dirs["/d1"].awaited is Awaited.OPERATOR and await manager.opening.ready_to_return() == []
+
+
+async def test_what_cannot_be_removed_does_not_keep_the_rest_from_being_removed_later() -> None:
+    """After one error the other removals of the directory were forgotten until the next start."""
+    host = Host()
+    manager = await host.manager()
+    log_dir = manager.pool.dirs["/d1"]
+    for number in range(3):
+        host.disk.makedirs(f"/d1/old{number}-delete")
+        manager.removals.later(f"/d1/old{number}-delete", 60_000, is_dir=True)
+    host.disk.broken = {"/d1/old1-delete"}
+    with pytest.raises(OSError, match="injected"):
+        await manager.removals.make_room(log_dir)
+    assert [name for name in host.disk.listdir("/d1") if name.startswith("old")] == ["old1-delete", "old2-delete"]
+    host.disk.broken.clear()
+    host.clock.now_ms += 61_000
+    await manager.removals.run_due()
+    assert not [name for name in host.disk.listdir("/d1") if name.startswith("old")]
+
+
+async def test_a_removal_without_a_descriptor_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host()
+    manager = await host.manager()
+    host.disk.makedirs("/d1/old-delete")
+    manager.removals.later("/d1/old-delete", 0, is_dir=True)
+
+    def refuse(path: str) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(host.disk, "remove_tree", refuse)
+        await manager.removals.run_due()
+    await host.verdict()
+    host.clock.now_ms += 60_000
+    await manager.removals.run_due()
+    assert not host.disk.exists("/d1/old-delete")

@@ -59,3 +59,13 @@ async def test_unknown_partition(make_cluster):
     cluster = await make_cluster(1)
     assert (await cluster.node(1).produce(TP, b"x")).error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (await cluster.node(1).fetch(TP, 0))[0].error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_followers_get_a_batch_that_is_larger_than_the_largest_frame_of_their_listeners(make_cluster):
+    """As in Kafka: what the leader has appended, a follower can fetch, whatever the settings of today."""
+    cluster = await _three(make_cluster, **{"rpc.max.frame.bytes": 16_384, "replica.fetch.response.max.bytes": 4_096})
+    for size in (1, 20_000, 1_000_000, 1):
+        answer = await cluster.node(1).produce(TP, b"x" * size)
+        assert answer.error == ErrorCode.NONE
+    for follower in (2, 3):
+        assert cluster.node(follower).partition(TP).log.log_end_offset == 4

@@ -141,6 +141,21 @@ async def test_forgotten_partitions_and_superseded_sessions_leave_no_entry(node)
     assert told(new.fetch()) == {0: (0, True)}
 
 
+async def test_a_late_request_of_a_former_connection_does_not_silence_the_present_session(node, until):
+    """Its packets come through when the network is whole again; by then the follower has opened another session."""
+    old, new = Follower(node), Follower(node)
+    old.fetch((0, 0))
+    new.fetch((0, 0))
+    assert new.fetch(wait_ms=60_000) is None
+    old.fetch((0, 0))
+    await until(lambda: len(new.answers) == 2)
+    [part] = new.answers[-1][0].partitions
+    assert (part.partition, part.error) == (0, ErrorCode.FETCH_SESSION_ID_NOT_FOUND), "to be listed again"
+    new.fetch((0, 0))
+    await node.produce(TPS[0], b"x", acks=1)
+    assert told(new.fetch()) == {0: (0, True)}
+
+
 async def test_silent_sessions_end(node):
     follower = Follower(node)
     follower.fetch((0, 0))

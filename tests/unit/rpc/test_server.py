@@ -407,6 +407,20 @@ async def test_too_many_connections_are_turned_away(rig: Rig) -> None:
     await second.call(HealthRequest(), timeout_s=5)
 
 
+async def test_a_connection_without_a_hello_makes_room_for_a_node(rig: Rig) -> None:
+    server, endpoint = await rig.serve({HealthRequest: healthy}, max_connections=2)
+    strangers = [await asyncio.open_connection(endpoint.host, endpoint.port) for _ in range(2)]
+    async with asyncio.timeout(10):
+        while len(server.connections) < 2:
+            await asyncio.sleep(0)
+        for reader, writer in strangers:
+            node = await rig.connect(endpoint)
+            await node.call(HealthRequest(), timeout_s=5)
+            assert await reader.read() == b""
+            writer.close()
+    assert len(server.connections) == 2
+
+
 async def test_memory_of_all_connections_is_bounded_and_frees_itself(rig: Rig) -> None:
     gate = asyncio.Event()
     handled = 0

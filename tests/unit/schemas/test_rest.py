@@ -243,6 +243,39 @@ async def test_rights_are_those_of_the_topic(api: Api) -> None:
     assert await api("PUT", "/config", {"compatibility": "NONE"}) == 40301
 
 
+async def test_a_schema_refers_only_to_what_its_user_may_see(api: Api) -> None:
+    """Or the errors of a comparison would show its fields, and its owner could not delete it any more."""
+    secret = {"schema": '{"type":"record","name":"B","fields":[{"name":"salary","type":"int"}]}'}
+    await api("POST", "/subjects/secret-value/versions", secret)
+    api.denied = {(Operation.DESCRIBE, "secret"), (Operation.DESCRIBE, "nothing")}
+    for version in (1, -1):
+        missing, hidden = (
+            {
+                "schema": '{"type":"record","name":"A","fields":[{"name":"b","type":"B"}]}',
+                "references": [{"name": "B", "subject": subject, "version": version}],
+            }
+            for subject in ("nothing", "secret-value")
+        )
+        for target in ("/subjects/mine/versions", "/subjects/mine", "/compatibility/subjects/mine/versions/latest"):
+            answer = await api("POST", target, hidden)
+            assert answer == await api("POST", target, missing)
+            assert answer == 42201
+    api.denied = set()
+    assert (await api("POST", "/subjects/mine/versions", hidden))["id"] == 2
+
+
+async def test_who_brings_ids_needs_a_right_on_the_cluster(api: Api) -> None:
+    """Ids are of all subjects: with the highest one, nobody could register anything any more."""
+    api.denied = {(Operation.ALTER_CONFIGS, "")}
+    assert await api("PUT", "/mode/t-value", {"mode": "IMPORT"}) == 40301
+    assert await api("PUT", "/mode/t-value", {"mode": "READONLY"}) == {"mode": "READONLY"}
+    assert await api("DELETE", "/mode/t-value") == {"mode": "READONLY"}
+    api.denied = {(Operation.ALTER_CONFIGS, "t")}
+    assert await api("PUT", "/mode/t-value", {"mode": "IMPORT"}) == 40301
+    api.denied = set()
+    assert await api("PUT", "/mode/t-value", {"mode": "IMPORT"}) == {"mode": "IMPORT"}
+
+
 async def test_the_log_makes_up_the_same_state(api: Api) -> None:
     await test_levels_and_modes(api)
     await api("PUT", "/mode/t-value", {"mode": "READWRITE"})

@@ -38,8 +38,7 @@ def exchange(server: ScramServer, user: str, password: str, extension: str | Non
 def test_who_has_to_do_with_a_token() -> None:
     token = World().token
     assert [token.may_renew(each) for each in (ALICE, BOB, CAROL)] == [True, True, False]
-    assert all(token.concerns(each) for each in (ALICE, BOB, CAROL))
-    assert not token.concerns(Principal("User", "dave"))
+    assert set(token.concerned) == {ALICE, BOB, CAROL}
 
 
 def test_a_token_is_found_by_its_hmac_until_it_is_dropped() -> None:

@@ -201,6 +201,7 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
         def take() -> None:
             entry.group, entry.consumer = classic, None
             self._give_up(entry, ErrorCode.REBALANCE_IN_PROGRESS)
+            self._new_runtime(entry)
             _log.info("group.downgraded", group=group.group_id, members=len(classic.members))
 
         classic.stored_ms = self._services.clock.wall_ms()

@@ -148,6 +148,15 @@ class ShareGroups:
 
     # --- states of partitions ---
 
+    async def _stored(self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup) -> None:
+        """Return when all that the group has written is replicated.
+
+        States change after that only: a coordinator that did not know why would take them for what they were. Raises ApiError.
+        """
+        await self._appends.wait(partition)
+        if not self._is_current(partition, entry, group):
+            raise api_error(ErrorCode.NOT_COORDINATOR)
+
     async def _begun(self, entry: GroupEntry) -> None:
         """Return when the states are initialized, or after a while."""
         try:
@@ -163,6 +172,7 @@ class ShareGroups:
             while self._is_current(partition, entry, group):
                 keys = _keys(group.group_id, group.shared.initializing)[:_CHUNK]
                 epoch = group.epoch
+                await self._stored(partition, entry, group)
                 begun = await _each([self.persister.initialize(key, epoch, NO_OFFSET) for _, key in keys])
                 done: dict[TopicId, set[int]] = {}
                 for (topic_id, key), error in zip(keys, begun, strict=True):
@@ -194,7 +204,9 @@ class ShareGroups:
         """Delete the states of topics that are noted as being deleted."""
         runtime = entry.share_runtime
         runtime.is_deleting = True
+        runtime.deletions += 1
         try:
+            await self._stored(partition, entry, group)
             keys = _keys(group.group_id, doomed)
             failed: dict[TopicId, ApiError | None] = dict.fromkeys(doomed)
             for start in range(0, len(keys), _CHUNK):
@@ -230,12 +242,18 @@ class ShareGroups:
         wanted: Mapping[TopicId, tuple[str, Mapping[int, Offset]]],
     ) -> dict[tuple[TopicId, int], ApiError | None]:
         """Set start offsets of an empty group, which may be new. What was acknowledged from there on is forgotten."""
-        group = entry.share or ShareGroup(entry.group.group_id)
+        group, runtime = entry.share or ShareGroup(entry.group.group_id), entry.share_runtime
         if group.members:
             raise api_error(ErrorCode.NON_EMPTY_GROUP, "the group has members")
+        if not runtime.is_deleting and not wanted.keys().isdisjoint(group.shared.deleting):
+            await self._resume_deletion(partition, entry, group)
+        if not wanted.keys().isdisjoint(group.shared.deleting):
+            raise _not_deleted()
+        deletions = runtime.deletions
         # Under a new epoch: what the partitions' leaders may still write is fenced.
         self._write(partition, entry, group, rules.next_epoch(group))
         epoch = group.epoch
+        await self._stored(partition, entry, group)
         keys = [
             (topic_id, _key(group.group_id, topic_id, number))
             for topic_id, (_, each) in wanted.items()
@@ -251,6 +269,8 @@ class ShareGroups:
                 results[topic_id, key.partition] = error
         if not self._is_current(partition, entry, group):
             raise api_error(ErrorCode.NOT_COORDINATOR)
+        if runtime.deletions != deletions:
+            raise _not_deleted()
         done = {
             topic_id: (name, frozenset(number for number in each if results[topic_id, number] is None))
             for topic_id, (name, each) in wanted.items()
@@ -288,6 +308,7 @@ class ShareGroups:
         for error in failed.values():
             if error is not None:
                 raise error
+        self._group(entry)  # raises if it was deleted meanwhile: by now there may be another one of this name
         if group.members:
             raise api_error(ErrorCode.NON_EMPTY_GROUP)
 
@@ -349,6 +370,11 @@ class ShareGroups:
         if records:
             pairs = [share_records.encode_record(group.group_id, record) for record in records]
             self._appends.append(partition, pairs, apply)
+
+
+def _not_deleted() -> Exception:
+    """What is set while offsets are deleted may be deleted, too. A client that gets this error asks again."""
+    return api_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "offsets of the group are being deleted")
 
 
 def _key(group_id: str, topic_id: TopicId, partition: int) -> ShareKey:

@@ -16,6 +16,7 @@ from kafkalite.config import (
     kafka_listeners,
     with_dynamic,
 )
+from kafkalite.config.keys import INT_MAX, SHORT_MAX
 from kafkalite.coordination.broker_states import BROKER_STATE, state_of
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
@@ -28,11 +29,6 @@ from kafkalite.model import ListenerAddress
 from kafkalite.protocol import wire
 
 _SOURCE_TOPIC, _SOURCE_DYNAMIC_BROKER, _SOURCE_DYNAMIC_DEFAULT, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 2, 3, 4, 5
-#: Settings of topics whose type is INT in Kafka; all other whole numbers are LONG, or fit into one.
-_INTS = frozenset({
-    "compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "index.interval.bytes", "max.message.bytes",
-    "min.insync.replicas", "segment.bytes", "segment.index.bytes",
-})  # fmt: skip
 _KINDS = {bool: 1, str: 2, int: 5, float: 6, tuple: 7}
 
 
@@ -269,19 +265,13 @@ def _entry(
         synonyms=[response.DescribeConfigsSynonym(key, None if is_secret else text, origin) for origin, text in values]
         if message.include_synonyms
         else (),
-        config_type=9
-        if is_secret
-        else 7
-        if key in LISTS
-        else 3
-        if key in _INTS
-        else 5
-        if isinstance(value, int) and abs(value) >= 2**31
-        else _kind(value),
+        config_type=9 if is_secret else 7 if key in LISTS else _kind(value, spec.metadata["high"]),
         documentation=spec.metadata["doc"] if message.include_documentation else None,
     )
 
 
-def _kind(value: object) -> int:
-    """Kafka's ConfigDef type, but for INT 3: BOOLEAN 1, STRING 2, LONG 5, DOUBLE 6, LIST 7."""
+def _kind(value: object, high: int | None) -> int:
+    """Kafka's ConfigDef type: BOOLEAN 1, STRING 2, INT 3, SHORT 4, LONG 5, DOUBLE 6, LIST 7. `high`: the setting's largest value."""
+    if type(value) is int and high is not None and high <= INT_MAX:
+        return 4 if high == SHORT_MAX else 3
     return next(number for kind, number in _KINDS.items() if isinstance(value, kind))

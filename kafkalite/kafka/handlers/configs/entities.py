@@ -89,7 +89,7 @@ class EntityConfigs:
         after = change(before, changes, {each: str(key.default) for each, key in keys.items() if key.kind is list})
         check_all(keys, after)
         if resource_type == GROUP:
-            changed = [each for each in after if after[each] != before.get(each)]
+            changed = [each for each in before | after if after.get(each) != before.get(each)]
             check_group(after, changed, self._services.config)
         unchanged = validate_only or after == before
         return unchanged or await self._services.replace_entity_overrides(entity_type, name, before, after)

@@ -116,7 +116,7 @@ class ShareHandlers:
             session,
             settings,
             terms,
-            self._refused(session, request),
+            lambda: self._refused(session, request),
             room=connection.listener.answers.share,
             may_send=lambda size: self._may_send(request, size),
             is_over=lambda: connection.is_closed,

@@ -1,0 +1,143 @@
+"""A compaction whose log changes meanwhile, which dies at each step, or finds no room."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+
+from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.log.log_manager import LogManager
+from kafkalite.record.batch import split_batches
+from tests.support.compaction import SETTINGS, clean, fill, state
+from tests.support.log_host import host_of, hosted
+from tests.support.logs import PATH, TOPIC_ID, TP, everything, make_log, reopen
+from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
+
+
+async def test_a_log_that_changes_under_the_cleaner_is_left_alone() -> None:
+    disk = MemoryDisk()
+    log = make_log(disk, **SETTINGS)
+    fill(log)
+
+    async def truncate() -> None:
+        disk.during_sync = None
+        log.truncate_to(5)
+
+    disk.during_sync = truncate
+    assert await clean(log, disk) == 0
+    assert log.log_end_offset <= 5 and not [name for name in disk.listdir(PATH) if "cleaned" in name or "swap" in name]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_compaction_ends_while_a_flush_is_under_way(seed: int) -> None:
+    """With log.flush.before.ack and steady traffic one nearly always is."""
+    disk = MemoryDisk()
+    log = make_log(disk, **SETTINGS)
+    fill(log)
+    expected, end = state(log), log.segments[-1].base_offset
+    reached: list[int] = []
+
+    async def meanwhile() -> None:
+        disk.during_sync = None
+        reached.append(await clean(log, disk))
+
+    disk.during_sync = meanwhile
+    assert await log.flush() == log.log_end_offset
+    assert reached == [end] and state(log) == expected
+    await log.flush()
+    point = log.recovery_point
+    disk.power_loss(random.Random(seed))
+    again = reopen(disk, recovery_point=point, **SETTINGS)
+    assert state(again) == expected and again.log_end_offset == log.log_end_offset
+
+
+async def test_a_crash_at_each_step_of_the_swap_loses_nothing() -> None:
+    reference = MemoryDisk()
+    log = make_log(reference, **SETTINGS)
+    fill(log)
+    expected, calls = state(log), 0
+    await clean(log, reference)
+    for step in range(1, 200):
+        disk = MemoryDisk()
+        log = make_log(disk, **SETTINGS)
+        fill(log)
+        calls = 0
+
+        class Stopped(BaseException):
+            pass
+
+        def count(original, step=step):
+            def counted(*arguments):
+                nonlocal calls
+                calls += 1
+                if calls == step:
+                    raise Stopped
+                return original(*arguments)
+
+            return counted
+
+        disk.rename = count(disk.rename)  # type: ignore[method-assign]
+        disk.remove = count(disk.remove)  # type: ignore[method-assign]
+        try:
+            await clean(log, disk)
+        except Stopped:
+            del disk.rename, disk.remove
+            disk.process_crash()
+            again = reopen(disk, recovery_point=log.segments[-1].base_offset, **SETTINGS)
+            assert state(again) == expected
+            assert again.log_end_offset == 90
+            assert not [name for name in disk.listdir(PATH) if name.endswith((".swap", ".cleaned"))]
+            offsets = [header.base_offset for _, header in split_batches(everything(again))]
+            assert offsets == sorted(set(offsets))
+        else:
+            assert step > 3
+            return
+    raise AssertionError("the swap never ended")
+
+
+class Refusing(MemoryDisk):
+    """Refuses what has to do with a name, with this error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused, self.code = "", 0
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        if self.refused and path.endswith(self.refused):
+            raise OSError(self.code, "injected", path)
+        return super().open(path, create=create)
+
+    def rename(self, old: str, new: str) -> None:
+        if self.refused and new.endswith(self.refused):
+            raise OSError(self.code, "injected", old)
+        super().rename(old, new)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENOMEM])
+async def test_a_compaction_that_finds_no_room_leaves_the_log_in_service(code: int) -> None:
+    disk, lost = Refusing(), []
+
+    def fatal(error: BaseException) -> None:
+        raise error
+
+    manager = hosted(
+        LogManager(BrokerConfig(log_dirs=("/d",)), disk, ManualClock(), supervisor=Supervisor(fatal)),
+        on_dir_failed=lambda *_: None,
+        on_log_failed=lambda tp, error: lost.append(str(error)),
+    )
+    await manager.opening.start("c", 1, {})
+    log = manager.placing.create(TP, TOPIC_ID, TopicConfig(cleanup_policy="compact", segment_bytes=1024))
+    last = fill(log)
+    host_of(manager).hw_of = lambda _: log.log_end_offset
+    disk.refused, disk.code = ".cleaned", code
+    assert await manager.housekeeping.cleaning_pass() == 0
+    assert manager.get(TP) is log and lost == []
+    disk.refused = ".swap"  # the copy was written, and nothing has been replaced yet; what was replaced is not known
+    assert await manager.housekeeping.cleaning_pass() == 0
+    assert manager.get(TP) is None and len(lost) == 1
+    disk.refused = ""
+    assert log.is_failed and last
+    await manager.close(clean=False)

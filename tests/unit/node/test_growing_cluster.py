@@ -1,0 +1,55 @@
+"""A cluster that begins with one node: its internal topics are as safe afterwards as if three had been there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from kafkalite.client.admin.groups import Groups
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.coordination import config_znodes, paths, topic_znodes
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.model import GROUP_TOPIC, TopicPartition
+from kafkalite.testing.loopback_cluster import LoopbackCluster
+
+FEW = {"offsets.topic.num.partitions": 4, "balancer.max.moves": 3, "balancer.mode": "off"}
+
+
+async def until(holds: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(60):
+        while not await holds():
+            await asyncio.sleep(0.05)
+
+
+async def test_commits_survive_the_first_node(tmp_path: Path) -> None:
+    async with LoopbackCluster(tmp_path, settings=FEW) as cluster:
+
+        def replicas() -> set[int]:
+            data, _ = cluster.zookeeper.peek(paths.topic(GROUP_TOPIC)) or (b"", None)
+            topic = topic_znodes.decode_topic(data)
+            return {0} if topic.moves else {len(each) for each in topic.partitions.values()}
+
+        def min_insync() -> str:
+            data, _ = cluster.zookeeper.peek(paths.config_topic(GROUP_TOPIC)) or (b"", None)
+            return config_znodes.decode_config(data)["min.insync.replicas"]
+
+        async def has_three() -> bool:
+            return replicas() == {3}
+
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            await client.create_topics([NewTopic("t", 1, 1)])
+            await Groups(client).commit("g", {TopicPartition("t", 0): 0})
+            assert (replicas(), min_insync()) == ({1}, "1"), "a single node does not wait for others"
+            await cluster.start(2)
+            await cluster.start(3)
+            await until(has_three)
+            assert min_insync() == "2"
+        await cluster.stop(1)
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+
+            async def is_known() -> bool:
+                _, known = await Groups(client).describe("g")
+                return [(each.topic, each.partition) for each in known.offsets] == [("t", 0)]
+
+            await until(is_known)

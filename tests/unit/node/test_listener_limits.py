@@ -1,0 +1,100 @@
+"""How many connections each listener of a node takes: `max.connections`, for the node and for one listener (KIP-402)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.model import Endpoint
+from kafkalite.node.node import Node
+from kafkalite.protocol import wire
+from kafkalite.testing.kafka_client import FrameClient
+from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.configs import alter_broker
+
+_SETTINGS: dict[str, Any] = {
+    "listeners": "INTERNAL://127.0.0.1:0,EXTERNAL://127.0.0.1:0",
+    "listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
+    "inter.broker.listener.name": "INTERNAL",
+    "controlled.shutdown.enable": False,
+}
+
+
+def _endpoint(node: Node, listener: str) -> Endpoint:
+    broker = node.metadata.broker(node.local.broker_id)
+    endpoint = None if broker is None else broker.kafka_on(listener)
+    assert endpoint is not None
+    return endpoint
+
+
+async def _client(node: Node, listener: str) -> FrameClient:
+    endpoint = _endpoint(node, listener)
+    client = FrameClient()
+    await client.connect(endpoint.host, endpoint.port)
+    return client
+
+
+async def _is_served(client: FrameClient) -> bool:
+    try:
+        await client.ask(wire.ListGroupsRequest(), 0)
+    except (ConnectionError, asyncio.IncompleteReadError):
+        return False
+    return True
+
+
+async def test_a_listener_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    settings = {**_SETTINGS, "listener.name.external.max.connections": 2}
+    async with LoopbackCluster(tmp_path, settings=settings) as cluster:
+        node = cluster.nodes[1]
+        outside = [await _client(node, "EXTERNAL") for _ in range(3)]
+        assert [await _is_served(client) for client in outside] == [True, True, False]
+        inside = [await _client(node, "INTERNAL") for _ in range(3)]
+        assert [await _is_served(client) for client in inside] == [True, True, True]
+        outside[0].close()
+        while len(node.kafka.listener.connections) > 4:
+            await asyncio.sleep(0.01)
+        again = await _client(node, "EXTERNAL")
+        assert await _is_served(again)
+        for client in (*outside, *inside, again):
+            client.close()
+
+
+async def test_clients_of_other_listeners_do_not_keep_nodes_out(tmp_path: Path) -> None:
+    """Of the other listeners, the connection that has been silent the longest makes room, as with Kafka."""
+    async with LoopbackCluster(tmp_path, settings={**_SETTINGS, "max.connections": 2}) as cluster:
+        node = cluster.nodes[1]
+        first, second = [await _client(node, "EXTERNAL") for _ in range(2)]
+        assert await _is_served(second) and await _is_served(first)
+        refused = await _client(node, "EXTERNAL")
+        assert not await _is_served(refused)
+        inside = [await _client(node, "INTERNAL") for _ in range(3)]
+        assert [await _is_served(client) for client in inside] == [True, True, False]
+        assert not await _is_served(first) and not await _is_served(second)
+        for client in (first, second, refused, *inside):
+            client.close()
+
+
+async def test_the_rpc_listener_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    async with LoopbackCluster(tmp_path, settings={"listener.name.rpc.max.connections": 7}) as cluster:
+        node = cluster.nodes[1]
+        assert node.rpc.max_connections == 7
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            assert await alter_broker(client, 1, {"max.connections": "50"}) == 0
+            while node.config.max_connections != 50:
+                await asyncio.sleep(0.01)
+        assert node.rpc.max_connections == 7
+
+
+async def test_the_http_listener_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    settings = {"http.port": 0, "listener.name.http.max.connections": 2}
+    async with LoopbackCluster(tmp_path, settings=settings) as cluster:
+        node = cluster.nodes[1]
+        where = node.endpoints["http"]
+        held = [await asyncio.open_connection(where.host, where.port) for _ in range(3)]
+        reader, _ = held[0]
+        assert await reader.read() == b""  # who waits longest gives way
+        assert node.http.connections == 2
+        for _, writer in held:
+            writer.close()
