@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from kafkalite.coordinators.groups import member_memory
+from kafkalite.coordinators.groups.offsets import CommittedOffset
 from kafkalite.coordinators.internal_log import java_hash, partition_of
-from kafkalite.errors import ErrorCode
-from kafkalite.model import TopicPartition
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.model import Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode
 from kafkalite.record.reader import read_records
@@ -156,6 +157,13 @@ async def test_commit_errors(broker: Broker) -> None:
     assert await code(commit("g", 1, metadata="x" * 5000)) == ErrorCode.OFFSET_METADATA_TOO_LARGE
     generation: dict[str, Any] = {"generation_id_or_member_epoch": 4, "member_id": "m"}
     assert await code(commit("unheard-of", 1, **generation)) == ErrorCode.ILLEGAL_GENERATION
+    newer = await client.ask(commit("unheard-of", 1, **generation), 9)
+    assert newer.topics[0].partitions[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    offset = {TopicPartition("t", 0): CommittedOffset(Offset(1), -1, "", 0)}
+    offsets = broker.side.groups.offsets
+    with pytest.raises(ApiError, match="ILLEGAL_GENERATION"):
+        list(offsets.committing("unheard-of", "m", None, 4, offset, lambda _: None, producer=(ProducerId(1), 0)))
+    assert broker.side.groups.find("unheard-of")[1] is None
     # The latter: too many requests of others wait here. A Java consumer or producer knows it of no coordinator, and gives up.
     for refused in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.THROTTLING_QUOTA_EXCEEDED):
         broker.services.partitions.fail_appends = refused
