@@ -171,8 +171,17 @@ def _check_binding(entries: Sequence[ListenerAddress]) -> None:
                 each.port
                 and each.port == other.port
                 and (each.host == other.host or is_wildcard(each.host) or is_wildcard(other.host))
+                and {_ip_version(each.host), _ip_version(other.host)} != {4, 6}  # KIP-797
             ):
                 raise ConfigError(f"{LISTENERS}: {other} and {each} have the same port")
+
+
+def _ip_version(host: str) -> int:
+    """4 or 6; 0: a name, which may be both. An empty host is 0.0.0.0."""
+    try:
+        return ipaddress.ip_address(host or "0.0.0.0").version
+    except ValueError:
+        return 0
 
 
 def _protocols(text: str) -> dict[str, str]:

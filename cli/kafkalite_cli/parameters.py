@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from datetime import UTC, datetime
 from typing import Any, AnyStr
 
 import click
@@ -56,6 +57,15 @@ def parse_pattern(text: AnyStr, hint: str) -> re.Pattern[AnyStr]:
     except (re.error, OverflowError, RecursionError) as error:
         shown = text if isinstance(text, str) else text.decode()
         raise click.BadParameter(f"{shown!r} is not a regular expression: {error}", param_hint=hint) from None
+
+
+def parse_time_ms(text: str) -> int:
+    """An ISO date and time in ms since 1970; without a zone it is UTC, as for Kafka's tools. Raises ValueError.
+
+    No time is below 0: Kafka's protocol has other meanings for these numbers.
+    """
+    at = datetime.fromisoformat(text)
+    return max(0, int((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
 def parse_partition(text: str) -> TopicPartition:

@@ -10,10 +10,10 @@ from kafkalite_cli.passwords import read_password
 from kafkalite_cli.profiles import (
     SECRETS,
     Profiles,
+    change_profiles,
     check_profile,
     profiles_path,
     read_profiles,
-    write_profiles,
 )
 
 _PASSWORD = "sasl.password"
@@ -65,11 +65,14 @@ def create(
     ):
         settings[_PASSWORD] = read_password()
     made = check_profile(name, bootstrap, settings)
-    known = read_profiles()
-    if name in known.by_name and not replace:
-        raise ConfigError(f"profile {name!r} exists: use --replace to overwrite it")
-    current = known.current if known.current in known.by_name else name
-    write_profiles(Profiles(current, {**known.by_name, name: made}))
+
+    def change(known: Profiles) -> Profiles:
+        if name in known.by_name and not replace:
+            raise ConfigError(f"profile {name!r} exists: use --replace to overwrite it")
+        current = known.current if known.current in known.by_name else name
+        return Profiles(current, {**known.by_name, name: made})
+
+    current = change_profiles(change).current
     used = " It is used now." if current == name else f" 'kafkalite profile use {name}' chooses it."
     Output(as_json).value({"profile": name, "current": current}, f"created profile {name}.{used}")
 
@@ -123,9 +126,8 @@ def use(name: str | None, *, is_none: bool, as_json: bool) -> None:
     """
     if (name is None) != is_none:
         raise click.UsageError("give the NAME of a profile, or --none")
-    known = read_profiles()
-    chosen = "" if name is None else known.named(name).name
-    write_profiles(Profiles(chosen, known.by_name))
+    chosen = name or ""
+    change_profiles(lambda known: Profiles("" if name is None else known.named(name).name, known.by_name))
     Output(as_json).value({"current": chosen}, f"using profile {chosen}" if chosen else "using no profile")
 
 
@@ -163,9 +165,12 @@ def delete(name: str, *, yes: bool, as_json: bool) -> None:
     \b
       kafkalite profile delete prod
     """
-    known = read_profiles()
-    known.named(name)
+    read_profiles().named(name)
     confirm(f"Delete profile {name}?", yes=yes)
-    left = {each: kept for each, kept in known.by_name.items() if each != name}
-    write_profiles(Profiles("" if known.current == name else known.current, left))
+
+    def change(known: Profiles) -> Profiles:
+        left = {each: kept for each, kept in known.by_name.items() if each != name}
+        return Profiles("" if known.current == name else known.current, left)
+
+    change_profiles(change)
     Output(as_json).value({"profile": name, "deleted": True}, f"deleted profile {name}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import re
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kafkalite.client.bootstrap import parse_bootstrap
@@ -116,6 +118,18 @@ def check_profile(name: str, bootstrap: str, settings: Mapping[str, str]) -> Pro
     profile = Profile(name, check_bootstrap(bootstrap), settings)
     profile.security()
     return profile
+
+
+def change_profiles(change: Callable[[Profiles], Profiles]) -> Profiles:
+    """Read the file, change it and write it, one command at a time. Raises ConfigError (also what `change` raises), OSError."""
+    path = profiles_path()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with os.fdopen(os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600), "rb") as lock:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        changed = change(read_profiles())
+        write_profiles(changed)
+        return changed
 
 
 def write_profiles(profiles: Profiles) -> None:

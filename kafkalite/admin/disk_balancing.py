@@ -17,6 +17,8 @@ _log = get_logger(__name__)
 
 #: Replicas on their way at once. More would not be faster: the disks are the limit.
 MAX_MOVES = 2
+#: A shorter balancer.interval.ms counts after this time at the latest.
+_LOOK_S = 60.0
 
 
 class DiskBalancing:
@@ -36,7 +38,10 @@ class DiskBalancing:
     async def run(self) -> None:
         """Look at every interval, for ever."""
         while True:
-            await asyncio.sleep(self._config().balancer_interval_ms / 1000)
+            waited_s = 0.0
+            while (left_s := self._config().balancer_interval_ms / 1000 - waited_s) > 0:
+                await asyncio.sleep(min(left_s, _LOOK_S))
+                waited_s += _LOOK_S
             self.look()
 
     def look(self) -> None:

@@ -25,7 +25,7 @@ HEARTBEAT_S = 1.0
 #: The group's leader checks after this time (seconds) whether topics have got more partitions (Kafka: metadata.max.age.ms).
 PARTITIONS_CHECKED_S = 30.0
 #: Patience of that check, which must not keep a heartbeat back for long.
-_CHECK_TIMEOUT_S = 2.0
+CHECK_TIMEOUT_S = 2.0
 #: Join again, from the beginning: the coordinator does not know us any more.
 _FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID})
 ASSIGNOR = "range"
@@ -100,7 +100,10 @@ class Membership:
         if joined.leader == self.member_id:
             members = [MemberSubscription(each.member_id, subscribed(bytes(each.metadata))) for each in joined.members]
             topics = sorted({topic for member in members for topic in member.topics})
-            self._counts = dict.fromkeys(topics, 0) | await self._partition_counts(topics, patience)
+            known = {topic: self._client.view.partition_count(topic) for topic in topics}
+            found = await self._partition_counts(topics, patience)
+            # A node that has not heard of a new topic yet does not take it away from the group.
+            self._counts = {topic: max(count, found.get(topic, 0)) for topic, count in known.items()}
             self._checked_at = self._client.now()
             assigned = range_assignment(members, self._counts)
             shares = [sync.SyncGroupRequestAssignment(name, assignment(assigned[name])) for name in sorted(assigned)]
@@ -189,7 +192,7 @@ class Membership:
             return False
         self._checked_at = self._client.now()
         try:
-            now = await self._partition_counts(sorted(self._counts), _CHECK_TIMEOUT_S)
+            now = await self._partition_counts(sorted(self._counts), CHECK_TIMEOUT_S)
         except (ApiError, RpcError):
             return False
         return any(count > self._counts[topic] for topic, count in now.items())

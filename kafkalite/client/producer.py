@@ -12,7 +12,7 @@ from kafkalite.client.cluster_requests import PROBE_AFTER_S
 from kafkalite.client.connection import Connection
 from kafkalite.client.partitioner import StickyPartitioner, partition_for_key
 from kafkalite.client.producer_core import Completion, Dispatch, ProducerCore
-from kafkalite.client.producer_settings import ProducerSettings
+from kafkalite.client.producer_settings import MAX_RECORD_BYTES, ProducerSettings
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error, error_code
 from kafkalite.model import BrokerId, TopicPartition
@@ -56,6 +56,7 @@ class Producer:
         retries: without idempotence, how often a batch is sent again (message.send.max.retries); None: 3. An
             idempotent producer tries until the delivery timeout.
         linger_ms: how long a record waits for others.
+        max_record_bytes: `send` refuses larger ones, before compression.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class Producer:
         retries: int | None = None,
         buffer_bytes: int = BUFFER_BYTES,
         max_block_ms: int = 60_000,
+        max_record_bytes: int = MAX_RECORD_BYTES,
     ) -> None:
         number = -1 if acks in ("all", "-1") else int(acks)
         wants_idempotence = number == -1 if idempotent is None else idempotent
@@ -86,6 +88,7 @@ class Producer:
             request_timeout_s=request_timeout_ms / 1000,
             max_in_flight=max_in_flight,
             retries=None if wants_idempotence else 3 if retries is None else retries,
+            max_record_bytes=max_record_bytes,
         )
         self._client = client
         self._core = ProducerCore(self.settings, client.random)
@@ -102,6 +105,8 @@ class Producer:
         self._dialing: set[BrokerId] = set()
         #: Leaders of what could be sent that we have no connection to.
         self._unconnected: set[BrokerId] = set()
+        #: Topics of records that were taken since the sender last ran.
+        self._named: set[str] = set()
         self._seen_version = -1
         self._probed_at = 0.0
         self._closed = False
@@ -139,7 +144,9 @@ class Producer:
             raise ValueError(f"timestamp {timestamp_ms} ms is neither -1 nor a time")
         self._check_open()
         # Also when somebody else has asked for the topic before: its leaders are ours to follow from now on.
-        self._client.follow(topic)
+        if topic not in self._named:
+            self._named.add(topic)
+            self._client.follow(topic)
         if self._core.buffered_bytes >= self._buffer_bytes:
             await self._wait_for_room()
         # Then the topic, which may have been deleted meanwhile.
@@ -203,6 +210,7 @@ class Producer:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
+            self._named.clear()
             now = self._loop.time()
             completions, next_expiry = self._core.expire(now)
             self._complete(completions)

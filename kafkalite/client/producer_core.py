@@ -108,14 +108,15 @@ class ProducerCore:
         Returns:
             Whether something can be sent that could not before: a batch is full, or the first of its partition.
         Raises:
-            ApiError: MESSAGE_TOO_LARGE, larger than a request may be.
+            ApiError: MESSAGE_TOO_LARGE, larger than the settings allow.
         """
         partition = self._partitions.get(key)
         if partition is None:
             partition = self._partitions[key] = _Partition(key)
         bound = record_bound(record_key, value, headers)
-        if bound + HEADER_SIZE > self.settings.max_request_bytes:
-            raise api_error(ErrorCode.MESSAGE_TOO_LARGE, f"{key}: a record of about {bound} bytes")
+        if bound + HEADER_SIZE > (most := self.settings.max_record_bytes):
+            text = f"{key}: a record of about {bound} bytes; the producer takes {most}"
+            raise api_error(ErrorCode.MESSAGE_TOO_LARGE, text)
         queue = partition.queue
         last = queue[-1] if queue else None
         record = (record_key, value, headers, timestamp_ms, token)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.record.compression import Codec
 
+#: Of a record, if nothing else is said: the topic's max.message.bytes may allow less, or more.
+MAX_RECORD_BYTES = 4 * 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
@@ -19,7 +22,9 @@ class ProducerSettings:
     request_timeout_s: float = 30.0
     max_in_flight: int = 5
     retries: int | None = None
+    #: A request holds more than this only if one batch does.
     max_request_bytes: int = 4 * 1024 * 1024
+    max_record_bytes: int = MAX_RECORD_BYTES
 
     def __post_init__(self) -> None:
         if self.acks not in (-1, 0, 1):

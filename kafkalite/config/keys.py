@@ -24,15 +24,16 @@ def setting(
     is_set: bool = False,
     is_list_of_replicas: bool = False,
     is_only: bool | None = None,
+    without: int | None = None,
 ) -> Any:
     """`secret`: the value is shown nowhere: not in a repr, an error, DescribeConfigs or a page.
 
     `is_set`: a text of names with commas between them; spaces around them, and a name that comes twice, mean nothing.
-    `is_only`: the one value that is taken: Kafka has others.
+    `is_only`: the one value that is taken: Kafka has others. `without`: a number between `low` and `high` that is not taken.
     """
     meta = {
         "doc": doc, "low": low, "high": high, "choices": choices, "secret": secret, "dynamic": dynamic, "is_set": is_set,
-        "is_list_of_replicas": is_list_of_replicas, "is_only": is_only,
+        "is_list_of_replicas": is_list_of_replicas, "is_only": is_only, "without": without,
     }  # fmt: skip
     return field(default=default, metadata=meta, repr=not secret)
 

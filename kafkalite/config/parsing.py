@@ -66,6 +66,8 @@ def parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any:
                 raise ConfigError("kafka.port: -1 (no listener) is not taken any more: clients have no other listener")
             if (low is not None and value < low) or (high is not None and value > high):
                 raise ConfigError(f"{key}: {value} is not {_range_text(low, high)}")
+            if value == meta["without"]:
+                raise ConfigError(f"{key}: {value} is not supported: {meta['doc']}")
         elif kind is str:
             if not isinstance(value, str):
                 raise ValueError

@@ -28,7 +28,9 @@ class TopicConfig:
     compressed_content_validation_enable: bool = setting(
         True, "whether the content of compressed batches is checked before they are appended, as Kafka does"
     )
-    compression_gzip_level: int = setting(-1, "level of compression.type gzip: 1 to 9, -1: zlib's own", low=-1, high=9)
+    compression_gzip_level: int = setting(
+        -1, "level of compression.type gzip: 1 to 9, -1: zlib's own", low=-1, high=9, without=0
+    )
     compression_lz4_level: int = setting(9, "level of compression.type lz4", low=1, high=17)
     compression_type: str = setting(
         "producer",

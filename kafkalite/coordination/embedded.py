@@ -132,10 +132,13 @@ def _java_version(java: Path) -> int:
     return int(match[1]) if match else 0
 
 
-def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where class archives are kept between runs."""
-    base = environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "kafkalite"
+def cache_directory(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Where class archives are kept between runs; None: this user has no home directory."""
+    try:
+        base = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:
+        return None
+    return base / "kafkalite"
 
 
 def free_port(host: str) -> int:

@@ -120,7 +120,7 @@ async def register_broker(
     """Create /brokers/ids/N for this session and return its czxid.
 
     Args:
-        session_timeout_ms: how long a registration of a dead process can stay.
+        session_timeout_ms: how long a registration of a dead process can stay, unless ZooKeeper grants longer sessions.
         dead_sessions: sessions that are surely nobody's any more (our own earlier ones, read from a data
             directory whose lock we hold): their registration is removed at once instead of waited for.
     Raises:
@@ -128,7 +128,8 @@ async def register_broker(
     """
     path = paths.broker(broker_id)
     data = encode_broker(broker)
-    patience = session_timeout_ms / 1000 * _OWNER_PATIENCE + _OWNER_PATIENCE_EXTRA_S
+    longest_s = max(session_timeout_ms / 1000, coordinator.timeout_s)
+    patience = longest_s * _OWNER_PATIENCE + _OWNER_PATIENCE_EXTRA_S
     while True:
         # No limit of time: while ZooKeeper cannot be reached, nothing shows that anybody else has the id.
         stat = await _claim(coordinator, path, data)

@@ -65,7 +65,7 @@ class SessionKeeper:
 
     def usable(self) -> bool:
         """Whether the server surely still holds our session, with a margin. False means: act as fenced."""
-        return self.lease_left() > self._timeout_ms / 1000 * _LEASE_MARGIN
+        return self.lease_left() > self._granted_s() * _LEASE_MARGIN
 
     def lease_left(self) -> float:
         """Seconds; <= 0 without a session. See Coordinator.lease_left."""
@@ -73,6 +73,10 @@ class SessionKeeper:
         if current is None or current.state is SessionState.EXPIRED:
             return 0.0
         return current.lease_left()
+
+    def _granted_s(self) -> float:
+        """The session timeout. ZooKeeper grants less, or more, than was asked for if that is not within its own limits."""
+        return self._timeout_ms / 1000 if self.current is None else self.current.timeout_s
 
     @property
     def connect(self) -> str:
@@ -90,9 +94,8 @@ class SessionKeeper:
         was_away = False
         while True:
             await asyncio.sleep(_LOOK_S)
-            timeout_s = self._timeout_ms / 1000 if self.current is None else self.current.timeout_s
             silent_s = self.silent_s()
-            is_away = silent_s >= timeout_s * _AWAY_SHARE
+            is_away = silent_s >= self._granted_s() * _AWAY_SHARE
             if is_away and was_away and self.away_since_ms is None:  # twice: after a pause of ours its answers wait
                 self.away_since_ms = self._env.clock.wall_ms() - int(silent_s * 1000)
                 _log.warning(

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
-from kafkalite.coordinators.internal_topics import broker_count, internal_topic
+from kafkalite.coordinators.internal_topics import broker_count, internal_topic, with_fewest_replicas
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
@@ -33,6 +34,8 @@ APPEND_TIMEOUT_MS = 5_000
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
 #: The pause after a partition could not be loaded.
 _LOAD_AGAIN_S = 0.2
+#: The pause after a load that ended by a bug, which most likely ends the next one, too.
+_FAILED_AGAIN_S = 10.0
 
 State = TypeVar("State")
 KeyValue = tuple[bytes, bytes | None]
@@ -162,7 +165,9 @@ class InternalLog(Generic[State]):
         if not brokers:
             raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         order = internal_topic(self.topic, self._services.config, brokers)
-        await self._services.create_topics(CreateTopicsRequest((order,)))
+        [result] = (await self._services.create_topics(CreateTopicsRequest((order,)))).topics
+        if result.error == ErrorCode.INVALID_REPLICATION_FACTOR:
+            await self._services.create_topics(CreateTopicsRequest((with_fewest_replicas(order),)))
 
     # --- leadership ---
 
@@ -181,9 +186,10 @@ class InternalLog(Generic[State]):
         for partition, epoch in sorted(led.items()):
             if partition not in self._loads:
                 load = self._loads[partition] = _Load(epoch, self._make(partition, epoch))
-                self._services.supervisor.spawn(
+                task = self._services.supervisor.spawn(
                     f"load.{self.topic}-{partition}", self._load(partition, load), Policy.ISOLATED
                 )
+                task.add_done_callback(partial(self._load_ended, partition, load))
 
     def _drop(self, partition: int) -> None:
         load = self._loads.pop(partition)
@@ -227,9 +233,7 @@ class InternalLog(Generic[State]):
             suppressed = self._repeats.admit(partition)
             if suppressed is not None:
                 _log.warning("coordinator.load_failed", partition=str(target), error=str(error), suppressed=suppressed)
-            await asyncio.sleep(_LOAD_AGAIN_S)
-            if self._loads.get(partition) is load:
-                self.reload(partition)
+            await self._load_again(partition, load, _LOAD_AGAIN_S)
             return
         if self._loads.get(partition) is load:
             load.is_ready = True
@@ -242,6 +246,17 @@ class InternalLog(Generic[State]):
                 end_offset=offset,
                 seconds=round(clock.monotonic() - began, 3),
             )
+
+    def _load_ended(self, partition: int, load: _Load[State], task: asyncio.Task[None]) -> None:
+        """A bug has ended it, which the supervisor reports. Its clients would wait for ever."""
+        if not task.cancelled() and task.exception() is not None:
+            again = self._load_again(partition, load, _FAILED_AGAIN_S)
+            self._services.supervisor.spawn(f"load.{self.topic}-{partition}", again, Policy.ISOLATED)
+
+    async def _load_again(self, partition: int, load: _Load[State], pause_s: float) -> None:
+        await asyncio.sleep(pause_s)
+        if self._loads.get(partition) is load:
+            self.reload(partition)
 
     def _replay_piece(self, state: State, target: TopicPartition, offset: Offset) -> Offset:
         """Take what is read at `offset`; where the next read begins."""

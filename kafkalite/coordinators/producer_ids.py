@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -31,21 +32,39 @@ class ProducerIds:
     def __init__(self, reserve: Callable[[], Awaitable[tuple[int, int]]]) -> None:
         self._reserve = reserve
         self._spare: deque[tuple[int, int]] = deque()
+        #: The path of the znode while it cannot be read -> the reason. For `admin health`.
+        self.malformed: dict[str, str] = {}
         self._taken = asyncio.Event()
 
     async def block(self) -> tuple[int, int]:
-        """(first id, count) of a new block. Raises CoordinatorError."""
+        """(first id, count) of a new block. Raises CoordinatorError, ApiError (Kafka's code while it has no ids: clients ask again)."""
         if self._spare:
             self._taken.set()
             return self._spare.popleft()
-        return await self._reserve()
+        try:
+            return await self._reserved()
+        except ZnodeError as error:
+            raise api_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from None
+
+    async def _reserved(self) -> tuple[int, int]:
+        """Raises CoordinatorError, ZnodeError."""
+        try:
+            block = await self._reserve()
+        except ZnodeError as error:
+            reason = f"{error.reason}; do not remove it, or producer ids are given out twice: write a block beyond all that are in use"
+            if self.malformed.get(error.path) != reason:
+                _log.error("znode.malformed", path=error.path, reason=reason)
+            self.malformed = {error.path: reason}
+            raise
+        self.malformed = {}
+        return block
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             while len(self._spare) < SPARE_BLOCKS:
                 try:
-                    self._spare.append(await self._reserve())
+                    self._spare.append(await self._reserved())
                 except (CoordinatorError, ZnodeError) as error:
                     _log.debug("producer_ids.not_reserved", error=repr(error))
                     await asyncio.sleep(_RETRY_S)

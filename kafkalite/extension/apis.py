@@ -7,7 +7,7 @@ it needs, and whether every node gives the same answer. Where a need names resou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from enum import Enum
 from typing import Any
@@ -221,13 +221,13 @@ _ROWS = (
 APIS: Mapping[str, ExtensionApi] = {api.kind: api for api in _ROWS}
 
 
-def without(message: Any, denied: frozenset[str]) -> Message | None:
+def without(message: Any, denied: Collection[str]) -> Message | None:
     """The request without the topics of `denied`; None: nothing is left."""
     kept = tuple(each for each, name in zip(message.topics, _topics(message), strict=True) if name not in denied)
     return replace(message, topics=kept) if kept else None
 
 
-def with_refusals(api: ExtensionApi, answer: Any, denied: frozenset[str], code: ErrorCode, reason: str) -> Message:
+def with_refusals(api: ExtensionApi, answer: Any, denied: Collection[str], code: ErrorCode, reason: str) -> Message:
     """The answer (None: nothing was asked) with a refusal for each topic of `denied`."""
     refused = tuple(TopicResult(name, code, reason) for name in sorted(denied))
     served = () if answer is None else answer.topics

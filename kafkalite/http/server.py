@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkalite.security.connection_limits import ConnectionLimits
     from kafkalite.security.tls import ServerTls
 
-#: A request must be complete within this time, and an idle connection ends after it.
+#: A request must be complete within this time, its page be made within this time, and then be read. An idle connection ends after it.
 _DEADLINE_S = 10.0
 _MAX_CONNECTIONS = 100
 _MAX_HEAD_BYTES = 16 * 1024
@@ -66,6 +66,7 @@ class HttpServer:
         names: those of this node, which the Host header must have; None: it is not checked, because clients authenticate.
         turns: one page per turn of the loop, addresses in turn, however many requests were sent ahead: a page may take
             as long as a scrape of all metrics.
+        max_connections: None: 100.
     """
 
     def __init__(
@@ -79,7 +80,9 @@ class HttpServer:
         names: Collection[str] | None = None,
         trees: Mapping[str, TreeHandler] | None = None,
         turns: Turns | None = None,
+        max_connections: int | None = None,
     ) -> None:
+        self._most = _MAX_CONNECTIONS if max_connections is None else max_connections
         self._network = network
         self._turns = turns
         self._tls = tls
@@ -112,7 +115,7 @@ class HttpServer:
             return
         self.connections += 1
         try:
-            if self.connections <= _MAX_CONNECTIONS or self._make_room():
+            if self.connections <= self._most or self._make_room():
                 await self._converse(reader, writer, peer)
         finally:
             self.connections -= 1
@@ -194,12 +197,17 @@ class HttpServer:
                         return False
                 elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
                     return False
-            assert request is not None
-            self._waiting.pop(writer, None)
-            if self._turns is not None:
-                await self._turns.take((peer.host, peer.port))
-            page = await self._page(request, bytes(body), peer)
-            _write(writer, _response(connection, page, is_whole=request.method != b"HEAD"))
+        assert request is not None
+        self._waiting.pop(writer, None)
+        try:
+            async with asyncio.timeout(_DEADLINE_S):
+                if self._turns is not None:
+                    await self._turns.take((peer.host, peer.port))
+                page = await self._page(request, bytes(body), peer)
+        except TimeoutError:
+            page = _TOO_SLOW
+        _write(writer, _response(connection, page, is_whole=request.method != b"HEAD"))
+        async with asyncio.timeout(_DEADLINE_S):
             await writer.drain()
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
@@ -246,6 +254,10 @@ class HttpServer:
 
 
 _TOO_MANY_HEADERS = Page(b"too many headers\n", status=431)
+#: A request that changes something may have done so.
+_TOO_SLOW = Page(
+    f"no answer within {_DEADLINE_S:g} s; what was asked for may still be carried out\n".encode(), status=503
+)
 _TOO_LARGE = Page(b"this page takes no body of that size\n", status=413)
 
 

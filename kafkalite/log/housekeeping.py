@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from kafkalite.config import BrokerConfig
+from kafkalite.env.pulse import Pulse
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.turns import SLICE_S
 from kafkalite.errors import ApiError, StorageError
@@ -47,7 +48,8 @@ class Housekeeping:
     ) -> None:
         self._pool = pool
         self._config = config
-        self.cleaner_backoff_ms = config.log_cleaner_backoff_ms
+        self._cleaner_backoff_ms = config.log_cleaner_backoff_ms
+        self._backoff_changed = Pulse()
         self._disk = disk
         self._clock = clock
         self._removals = removals
@@ -154,8 +156,15 @@ class Housekeeping:
     async def run_cleaner(self) -> None:
         """Compaction, one log after the other; for ever. Run it as a task of its own."""
         while True:
-            await asyncio.sleep(self.cleaner_backoff_ms / 1000)
+            began = self._clock.monotonic()
+            while (left_s := began + self._cleaner_backoff_ms / 1000 - self._clock.monotonic()) > 0:
+                await self._backoff_changed.wait(left_s)
             await self.cleaning_pass()
+
+    def change_cleaner_backoff(self, backoff_ms: int) -> None:
+        """Also of the pause that is under way."""
+        self._cleaner_backoff_ms = backoff_ms
+        self._backoff_changed.beat()
 
     async def cleaning_pass(self) -> int:
         """Compact every log that is due; returns how many were."""

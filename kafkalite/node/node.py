@@ -43,6 +43,7 @@ from kafkalite.http.server import HttpServer
 from kafkalite.http.status import StatusPages
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.kafka.forwarded import Forwarded
+from kafkalite.listener_settings import HTTP
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import (
     BrokerId,
@@ -227,6 +228,7 @@ class Node:
             controller=self.controller,
             endpoints=self.endpoints,
         )
+        self.producer_ids = ProducerIds(self._membership.reserve_producer_ids)
         self.health = NodeHealth(
             config,
             self.started_ms,
@@ -236,7 +238,7 @@ class Node:
             controller=self.controller,
             logs=self.logs,
             loop_times=self.loop_times,
-            malformed=followed,
+            malformed=(*followed, self.producer_ids),
             unusable=self.settings.unusable,
         )
         self._history_file = HistoryFile(
@@ -247,7 +249,6 @@ class Node:
     def _build_observation(self) -> None:
         """What a node shows of itself and of the others."""
         env = self.env
-        self.producer_ids = ProducerIds(self._membership.reserve_producer_ids)
         self.peers = Peers(self.peer_env.network, self.supervisor, self.metadata, partial(self.local.hello, "status"))
         self.overview = Overview(self, env.clock, self.peers, self.settings.broker_states, self.admin.reassignments)
         self.sampler = Sampler(self)
@@ -278,6 +279,7 @@ class Node:
             membership=self._membership,
             rpc=self.rpc,
             listener=self.kafka.listener,
+            rights=self.rights,
         )
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
         self.metadata.on_partitions_removed = self.kafka.partitions_removed
@@ -301,6 +303,7 @@ class Node:
             names=http_names(self.config) if http is None else None,
             trees=SchemaPages(self.schemas).trees(),
             turns=self.kafka.listener.turns,
+            max_connections=self.config.per_listener.of(HTTP).get("max_connections"),
         )
 
     # --- life --------------------------------------------------------------------

@@ -125,7 +125,14 @@ class IsrWriter:
             self._proposer.on_settled([one for one in settled if self._proposer.is_current(one.task)])
 
     async def _round(self, coordinator: Coordinator, batch: list[Task]) -> int:
-        """Write all of them, pipelined; returns how many are still not settled."""
+        """Write all of them, pipelined; returns how many are still not settled.
+
+        The versions of a znode begin again when its topic is deleted and created again (invariant F18). A leader that has not heard
+        of that has no followers: who only leaves is written after a look at the znode.
+        """
+        if leaving := [task for task in batch if not task.proposal.joining]:
+            await self._read_again(coordinator, leaving)
+            batch = [task for task in batch if self._keep(task)]
         chunks = [batch[start : start + CHUNK] for start in range(0, len(batch), CHUNK)]
         in_doubt = await self._write(coordinator, chunks)
         if not in_doubt:

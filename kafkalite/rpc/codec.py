@@ -11,6 +11,7 @@ and X | None.
 from __future__ import annotations
 
 import dataclasses
+import reprlib
 import types
 from collections.abc import Callable
 from typing import Any, NewType, NoReturn, Union, get_args, get_origin, get_type_hints
@@ -64,18 +65,43 @@ def unpack(kind: int, payload: bytes | bytearray | memoryview) -> Message:
     return unpack_as(cls, payload)
 
 
-def unpack_as(cls: type[Message], payload: bytes | bytearray | memoryview) -> Message:
-    """The message of class `cls` that `payload` (as `pack` made it) holds. Raises ProtocolError."""
+def unpack_as(
+    cls: type[Message], payload: bytes | bytearray | memoryview, *, most_elements: int | None = None
+) -> Message:
+    """The message of class `cls` that `payload` (as `pack` made it) holds. Raises ProtocolError.
+
+    `most_elements`: of all arrays and maps together; None: any number.
+    """
+    limits = {} if most_elements is None else _limits(most_elements)
     try:
-        fields = msgpack.unpackb(payload, strict_map_key=False)
+        fields = msgpack.unpackb(payload, strict_map_key=False, **limits)
     except UNPACK_ERRORS as error:
-        raise ProtocolError(f"{cls.__name__}: not msgpack: {error}") from None
+        raise ProtocolError(f"{cls.__name__}: not msgpack, or too many elements: {error}") from None
     return from_fields(cls, fields)
 
 
+def _limits(most_elements: int) -> dict[str, Any]:
+    """For msgpack: it stops at the first array that is too large, and when all that are complete have too many elements."""
+    left = most_elements
+
+    def count(values: Any) -> Any:
+        nonlocal left
+        left -= len(values)
+        if left < 0:
+            raise ValueError(f"more than {most_elements}")
+        return values
+
+    return {
+        "max_array_len": most_elements,
+        "max_map_len": most_elements,
+        "list_hook": count,
+        "object_pairs_hook": lambda pairs: dict(count(pairs)),
+    }
+
+
 def _refuse(where: str, wanted: str, value: object) -> NoReturn:
-    text = repr(value)
-    raise ProtocolError(f"{where}: {wanted} expected, got {text[:60]}")
+    # Not repr: the value may have millions of elements.
+    raise ProtocolError(f"{where}: {wanted} expected, got {reprlib.repr(value)[:60]}")
 
 
 # --- compilation ---------------------------------------------------------------------------------

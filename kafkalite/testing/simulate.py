@@ -3,6 +3,7 @@
 --seed 7                       draw, run and print it; run it again and compare
 --seeds 500 [--start N] [--jobs 2]   many seeds; exit code 1 names those that failed
 --seeds 40 --faults file,settings    the same clusters and clients, with many faults of these kinds and no others
+--seeds 40 --harsh              more nodes, smaller segments, shorter sessions, several faults within a second
 --plant F8 [--at-most 500]      put a classic error into the program, and look for the first seed that finds it
 --every-disk-operation [--jobs 2]   one short run for each operation of a node's disks, with a fault exactly there
 --disk-operation 456:and_power      one of these, in detail
@@ -20,37 +21,40 @@ from functools import partial
 from typing import TypeVar
 
 from kafkalite.testing.simulation import disk_operations
-from kafkalite.testing.simulation.plan import FaultKind, draw
+from kafkalite.testing.simulation.harsh import draw_harsh
+from kafkalite.testing.simulation.plan import FaultKind, Plan, draw
 from kafkalite.testing.simulation.plants import PLANTS
 from kafkalite.testing.simulation.result import Result
 from kafkalite.testing.simulation.run import simulate
 
 T = TypeVar("T")
+#: Seed -> its plan.
+Draws = Callable[[int], Plan]
 
 #: One in this number of seeds is run twice, and the traces must be equal.
 _TWICE_EVERY = 10
 
 
-def _one(seed: int, only: frozenset[FaultKind] | None = None) -> Result:
-    result = simulate(seed, only=only)
+def _one(seed: int, draws: Draws = draw) -> Result:
+    result = simulate(seed, draws=draws)
     if result.ok and seed % _TWICE_EVERY == 0:
-        again = simulate(seed, only=only)
+        again = simulate(seed, draws=draws)
         if again.trace_hash != result.trace_hash:
             result.violation = f"the second run differs: trace {result.trace_hash} and {again.trace_hash}"
     return result
 
 
-def run_seed(seed: int, *, show_log: bool, once: bool, only: frozenset[FaultKind] | None = None) -> int:
+def run_seed(seed: int, *, show_log: bool, once: bool, draws: Draws = draw) -> int:
     """Print one seed's plan and result; returns the exit code."""
-    print("\n".join(draw(seed, only).lines()), flush=True)
-    result = simulate(seed, watch=(lambda line: print(line)) if show_log else None, only=only)
+    print("\n".join(draws(seed).lines()), flush=True)
+    result = simulate(seed, watch=(lambda line: print(line)) if show_log else None, draws=draws)
     if not result.ok and not show_log:
         print("  the last log lines:")
         print("\n".join(f"    {line}" for line in result.log[-60:]))
     print(result.line())
     if once:
         return 0 if result.ok else 1
-    again = simulate(seed, only=only)
+    again = simulate(seed, draws=draws)
     if again.trace_hash != result.trace_hash:
         print(f"NOT DETERMINISTIC: the second run's trace is {again.trace_hash}")
         return 1
@@ -58,9 +62,9 @@ def run_seed(seed: int, *, show_log: bool, once: bool, only: frozenset[FaultKind
     return 0 if result.ok else 1
 
 
-def run_seeds(start: int, count: int, jobs: int, only: frozenset[FaultKind] | None = None) -> int:
+def run_seeds(start: int, count: int, jobs: int, draws: Draws = draw) -> int:
     """Run many seeds in `jobs` processes; returns the exit code."""
-    results = _run_many(partial(_one, only=only), range(start, start + count), jobs, "seeds")
+    results = _run_many(partial(_one, draws=draws), range(start, start + count), jobs, "seeds")
     return summarize(f"{len(results)} seeds from {start}", results)
 
 
@@ -161,10 +165,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="KIND,KIND",
         help=f"with seeds: only faults of these kinds: {', '.join(k.value for k in FaultKind)}",
     )
+    parser.add_argument("--harsh", action="store_true", help="with seeds: more nodes, smaller segments, more at once")
     options = parser.parse_args(arguments)
     only = None if options.faults is None else frozenset(FaultKind(each) for each in options.faults.split(",") if each)
+    draws = partial(draw_harsh if options.harsh else draw, only=only)
     if options.seed is not None:
-        return run_seed(options.seed, show_log=options.log, once=options.once, only=only)
+        return run_seed(options.seed, show_log=options.log, once=options.once, draws=draws)
     if options.plant is not None:
         return find_plant(options.plant, options.start, options.at_most)
     if options.every_disk_operation:
@@ -173,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         number, _, how = options.disk_operation.partition(":")
         case = disk_operations.Case(int(number), disk_operations.How(how or "error"))
         return run_disk_operation(case, show_log=options.log)
-    return run_seeds(options.start, options.seeds, options.jobs, only)
+    return run_seeds(options.start, options.seeds, options.jobs, draws)
 
 
 if __name__ == "__main__":

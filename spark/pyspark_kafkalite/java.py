@@ -44,7 +44,12 @@ def java_home(environ: Mapping[str, str] = os.environ) -> str:
         ) from None
     java = java.resolve()
     home = java.parent.parent
-    return str(home if _has_module(home) else _wrapped(java, cache_directory(environ) / "java"))
+    if _has_module(home):
+        return str(home)
+    cache = cache_directory(environ)
+    if cache is None:
+        raise NoJava(f"no place for the starter for {java}: set HOME or XDG_CACHE_HOME")
+    return str(_wrapped(java, cache / "java"))
 
 
 def _has_module(home: Path) -> bool:

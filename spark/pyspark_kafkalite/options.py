@@ -11,7 +11,7 @@ from dataclasses import field
 
 from kafkalite.errors import KafkaliteError
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import TopicPartition
+from kafkalite.model import INTERNAL_TOPICS, TopicPartition
 from kafkalite.security.dialling import ClientSecurity
 from pyspark_kafkalite.offsets import Latest, OffsetSpec, names
 
@@ -56,7 +56,7 @@ class Subscription:
     def matches(self, topic: str) -> bool:
         """Whether the pattern covers `topic`; internal topics are never meant."""
         assert self.pattern is not None
-        return not topic.startswith("__") and re.search(self.pattern, topic) is not None
+        return topic not in INTERNAL_TOPICS and re.search(self.pattern, topic) is not None
 
     def __str__(self) -> str:
         if self.pattern is not None:

@@ -18,15 +18,20 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from kafkalite.record.batch import add_to_sequence
 from kafkalite.record.compression import codec_named
+from pyspark_kafkalite import producers
 from pyspark_kafkalite.clients import LogClient, error_text
 from pyspark_kafkalite.encode import EncodedBatch, HeaderWithoutKey, encode
 from pyspark_kafkalite.offsets import names
 from pyspark_kafkalite.options import ClientOptions, WriteOptions
+from pyspark_kafkalite.producers import TaskProducer
 from pyspark_kafkalite.row_shape import RowShape
 from pyspark_kafkalite.rows import BadRow, RowRouter
 
 #: Pauses between questions for a topic: a node that has just started knows few of them for a moment.
 _ASK_AGAIN_AFTER_S = (0.25, 0.5, 1.0)
+
+#: A log does not know what a producer wrote before.
+_STATE_LOST = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 #: What is still to be sent, in order, by partition.
 _Queues = dict[TopicPartition, deque[EncodedBatch]]
@@ -47,10 +52,10 @@ class Written:
 
 @dataclass(slots=True)
 class RowWriter:
-    """Writes the rows of one task attempt, under a producer id of its own or that of its open transaction.
+    """Writes the rows of one task attempt, under the worker's producer id (see `producers`) or that of its open transaction.
 
     A batch that is sent again within the attempt (its answer was lost, its leader moved) has the same producer id and
-    sequence, so the broker keeps one copy. Another attempt has another id: at-least-once over attempts, if there is no
+    sequence, so the broker keeps one copy. Another attempt sends other batches: at-least-once over attempts, if there is no
     transaction.
     """
 
@@ -62,9 +67,8 @@ class RowWriter:
     sleep: Callable[[float], None] = time.sleep
     transaction: TransactionMember | None = None
     _added: set[TopicPartition] = field(default_factory=set)
-    _sequences: dict[TopicPartition, int] = field(default_factory=dict)
     _offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    _producer: tuple[int, int] | None = None
+    _producer: TaskProducer | None = None
     _sending: Future[None] | None = None
     _rows: int = 0
     _bytes: int = 0
@@ -91,6 +95,8 @@ class RowWriter:
             if waiting:
                 self._hand_over(sender, self._encoded(router, waiting))
             self._settle()
+        if self._producer is not None and self.transaction is None:
+            producers.leave(self.client, self._producer)
         offsets = tuple((tp.topic, tp.partition, *span) for tp, span in sorted(self._offsets.items()))
         return Written(self._rows, self._bytes, offsets)
 
@@ -124,7 +130,7 @@ class RowWriter:
 
     def _round(self, batches: dict[TopicPartition, EncodedBatch]) -> None:
         try:
-            producer_id, epoch = self._prepare(batches.keys())
+            producer = self._prepare(batches.keys())
         except (KafkaliteError, OSError) as error:
             raise self._failed(batches, error) from error
         now_ms = self.now_ms()
@@ -133,9 +139,9 @@ class RowWriter:
             tp: batch.seal(
                 timestamp_ms=now_ms,
                 codec=codec,
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                base_sequence=self._sequences.get(tp, 0),
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                base_sequence=producer.sequences.get(tp, 0),
                 transactional=self.transaction is not None,
             )
             for tp, batch in batches.items()
@@ -148,12 +154,17 @@ class RowWriter:
                 transactional_id=self.transaction.transactional_id if self.transaction is not None else None,
             )
         except ApiError as error:
+            if producer.is_used and not self._rows and error.code in _STATE_LOST:
+                # A log has lost what an earlier task wrote, or forgotten its producer: that is not this task's matter.
+                self._producer = None
+                self._round(batches)  # the client has forgotten it, too: with a new one
+                return
             raise WriteFailed(_refusal(error, max(map(len, sealed.values())))) from error
         except (KafkaliteError, OSError) as error:
             raise self._failed(sealed, error) from error
         for tp, batch in batches.items():
             answer = answers[tp]
-            self._sequences[tp] = add_to_sequence(self._sequences.get(tp, 0), batch.count)
+            producer.sequences[tp] = add_to_sequence(producer.sequences.get(tp, 0), batch.count)
             if answer.base_offset >= 0:  # unknown when only a duplicate was confirmed
                 first, _ = self._offsets.get(tp, (answer.base_offset, 0))
                 self._offsets[tp] = (first, answer.base_offset + batch.count)
@@ -163,16 +174,17 @@ class RowWriter:
     def _failed(self, partitions: Iterable[TopicPartition], error: Exception) -> WriteFailed:
         return WriteFailed(f"writing to {names(partitions)} failed: {error_text(self.options.client, error)}")
 
-    def _prepare(self, partitions: Iterable[TopicPartition]) -> tuple[int, int]:
-        """The producer id and epoch to write to these partitions with. Raises what the client raises."""
+    def _prepare(self, partitions: Iterable[TopicPartition]) -> TaskProducer:
+        """The producer that writes to these partitions. Raises what the client raises."""
         if self.transaction is None:
-            self._producer = self._producer or self.client.init_producer_id()
+            self._producer = self._producer or producers.take(self.client)
             return self._producer
         new = set(partitions) - self._added
         if new:
             self.client.add_partitions(self.transaction, sorted(new))
             self._added |= new
-        return self.transaction.producer_id, self.transaction.producer_epoch
+        self._producer = self._producer or TaskProducer(self.transaction.producer_id, self.transaction.producer_epoch)
+        return self._producer
 
 
 def _pieces(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:

@@ -45,6 +45,7 @@ def plan(seed: int, *faults: Fault, flush_before_ack: bool = False) -> Plan:
         wide=0,
         alters=False,
         recreates=False,
+        rolls=False,
         trims=False,
         patience_ms=600_000,
         faults=faults,
@@ -169,6 +170,13 @@ BUGS: dict[str, Plan] = {
     # What several clients send to a node that stands still is received in one turn of its loop.
     "in-place": dataclasses.replace(plan(1, *each_node(FaultKind.PAUSE, 1.0)), wide=4, orders=False),
     "settings": dataclasses.replace(plan(1), alters=True, orders=False),
+    # Coordinators fail, and those after them have segments that roll.
+    **dict.fromkeys(
+        ("unpruned", "uncompacted"),
+        dataclasses.replace(
+            with_transactions(plan(1, *each_node(FaultKind.CRASH, 0.6))), members=2, shares=2, rolls=True, orders=False
+        ),
+    ),
     # Many groups have offsets of a topic that is deleted and created again.
     "purge": dataclasses.replace(
         plan(1),

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from kafkalite.testing.simulation.harsh import draw_harsh
 from kafkalite.testing.simulation.plan import draw
 from kafkalite.testing.simulation.run import Simulation, simulate
 
@@ -20,6 +21,12 @@ def test_every_promise_holds(seed: int) -> None:
     assert result.stats["acked"] + result.stats["failed"] == result.stats["sent"] > 0
     given_up = result.stats["failed"] - result.stats.get("wide_failed", 0)
     assert given_up == 0 or draw(seed).patience_ms < 600_000
+
+
+@pytest.mark.checklist(18)
+def test_every_promise_holds_where_more_happens_at_once() -> None:
+    result = simulate(30_000, draws=draw_harsh)
+    assert result.violation is None, "\n".join([*draw_harsh(30_000).lines(), *result.log[-30:], result.line()])
 
 
 def test_a_seed_is_one_run_event_for_event() -> None:

@@ -55,7 +55,7 @@ class FakePartition:
     sequences: dict[int, tuple[int, int, int]] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(eq=False)
 class FakeLog:
     """Topics with partitions. `before` is called ahead of every request with its name, to plant faults."""
 

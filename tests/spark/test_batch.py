@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql.datasource import DataSourceReader
 
 from kafkalite.model import TopicPartition as Tp
+from kafkalite.record.batch import parse_header
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.compression import Codec
 from pyspark_kafkalite.driver import like_kafka
@@ -188,3 +189,17 @@ def test_like_kafka_a_write_needs_neither_mode_nor_main_thread(spark, served, mo
     assert load(spark, served).count() == 20
     with pytest.raises(Exception, match="cannot be overwritten"):
         writer.mode("overwrite").save()
+
+
+def test_the_tasks_of_a_worker_share_a_producer(spark, served) -> None:
+    """Else each would leave its id on the brokers for a day."""
+    served.log.add_topic("many", 2)
+    for n in range(5):
+        frame = spark.range(n * 10, n * 10 + 10, 1, 4).selectExpr("CAST(id AS STRING) AS value")
+        writer = frame.write.format("kafkalite").mode("append").option("kafka.bootstrap.servers", served.address)
+        writer.option("topic", "many").save()
+    batches = [batch for tp, log in served.log.partitions.items() if tp.topic == "many" for batch in log.batches]
+    ids = {parse_header(batch).producer_id for batch in batches}
+    written = sorted(int(r.value) for p in range(2) for r in served.log.records("many", p))
+    assert written == list(range(50))
+    assert 1 <= len(ids) <= 8 < 20, "tasks"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import datetime
 
 import click
 
@@ -12,9 +11,10 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.offset_reset import EARLIEST, OFFSET, SHIFT, TIME, Reset, ends_of, new_offsets
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
+from kafkalite.rpc.answers import RpcError
 from kafkalite.wording import number_of
 from kafkalite_cli.output import Output, client_options, confirm, connect, group_options, run_async
-from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition
+from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition, parse_time_ms
 from kafkalite_cli.visible import visible
 
 _NOBODY = "Dead"
@@ -155,7 +155,9 @@ def delete(names: tuple[str, ...], *, yes: bool, bootstrap: str, timeout_s: floa
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC[-P]", help="Only these [default: all committed].")
 @click.option("--to-earliest", "place", flag_value="earliest", help="The first record in the log.")
 @click.option("--to-latest", "place", flag_value="latest", help="After the last record.")
-@click.option("--to-datetime", "moment", metavar="ISO", help="The first record from this moment on.")
+@click.option(
+    "--to-datetime", "moment", metavar="ISO", help="The first record from this moment on; UTC if no zone is given."
+)
 @click.option("--to-offset", type=Whole(0, MAX_LONG), help="This offset, kept within the log.")
 @click.option(
     "--shift-by",
@@ -204,7 +206,13 @@ def reset_offsets(
             keys = await _chosen(client, topics, before, timeout_s)
             after = await new_offsets(client, keys, before, reset, timeout_s)
             if execute:
-                await admin.commit(group, after)
+                try:
+                    await admin.commit(group, after)
+                except RpcError as error:
+                    if shift_by is None:
+                        raise
+                    hint = f"it may be done, and a second --shift-by would shift again: see `kafkalite admin offsets get {group}`"
+                    raise api_error(ErrorCode.REQUEST_TIMED_OUT, f"{error}; {hint}") from None
         out = Output(as_json)
         rows = [(key.topic, key.partition, before.get(key), offset) for key, offset in after.items()]
         if as_json:
@@ -227,8 +235,7 @@ def _reset(place: str | None, moment: str | None, to_offset: int | None, shift_b
     if moment is None:
         return Reset(place or EARLIEST)
     try:
-        # No time is below 0: Kafka's protocol has other meanings for these numbers.
-        return Reset(TIME, max(0, int(datetime.fromisoformat(moment).timestamp() * 1000)))
+        return Reset(TIME, parse_time_ms(moment))
     except ValueError:
         raise click.BadParameter(f"{moment!r} is not an ISO date and time", param_hint="--to-datetime") from None
 

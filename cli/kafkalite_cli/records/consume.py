@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -9,14 +10,18 @@ from collections.abc import Callable, Sequence
 import click
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import EARLIEST, ConsumedRecord, Consumer
-from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.client.consumed import ConsumedRecord
+from kafkalite.client.consumer import EARLIEST, Consumer
+from kafkalite.client.membership import CHECK_TIMEOUT_S, PARTITIONS_CHECKED_S
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.model import TopicPartition
 from kafkalite_cli.output import client_options, connect, on_stop, run_async
 from kafkalite_cli.parameters import Whole
 from kafkalite_cli.records.consume_group import consume_in_group
+from kafkalite_cli.records.last import last_records
 from kafkalite_cli.records.lines import encode_record
-from kafkalite_cli.records.positions import choose_topics, last_records, parse_start, record_filter, resolve
+from kafkalite_cli.records.positions import choose_topics, existing_topics, parse_start, record_filter, resolve
 from kafkalite_cli.records.printer import Printer
 from kafkalite_cli.records.produce import TOPIC_TIMEOUT_S
 from kafkalite_cli.records.to_the_end import ToTheEnd
@@ -91,6 +96,8 @@ def consume(
     On a terminal control characters are shown as \\x1b, \\r and so on, so that a record cannot change the terminal; line breaks and tabs stay. A
     pipe or a file gets the bytes as they are.
 
+    Partitions that are added, and new topics that match --pattern, are read from their first record on; it may take half a minute.
+
     With --group the topic's partitions are shared among all members, Kafka's clients included (assignor "range"); each
     goes on where the group is, or at --from where it has never been, and what is printed is committed.
 
@@ -140,18 +147,16 @@ def consume(
                     read_committed=read_committed,
                 )
                 return
-            if last is not None:
-                where = await last_records(client, keys, last, timeout_s)
-            else:
-                where = await resolve(client, keys, position, timeout_s)
             strict = None if isinstance(position, int) and last is None else EARLIEST
             async with Consumer(client, read_committed=read_committed, on_out_of_range=strict) as consumer:
-                consumer.assign(where)
-                on_stop(consumer.close)
                 if last is not None:
                     await _show_last(client, consumer, keys, last, timeout_s, show, wanted)
-                else:
-                    await _copy(client, consumer, keys, maximum, timeout_s, show, wanted, exit_at_end=exit_at_end)
+                    return
+                consumer.assign(await resolve(client, keys, position, timeout_s))
+                if partition is None and not exit_at_end:
+                    adding = add_partitions(client, consumer, keys, topics, pattern)
+                    client.supervisor.spawn("consume.partitions", adding, Policy.ISOLATED)
+                await _copy(client, consumer, keys, maximum, timeout_s, show, wanted, exit_at_end=exit_at_end)
 
     run_async(work())
 
@@ -214,6 +219,7 @@ async def _copy(
     exit_at_end: bool,
 ) -> None:
     end = await ToTheEnd.of(client, consumer, list(keys), timeout_s) if exit_at_end else None
+    on_stop(consumer.close)
     printer = Printer()
     left = sys.maxsize if maximum is None else maximum
     while left > 0 and not consumer.closed:
@@ -241,16 +247,32 @@ async def _show_last(
     wanted: Callable[[ConsumedRecord], bool] | None,
 ) -> None:
     """The last `count` records of all partitions by their timestamps, as they are now; filters choose among these."""
-    end = await ToTheEnd.of(client, consumer, list(keys), timeout_s)
-    kept: list[tuple[int, str, int, int, ConsumedRecord]] = []
-    while not consumer.closed and not end.is_reached():
-        for record in await consumer.poll(max_records=5000):
-            if end.is_before(TopicPartition(record.topic, record.partition), record.offset):
-                kept.append((record.timestamp, record.topic, record.partition, record.offset, record))
-        if len(kept) > 2 * count + 5_000:
-            kept = sorted(kept, key=lambda each: each[:4])[-count:]
-    chosen = [record for *_, record in sorted(kept, key=lambda each: each[:4])[-count:]]
+    chosen = await last_records(client, consumer, keys, count, timeout_s)
+    on_stop(consumer.close)
     printer = Printer()
     for at in range(0, len(chosen), 5000):
         printer.add([show(record) for record in chosen[at : at + 5000] if wanted is None or wanted(record)])
         await printer.write(lambda: consumer.closed)
+
+
+async def add_partitions(
+    client: AsyncClient, consumer: Consumer, keys: Sequence[TopicPartition], topics: Sequence[str], pattern: str | None
+) -> None:
+    """Read partitions that come later, and topics that match the pattern then, from their first record on; report topics that are
+    deleted. It never ends."""
+    known = set(keys)
+    missing: set[str] = set()
+    while True:
+        await asyncio.sleep(PARTITIONS_CHECKED_S)
+        try:
+            found = await existing_topics(client, topics, pattern, CHECK_TIMEOUT_S)
+        except KafkaliteError:
+            continue
+        absent = {key.topic for key in known} - found.keys()
+        for topic in sorted(absent & missing):  # twice: a node may not know it for a moment
+            click.echo(f"note: there is no topic {topic!r} any more", err=True)
+            known = {key for key in known if key.topic != topic}
+        missing = absent
+        new = {TopicPartition(topic, number) for topic, count in found.items() for number in range(count)} - known
+        consumer.add(dict.fromkeys(new, EARLIEST))
+        known |= new

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 from typing import Any
 
-from kafkalite.client.consumer import ConsumedRecord
+from kafkalite.client.consumed import ConsumedRecord
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite_cli.parameters import MAX_ID, MAX_LONG
 
@@ -60,7 +61,9 @@ def _header_text(value: bytes | None) -> object:
 def decode_record(line: bytes) -> RecordLine:
     """A line of `encode_record`, or one that a person wrote. Raises LineError."""
     try:
-        found = json.loads(line)
+        found = json.loads(line, parse_constant=_no_number, parse_float=_finite)
+    except LineError:
+        raise
     except (ValueError, RecursionError) as error:
         raise LineError(f"not JSON: {str(error)[:80]}") from None
     if not isinstance(found, dict):
@@ -89,7 +92,18 @@ def _bytes(found: dict[str, Any], name: str) -> bytes | None:
     if isinstance(value, str):
         return _encoded(value, name)
     # An object or a number is what its JSON is: nobody has to quote it.
-    return json.dumps(value, separators=(",", ":")).encode()
+    return _encoded(json.dumps(value, separators=(",", ":"), ensure_ascii=False), name)
+
+
+def _no_number(name: str) -> float:
+    raise LineError(f"{name} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise LineError(f"{text[:80]} is too large a number")
+    return number
 
 
 def _encoded(text: str, name: str) -> bytes:

@@ -20,6 +20,7 @@ from kafkalite_cli.output import Output, client_options, connect, group_options,
 from kafkalite_cli.parameters import Real, Whole
 from kafkalite_cli.records.latencies import percentiles, percentiles_text, plot
 from kafkalite_cli.records.produce import TOPIC_TIMEOUT_S
+from kafkalite_cli.records.to_the_end import ToTheEnd
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -192,21 +193,15 @@ def perf_consume(topic: str, records: int, bootstrap: str, timeout_s: float, *, 
             count = await client.known_topic(topic, timeout_s=min(timeout_s, TOPIC_TIMEOUT_S))
             keys = [TopicPartition(topic, number) for number in range(count)]
             ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=timeout_s)
-            left = {key for key in keys if ends[key].offset > 0}
             read = size = 0
             began = client.now()
             async with Consumer(client) as consumer:
-                consumer.assign(dict.fromkeys(left, EARLIEST))
-                while left and read < records:
-                    found = await consumer.poll(max_records=5_000, timeout_s=timeout_s)
-                    if not found:
-                        break  # only records that were compacted away, or deleted meanwhile, are left
-                    for record in found:
+                consumer.assign(dict.fromkeys(keys, EARLIEST))
+                end = ToTheEnd(client, consumer, {key: int(each.offset) for key, each in ends.items()}, timeout_s)
+                while not end.is_reached() and read < records:
+                    for record in await consumer.poll(max_records=min(5_000, records - read), timeout_s=0.1):
                         read += 1
                         size += len(record.value or b"") + len(record.key or b"")
-                        key = TopicPartition(record.topic, record.partition)
-                        if record.offset >= ends[key].offset - 1:
-                            left.discard(key)
             _report(Output(as_json), "read", read, size, client.now() - began, [])
 
     run_async(work())

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 
 import click
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import EARLIEST, LATEST, ConsumedRecord
+from kafkalite.client.consumed import ConsumedRecord
+from kafkalite.client.consumer import EARLIEST, LATEST
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, LATEST_TIMESTAMP, TopicPartition
-from kafkalite_cli.parameters import MAX_LONG, is_whole, parse_pattern
+from kafkalite.model import INTERNAL_TOPICS, LATEST_TIMESTAMP, TopicPartition
+from kafkalite_cli.parameters import MAX_LONG, is_whole, parse_pattern, parse_time_ms
 
 _AGO = re.compile(r"-(\d{1,9})(s|m|h|d)")
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -38,15 +38,12 @@ def parse_start(text: str, option: str = "--from") -> int | str | At:
     if found := _AGO.fullmatch(text):
         return At(int(found[1]) * _UNIT_MS[found[2]], is_ago=True)
     try:
-        at = datetime.fromisoformat(text)
+        return At(parse_time_ms(text))
     except ValueError:
         reason = (
             f"{text!r} is not beginning, end, an OFFSET, a time (2026-11-22T10:00:00Z) or a time ago (-15m, -2h, -1d)"
         )
         raise click.BadParameter(reason, param_hint=option) from None
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=UTC)
-    return At(max(0, int(at.timestamp() * 1000)))
 
 
 async def resolve(
@@ -56,34 +53,36 @@ async def resolve(
     if not isinstance(start, At):
         return dict.fromkeys(keys, start)
     at_ms = max(0, client.clock.wall_ms() - start.ms) if start.is_ago else start.ms
-    found = await client.list_offsets(dict.fromkeys(keys, at_ms), timeout_s=timeout_s)
-    return {key: LATEST if each.offset < 0 else int(each.offset) for key, each in found.items()}
-
-
-async def last_records(
-    client: AsyncClient, keys: Sequence[TopicPartition], count: int, timeout_s: float
-) -> dict[TopicPartition, int | str]:
-    """Positions before which no record can be among the last `count` of all these partitions."""
-    begins = await client.list_offsets(dict.fromkeys(keys, EARLIEST_TIMESTAMP), timeout_s=timeout_s)
+    # First the ends: what comes between the two questions is young enough.
     ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=timeout_s)
-    return {key: max(int(begins[key].offset), int(ends[key].offset) - count) for key in keys}
+    found = await client.list_offsets(dict.fromkeys(keys, at_ms), timeout_s=timeout_s)
+    return {key: int((ends[key] if each.offset < 0 else each).offset) for key, each in found.items()}
 
 
 async def choose_topics(
     client: AsyncClient, named: Sequence[str], pattern: str | None, timeout_s: float, *, patience_s: float
 ) -> dict[str, int]:
     """Topic -> number of partitions. A pattern matches whole names, and no internal topic. Raises ApiError, click.BadParameter."""
-    found: dict[str, int] = {}
-    if pattern is not None:
-        matches = parse_pattern(pattern, "--pattern").fullmatch
-        for topic in (await client.metadata(timeout_s=timeout_s)).topics:
-            if matches(topic.topic) and topic.topic not in INTERNAL_TOPICS:
-                found[topic.topic] = len(topic.partitions)
-        if not found:
-            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic matches {pattern!r}")
+    found = {} if pattern is None else await existing_topics(client, (), pattern, timeout_s)
+    if pattern is not None and not found:
+        raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic matches {pattern!r}")
     for name in named:
         found[name] = await client.known_topic(name, timeout_s=patience_s)
     return dict(sorted(found.items()))
+
+
+async def existing_topics(
+    client: AsyncClient, named: Sequence[str], pattern: str | None, timeout_s: float
+) -> dict[str, int]:
+    """The same, of those that there are now."""
+    matches = None if pattern is None else parse_pattern(pattern, "--pattern").fullmatch
+    answer = await client.metadata(named if matches is None else None, timeout_s=timeout_s)
+    return {
+        topic.topic: len(topic.partitions)
+        for topic in answer.topics
+        if topic.partitions
+        and (topic.topic in named or (matches and matches(topic.topic) and topic.topic not in INTERNAL_TOPICS))
+    }
 
 
 def record_filter(key: str | None, grep: str | None, headers: Sequence[str]) -> Callable[[ConsumedRecord], bool] | None:

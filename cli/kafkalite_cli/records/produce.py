@@ -93,6 +93,7 @@ def produce(
                 linger_ms=linger_ms,
                 delivery_timeout_ms=int(timeout_s * 1000),
                 max_block_ms=int(timeout_s * 1000),
+                max_record_bytes=2 * MAX_LINE_BYTES,  # the topic decides
             )
             run = _Run(client, topic, partition, separator, is_json=kind == "json")
             async with producer:

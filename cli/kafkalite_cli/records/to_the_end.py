@@ -13,6 +13,15 @@ from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
 _MAX_NAMED = 10
 
 
+async def ends_now(
+    client: AsyncClient, consumer: Consumer, keys: list[TopicPartition], timeout_s: float
+) -> dict[TopicPartition, int]:
+    """The offset after the last record that this consumer can read: of committed ones, before the first open transaction."""
+    stamps = dict.fromkeys(keys, LATEST_TIMESTAMP)
+    found = await client.list_offsets(stamps, isolation=consumer.isolation, timeout_s=timeout_s) if keys else {}
+    return {key: int(end.offset) for key, end in found.items()}
+
+
 class ToTheEnd:
     """The ends of partitions as they were at the beginning.
 
@@ -31,9 +40,8 @@ class ToTheEnd:
 
     @staticmethod
     async def of(client: AsyncClient, consumer: Consumer, keys: list[TopicPartition], timeout_s: float) -> ToTheEnd:
-        """The ends of these partitions now. Raises ApiError, RpcError."""
-        found = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=timeout_s) if keys else {}
-        return ToTheEnd(client, consumer, {key: end.offset for key, end in found.items()}, timeout_s)
+        """The ends of these partitions now, as this consumer can reach them. Raises ApiError, RpcError."""
+        return ToTheEnd(client, consumer, await ends_now(client, consumer, keys, timeout_s), timeout_s)
 
     def is_before(self, key: TopicPartition, offset: int) -> bool:
         """Whether a record was there at the beginning."""

@@ -7,11 +7,11 @@ for both (KIP-447).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import field
 
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import Offset, ProducerId, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, Offset, ProducerId, TopicId, TopicPartition
 
 #: offset.metadata.max.bytes
 MAX_METADATA_BYTES = 4096
@@ -19,7 +19,10 @@ MAX_METADATA_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """`record_offset` is where in `__consumer_offsets` it stands: of two, the later one holds."""
+    """`record_offset` is where in `__consumer_offsets` it stands: of two, the later one holds.
+
+    `topic_id`: of the topic when it was committed; NO_TOPIC_ID: it is not known.
+    """
 
     offset: Offset
     leader_epoch: int
@@ -27,19 +30,26 @@ class CommittedOffset:
     commit_ms: int
     expire_ms: int = -1
     record_offset: int = -1
+    topic_id: TopicId = NO_TOPIC_ID
 
     def at(self, record_offset: int) -> CommittedOffset:
         """The same, once its record is there."""
         return CommittedOffset(
-            self.offset, self.leader_epoch, self.metadata, self.commit_ms, self.expire_ms, record_offset
+            self.offset, self.leader_epoch, self.metadata, self.commit_ms, self.expire_ms, record_offset, self.topic_id
         )
+
+    def is_of_another(self, topic_id: TopicId) -> bool:
+        """Whether it was committed for another topic of the same name."""
+        return self.topic_id != topic_id and NO_TOPIC_ID not in (self.topic_id, topic_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a group had committed at a moment, and how many partitions' commits had been appended until then."""
+    """The partitions with offsets of a group at a moment, where the log ended then, and how many partitions' commits had
+    been appended until then."""
 
-    committed: dict[TopicPartition, CommittedOffset]
+    partitions: tuple[TopicPartition, ...]
+    log_end: Offset
     appends: int
 
 
@@ -97,10 +107,21 @@ class GroupOffsets:
                 self.commit(partition, offset)
 
     def forget(self, partition: TopicPartition, record_offset: int) -> None:
-        """A tombstone: what was committed before it does not count any more."""
-        known = self.committed.get(partition)
-        if known is not None and known.record_offset <= record_offset:
-            del self.committed[partition]
+        """A tombstone: what was committed before it does not count any more, nor does what waits for the end of a transaction."""
+        for producer_id, offsets in (None, self.committed), *list(self.in_transactions.items()):
+            known = offsets.get(partition)
+            if known is not None and known.record_offset <= record_offset:
+                del offsets[partition]
+                if producer_id is not None and not offsets:
+                    del self.in_transactions[producer_id]
+
+    def of_topic(self, name: str, topic_id: TopicId) -> set[int]:
+        """The partitions of this topic, and not of another one of its name, with a committed offset."""
+        return {
+            key.partition
+            for key, offset in self.committed.items()
+            if key.topic == name and not offset.is_of_another(topic_id)
+        }
 
     def is_unstable(self, partition: TopicPartition) -> bool:
         """Whether a commit that is under way, or an open transaction, may change this partition's offset."""
@@ -132,18 +153,13 @@ class GroupOffsets:
             )
         )
 
-    def known(self, partitions: Iterable[TopicPartition]) -> Snapshot:
-        """What is committed of these partitions now, in their order."""
-        found = {
-            partition: self.committed[partition] for partition in sorted(partitions) if partition in self.committed
-        }
-        return Snapshot(found, self.appends)
-
-    def of_topics(self, topics: Collection[str]) -> Snapshot:
-        """What is committed of these topics now, in the order of the partitions."""
-        return self.known(partition for partition in self.committed if partition.topic in topics)
+    def snapshot(self, is_meant: Callable[[TopicPartition], bool], log_end: Offset) -> Snapshot:
+        """Which of these partitions have offsets now, in their order: committed, on their way, or in an open transaction."""
+        held: list[Iterable[TopicPartition]] = [self.committed, self.appending, *self.in_transactions.values()]
+        return Snapshot(tuple(sorted({key for each in held for key in each if is_meant(key)})), log_end, self.appends)
 
     def is_as_in(self, snapshot: Snapshot, partition: TopicPartition) -> bool:
         """Whether no commit for this partition has been appended since, not even one that is not durable yet."""
-        is_same = self.committed.get(partition) is snapshot.committed[partition]
-        return is_same and self.last_appends.get(partition, 0) <= snapshot.appends
+        held = [self.committed, *self.in_transactions.values()]
+        is_older = all(each[partition].record_offset < snapshot.log_end for each in held if partition in each)
+        return is_older and self.last_appends.get(partition, 0) <= snapshot.appends

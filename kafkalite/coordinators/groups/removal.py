@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import count
 
 from kafkalite.coordinators.groups.commits import CommitResults
 from kafkalite.coordinators.groups.decisions.classic.group import GroupState
 from kafkalite.coordinators.groups.decisions.consumer.group import tombstones as consumer_tombstones
+from kafkalite.coordinators.groups.decisions.share.heartbeats import begun as share_topics
 from kafkalite.coordinators.groups.decisions.streams.group import tombstones as streams_tombstones
 from kafkalite.coordinators.groups.decisions.subscription import CONSUMER, topics_in
-from kafkalite.coordinators.groups.offsets import GroupOffsets, Snapshot
+from kafkalite.coordinators.groups.offsets import Snapshot
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.records import common as records
 from kafkalite.coordinators.groups.records import consumer as consumer_records
@@ -20,16 +23,19 @@ from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.model import Offset, TopicPartition
+from kafkalite.model import Offset, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
-#: offsets.retention.check.interval.ms
-_EXPIRY_CHECK_S = 600.0
+#: Time in seconds between two sweeps, and sweeps between two expiries (offsets.retention.check.interval.ms).
+_SWEEP_S = 60.0
+_SWEEPS_PER_EXPIRY = 10
+#: The sweep at which a partition is swept.
+_SWEPT = 2
 _DELETE_CHUNK = 1_000
-#: The pause after offsets of what is no more could not be purged, in seconds.
+#: The pause after offsets of a removed topic or partition could not be purged, in seconds.
 _PURGE_AGAIN_S = 1.0
 
 Doomed = tuple[GroupPartition, GroupEntry, Snapshot]
@@ -62,7 +68,8 @@ class GroupRemoval:
         if entry.share is not None:
             await self.shares.delete_group(partition, entry)
             return
-        await self._forget(partition, entry, entry.offsets.known(entry.offsets.committed), and_group=True)
+        doomed = entry.offsets.snapshot(lambda _: True, self._log_end(partition))
+        await self._forget(partition, entry, doomed, and_group=True)
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> CommitResults:
         """Forget offsets of topics that no member subscribes to. Raises ApiError GROUP_ID_NOT_FOUND."""
@@ -79,36 +86,44 @@ class GroupRemoval:
             else ErrorCode.NONE
             for key in partitions
         }
-        await self._forget(partition, entry, entry.offsets.known(key for key, error in results.items() if not error))
+        doomed = entry.offsets.snapshot(lambda key: results.get(key) is ErrorCode.NONE, self._log_end(partition))
+        await self._forget(partition, entry, doomed)
         return results
 
     async def topics_deleted(self, topics: Iterable[str]) -> None:
         """Offsets of topics that are no more are purged, and what share groups have of them."""
         gone = frozenset(topics)
-        await self._purge_everywhere(lambda offsets: offsets.of_topics(gone), gone)
+        await self._purge_everywhere(lambda key: key.topic in gone, gone)
 
     async def partitions_removed(self, keys: Iterable[TopicPartition]) -> None:
         """Offsets of partitions that are no more are purged."""
         gone = frozenset(keys)
-        await self._purge_everywhere(lambda offsets: offsets.known(gone), frozenset())
+        await self._purge_everywhere(lambda key: key in gone, frozenset())
 
-    async def _purge_everywhere(self, doomed_of: Callable[[GroupOffsets], Snapshot], topics: frozenset[str]) -> None:
+    async def _purge_everywhere(self, is_gone: Callable[[TopicPartition], bool], topics: frozenset[str]) -> None:
         """Forget what every group has of this now, also where it is being loaded: the names may be those of new topics soon."""
 
-        def of(partitions: Iterable[GroupPartition]) -> list[Doomed]:
-            return [
-                (partition, entry, found)
-                for partition in partitions
-                for entry in partition.entries.values()
-                if (found := doomed_of(entry.offsets)).committed
-            ]
-
         def loaded(partition: GroupPartition) -> None:
-            purge = self._purge(of([partition]), topics)
+            purge = self._purge(self._doomed([partition], is_gone), topics)
             self._services.supervisor.spawn("groups.purge", purge, Policy.ISOLATED)
 
         self._log.when_loaded(loaded)
-        await self._purge(of(self._log.states()), topics)
+        await self._purge(self._doomed(self._log.states(), is_gone), topics)
+
+    def _doomed(self, partitions: Iterable[GroupPartition], is_gone: Callable[[TopicPartition], bool]) -> list[Doomed]:
+        found: list[Doomed] = []
+        for partition in partitions:
+            with suppress(ApiError):  # another node coordinates its groups
+                log_end = self._log_end(partition)
+                for entry in partition.entries.values():
+                    doomed = entry.offsets.snapshot(is_gone, log_end)
+                    if doomed.partitions:
+                        found.append((partition, entry, doomed))
+        return found
+
+    def _log_end(self, partition: GroupPartition) -> Offset:
+        """Raises ApiError NOT_LEADER_OR_FOLLOWER."""
+        return self._services.partitions.local_bounds(TopicPartition(self._log.topic, partition.index))[1]
 
     async def _purge(self, doomed: Iterable[Doomed], topics: frozenset[str]) -> None:
         """Forget this, however often it is refused: offsets that stayed would be those of the next topic of this name."""
@@ -131,7 +146,7 @@ class GroupRemoval:
         Only what is committed still as in `doomed` is meant: there may have been commits since, also between two appends. A tombstone
         would stand behind their records, whether these are durable or not.
         """
-        group_id, offsets, keys = entry.group.group_id, entry.offsets, list(doomed.committed)
+        group_id, offsets, keys = entry.group.group_id, entry.offsets, doomed.partitions
         for start in range(0, len(keys) or 1, _DELETE_CHUNK):
             chunk = [key for key in keys[start : start + _DELETE_CHUNK] if offsets.is_as_in(doomed, key)]
             tombstones: list[KeyValue] = [(records.offset_key(group_id, key), None) for key in chunk]
@@ -183,24 +198,65 @@ class GroupRemoval:
 
     async def run(self) -> None:
         """Look for them now and then, for ever."""
-        while True:
-            await asyncio.sleep(_EXPIRY_CHECK_S)
-            await self.expire()
+        for number in count(1):
+            await asyncio.sleep(_SWEEP_S)
+            await self.sweep()
+            if not number % _SWEEPS_PER_EXPIRY:
+                await self.expire()
+
+    async def sweep(self) -> None:
+        """Forget offsets of topics that were deleted while nobody coordinated the group: once for each partition that is loaded.
+
+        Only at its second sweep: a node that has just taken over may hear of a new topic later than the one before it.
+        """
+        due = [partition for partition in self._log.states() if partition.sweeps < _SWEPT]
+        if not due:
+            return
+        ids = {topic.topic: topic.topic_id for topic in self._services.metadata(None).topics}
+        if self._log.topic not in ids:  # the metadata is not there yet
+            return
+        for partition in due:
+            partition.sweeps += 1
+            if partition.sweeps == _SWEPT and not await self._sweep(partition, ids):
+                partition.sweeps -= 1
+            await asyncio.sleep(0)
+
+    async def _sweep(self, partition: GroupPartition, ids: Mapping[str, TopicId]) -> bool:
+        """Whether all could be written. `ids`: of all topics."""
+        doomed: list[Doomed] = []
+        with suppress(ApiError):  # another node coordinates its groups
+            log_end = self._log_end(partition)
+            for entry in partition.entries.values():
+                gone = {
+                    key
+                    for key, offset in entry.offsets.committed.items()
+                    if key.topic not in ids or offset.is_of_another(ids[key.topic])
+                }
+                if gone:
+                    doomed.append((partition, entry, entry.offsets.snapshot(gone.__contains__, log_end)))
+        shared = [entry.share for entry in partition.entries.values() if entry.share is not None]
+        kept = await self._refused(doomed)
+        await self.shares.topics_deleted(topic.name for group in shared for topic in share_topics(group).values())
+        return not kept
 
     async def expire(self) -> None:
         """Forget offsets that have outlived `offsets.retention.minutes`, and groups with nothing left."""
         retention_ms = self._services.config.offsets_retention_minutes * 60_000
         for partition in list(self._log.states()):
             for entry in list(partition.entries.values()):
-                doomed = entry.offsets.known(self._expired(entry, retention_ms))
+                try:
+                    log_end = self._log_end(partition)
+                except ApiError:  # another node coordinates its groups
+                    break
+                doomed = entry.offsets.snapshot(frozenset(self._expired(entry, retention_ms)).__contains__, log_end)
                 is_over = (
                     entry.is_empty
                     and entry.share is None
                     and not entry.group.pending_members
                     and not entry.offsets.is_pending
-                    and len(doomed.committed) == len(entry.offsets.committed)
+                    and len(doomed.partitions) == len(entry.offsets.committed)
                 )
-                if doomed.committed or is_over:
+                if doomed.partitions or is_over:
                     await self._forget_quietly(partition, entry, doomed, and_group=is_over)
 
     def _expired(self, entry: GroupEntry, retention_ms: int) -> list[TopicPartition]:

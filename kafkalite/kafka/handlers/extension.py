@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.errors import ErrorCode, ProtocolError, api_error
-from kafkalite.extension import MAX_BODY_BYTES
+from kafkalite.extension import MAX_BODY_BYTES, MAX_ELEMENTS
 from kafkalite.extension.apis import APIS, ExtensionApi, with_refusals, without
 from kafkalite.extension.messages.topics import (
     CreateTopicsRequest,
@@ -18,6 +18,7 @@ from kafkalite.extension.messages.topics import (
 )
 from kafkalite.kafka.mutations import EXCEEDED, may_change
 from kafkalite.kafka.request import Handler, Request
+from kafkalite.kafka.stepped import Steps, sliced
 from kafkalite.protocol import wire
 from kafkalite.rpc.codec import pack, unpack_as
 from kafkalite.rpc.messages.base import Message
@@ -40,21 +41,25 @@ class ExtensionHandlers:
 
     async def serve(self, request: Request, message: Any) -> Any:
         """Raises ApiError: the request is refused as a whole."""
-        api, asked = _decoded(message)
+        api = _row(message)
+        is_about_cluster = api.names is None and any(need.scope is Scope.WHOLE for need in api.needs)
+        if is_about_cluster:  # before it is decoded, which takes longer for those who may send it
+            for need in api.needs:
+                self._require(request, need, CLUSTER_NAME)
+        asked = _decoded(api, message.body, None if is_about_cluster else MAX_ELEMENTS)
         answer = await self._checked(request, api, asked)
         return wire.ExtensionResponse(body=pack(answer))
 
     async def _checked(self, request: Request, api: ExtensionApi, asked: Message) -> Message:
         """Serve what the row's needs leave of it. Raises ApiError."""
-        if self._services.rights.access.authorizer is None:
+        access = self._services.rights.access
+        if access.authorizer is None:
             return await self._within_rate(request, api, asked)
-        denied: frozenset[str] = frozenset()
-        for need in api.needs:
-            if need.scope is Scope.WHOLE:
-                self._require(request, api, need, asked)
-            elif need.scope is Scope.EACH:
-                assert api.names is not None
-                denied |= self._services.rights.access.denied(request, need, api.names(asked))
+        denied = (
+            set()
+            if api.names is None
+            else await sliced(request, self._denied(request, api, dict.fromkeys(api.names(asked))))
+        )
         kept = without(asked, denied) if denied else asked
         answer = None if kept is None else await self._within_rate(request, api, kept)
         if denied:
@@ -63,12 +68,26 @@ class ExtensionHandlers:
         for need in api.needs:
             if need.scope is Scope.HIDE:
                 assert api.hide is not None
-                answer = api.hide(answer, self._services.rights.access.visible(request, need))
+                answer = api.hide(answer, access.visible(request, need))
         return answer
+
+    def _denied(self, request: Request, api: ExtensionApi, names: Iterable[str]) -> Steps[set[str]]:
+        """The names that are refused one by one. Raises ApiError: the request is refused as a whole."""
+        denied: set[str] = set()
+        for need in api.needs:
+            for name in names if need.scope is not Scope.HIDE else ():
+                yield
+                if need.scope is Scope.WHOLE:
+                    self._require(request, need, name)
+                elif not self._services.rights.access.meets(request, need, name):
+                    denied.add(name)
+        return denied
 
     async def _within_rate(self, request: Request, api: ExtensionApi, asked: Message) -> Message:
         """Serve what the quota of changes has room for, as of Kafka's requests (`kafka.mutations`). Raises ApiError."""
         serve = self._coordinated.get(type(asked), self._services.serve_extension)
+        if request.throttle is None:
+            return await serve(asked)
         if isinstance(asked, RemovePartitionsRequest):
             if not may_change(request, self._partitions(asked.topic) - asked.count):
                 raise api_error(*EXCEEDED)
@@ -98,17 +117,14 @@ class ExtensionHandlers:
         count = len(topic.assignment or ()) or topic.partitions
         return self._services.config.num_partitions if count == -1 else count
 
-    def _require(self, request: Request, api: ExtensionApi, need: Need, asked: Message) -> None:
-        names = (CLUSTER_NAME,) if api.names is None else api.names(asked)
-        denied = self._services.rights.access.denied(request, need, names)
-        if denied:
-            raise api_error(
-                REFUSALS[need.resource_type], f"not allowed: {need.operation.name} on {', '.join(sorted(denied))[:200]}"
-            )
+    def _require(self, request: Request, need: Need, name: str) -> None:
+        """Raises ApiError."""
+        if not self._services.rights.access.meets(request, need, name):
+            raise api_error(REFUSALS[need.resource_type], f"not allowed: {need.operation.name} on {name[:200]}")
 
 
-def _decoded(message: Any) -> tuple[ExtensionApi, Message]:
-    """The row and the request. Raises ApiError UNSUPPORTED_VERSION, INVALID_REQUEST."""
+def _row(message: Any) -> ExtensionApi:
+    """Raises ApiError UNSUPPORTED_VERSION, INVALID_REQUEST."""
     api = APIS.get(message.kind)
     if api is None:
         raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"unknown extension request {message.kind[:100]!r}")
@@ -116,7 +132,12 @@ def _decoded(message: Any) -> tuple[ExtensionApi, Message]:
         raise api_error(
             ErrorCode.INVALID_REQUEST, f"{api.kind} of {len(message.body)} bytes; at most {MAX_BODY_BYTES} are read"
         )
+    return api
+
+
+def _decoded(api: ExtensionApi, body: bytes, most_elements: int | None) -> Message:
+    """Raises ApiError INVALID_REQUEST."""
     try:
-        return api, unpack_as(api.request, message.body)
+        return unpack_as(api.request, body, most_elements=most_elements)
     except (ProtocolError, ValueError) as error:
         raise api_error(ErrorCode.INVALID_REQUEST, str(error)) from None

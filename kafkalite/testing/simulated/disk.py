@@ -119,6 +119,15 @@ class SimDisk(PathFaults):
         node.cached[offset] ^= 1
         node.durable[offset] ^= 1
 
+    def fill(self, left_bytes: int) -> None:
+        """Somebody else takes all room but this."""
+        self.was_faulty = True
+        self.capacity_bytes = self.used_bytes() + left_bytes
+
+    def make_room(self) -> None:
+        """It is given back."""
+        self.capacity_bytes = _CAPACITY_BYTES
+
     def _files(self, directory: Directory) -> list[SimInode]:
         files: list[SimInode] = []
         for child in directory.children.values():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kafkalite.env.seams import Env
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.disks import DiskOnlineRequest, DiskOnlineResponse
-from kafkalite.model import BrokerId
+from kafkalite.model import GROUP_TOPIC, BrokerId
 from kafkalite.testing.simulated.network import Link
 from kafkalite.testing.simulated.zookeeper import Fate
 from kafkalite.testing.simulation.more_faults import MORE, MoreFaults
@@ -78,6 +78,7 @@ class FaultInjector:
             node.stopping = False  # one that is just about to stop is started again when it has
             if world.host(name).disk.is_failing:
                 self._replace_disk(name)
+            world.host(name).disk.make_room()
             world.zookeeper.unblock(name)
             world.zookeeper.slow(name, None)
             world.power_on(name)
@@ -166,8 +167,8 @@ class FaultInjector:
         """The node that has the role now; the first one if nobody has."""
         simulation = self._simulation
         names = simulation.plan.node_names
-        if target == "leader":
-            topic = next(iter(simulation.plan.topics))
+        if target in ("leader", "coordinator"):
+            topic = next(iter(simulation.plan.topics)) if target == "leader" else GROUP_TOPIC
             state = simulation.zk.states.get((topic, 0))
             return names[state.leader - 1] if state is not None and state.leader > 0 else names[0]
         if target == "controller":

@@ -5,15 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalite.log.partition_log import PartitionLog
+from kafkalite.model import INTERNAL_TOPICS, SHARE_TOPIC, TopicPartition
 from kafkalite.record.reader import Record, read_records
+from kafkalite.testing.simulated.disk import SimDisk
 from kafkalite.testing.simulation.checkers.cluster import ReplicaView
 from kafkalite.testing.simulation.checkers.indexes import check_aborted, check_indexes
+from kafkalite.testing.simulation.checkers.internal_logs import surplus, unpruned
 from kafkalite.testing.simulation.checkers.producers import check_producers
 from kafkalite.testing.simulation.plan import KEYED, LEDGER, LETTERS, TRIMMED, FaultKind
 from kafkalite.testing.simulation.topics import compacted
 from kafkalite.testing.simulation.workloads.clients import record_name
+from kafkalite.testing.simulation.workloads.internal_topics import SEGMENT_BYTES
 from kafkalite.testing.simulation.workloads.operator import CHURN
+from kafkalite.testing.simulation.workloads.shares import SETTINGS as SHARE_SETTINGS
 
+_UPDATES = "share.coordinator.snapshot.update.records.per.snapshot"
 #: Faults that take a log directory offline.
 _DISK_FAULTS = frozenset({FaultKind.DISK, FaultKind.FILE, FaultKind.EMPTY_DISK, FaultKind.HANG})
 
@@ -112,6 +118,23 @@ class FinalChecks:
             return f"{where}: not all is committed: {shown}"
         return None
 
+    def not_small(self) -> str | None:
+        """Which internal topic keeps more than it needs."""
+        for name, node in self._simulation.nodes.items():
+            disk = self._simulation.world.host(name).disk
+            for replica in node.node.replicas.hosted.all():
+                topic, log = replica.topic_partition.topic, replica.log
+                if topic not in INTERNAL_TOPICS or log.config.segment_bytes != SEGMENT_BYTES or log.is_closed:
+                    continue
+                records = _records(disk, log.path)
+                if topic == SHARE_TOPIC:
+                    found = unpruned(log, records, int(SHARE_SETTINGS[_UPDATES]))
+                else:
+                    found = surplus(log, records)
+                if found is not None:
+                    return f"{replica.topic_partition} on {name} has {found}"
+        return None
+
     def not_retained(self) -> str | None:
         """Which log keeps a segment that DeleteRecords or retention.bytes has made superfluous."""
         for node in self._simulation.nodes.values():
@@ -177,10 +200,25 @@ class FinalChecks:
         """Partition -> the records that its leader has."""
         return {view.partition: self._records(view) for view in self._simulation.views() if view.is_leader}
 
+    def log(self, partition: tuple[str, int]) -> list[Record] | None:
+        """The records of one partition that its present leader has; None: nobody leads it."""
+        state = self._simulation.zk.states.get(partition)
+        node = None if state is None else self._simulation.nodes.get(f"node{state.leader}")
+        if node is None or not node.ready:
+            return None
+        key = TopicPartition(*partition)
+        hosted = node.node.replicas.hosted.get(key)
+        disk = self._simulation.world.host(node.name).disk
+        return None if hosted is None or hosted.storage_error is not None else _records(disk, hosted.log.path)
+
     def _records(self, view: ReplicaView) -> list[Record]:
-        disk = self._simulation.world.host(self._simulation.plan.node_names[view.broker - 1]).disk
-        found: list[Record] = []
-        for name in disk.peek_names(view.path):
-            if name.endswith(".log"):
-                found.extend(read_records(disk.peek(f"{view.path}/{name}")))
-        return found
+        return _records(self._simulation.world.host(self._simulation.plan.node_names[view.broker - 1]).disk, view.path)
+
+
+def _records(disk: SimDisk, path: str) -> list[Record]:
+    """All that are in the files of a log."""
+    found: list[Record] = []
+    for name in disk.peek_names(path):
+        if name.endswith(".log"):
+            found.extend(read_records(disk.peek(f"{path}/{name}")))
+    return found

@@ -28,7 +28,7 @@ Undo = Callable[[], None]
 MORE = frozenset(
     {
         FaultKind.POWER_ONE, FaultKind.SETTINGS, FaultKind.FILE, FaultKind.MOVES, FaultKind.VANISH, FaultKind.ZK_AWAY,
-        FaultKind.LATE,
+        FaultKind.LATE, FaultKind.FULL,
     }
 )  # fmt: skip
 #: The delay of one way from a client to a node.
@@ -88,6 +88,10 @@ class MoreFaults:
                     return None
                 self._world.zookeeper.stop()
                 return self._world.zookeeper.start
+            case FaultKind.FULL:
+                disk = self._world.host(name).disk
+                disk.fill(number % 4_000)
+                return disk.make_room
             case _:
                 return self._late(name)
 

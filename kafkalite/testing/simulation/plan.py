@@ -40,6 +40,7 @@ class FaultKind(Enum):
     VANISH = "vanish"  # a topic's znodes are gone without a request, and come back as they were after `for`
     ZK_AWAY = "zk_away"  # the whole ZooKeeper service, for long
     LATE = "late"  # what clients send to the node takes seconds, long after they have given up and asked again
+    FULL = "full"  # its disks have no room left for `for`. Not drawn
     #: Not at a time: some batches of a transactional client arrive after the end of the transaction (transaction_workload).
     LATE_BATCH = "late_batch"
     #: As CRASH_ALL, and one of the target's log directories is empty when it starts, `for` before the others. Not drawn: it may have been
@@ -61,7 +62,7 @@ class Fault:
     """One thing that goes wrong.
 
     `target` is "node1", or a role whose holder is looked up when the time comes: "controller", "leader" (of the
-    first topic's partition 0).
+    first topic's partition 0), "coordinator" (of the first partition of groups).
     """
 
     at_s: float
@@ -117,8 +118,10 @@ class Plan:
     wide: int = 0
     #: Whether clients change settings of one topic at the same time (workloads.alterations).
     alters: bool = False
-    #: Whether there is a topic that is deleted and created again (workloads.recreated). Never drawn.
+    #: Whether there is a topic that is deleted and created again (workloads.recreated).
     recreates: bool = False
+    #: Whether the segments of the internal topics are small (workloads.internal_topics).
+    rolls: bool = False
     #: Nodes and consumers have racks: consumers read from followers (KIP-392).
     racks: bool = False
     #: Whether the operator cordons and drains nodes (and the balancer moves replicas on its own).
@@ -172,6 +175,7 @@ class Plan:
                 + (f"; {self.streams} of a streams group" if self.streams else "")
                 + (f"; {self.wide} with many partitions" if self.wide else "")
                 + ("; settings are changed at the same time" if self.alters else "")
+                + ("; internal topics roll" if self.rolls else "")
                 + (f"; {KEYED} has {self.keyed}" if self.keyed else "")
                 + (f"; records of {TRIMMED} are deleted" if self.trims else "")
                 + (f"; given up after {self.patience_ms} ms" if self.patience_ms < 600_000 else "")
@@ -295,6 +299,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
         streams=streams,
         wide=2 if random.Random(f"{seed}/wide").random() < 0.15 else 0,
         alters=random.Random(f"{seed}/alters").random() < 0.2,
+        rolls=random.Random(f"{seed}/rolls").random() < 0.3,
     )
 
 

@@ -22,9 +22,10 @@ from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
 from kafkalite.coordinators.groups.removal import GroupRemoval
 from kafkalite.coordinators.internal_log import InternalLog
+from kafkalite.coordinators.shares.coordinator import ShareCoordinator
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.kafka import broker_apis
-from kafkalite.log import checkpoints, loader, partition_log, producer_state, retention
+from kafkalite.log import checkpoints, cleaner, loader, partition_log, producer_state, retention
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.flushing import Flusher
 from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir
@@ -36,7 +37,7 @@ from kafkalite.log.removals import Removals
 from kafkalite.log.segment import Segment
 from kafkalite.log.transaction_index import TransactionIndex
 from kafkalite.log.verification import NO_GUARD
-from kafkalite.model import EPOCH_DURING_DELETE, BrokerId, Offset, TopicPartition
+from kafkalite.model import EPOCH_DURING_DELETE, INTERNAL_TOPICS, BrokerId, Offset, TopicPartition
 from kafkalite.node import kafka_services
 from kafkalite.protocol.codec import ELEMENTS_AT_ONCE
 from kafkalite.replica import doubts, hosted
@@ -366,6 +367,25 @@ def purges_what_is_there_by_then(patch: Patch) -> None:
     patch(GroupRemoval, "_purge", planted)
 
 
+def keeps_share_states(patch: Patch) -> None:
+    """A share coordinator deletes no record that it does not need any more (KIP-932)."""
+
+    async def planted(self: ShareCoordinator, partition: Any) -> None:
+        """Nothing."""
+
+    patch(ShareCoordinator, "_prune", planted)
+
+
+def compacts_no_internal_topic(patch: Patch) -> None:
+    """What coordinators write is never compacted."""
+    due = cleaner.plan
+
+    def planted(log: PartitionLog, *known: Any, **more: Any) -> Any:
+        return None if log.topic_partition.topic in INTERNAL_TOPICS else due(log, *known, **more)
+
+    patch(cleaner, "plan", planted)
+
+
 #: Errors that drawn seeds find with `--plant`, but no directed plan of the tests brings out in a few runs.
 RARE = frozenset({"unregistered"})
 
@@ -403,6 +423,8 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "shared": unreplicated_share_states,
     "in-place": used_where_received,
     "settings": last_writer_of_settings,
+    "unpruned": keeps_share_states,
+    "uncompacted": compacts_no_internal_topic,
     "purge": purges_what_is_there_by_then,
     "tasks": tasks_given_before_given_up,
 }

@@ -40,15 +40,14 @@ from kafkalite.testing.simulation.clients import CONVERGE_S, Clients
 from kafkalite.testing.simulation.faults import FaultInjector
 from kafkalite.testing.simulation.final_checks import FinalChecks
 from kafkalite.testing.simulation.node import SimNode
-from kafkalite.testing.simulation.plan import LONE, TRIMMED, FaultKind, Plan, draw
+from kafkalite.testing.simulation.plan import LONE, TRIMMED, Plan, draw
 from kafkalite.testing.simulation.result import Result, where
 from kafkalite.testing.simulation.topics import compacted, new_topics
-from kafkalite.testing.simulation.workloads.alterations import Alterations
 from kafkalite.testing.simulation.workloads.groups import SETTINGS as GROUP_SETTINGS
 from kafkalite.testing.simulation.workloads.groups import GroupMembers
 from kafkalite.testing.simulation.workloads.kafka import KAFKA_PORT
 from kafkalite.testing.simulation.workloads.operator import REPLICAS, THROTTLE, OrdersChecker
-from kafkalite.testing.simulation.workloads.recreated import RecreatedTopic
+from kafkalite.testing.simulation.workloads.others import others
 from kafkalite.testing.simulation.workloads.shares import SETTINGS as SHARE_SETTINGS
 from kafkalite.testing.simulation.workloads.shares import ShareMembers
 from kafkalite.testing.simulation.workloads.shares import znodes as share_znodes
@@ -56,7 +55,6 @@ from kafkalite.testing.simulation.workloads.streams import SETTINGS as STREAMS_S
 from kafkalite.testing.simulation.workloads.streams import StreamsJoins
 from kafkalite.testing.simulation.workloads.transactions import TransactionalClients
 from kafkalite.testing.simulation.workloads.trimming import Trimming
-from kafkalite.testing.simulation.workloads.wide import WideProducers
 
 _TOPIC = re.compile(r"/brokers/topics/([^/]+)")
 #: Interval of the checkers.
@@ -114,7 +112,7 @@ class Simulation:
         self.members = GroupMembers(self, plan.members)
         self.streams = GroupMembers(self, plan.streams, "streams", StreamsJoins())
         self.shares = ShareMembers(self)
-        self._others = (WideProducers(self), Alterations(self), RecreatedTopic(self))
+        self._others = others(self)
         self._trimming = Trimming(plan)
         self.copies = Copies(
             lambda: ((name, self.world.host(name).disk) for name in self.nodes),
@@ -386,6 +384,7 @@ class Simulation:
         await self.until(self.final.not_converged, CONVERGE_S, "the cluster converges when the faults are over")
         await self.until(self.final.not_returned, CONVERGE_S, "disks that hung return")
         await self.until(self.final.not_retained, _RETENTION_S, "retention removes what is due")
+        await self.until(self.final.not_small, _RETENTION_S, "internal topics keep what is needed, and no more")
         await self.transactions.check()
         self.final.check()
         for name in self.nodes:
@@ -455,8 +454,6 @@ class Simulation:
         return result
 
 
-def simulate(
-    seed: int, *, watch: Callable[[str], None] | None = None, only: frozenset[FaultKind] | None = None
-) -> Result:
-    """Run one seed on the real node; with `only`, under faults of these kinds."""
-    return Simulation(draw(seed, only), watch=watch).run()
+def simulate(seed: int, *, watch: Callable[[str], None] | None = None, draws: Callable[[int], Plan] = draw) -> Result:
+    """Run one seed on the real node. `draws`: what makes its plan."""
+    return Simulation(draws(seed), watch=watch).run()

@@ -33,6 +33,9 @@ async def test_produce_consume_and_both() -> None:
         )
         read = await run(on, "perf", "consume", "t", "--json")
         assert (read.code, read.json["records"]) == (0, 500)
+        assert (await run(on, "admin", "delete-records", "t", "--before", "end", "--yes")).code == 0
+        none = await run(on, "perf", "consume", "t", "--json", "--timeout", "3600")
+        assert (none.code, none.json["records"]) == (0, 0), "nobody waits for what is not there any more"
         both = await run(on, "perf", "e2e", "t", "--records", "200", "--rate", "2000")
         assert both.code == 0 and both.out.startswith("200 records sent and read in ") and "p99 " in both.out, both
         assert (await run(on, "perf", "produce", "nope", "--records", "1")).code == 2

@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -198,3 +200,18 @@ async def test_names_are_completed_in_bash(tmp_path: Path) -> None:
     assert lines[:5] == ["admin", "flags flights", "orders", "flights-0 flights-1", "1"]
     assert "retention.ms=" in lines[5].split()
     assert lines[6:] == ["dev", "", "billing"]
+
+
+def test_profiles_that_are_made_at_once_are_all_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly() -> Profiles:
+        found = read_profiles()
+        time.sleep(0.02)
+        return found
+
+    for module in ("profile", "profiles"):
+        monkeypatch.setattr(f"kafkalite_cli.{module}.read_profiles", slowly)
+    names = [f"p{number}" for number in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        codes = list(threads.map(lambda name: run(["profile", "create", name, "--bootstrap", "b:1"]), names))
+    assert codes == [0] * 8
+    assert sorted(read_profiles().by_name) == names

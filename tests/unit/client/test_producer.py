@@ -277,6 +277,7 @@ async def test_a_full_buffer_makes_send_wait() -> None:
     async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         cluster.create("t")
         async with Producer(client, buffer_bytes=10_000, max_block_ms=50) as producer:
+            await client.known_topic("t")
             cluster.errors.extend([E.NOT_ENOUGH_REPLICAS] * 1000)
             with pytest.raises(ApiError, match="no buffer memory"):
                 for _ in range(100):
@@ -331,7 +332,8 @@ async def test_a_topic_that_is_deleted_while_a_send_waits_for_room_is_refused() 
         cluster.create("t")
         cluster.create("u", 3)
         async with Producer(client, buffer_bytes=10, max_block_ms=200, linger_ms=60_000) as producer:
-            await client.known_topic("u")
+            for topic in ("t", "u"):
+                await client.known_topic(topic)
             await producer.send("t", None, bytes(100))
             waiting = asyncio.ensure_future(producer.send("u", None, b"x"))
             await asyncio.sleep(0)
@@ -353,3 +355,17 @@ async def test_a_time_that_no_record_can_have_is_refused(timestamp_ms: int) -> N
             for allowed in (-1, 0, 2**63 - 1):
                 await (await producer.send("t", None, b"x", timestamp_ms=allowed))
         assert [record.timestamp for record in cluster.log("t").records()] == [-1, 0, 2**63 - 1]
+
+
+async def test_a_large_record_is_sent_if_the_settings_allow_it() -> None:
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        large = bytes(5 * 1024 * 1024)
+        async with Producer(client) as producer:
+            with pytest.raises(ApiError, match="a record of about 5242916 bytes; the producer takes 4194304"):
+                await producer.send("t", None, large)
+        async with Producer(client, max_record_bytes=6 * 1024 * 1024) as producer:
+            await producer.send("t", None, b"before")
+            await producer.send("t", None, large)
+            await producer.send("t", None, b"after")
+        assert cluster.log("t").values() == [b"before", large, b"after"]

@@ -72,7 +72,19 @@ def test_an_old_java_is_passed_over_for_the_wheels(tmp_path: Path, monkeypatch: 
 
 def test_the_cache_is_where_caches_are() -> None:
     assert cache_directory({"XDG_CACHE_HOME": "/c"}) == Path("/c/kafkalite")
-    assert cache_directory({}).name == "kafkalite"
+    found = cache_directory({})
+    assert found is not None and found.name == "kafkalite"
+
+
+def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container whose user is a mere number."""
+
+    def getpwuid(_: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", getpwuid)
+    assert cache_directory({}) is None
 
 
 def test_a_directory_that_cannot_be_used_is_refused_in_one_line(tmp_path: Path) -> None:

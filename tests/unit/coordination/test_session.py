@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 import pytest
 
@@ -115,6 +116,25 @@ def test_a_node_cut_off_fences_itself_before_its_session_can_go(world: World) ->
         assert node.lost == 1
         assert node.keeper.usable()
         await node.close()
+
+    world.run(main())
+
+
+def test_what_zookeeper_grants_counts_not_what_was_asked_for(world: World) -> None:
+    """A server gives 20 ticks at most, 40 s as it comes; a tenth of ten minutes would be more than is ever left."""
+
+    async def main() -> None:
+        env, ask = world.env("a"), world.zk.connector("a")
+        granting = replace(env, connect_coordinator=lambda servers, wanted_ms: ask(servers, min(wanted_ms, 40_000)))
+        keeper = SessionKeeper(granting, "zk:2181", 600_000)
+        task = asyncio.get_running_loop().create_task(keeper.run())
+        session = await keeper.wait()
+        assert session.timeout_s == 40
+        for _ in range(60):
+            await asyncio.sleep(1)
+            assert keeper.usable()
+        await keeper.close()
+        await task
 
     world.run(main())
 

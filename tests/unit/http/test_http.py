@@ -549,6 +549,22 @@ async def test_slow_requests_and_slow_readers_end(monkeypatch: pytest.MonkeyPatc
             await until(lambda: server.connections == 0)
 
 
+@pytest.mark.parametrize("connection", ["close", "keep-alive"])
+async def test_a_page_that_takes_too_long_says_so(monkeypatch: pytest.MonkeyPatch, connection: str) -> None:
+    """A part of the cluster that does not answer: the browser would see its connection end, and not know why."""
+    monkeypatch.setattr(http_server, "_DEADLINE_S", 0.2)
+
+    async def slow(asked: AuthenticatedRequest) -> Page:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with serving(Page(b"content")) as server:
+        server._pages["/"] = slow
+        answer = await talk(server, f"GET / HTTP/1.1\r\nhost: x\r\nconnection: {connection}\r\n\r\n".encode())
+        assert answer.startswith(b"HTTP/1.1 503") and b"no answer within" in answer
+        await until(lambda: server.connections == 0)
+
+
 async def test_who_waits_longest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "_MAX_CONNECTIONS", 20)
     async with serving(Page(b"content")) as server:

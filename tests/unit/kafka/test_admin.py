@@ -173,6 +173,14 @@ async def test_spaces_and_repetitions_in_a_list_mean_nothing(broker: Broker) -> 
     assert (ratio.value, ratio.config_type) == ("0.5", 6)
 
 
+@pytest.mark.parametrize("name", ["2147483648", "9" * 5_000, "-1", "²"])
+async def test_what_is_no_broker_id_is_refused(broker: Broker, name: str) -> None:
+    """Also thousands of digits, of which Python makes no number."""
+    client = await broker.client()
+    assert await alter(client, ("max.connections", 0, "70"), name=name, kind=BROKER) == ErrorCode.INVALID_REQUEST
+    assert (await described(client, name=name, kind=BROKER)).error_code == ErrorCode.INVALID_REQUEST
+
+
 async def test_settings_have_kafkas_types(broker: Broker) -> None:
     """As Apache Kafka 4.4 answers the Java client's Admin."""
     await broker.create("t")
@@ -186,6 +194,9 @@ async def test_settings_have_kafkas_types(broker: Broker) -> None:
     )
     entries = (await described(client, *names)).configs
     assert {entry.name: entry.config_type for entry in entries} == dict(zip(names, (3, 3, 5, 7, 7), strict=True))
+    types = {"transaction.max.timeout.ms": 3, "offsets.topic.replication.factor": 4, "replica.lag.time.max.ms": 5}
+    entries = (await described(client, *types, name="1", kind=BROKER)).configs
+    assert {entry.name: entry.config_type for entry in entries} == types
 
 
 async def test_throttled_replicas_can_be_appended_and_taken_away(broker: Broker) -> None:
@@ -198,7 +209,12 @@ async def test_throttled_replicas_can_be_appended_and_taken_away(broker: Broker)
 
 async def test_a_malformed_expression_of_a_subscription_is_refused(broker: Broker) -> None:
     client = await broker.client()
-    assert await alter(client, ("match", 0, "client_id=["), name="watched", kind=16) == ErrorCode.INVALID_CONFIG
+    # What another library than RE2 takes would be stored, and match nobody.
+    for pattern in ("[", "(?!x)y"):
+        code = await alter(client, ("match", 0, f"client_id={pattern}"), name="watched", kind=16)
+        assert code == ErrorCode.INVALID_CONFIG
+    nested = "(" * 2_000 + "x" + ")" * 2_000  # too deep for Python's own
+    assert await alter(client, ("match", 0, f"client_id={nested}"), name="watched", kind=16) == 0
     assert await alter(client, ("match", 0, "client_id=x.*"), name="watched", kind=16) == 0
 
 
@@ -218,6 +234,11 @@ async def test_dynamic_settings_of_brokers(broker: Broker) -> None:
     assert await alter(client, (key, 0, "5"), name="1", kind=BROKER) == ErrorCode.INVALID_CONFIG
     assert await alter(client, (key, 0, "none"), name="", kind=BROKER) == ErrorCode.INVALID_CONFIG
     assert await alter(client, ("some.key", 0, "x"), name="1", kind=BROKER) == ErrorCode.INVALID_REQUEST
+    for fixed in ("log.retention.hours", "listener.name.external.max.connections", "node.id", "broker.id"):
+        request = wire.IncrementalAlterConfigsRequest
+        resource = request.AlterConfigsResource(BROKER, "1", [request.AlterableConfig(fixed, 0, "1")])
+        [answer] = (await client.ask(request([resource]), 1)).responses
+        assert answer.error_message == f"{fixed}: cannot be changed without a restart"
     assert broker.services.broker_settings == {None: {key: "5"}, 1: {"retention.ms": "9"}}
     of_all = await described(client, name="", kind=BROKER)
     assert [(entry.name, entry.value, entry.config_source) for entry in of_all.configs] == [(key, "5", 3)]

@@ -11,6 +11,11 @@ import pytest
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension import apis
 from kafkalite.extension.messages.open_transactions import ListTransactionsRequest, ListTransactionsResponse
+from kafkalite.extension.messages.reassignment import (
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
+    WantedReassignment,
+)
 from kafkalite.extension.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -35,7 +40,7 @@ from kafkalite.security.quotas import Entity, Kind
 from tests.datadriven.test_rpc_messages import sample
 
 from .conftest import Broker, FrameClient
-from .test_authorization import allow, client_of
+from .test_authorization import allow, client_of, counted_turns
 from .test_coordinators import coordinator
 
 E = ErrorCode
@@ -103,6 +108,21 @@ async def test_a_body_has_a_limit(broker: Broker, monkeypatch: pytest.MonkeyPatc
     assert await ask(client, HealthRequest()) == sample(HealthResponse, 0)
 
 
+async def test_a_body_has_a_number_of_elements(broker: Broker) -> None:
+    """A body of 8 MiB that was a list of partitions took the event loop two seconds, with or without any right."""
+    client = await broker.client()
+    asked = serving(broker, DescribeReplicasRequest, sample(DescribeReplicasResponse, 0))
+    for partitions in ((("", 0),) * 100_001, (("", 0),) * 34_000):
+        code, text = await ask(client, DescribeReplicasRequest((), partitions))
+        assert code is E.INVALID_REQUEST and "too many elements" in text and not asked
+    await ask(client, DescribeReplicasRequest((), (("", 0),) * 33_000))
+    assert len(asked) == 1
+    # A plan for a whole cluster may be larger: its user may alter the cluster.
+    serving(broker, AlterReassignmentsRequest, AlterReassignmentsResponse(0))
+    plan = tuple(WantedReassignment("t", number, None) for number in range(40_000))
+    assert await ask(client, AlterReassignmentsRequest(plan)) == AlterReassignmentsResponse(0)
+
+
 async def test_what_the_node_refuses_has_its_code_and_text(broker: Broker) -> None:
     async def serve(message: Message) -> Message:
         raise api_error(E.NOT_CONTROLLER, "ask the other one")
@@ -127,6 +147,23 @@ async def test_a_whole_request_is_refused(secured: Broker) -> None:
     assert code is E.CLUSTER_AUTHORIZATION_FAILED and "DESCRIBE" in text and not asked
     allow(secured, "alice", CLUSTER, CLUSTER_NAME, Operation.DESCRIBE)
     assert await ask(alice, HealthRequest()) == sample(HealthResponse, 0)
+
+
+async def test_a_request_about_the_cluster_is_refused_before_it_is_decoded(secured: Broker) -> None:
+    client = await client_of(secured, "alice")
+    answer = await client.ask(wire.ExtensionRequest("AlterReassignmentsRequest", b"nothing"), 0)
+    assert refused(answer)[0] is E.CLUSTER_AUTHORIZATION_FAILED
+    root = await client_of(secured, "root")
+    answer = await root.ask(wire.ExtensionRequest("AlterReassignmentsRequest", b"nothing"), 0)
+    assert refused(answer)[0] is E.INVALID_REQUEST
+
+
+async def test_the_names_of_a_request_are_looked_up_in_slices(secured: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    alice = await client_of(secured, "alice")
+    turns = counted_turns(monkeypatch)
+    answer = await ask(alice, DeleteTopicsRequest(tuple(map(str, range(300)))))
+    assert {each.error for each in answer.topics} == {E.TOPIC_AUTHORIZATION_FAILED} and len(answer.topics) == 300
+    assert len(turns) >= 300
 
 
 async def test_every_need_is_needed(secured: Broker) -> None:

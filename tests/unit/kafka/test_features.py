@@ -153,6 +153,16 @@ async def test_a_group_may_set_the_value_of_the_broker(make_broker: Any) -> None
         "consumer.session.timeout.ms (6000) must be greater than consumer.heartbeat.interval.ms (6000)",
     )
     assert (await alter(client, _GROUP, "g", ("errors.deadletterqueue.topic.name", 0, "__x")))[0] == code
+    longer = (("consumer.session.timeout.ms", 0, "50000"), ("consumer.heartbeat.interval.ms", 0, "7000"))
+    for change in longer:
+        assert await alter(client, _GROUP, "g", change) == (0, None)
+    code, why = await alter(
+        client, _GROUP, "g", ("consumer.session.timeout.ms", 1, None)
+    )  # the broker's would hold again
+    assert (code, why) == (
+        ErrorCode.INVALID_CONFIG,
+        "consumer.session.timeout.ms (6000) must be greater than consumer.heartbeat.interval.ms (7000)",
+    )
 
 
 async def test_a_group_shows_the_value_in_force_and_where_it_comes_from(make_broker: Any) -> None:

@@ -241,6 +241,50 @@ async def test_a_commit_that_was_under_way_when_the_topic_was_deleted_goes_with_
     assert await _read(client) == (0, -1)
 
 
+async def test_a_first_commit_that_was_under_way_when_the_topic_was_deleted_goes_with_it(make_broker: Any) -> None:
+    """Nothing was committed yet, so nothing was purged. The same when it came through while another group was purged."""
+    broker = await make_broker(offsets_topic_num_partitions=1)
+    await broker.create("t")
+    client, other = await broker.client(), await broker.client()
+    await coordinator(client, "g")
+    await client.ask(commit("a", 5), 8)
+    with slow_followers(broker) as held:
+        committing = asyncio.create_task(other.ask(commit("g", 6), 8))
+        await held.some(1)
+        purging = asyncio.create_task(broker.side.groups.removal.topics_deleted(["t"]))
+        await held.some(2)
+        while not purging.done():
+            held.release()
+            await asyncio.sleep(0)
+        assert (await committing).topics[0].partitions[0].error_code == 0
+    for _ in range(2):
+        assert await _read(client) == (0, -1)
+        await move(broker, GROUP_TOPIC)
+        await coordinator(client, "g")
+
+
+@pytest.mark.parametrize("what", ["topic", "group"])
+async def test_an_offset_in_an_open_transaction_goes_with_its_topic_or_group(make_broker: Any, what: str) -> None:
+    """The end of the transaction committed it, for the next topic or group of this name."""
+    broker = await make_broker(offsets_topic_num_partitions=1)
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    producer = Producer(client)
+    await producer.start()
+    while (await client.ask(wire.AddOffsetsToTxnRequest("x", producer.id, producer.epoch, "g"), 3)).error_code:
+        await asyncio.sleep(0)
+    assert await _transactional_commit(client, producer, 7) == 0
+    removing = broker.side.groups.removal
+    await (removing.topics_deleted(["t"]) if what == "topic" else removing.delete_group("g"))
+    assert (broker.side.groups.describe("g") is None) == (what == "group")
+    assert await producer.end(committed=True) == 0
+    for _ in range(2):
+        assert await _read(client) == (0, -1)
+        await move(broker, GROUP_TOPIC)
+        await coordinator(client, "g")
+
+
 async def test_a_purge_that_could_not_be_written_is_repeated(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """The offset stayed for ever, and was that of the next topic of this name: its first records were skipped."""
     monkeypatch.setattr(removal, "_PURGE_AGAIN_S", 0.001)

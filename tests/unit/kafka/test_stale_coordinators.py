@@ -169,6 +169,33 @@ async def test_a_log_that_ends_with_a_gap_is_loaded(broker: Broker) -> None:
     assert (await fetched(client, "g", T0)).topics[0].partitions[0].committed_offset == 5
 
 
+async def test_a_load_that_ends_by_a_bug_is_tried_again(make_broker: Any, monkeypatch: Any) -> None:
+    """Without that, the group's clients are asked to wait until another node leads."""
+    monkeypatch.setattr("kafkalite.coordinators.internal_log._FAILED_AGAIN_S", 0.01)
+    broker = await make_broker(offsets_topic_num_partitions=1)
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "a")
+    await client.ask(commit("a", 5), 8)
+    log = broker.side.groups.log
+    replay = log._replay
+    failed: list[object] = []
+
+    def fail_first(*arguments: Any) -> None:
+        if not failed:
+            failed.append(arguments)
+            raise IndexError("a bug")
+        replay(*arguments)
+
+    monkeypatch.setattr(log, "_replay", fail_first)
+    await move(broker, GROUP_TOPIC)
+    await coordinator(client, "a")
+    async with asyncio.timeout(20):
+        while (found := await fetched(client, "a", T0)).error_code:
+            await asyncio.sleep(0.01)
+    assert failed and found.topics[0].partitions[0].committed_offset == 5
+
+
 async def test_a_deletion_that_comes_while_a_coordinator_loads_is_not_missed(broker: Broker, monkeypatch: Any) -> None:
     """The groups would have begun at the offsets of the deleted topic in the next one of that name."""
     client = await broker.client()

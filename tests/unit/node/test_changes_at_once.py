@@ -106,3 +106,26 @@ async def test_a_users_credentials_that_cannot_be_read_are_named(tmp_path: Path)
         await zookeeper.set("/config/users/u", b"{oops", -1)
         [result] = (await client.call_node(BrokerId(1), message, timeout_s=30)).results
         assert (result.error_code, result.error_message[:28]) == (-1, "/config/users/u is malformed")
+
+
+async def test_producer_ids_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    """The client asks again, as with Kafka, until an operator has repaired the znode; it keeps its connection."""
+    async with LoopbackCluster(tmp_path) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        await client.metadata()
+        zookeeper = cluster.nodes[1].session.current
+        assert zookeeper is not None
+        path = "/latest_producer_id_block"
+        while (await zookeeper.exists(path)) is None:
+            await asyncio.sleep(0.01)
+        await zookeeper.set(path, b"{oops", -1)
+        asked = wire.InitProducerIdRequest(None, 1000)
+        cluster.nodes[1].kafka.transactions._ids._next = cluster.nodes[1].kafka.transactions._ids._end  # all used up
+        cluster.nodes[1].producer_ids._spare.clear()
+        answer = await client.call_node(BrokerId(1), asked, timeout_s=30)
+        assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        [problem] = [each for each in cluster.nodes[1].health.problems() if each.subject == path]
+        assert problem.what == "znode.malformed" and "do not remove it" in problem.detail
+        await zookeeper.set(path, b'{"version":1,"broker":1,"block_start":"9000","block_end":"9999"}', -1)
+        answer = await client.call_node(BrokerId(1), asked, timeout_s=30)
+        assert (answer.error_code, answer.producer_id >= 10_000) == (0, True)
+        assert not cluster.nodes[1].producer_ids.malformed

@@ -21,6 +21,7 @@ from kafkalite.config import (
 from kafkalite.coordination.topic_configs import write_config
 from kafkalite.errors import ConfigError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.log.housekeeping import Housekeeping
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.testing.cluster import Cluster, cluster
 from tests.support.configs import alter_broker
@@ -62,6 +63,22 @@ async def test_a_change_reaches_running_nodes_and_goes_again() -> None:
         await running.stop_node(1)
         await running.start_node(1)
         assert running.nodes[1].config.max_connections == 60
+
+
+async def test_a_shorter_pause_of_the_cleaner_counts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take effect after the long one otherwise."""
+    settings = {"log.cleaner.backoff.ms": 3_600_000}
+    async with cluster(1, settings=settings) as running, AsyncClient.connect(running.bootstrap) as client:
+        passes = asyncio.Event()
+
+        async def cleaning_pass(housekeeping: Housekeeping) -> int:
+            passes.set()
+            return 0
+
+        monkeypatch.setattr(Housekeeping, "cleaning_pass", cleaning_pass)
+        assert await alter_broker(client, None, {"log.cleaner.backoff.ms": "10"}) == 0
+        async with asyncio.timeout(30):
+            await passes.wait()
 
 
 async def test_fetchers_are_more_or_fewer_without_a_restart() -> None:
@@ -188,7 +205,10 @@ def test_whoever_is_marked_as_dynamic_is_applied() -> None:
         "leader.replication.throttled.rate",
         "log.cleaner.backoff.ms",
         "max.connection.creation.rate",  # read at each connection
+        "max.connection.creation.rate.per.ip",
         "max.connections",
+        "max.connections.per.ip",
         "num.replica.fetchers",
         "producer.id.expiration.ms",
+        "transaction.partition.verification.enable",  # read at each batch of a transaction
     }

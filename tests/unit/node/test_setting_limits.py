@@ -81,6 +81,13 @@ def test_a_queue_of_commands_has_room_for_all_that_a_broker_is_sent_first() -> N
         broker_config({"controller.queue.max.requests": 9})
 
 
+def test_a_number_within_the_range_may_be_none() -> None:
+    for level in (-1, 1, 9):
+        assert broker_config({"compression.gzip.level": level})[0].topic.compression_gzip_level == level
+    with pytest.raises(ConfigError, match=r"compression\.gzip\.level: 0 is not supported: .* 1 to 9, -1"):
+        broker_config({"compression.gzip.level": 0})
+
+
 def test_every_number_has_a_least_value() -> None:
     numbers = [spec.metadata for keys in (BROKER_KEYS, TOPIC_KEYS) for spec, kind in keys.values() if kind is int]
     assert all(meta["low"] is not None for meta in numbers)

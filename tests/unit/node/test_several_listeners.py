@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.client.async_client import AsyncClient
 from kafkalite.config import broker_config, inter_broker_listener, is_secured, kafka_listeners
 from kafkalite.coordination import paths
 from kafkalite.coordination.broker_znodes import decode_broker
@@ -63,9 +65,30 @@ def test_the_settings_of_several_listeners() -> None:
     assert is_secured(first)
 
 
+async def test_ipv4_and_ipv6_share_a_port(tmp_path: Path) -> None:
+    """KIP-797: two sockets, since one that listens at an IPv6 address takes IPv6 only."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    settings = {
+        "listeners": f"A://0.0.0.0:{port},B://[::]:{port}",
+        "advertised.listeners": "A://127.0.0.1:0,B://[::1]:0",
+        _MAP: "A:PLAINTEXT,B:PLAINTEXT",
+    }
+    async with LoopbackCluster(tmp_path, settings=settings) as cluster:
+        for address in ("127.0.0.1", "[::1]"):
+            async with AsyncClient.connect(f"{address}:{port}") as client:
+                answer = await client.metadata(())
+                assert [str(each.endpoint) for each in answer.brokers] == [f"{address}:{port}"]
+    assert cluster.failures == []
+
+
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
+        ({"listeners": "PLAINTEXT://0.0.0.0:1,SSL://127.0.0.1:1"}, "have the same port"),
+        ({"listeners": "PLAINTEXT://[::]:1,SSL://[::1]:1"}, "have the same port"),
+        ({"listeners": "PLAINTEXT://[::]:1,SSL://h:1"}, "have the same port"),
+        ({"listeners": "PLAINTEXT://0.0.0.0:1,SSL://[::]:1,A://:1", _MAP: "A:SSL"}, "have the same port"),
         ({"listeners": "h:1"}, "listeners: 'h:1' is not NAME://HOST:PORT"),
         ({"listeners": "PLAINTEXT://h:1,"}, "listeners: '' is not NAME://HOST:PORT"),
         ({"listeners": "A B://h:1"}, "listeners: 'A B://h:1' is not NAME://HOST:PORT"),

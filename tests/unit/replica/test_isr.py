@@ -1,13 +1,14 @@
 """ISR shrinks and expansions through ZooKeeper, with its faults; fencing by the session."""
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from kafkalite.coordination import paths
-from kafkalite.coordination.coordinator import SetData
+from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.coordination.topic_znodes import encode_partition_state
 from kafkalite.errors import ErrorCode
 from kafkalite.model import (
@@ -124,6 +125,17 @@ async def test_a_leader_that_finds_a_later_epoch_resigns(make_cluster, until):
     state = cluster.decide(TP, leader=1, isr=(1,), epoch=2, replicas=(1, 2, 3))
     await cluster.command(1, state)
     assert (await leader.produce(TP, b"y")).error == ErrorCode.NONE
+
+
+@pytest.mark.checklist("F6", "F18")
+async def test_a_leader_of_a_deleted_topic_leaves_the_next_one_of_that_name_alone(make_cluster, until):
+    """A new znode has the versions of the old one again: a leader that had not heard of the deletion wrote itself into it."""
+    cluster = await started(make_cluster, count=1, isr=(1, 2, 3))
+    leader, path = cluster.node(1), paths.partition_state(TP)
+    state = dataclasses.replace(cluster.state(TP), leader=BrokerId(2), isr=(BrokerId(2), BrokerId(3)))
+    cluster.zookeeper.poke(Delete(path), Create(path, encode_partition_state(state)))
+    await until(lambda: leader.partition(TP).leader is None)
+    assert cluster.state(TP) == state
 
 
 @pytest.mark.checklist("F6")

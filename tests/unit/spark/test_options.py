@@ -57,6 +57,7 @@ def test_the_three_ways_to_subscribe() -> None:
     assert whole.matches("events") and not whole.matches("an event")
     everything = read_options(servers | {"subscribePattern": ".*"}, streaming=False).subscription
     assert not everything.matches("__consumer_offsets")
+    assert everything.matches("__debezium-heartbeat.inventory"), "only the cluster's own topics are internal"
 
 
 def test_offsets_and_their_precedence() -> None:

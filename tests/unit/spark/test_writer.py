@@ -13,10 +13,11 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from kafkalite.client.results import Metadata
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.model import NO_OFFSET, NO_TOPIC_ID, BrokerId
+from kafkalite.model import NO_OFFSET, NO_TOPIC_ID, BrokerId, TopicPartition
 from kafkalite.partition_values import ProducedPartition, TopicMetadata
 from kafkalite.record.batch import parse_header
-from pyspark_kafkalite import encode, rows, sending
+from kafkalite.rpc.answers import RpcTimeout
+from pyspark_kafkalite import encode, producers, rows, sending
 from pyspark_kafkalite.arrow_types import HEADER_ARROW
 from pyspark_kafkalite.columns import HEADERS_SPARK
 from pyspark_kafkalite.option_parsing import write_options
@@ -111,10 +112,65 @@ def test_sequences_go_on_and_what_is_sent_twice_is_kept_once(topic) -> None:
     assert len(headers) > 30 and message.rows == 300
 
 
-def test_each_attempt_has_a_producer_of_its_own(topic) -> None:
-    for _ in range(2):
-        write(topic, [{"value": "a"}], topic="u")
-    assert values(topic, "u", 0) == [b"a", b"a"]
+def test_a_worker_keeps_its_producer_from_task_to_task(topic) -> None:
+    """A broker remembers each for a day, in each partition: with one for each task a stream fills its memory."""
+    for n in range(3):
+        write(topic, [{"value": f"{n}"}, {"value": "b"}], topic="u")
+    headers = [parse_header(batch) for batch in topic.partitions[TopicPartition("u", 0)].batches]
+    assert [h.base_sequence for h in headers] == [0, 2, 4]
+    assert len({h.producer_id for h in headers}) == 1
+
+
+def test_an_attempt_that_has_failed_leaves_its_producer_to_nobody(topic) -> None:
+    """Nobody knows how much of it is in the log: its sequences could stand for other rows."""
+    write(topic, [{"value": "a"}], topic="u")
+
+    def lost(name: str) -> None:
+        if name == "produce_many":
+            raise RpcTimeout("no answer")
+
+    topic.before = lost
+    with pytest.raises(WriteFailed):
+        write(topic, [{"value": "b"}], topic="u")
+    topic.before = lambda _: None
+    write(topic, [{"value": "c"}], topic="u")
+    assert topic.calls.count("init_producer_id") == 2
+
+
+def test_a_log_that_has_lost_what_an_earlier_task_wrote_takes_a_new_producer(topic) -> None:
+    for n in range(3):
+        write(topic, [{"value": f"{n}"}], topic="u")
+    log = topic.partitions[TopicPartition("u", 0)]
+    refusals = [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+
+    def refuse(name: str) -> None:
+        if name == "produce_many" and refusals:
+            raise api_error(refusals.pop())
+
+    topic.before = refuse
+    write(topic, [{"value": "after"}], topic="u")
+    assert values(topic, "u", 0) == [b"0", b"1", b"2", b"after"]
+    ids = [parse_header(batch).producer_id for batch in log.batches]
+    assert ids == [ids[0]] * 3 + [ids[0] + 1]
+
+
+def test_a_log_that_has_lost_what_this_task_wrote_ends_the_task(topic) -> None:
+    write(topic, [{"value": "a"}], topic="u")
+    rounds = iter([None, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER])
+
+    def refuse(name: str) -> None:
+        if name == "produce_many" and (code := next(rounds)) is not None:
+            raise api_error(code)
+
+    topic.before = refuse
+    with pytest.raises(WriteFailed, match="OUT_OF_ORDER"):
+        write(topic, [{"value": "x" * 900}] * 4, topic="u", **{"kafka.batch.size": "1000"})
+
+
+def test_a_producer_that_was_not_used_for_long_is_not_used_again(topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(topic, [{"value": "a"}], topic="u")
+    monkeypatch.setattr(producers, "KEPT_S", 0.0)
+    write(topic, [{"value": "b"}], topic="u")
     assert topic.calls.count("init_producer_id") == 2
 
 

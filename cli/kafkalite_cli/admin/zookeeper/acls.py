@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,6 +52,7 @@ def check(connect_string: str | None, config_file: Path | None, *, as_json: bool
     """
     report = _run(connect_string, config_file, is_open=None)
     _show(report, as_json=as_json, state="open")
+    _name_users(report.users)
     if report.open:
         raise SystemExit(1)
 
@@ -101,7 +102,16 @@ def _run(connect_string: str | None, config_file: Path | None, *, is_open: bool 
     async def work(session: Coordinator) -> AclReport:
         acls = as_acls(session)
         assert acls is not None
-        return await (examine(acls, _ALL) if is_open is None else change(acls, is_open=is_open))
+        if is_open is None:
+            return await examine(acls, _ALL)
+        if is_open:
+            return await change(acls, is_open=True)
+        # First, because it cannot be seen any more when the znodes are closed.
+        exposed = (await examine(acls, _ALL)).users
+        _name_users(exposed)
+        closed = await change(acls, is_open=False)
+        _name_users([each for each in closed.users if each not in exposed])
+        return closed
 
     # `secure` means set.acl, whatever is configured; without zookeeper.auth that is refused.
     set_acl = None if is_open is None else not is_open
@@ -124,9 +134,12 @@ def _show(report: AclReport, *, as_json: bool, state: str) -> None:
         out.table("", ("znode", "anybody may"), rows)
     if report.open > len(rows) and not as_json:
         click.echo(f"and {report.open - len(rows)} more")
-    if report.users:
+
+
+def _name_users(names: Sequence[str]) -> None:
+    if names:
         click.echo(
-            f"anybody could read the credentials of: {', '.join(report.users)}; set other passwords (admin users set)",
+            f"anybody could read the credentials of: {', '.join(names)}; set other passwords (admin users set)",
             err=True,
         )
 

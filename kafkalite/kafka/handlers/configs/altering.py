@@ -11,6 +11,7 @@ from kafkalite.config import (
     ALIASES,
     BROKER_KEYS,
     TOPIC_KEYS,
+    UNITS,
     TopicConfig,
     check_dynamic,
     is_dynamic,
@@ -27,6 +28,7 @@ from kafkalite.kafka.handlers.configs.entities import ENTITIES, Change, EntityCo
 from kafkalite.kafka.handlers.configs.resources import BROKER, LISTS, TOPIC, broker_of, canonical, check_resource
 from kafkalite.kafka.handlers.configs.true_values import TRUE_VALUES
 from kafkalite.kafka.request import Handler, Request
+from kafkalite.listener_settings import split
 from kafkalite.listeners import ADVERTISED
 from kafkalite.protocol import wire
 
@@ -123,8 +125,9 @@ class AlterConfigHandlers:
         wanted = [entry.name for entry in resource.configs if not _is_delete(entry)]
         fixed = [name for name in wanted if not _is_changeable(name)]
         if fixed:
-            known = all(ALIASES.get(name, name) in BROKER_KEYS or name in TRUE_VALUES for name in fixed)
-            text = "cannot be changed without a restart" if known else "no such broker configuration"
+            text = (
+                "cannot be changed without a restart" if all(map(_is_known, fixed)) else "no such broker configuration"
+            )
             raise api_error(ErrorCode.INVALID_REQUEST, f"{', '.join(fixed)}: {text}")
         if broker_id is None and BROKER_STATE in wanted:
             raise api_error(ErrorCode.INVALID_CONFIG, f"{BROKER_STATE}: holds for one broker, not for the cluster")
@@ -158,6 +161,11 @@ class AlterConfigHandlers:
 def _is_changeable(name: str) -> bool:
     """Whether a broker's or the cluster's setting of this name can change while nodes run."""
     return name == BROKER_STATE or is_dynamic(name) or is_limit(name)
+
+
+def _is_known(name: str) -> bool:
+    """Whether a configuration file may have it, or DescribeConfigs shows it."""
+    return ALIASES.get(name, name) in BROKER_KEYS or name in UNITS or name in TRUE_VALUES or split(name) is not None
 
 
 def _is_delete(entry: _Setting) -> bool:

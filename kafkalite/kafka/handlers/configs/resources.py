@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafkalite.config import ALIASES
+from kafkalite.config.keys import INT_MAX
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka.handlers.configs.entities import GROUP
 from kafkalite.kafka.request import Request
@@ -45,6 +46,8 @@ def canonical(settings: Mapping[str, str]) -> dict[str, str]:
 
 def broker_of(name: str) -> BrokerId | None:
     """None: all brokers. Raises ApiError."""
-    if not (name == "" or (name.isascii() and name.isdigit())):
+    if not name:
+        return None
+    if not (name.isascii() and name.isdigit()) or len(name) > 10 or int(name) > INT_MAX:
         raise api_error(ErrorCode.INVALID_REQUEST, f"{name!r} is not a broker id")
-    return None if name == "" else BrokerId(int(name))
+    return BrokerId(int(name))

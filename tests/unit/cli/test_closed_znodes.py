@@ -1,0 +1,47 @@
+"""`zookeeper secure` that is killed half-way."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from kafkalite.coordination.znode_acls import AclReport
+from kafkalite_cli.main import cli
+
+COMMAND = ["admin", "zookeeper", "secure", "--zookeeper", "zk:2181"]
+
+
+def report(*users: str) -> AclReport:
+    return AclReport(seen=9, is_complete=True, open=len(users), changeable=(), readable=(), users=users, refused=())
+
+
+def test_users_whose_passwords_were_readable_are_named_before_anything_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next run does not find them any more, and nobody would know which passwords to change."""
+
+    async def in_zookeeper(_: str, __: object, work: Callable[[Any], Awaitable[Any]], **___: object) -> Any:
+        return await work(None)
+
+    async def examine(*_: object) -> AclReport:
+        return report("alice", "bob")
+
+    async def killed(*_: object, **__: object) -> AclReport:
+        raise ConnectionError
+
+    async def changed(*_: object, **__: object) -> AclReport:
+        return report("alice", "bob", "carol")
+
+    place = "kafkalite_cli.admin.zookeeper.acls"
+    for name, stub in (("in_zookeeper", in_zookeeper), ("as_acls", lambda _: object()), ("examine", examine)):
+        monkeypatch.setattr(f"{place}.{name}", stub)
+    monkeypatch.setattr(f"{place}.change", killed)
+    said = CliRunner().invoke(cli, COMMAND)
+    assert isinstance(said.exception, ConnectionError)
+    assert "anybody could read the credentials of: alice, bob" in said.stderr
+    monkeypatch.setattr(f"{place}.change", changed)
+    said = CliRunner().invoke(cli, COMMAND)
+    assert "credentials of: alice, bob;" in said.stderr and "credentials of: carol;" in said.stderr
