@@ -5,10 +5,12 @@ The threads are daemons: unlike those of `concurrent.futures` they keep no proce
 
 from __future__ import annotations
 
+import errno
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 _Job = tuple[Future[Any], Callable[[], Any]]
@@ -16,10 +18,13 @@ _Job = tuple[Future[Any], Callable[[], Any]]
 _own = threading.local()
 
 
-def is_left_behind() -> bool:
-    """Whether this thread belongs to a disk that was given up while it hung, and another life of the disk has begun since."""
+_NO_THREAD = nullcontext()
+
+
+def change(path: str) -> AbstractContextManager[None]:
+    """Around each operation that changes a disk. In a thread that was left behind it raises OSError instead."""
     workers: Workers | None = getattr(_own, "workers", None)
-    return workers is not None and workers.is_left_behind
+    return _NO_THREAD if workers is None else workers.change(path)
 
 
 class Workers:
@@ -35,13 +40,28 @@ class Workers:
         self._under_way = 0
         #: An OSError came out of one of them.
         self.has_failed = False
-        #: See the function of this name.
+        #: The disk was given up while it hung, and another life of it has begun since.
         self.is_left_behind = False
+        #: Threads within an operation that changes the disk.
+        self.changing = 0
 
     @property
     def is_idle(self) -> bool:
         """Nothing that was submitted is still under way."""
         return self._under_way == 0
+
+    @contextmanager
+    def change(self, path: str) -> Iterator[None]:
+        """See the function of this name."""
+        with self._lock:
+            self.changing += 1
+        try:
+            if self.is_left_behind:
+                raise OSError(errno.ESTALE, "the disk was given up before this could begin", path)
+            yield
+        finally:
+            with self._lock:
+                self.changing -= 1
 
     def submit(self, function: Callable[[], Any]) -> Future[Any]:
         """Do it in one of the threads."""
@@ -103,6 +123,11 @@ class DiskThreads:
     def is_idle(self) -> bool:
         """See Workers.is_idle."""
         return self.syncs.is_idle and self.reads.is_idle and self.works.is_idle
+
+    @property
+    def is_changing(self) -> bool:
+        """Whether an operation that changes the disk has begun and not ended."""
+        return self.syncs.changing + self.reads.changing + self.works.changing > 0
 
     def begin_again(self) -> None:
         """The disk is back, and nothing hangs: what was found out about it is forgotten."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from itertools import count
 
 from kafkalite.env import residency
-from kafkalite.env.disk_threads import DiskThreads, is_left_behind
+from kafkalite.env.disk_threads import DiskThreads, change
 from kafkalite.env.mounts import mount_id, mount_of
 from kafkalite.env.open_files import Reserve
 from kafkalite.env.real_file import RealFile, load, read_resident
@@ -87,9 +87,11 @@ class RealDisk:
         return self._common
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
-        _check_life(path)
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(path, os.open(path, flags, 0o644), self._threads(path))
+        if not create:
+            return RealFile(path, os.open(path, flags), self._threads(path))
+        with change(path):
+            return RealFile(path, os.open(path, flags, 0o644), self._threads(path))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -109,10 +111,10 @@ class RealDisk:
         return self._reserve.run(read)
 
     def write_file_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        self._reserve.run(lambda: self._replace(path, data, durable=durable))
+        with change(path):
+            self._reserve.run(lambda: self._replace(path, data, durable=durable))
 
     def _replace(self, path: str, data: bytes, *, durable: bool) -> None:
-        _check_life(path)
         with self._beside(path) as beside:
             descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             try:
@@ -146,38 +148,38 @@ class RealDisk:
         return sorted(self._reserve.run(lambda: os.listdir(path)))
 
     def makedirs(self, path: str) -> None:
-        _check_life(path)
-        try:
-            os.mkdir(path)  # nearly always the parent is there: half of what makedirs costs
-        except FileNotFoundError:
-            os.makedirs(path, exist_ok=True)
-        except FileExistsError:
-            if not os.path.isdir(path):
-                raise
+        with change(path):
+            try:
+                os.mkdir(path)  # nearly always the parent is there: half of what makedirs costs
+            except FileNotFoundError:
+                os.makedirs(path, exist_ok=True)
+            except FileExistsError:
+                if not os.path.isdir(path):
+                    raise
 
     def make_dir(self, path: str) -> bool:
-        _check_life(path)
         try:
-            os.mkdir(path)
+            with change(path):
+                os.mkdir(path)
         except FileExistsError:
             return False
         return True
 
     def rename(self, old: str, new: str) -> None:
-        _check_life(old)
-        os.rename(old, new)
+        with change(old):
+            os.rename(old, new)
 
     def remove(self, path: str) -> None:
-        _check_life(path)
         try:
-            os.unlink(path)
+            with change(path):
+                os.unlink(path)
         except FileNotFoundError:
             return
 
     def remove_tree(self, path: str) -> None:
-        _check_life(path)
         try:
-            self._reserve.run(lambda: shutil.rmtree(path))
+            with change(path):
+                self._reserve.run(lambda: shutil.rmtree(path))
         except FileNotFoundError:
             return
 
@@ -210,14 +212,13 @@ class RealDisk:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def lock(self, path: str) -> Callable[[], None]:
-        _check_life(path)
         # flock, not lockf: two opens within one process exclude each other too, and the kernel
         # releases it with the process, however that ends.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _check_life(path)  # it may have hung in the line above
-            self._refuse_two_lives(os.path.dirname(path))
+            with change(path):  # it may have hung in the line above
+                self._refuse_two_lives(os.path.dirname(path))
         except OSError:
             os.close(descriptor)
             raise
@@ -232,15 +233,15 @@ class RealDisk:
         return release
 
     def _refuse_two_lives(self, directory: str) -> None:
-        """Raises OSError if anything is under way that was begun before this disk was given up: it may still write there.
+        """Raises OSError if a change is under way that was begun before this disk was given up: it may still come.
 
-        On another disk at the same place it cannot: the kernel finishes an operation where it began it, and `_check_life` lets
-        none begin.
+        On another disk at the same place it cannot: the kernel finishes an operation where it began it. No other change comes
+        from threads that were left behind (`change`).
         """
         threads = self._threads(directory)
         threads.mount = mount_of(directory)
-        if any(not each.is_idle for each in self._former(directory, threads.mount)):
-            raise OSError(errno.EBUSY, "what was begun on it before it went offline has not ended yet", directory)
+        if any(each.is_changing for each in self._former(directory, threads.mount)):
+            raise OSError(errno.EBUSY, "a write that was begun before it went offline has not ended yet", directory)
         prefix = f"{directory}/"
         self._left_behind[prefix] = [each for each in self._left_behind.get(prefix, ()) if not each.is_idle]
 
@@ -255,9 +256,3 @@ class RealDisk:
         for threads in (self._common, *self._by_prefix.values()):
             threads.close()
         self._reserve.close()
-
-
-def _check_life(path: str) -> None:
-    """Raises OSError in a thread that was left behind."""
-    if is_left_behind():
-        raise OSError(errno.ESTALE, "the disk was given up before this could begin", path)

@@ -12,7 +12,7 @@ from itertools import count
 from typing import cast
 
 from kafkalite.env import allocation, residency
-from kafkalite.env.disk_threads import DiskThreads
+from kafkalite.env.disk_threads import DiskThreads, change
 from kafkalite.model import Buffer
 from kafkalite.telemetry.logs import get_logger
 
@@ -61,8 +61,9 @@ class RealFile:
         if self._modified_ns:
             self.version()  # notices what others have written, before our write hides it
         try:
-            for first in range(0, len(buffers), _IOV_MAX):
-                self._write_fully(buffers[first : first + _IOV_MAX])
+            with change(self.path):
+                for first in range(0, len(buffers), _IOV_MAX):
+                    self._write_fully(buffers[first : first + _IOV_MAX])
         except OSError:
             self._size = start
             self._modified_ns = 0
@@ -90,7 +91,8 @@ class RealFile:
 
     def _cut_off(self, size: int) -> None:
         try:
-            os.ftruncate(self._descriptor, size)
+            with change(self.path):
+                os.ftruncate(self._descriptor, size)
         except OSError as error:  # the write's own error matters more; the next append overwrites the rest anyway
             _log.warning("file.cut_off_failed", path=self.path, error=repr(error))
 
@@ -118,10 +120,11 @@ class RealFile:
         self._assert_open()
         self._modified_ns = 0
         view = memoryview(data).cast("B")
-        while view:
-            written = os.pwrite(self._descriptor, view, offset)
-            offset += written
-            view = view[written:]
+        with change(self.path):
+            while view:
+                written = os.pwrite(self._descriptor, view, offset)
+                offset += written
+                view = view[written:]
         self._size = max(self._size, offset)
 
     def reserve(self, size: int) -> bool:
@@ -130,7 +133,8 @@ class RealFile:
 
     def truncate(self, size: int) -> None:
         self._assert_open()
-        os.ftruncate(self._descriptor, size)
+        with change(self.path):
+            os.ftruncate(self._descriptor, size)
         self._size = size
         self._modified_ns = 0
 

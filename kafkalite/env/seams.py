@@ -190,7 +190,7 @@ class Disk(Protocol):
     def lock(self, path: str) -> Callable[[], None]:
         """Take an exclusive lock on the file, creating it; returns the release.
 
-        Raises BlockingIOError if taken; OSError EBUSY if what was begun on this disk before `separate` has not ended.
+        Raises BlockingIOError if taken; OSError EBUSY if a write that was begun on this disk before `separate` has not ended.
         """
         ...
 

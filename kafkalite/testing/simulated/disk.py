@@ -235,8 +235,6 @@ class SimDisk(PathFaults):
         self.operation("lock", path)
         if path in self._locks:
             raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
-        if self.lanes.has_former(path):
-            raise OSError(errno.EBUSY, "what was begun on it before it went offline has not ended yet", path)
         self.open(path, create=True)
         process = current_process()
         self._locks[path] = process

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import errno
 import random
 from asyncio import events
 from collections import deque
@@ -64,10 +65,6 @@ class Lane:
             self.future.set_exception(self._error)
         else:
             self.future.set_result(self._result)
-
-    @property
-    def is_over(self) -> bool:
-        return bool(self._greenlet.dead)
 
     def step(self) -> None:
         """Run until the next stop, or to the end. A callback of the loop; not called any more when the process is dead."""
@@ -152,22 +149,18 @@ class Lanes:
         self._waiting: dict[str, deque[Lane]] = {"": deque()}
         #: Those of dead processes, and of disks that were given up: they are kept so that none is unwound before its time.
         self._left: list[Lane] = []
-        #: The same directory -> lanes that were under way when its threads were replaced.
-        self._former: dict[str, list[Lane]] = {}
+        #: Lanes that were under way when their threads were replaced.
+        self._former: dict[Lane, None] = {}
         #: A directed test sets (1.0,): each stops before each operation.
         self.restless: tuple[float, ...] = _RESTLESS
         self.closed = False
         loop.at_close(self.close)
 
     def separate(self, path: str) -> None:
-        """New threads for work below this directory. What is under way in those before goes on."""
+        """New threads for work below this directory. Those before end with their next operation."""
         prefix = f"{path.rstrip('/')}/"
-        self._former.setdefault(prefix, []).extend(self._working.get(prefix, ()))
+        self._former.update(self._working.get(prefix, {}))
         self._replace(prefix)
-
-    def has_former(self, path: str) -> bool:
-        """Whether threads from before `separate` have not ended."""
-        return not all(lane.is_over for lane in self._former.get(self._prefix(path), ()))
 
     def is_idle(self, path: str) -> bool:
         """Whether no work below this directory is under way, or waits for a thread."""
@@ -204,6 +197,7 @@ class Lanes:
 
     def ended(self, lane: Lane) -> None:
         """Its thread is free for the next that still has a waiter."""
+        self._former.pop(lane, None)
         for prefix, working in self._working.items():
             if lane in working:
                 del working[lane]
@@ -216,9 +210,12 @@ class Lanes:
                 return
 
     def before_operation(self) -> None:
-        """The seam is about to do an operation; the running thread may have to wait."""
-        if self.current is not None:
-            self.current.stop(self._random)
+        """The seam is about to do an operation; the running thread may have to wait. Raises OSError if it was left behind."""
+        lane = self.current
+        if lane is not None:
+            lane.stop(self._random)
+            if lane in self._former:
+                raise OSError(errno.ESTALE, "the disk was given up before this could begin", lane.at)
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:

@@ -156,7 +156,7 @@ class FaultInjector:
                             answer = await client.ask_node(broker_id, DiskOnlineRequest(directory), timeout_s=5.0)
                         except KafkaliteError as error:
                             answer = error
-                        if isinstance(answer, DiskOnlineResponse) and not answer.error:
+                        if isinstance(answer, DiskOnlineResponse):
                             break
                         await asyncio.sleep(0.5)
 

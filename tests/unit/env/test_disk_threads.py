@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from concurrent.futures import wait
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from pathlib import Path
 
 import pytest
@@ -106,40 +108,74 @@ async def test_threads_that_hang_are_left_behind(tmp_path: Path) -> None:
     disk.close()
 
 
-@pytest.mark.parametrize("is_swapped", [False, True])
-def test_what_hung_does_not_meet_the_next_life_of_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_swapped: bool
-) -> None:
-    """An operator brings the disk online while a thread of its former life hangs: it goes on later, and removed a new file."""
-    disk, directory, lock = RealDisk(), str(tmp_path), str(tmp_path / ".lock")
+def a_former_life(disk: RealDisk, directory: str, work: Callable[[], None], began: threading.Event) -> Future[None]:
+    """Work that was begun on a disk before it was given up and taken into service again."""
     disk.separate(directory)
-    release = disk.lock(lock)
-    goes_on = threading.Event()
-
-    def remove() -> None:
-        goes_on.wait()
-        disk.remove(f"{directory}/checkpoint")
-
-    hanging = disk._threads(directory).works.submit(remove)
+    release = disk.lock(f"{directory}/.lock")
+    hanging = disk._threads(directory).works.submit(work)
+    assert began.wait(150)
     disk.abandon(directory)
     release()
     disk.separate(directory)
+    return hanging
+
+
+def test_what_hung_begins_no_change_in_the_next_life_of_the_disk(tmp_path: Path) -> None:
+    """An operator brings the disk online while a thread of its former life hangs: it goes on later, and removed a new file."""
+    disk, directory, goes_on, began = RealDisk(), str(tmp_path), threading.Event(), threading.Event()
+    (tmp_path / "log").write_bytes(b"batches")
+    refused: list[str | None] = []
+
+    def work() -> None:
+        file = disk.open(f"{directory}/log")
+        began.set()
+        goes_on.wait()
+        changes: list[Callable[[], object]] = [
+            lambda: disk.remove(f"{directory}/log"),
+            lambda: disk.rename(f"{directory}/log", f"{directory}/other"),
+            lambda: disk.write_file_atomic(f"{directory}/log", b"old"),
+            lambda: file.truncate(1),
+            lambda: file.append([b"old"]),
+        ]
+        for what in changes:
+            try:
+                what()
+            except OSError as error:
+                refused.append(error.strerror)
+        file.close()
+
+    hanging = a_former_life(disk, directory, work, began)
+    disk.lock(f"{directory}/.lock")  # it does not keep an operator from bringing the disk online
+    goes_on.set()
+    wait([hanging])
+    assert hanging.exception() is None and refused == ["the disk was given up before this could begin"] * 5
+    assert (tmp_path / "log").read_bytes() == b"batches"
+    disk.close()
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_a_change_that_hangs_is_waited_for_unless_another_disk_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_swapped: bool
+) -> None:
+    disk, directory, goes_on, began = RealDisk(), str(tmp_path), threading.Event(), threading.Event()
+
+    def unlink(path: str) -> None:
+        began.set()
+        goes_on.wait()
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    hanging = a_former_life(disk, directory, lambda: disk.remove(f"{directory}/checkpoint"), began)
     if is_swapped:
         monkeypatch.setattr(real_disk, "mount_of", lambda path: (7, "another"))
+        disk.lock(f"{directory}/.lock")
     else:
-        with pytest.raises(OSError, match="has not ended yet"):
-            disk.lock(lock)
+        with pytest.raises(OSError, match="a write that was begun before it went offline has not ended yet"):
+            disk.lock(f"{directory}/.lock")
         assert disk.outcome(directory) is None
         goes_on.set()
         wait([hanging])
         while disk.outcome(directory) is None:
             threading.Event().wait(0.001)
-    release = disk.lock(lock)
-    if is_swapped:
-        assert disk.outcome(directory) is not None, "what hangs on the disk that was there before does not count"
-        (tmp_path / "checkpoint").write_bytes(b"new")
-        goes_on.set()
-        wait([hanging])
-        assert isinstance(hanging.exception(), OSError) and (tmp_path / "checkpoint").exists()
-    release()
+        disk.lock(f"{directory}/.lock")
+    goes_on.set()
     disk.close()
