@@ -247,9 +247,10 @@ def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassign
     move = topic.moves.get(wanted.partition)
     if move is not None and is_over(topic.partitions[wanted.partition], move):
         move = None
-    standing = cluster.ordered.get(
-        TopicPartition(wanted.topic, wanted.partition), None if move is None else move.target
-    )
+    partition = TopicPartition(wanted.topic, wanted.partition)
+    standing, throttle = (None, 0) if move is None else (move.target, move.throttle)
+    if partition in cluster.ordered:
+        standing, throttle = cluster.ordered[partition], cluster.throttles.get(partition, 0)
     replicas = wanted.replicas
     if replicas is None:
         if standing is None:
@@ -277,7 +278,8 @@ def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassign
     if len(replicas) != len(before) and not request.allow_replication_factor_change:
         reason = f"{name} has {number_of(len(before), 'replica')}, the request has {len(replicas)}"
         return _result(wanted, ErrorCode.INVALID_REPLICATION_FACTOR, reason)
-    if standing not in (None, replicas) and not request.may_replace:
+    is_the_same = (standing, throttle) == (replicas, wanted.throttle)  # sent again after a lost answer
+    if standing is not None and not is_the_same and not request.may_replace:
         return _result(wanted, ErrorCode.REASSIGNMENT_IN_PROGRESS, f"{name} is being reassigned already")
     return _result(wanted, ErrorCode.NONE)
 

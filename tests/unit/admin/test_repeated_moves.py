@@ -27,8 +27,9 @@ async def admin_of(cluster: Cluster) -> ReassignmentAdmin:
     return ReassignmentAdmin(made)
 
 
-def order(replicas: Replicas | None) -> AlterReassignmentsRequest:
-    return AlterReassignmentsRequest((WantedReassignment("t", 0, replicas),), 5000, is_atomic=True, may_replace=False)
+def order(replicas: Replicas | None, throttle: int = 0) -> AlterReassignmentsRequest:
+    wanted = WantedReassignment("t", 0, replicas, throttle)
+    return AlterReassignmentsRequest((wanted,), 5000, is_atomic=True, may_replace=False)
 
 
 def take_up(cluster: Cluster, move: ReassignmentProgress | None) -> None:
@@ -73,11 +74,12 @@ async def test_the_same_move_again_is_no_other_move(cluster: Cluster, *, taken_u
         take_up(cluster, MOVE)
     again = (await admin.alter(order(THERE))).partitions[0]
     assert (again.error, again.message) == (0, "")
-    other = (await admin.alter(order((BrokerId(3),)))).partitions[0]
-    assert (other.error, other.message) == (
-        ErrorCode.REASSIGNMENT_IN_PROGRESS,
-        "t-0 is being reassigned already",
-    )
+    for change in (order((BrokerId(3),)), order(THERE, throttle=77)):
+        other = (await admin.alter(change)).partitions[0]
+        assert (other.error, other.message) == (
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            "t-0 is being reassigned already",
+        )
 
 
 async def test_a_move_whose_answer_zookeeper_lost(cluster: Cluster) -> None:
