@@ -30,7 +30,7 @@ _log = get_logger(__name__)
 #: offsets.retention.check.interval.ms
 _EXPIRY_CHECK_S = 600.0
 _DELETE_CHUNK = 1_000
-#: The pause after offsets of what is no more could not be purged, in seconds.
+#: The pause after offsets could not be purged, in seconds.
 _PURGE_AGAIN_S = 1.0
 
 Doomed = tuple[GroupPartition, GroupEntry, Snapshot]
