@@ -108,6 +108,20 @@ class FakeLog:
             size += len(data)
         return b"".join(found)
 
+    def end_of(self, epoch: int) -> tuple[int, int]:
+        """The largest epoch up to this one, and the offset behind its last record."""
+        headers = [parse_header(data) for *_, data in self.batches]
+        known = [each for each in headers if each.partition_leader_epoch <= epoch]
+        later = [each for each in headers if each.partition_leader_epoch > epoch]
+        end = later[0].base_offset if later else self.end
+        return (known[-1].partition_leader_epoch if known else -1), end
+
+    def truncate(self, offset: int) -> None:
+        """As a replica that has been out of sync, and is elected all the same."""
+        self.batches = [each for each in self.batches if each[1] < offset]
+        self.end = self.batches[-1][1] + 1 if self.batches else self.start
+        self.producers.clear()
+
     def records(self) -> list[Record]:
         return list(read_records(b"".join(data for *_, data in self.batches)))
 
@@ -129,6 +143,8 @@ class FakeNode:
         self.endpoint = Endpoint("127.0.0.1", 0)
         #: Requests are taken and never answered, but for those that open a connection (a process stopped after that).
         self.hung = False
+        #: The same for these requests only.
+        self.unanswered: set[str] = set()
         #: Appends that many produces, then cuts the connection instead of answering.
         self.cut_after_append = 0
         #: Cuts before the append.
@@ -146,6 +162,7 @@ class FakeNode:
             "ProduceRequest": self._produce,
             "FetchRequest": self._fetch,
             "ListOffsetsRequest": self._list_offsets,
+            "OffsetForLeaderEpochRequest": self._epoch_ends,
             "InitProducerIdRequest": self._init_producer_id,
             "CreateTopicsRequest": self._create_topics,
             "DeleteTopicsRequest": self._delete_topics,
@@ -202,7 +219,7 @@ class FakeNode:
             kind = next(kind for kind in self._extension if kind.__name__ == message.kind)
             inside, name = unpack_as(kind, message.body), message.kind
         self.cluster.requests.append((self.number, name))
-        if self.hung:
+        if self.hung or name in self.unanswered:
             return None
         if inside is not None:
             return wire.ExtensionResponse(body=pack(self._extension[type(inside)](inside)))
@@ -336,6 +353,19 @@ class FakeNode:
                     )
                 )
             topics.append(response.ListOffsetsTopicResponse(topic.name, parts))
+        return response(0, topics)
+
+    def _epoch_ends(self, message: Any) -> Answer:
+        response = wire.OffsetForLeaderEpochResponse
+        topics = []
+        for topic in message.topics:
+            ends = []
+            for entry in topic.partitions:
+                log = self.cluster.logs[TopicPartition(topic.topic, entry.partition)]
+                code = E.NONE if log.leader == self.number else E.NOT_LEADER_OR_FOLLOWER
+                epoch, end = log.end_of(entry.leader_epoch)
+                ends.append(response.EpochEndOffset(int(code), entry.partition, LeaderEpoch(epoch), Offset(end)))
+            topics.append(response.OffsetForLeaderTopicResult(topic.topic, ends))
         return response(0, topics)
 
     def _init_producer_id(self, message: Any) -> Answer:

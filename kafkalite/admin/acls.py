@@ -72,12 +72,14 @@ class AclManager:
             float(config.controller_quota_window_num * config.controller_quota_window_size_seconds),
         )
         self._bad_quotas: dict[str, str] = {}
+        #: Of each listener.
+        self._connection_limits: list[ConnectionLimits] = []
 
     def connection_limits(
         self, rate_of_all: Callable[[], float] = lambda: 0.0, *, is_for_nodes: bool = False
     ) -> ConnectionLimits:
         """For one listener. `is_for_nodes`: quotas of addresses do not count there, or one for all would part the nodes."""
-        return ConnectionLimits(
+        made = ConnectionLimits(
             self._config.max_connections_per_ip,
             self._overrides,
             rate=self._config.max_connection_creation_rate_per_ip,
@@ -85,6 +87,13 @@ class AclManager:
             rate_of_all=rate_of_all,
             now=self._monotonic,
         )
+        self._connection_limits.append(made)
+        return made
+
+    def reconfigured(self, config: BrokerConfig) -> None:
+        """The node's settings are others: its listeners take as many connections as these say."""
+        for each in self._connection_limits:
+            each.change(config.max_connections_per_ip, config.max_connection_creation_rate_per_ip)
 
     @property
     def malformed(self) -> dict[str, str]:

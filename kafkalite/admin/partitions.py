@@ -94,10 +94,14 @@ class PartitionAdmin:
             reason = f"topic {wanted.topic!r} has {number_of(have, 'partition')} already; {wanted.count} is not more"
             raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
         check_partition_count(wanted.count, self._config())
-        if await self._children(zk, paths.partitions_remove(wanted.topic)):
-            reason = f"partitions of {wanted.topic!r} are being removed; their numbers are not free yet"
-            raise api_error(ErrorCode.REASSIGNMENT_IN_PROGRESS, reason)
         existing = await self._orders.existing(zk)
+        if standing := await self._children(zk, paths.partitions_remove(wanted.topic)):
+            where = [f"{paths.partitions_remove(wanted.topic)}/{each}" for each in standing]
+            hosts = {broker for each in await zk.get_many(where) if each is not None for broker in _hosts(each[0])}
+            absent = sorted(hosts - existing.brokers.keys())
+            when = f" until brokers {absent} return (an empty one with the same id will do)" if absent else " yet"
+            reason = f"partitions of {wanted.topic!r} are being removed; their numbers are not free{when}"
+            raise api_error(ErrorCode.REASSIGNMENT_IN_PROGRESS, reason)
         brokers = existing.open
         count = wanted.count - have
         first = topic.moves[0].target if 0 in topic.moves else topic.partitions[0]
@@ -380,6 +384,14 @@ class PartitionAdmin:
         """Look again and again; the caller has a deadline."""
         while not await self._orders.repeating(holds):  # noqa: ASYNC110 - several znodes, seen by whatever session there is
             await asyncio.sleep(POLL_S)
+
+
+def _hosts(order: bytes) -> Replicas:
+    """Who had the partition of an order when it left the topic."""
+    try:
+        return admin_znodes.decode_partition_remove(order).replicas
+    except ZnodeError:
+        return ()  # the controller reports it
 
 
 def _drains(order: bytes) -> bool:

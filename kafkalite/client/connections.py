@@ -34,11 +34,12 @@ def now() -> float:
 
 async def join(task: asyncio.Task[T]) -> T | RpcNotSent:
     """Wait for a task that others wait for too. One that was cancelled: the client is being closed."""
+    current = asyncio.current_task()
+    before = 0 if current is None else current.cancelling()
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        current = asyncio.current_task()
-        if not task.cancelled() or (current is not None and current.cancelling()):
+        if not task.cancelled() or (current is not None and current.cancelling() > before):
             raise
         return RpcNotSent("the client is closed")
 

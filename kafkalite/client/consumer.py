@@ -1,7 +1,7 @@
 """The consumer on asyncio: committed records of assigned partitions, in offset order per partition.
 
-One fetch at a time is under way per leader; a partition is fetched again when what it brought last is
-read. Groups: see `membership` and `consumer_membership`.
+One fetch at a time is under way per leader; a partition is fetched again when what it brought last is read.
+Groups: see `membership` and `consumer_membership`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkalite.client import messages
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.consumed import ConsumedRecord, committed_records
 from kafkalite.client.fetch_session import ConsumerFetchSession
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
@@ -23,13 +24,15 @@ from kafkalite.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     NO_LEADER,
+    NO_LEADER_EPOCH,
     BrokerId,
     TopicPartition,
 )
-from kafkalite.partition_values import AbortedTransaction, FetchedPartition
-from kafkalite.record.batch import BatchHeader, split_batches, verify_crc
-from kafkalite.record.reader import end_transaction_marker_of, records_of
+from kafkalite.partition_values import FetchedPartition
 from kafkalite.rpc.answers import RpcError
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -41,18 +44,6 @@ _SESSION_GONE = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVAL
 _LED_S = 1.0
 
 
-class ConsumedRecord(NamedTuple):
-    """One committed record; `timestamp` ms since 1970."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-
-
 @dataclass(slots=True)
 class _Assigned:
     """One partition's progress. `position` is the next offset to fetch; `buffer` what was fetched before it."""
@@ -62,6 +53,10 @@ class _Assigned:
     buffer: deque[ConsumedRecord] = field(default_factory=deque)
     high_watermark: int = -1
     log_start_offset: int = -1
+    #: Leader epoch of the last batch that was read; -1: none was.
+    read_epoch: int = -1
+    #: Leader epoch at which the log is known to have what was read; -1: not known.
+    checked_epoch: int = -1
     fetching: bool = False
     failures: int = 0
     not_before: float = 0.0
@@ -208,6 +203,7 @@ class Consumer:
         now = self._client.now()
         by_node: dict[BrokerId, list[_Assigned]] = {}
         unresolved: list[_Assigned] = []
+        unchecked: dict[BrokerId, list[_Assigned]] = {}
         for entry in self._assigned.values():
             if entry.fetching or entry.buffer or now < entry.not_before:
                 continue
@@ -216,10 +212,14 @@ class Consumer:
                 self._without_leader(entry)
             elif isinstance(entry.position, str):
                 unresolved.append(entry)
+            elif (leader := self._unchecked(entry)) is not None:
+                unchecked.setdefault(leader, []).append(entry)
             elif node not in self._busy:
                 by_node.setdefault(node, []).append(entry)
         if unresolved:
             self._start("consumer.resolve", unresolved, self._resolve(unresolved))
+        for node, entries in unchecked.items():
+            self._start(f"consumer.check[{node}]", entries, self._check(node, entries))
         for node, entries in by_node.items():
             self._busy.add(node)
             self._start(f"consumer.fetch[{node}]", entries, self._fetch(node, entries))
@@ -277,6 +277,41 @@ class Consumer:
             for entry in entries:
                 entry.position = int(found[entry.key].offset)
 
+    def _unchecked(self, entry: _Assigned) -> BrokerId | None:
+        """The leader, if it is another one than the position was read from: its log may have other records there (KIP-320)."""
+        leader = self._client.view.leader(entry.key)
+        if leader is None or entry.read_epoch < 0 or leader.leader_epoch <= entry.checked_epoch:
+            return None
+        return leader.broker_id
+
+    async def _check(self, node: BrokerId, entries: list[_Assigned]) -> None:
+        """Ask where the epoch ends that was read last. An election of a replica out of sync may have cut off what was read then."""
+        by_key = {entry.key: entry for entry in entries}
+        epochs = self._client.routing.epochs(by_key)
+        request = messages.epoch_ends_request({key: entry.read_epoch for key, entry in by_key.items()}, epochs)
+        with self._under_way(entries):
+            response = await self._client.call_leader(
+                node, request, by_key.keys(), timeout_s=self._client.request_timeout_s
+            )
+            for key, code, end_offset in messages.epoch_ends(response):
+                if (entry := by_key.get(key)) is not None and self._is_assigned(entry):
+                    self._take_end(entry, code, end_offset, epochs.get(key, NO_LEADER_EPOCH))
+
+    def _take_end(self, entry: _Assigned, code: ErrorCode, end_offset: int, leader_epoch: int) -> None:
+        assert isinstance(entry.position, int)
+        if code is not ErrorCode.NONE and is_retriable(code):
+            self._failed(entry, api_error(code, f"{entry.key}: {code.name}"))
+            return
+        entry.checked_epoch = leader_epoch
+        if code is not ErrorCode.NONE or end_offset >= entry.position:
+            return  # what else is wrong, the fetch says
+        text = f"{entry.key}: read up to {entry.position}, and an election has cut off the log at {max(end_offset, 0)}"
+        if end_offset < 0 or self._on_out_of_range is None:
+            self._failed(entry, api_error(ErrorCode.OFFSET_OUT_OF_RANGE, text))
+            return
+        _log.warning("consumer.truncated", partition=str(entry.key), position=entry.position, end=end_offset)
+        entry.position = end_offset
+
     async def _fetch(self, node: BrokerId, entries: list[_Assigned]) -> None:
         try:
             with self._under_way(entries):
@@ -287,10 +322,11 @@ class Consumer:
     async def _fetch_from(self, node: BrokerId, entries: list[_Assigned]) -> None:
         by_key = {entry.key: entry for entry in entries}
         positions = {entry.key: entry.position for entry in entries if isinstance(entry.position, int)}
+        epochs = self._client.routing.epochs(positions)
         session = self._sessions.setdefault(node, ConsumerFetchSession())
         request = session.request(
             positions,
-            self._client.routing.epochs(positions),
+            epochs,
             max_wait_ms=self._max_wait_ms,
             max_bytes=self._max_bytes * min(len(positions), 8),
             partition_max_bytes=self._max_bytes,
@@ -316,13 +352,13 @@ class Consumer:
         for fetched, records in messages.fetched(response):
             entry_or_none = by_key.pop(TopicPartition(fetched.topic, fetched.partition), None)
             if entry_or_none is not None and self._is_assigned(entry_or_none):
-                self._accept(entry_or_none, fetched, records)
+                self._accept(entry_or_none, fetched, records, epochs.get(entry_or_none.key, NO_LEADER_EPOCH))
 
     def _is_assigned(self, entry: _Assigned) -> bool:
         """Whether there has been no other assignment since."""
         return self._assigned.get(entry.key) is entry
 
-    def _accept(self, entry: _Assigned, fetched: FetchedPartition, records: memoryview) -> None:
+    def _accept(self, entry: _Assigned, fetched: FetchedPartition, records: memoryview, leader_epoch: int) -> None:
         if fetched.error and entry.preferred != NO_LEADER:  # the leader knows more
             self._not_readable(entry)
             return
@@ -337,7 +373,7 @@ class Consumer:
         assert isinstance(entry.position, int)
         aborted = fetched.aborted if self.isolation else ()
         try:
-            found, position = committed_records(entry.key, records, entry.position, aborted)
+            found = committed_records(entry.key, records, entry.position, aborted)
         except ApiError as error:
             self._failed(entry, error)
             return
@@ -345,8 +381,12 @@ class Consumer:
         entry.error = None
         entry.high_watermark = max(entry.high_watermark, fetched.high_watermark)
         entry.log_start_offset = fetched.log_start_offset
-        entry.position = position
-        entry.buffer.extend(found)
+        entry.position = found.position
+        if found.leader_epoch >= 0:
+            entry.read_epoch = found.leader_epoch
+        if entry.checked_epoch < 0:
+            entry.checked_epoch = leader_epoch
+        entry.buffer.extend(found.records)
 
     def _pause(self, entry: _Assigned) -> None:
         """Do not fetch it again at once."""
@@ -374,70 +414,3 @@ def _check_offsets(partitions: Mapping[TopicPartition, int | str]) -> None:
     for key, position in partitions.items():
         if isinstance(position, int) and not 0 <= position < 2**63:
             raise ValueError(f"{key}: {position} is not an offset")
-
-
-#: What the records of one fetched partition may take in memory before the rest is fetched again: some kB may stand for gigabytes.
-_CONTENT_BYTES = 256 * 2**20
-
-
-def committed_batches(
-    records: memoryview, position: int, aborted: Iterable[AbortedTransaction] = ()
-) -> Iterator[tuple[int, BatchHeader, bool]]:
-    """(where it is, header, whether its records are to be read) of each fetched batch from `position` on.
-
-    `aborted`: transactions to leave out, as a read-committed fetch lists them (KIP-98).
-
-    Raises:
-        ApiError: CORRUPT_MESSAGE.
-    """
-    pending = sorted(aborted, key=lambda entry: entry.first_offset)
-    aborting: set[int] = set()
-    for at, header in split_batches(records):
-        verify_crc(records, at, header)
-        while pending and pending[0].first_offset <= header.last_offset:
-            aborting.add(pending.pop(0).producer_id)
-        if header.next_offset <= position:
-            continue
-        if header.is_control:
-            marker = end_transaction_marker_of(records, at, header)
-            if marker is not None:
-                aborting.discard(header.producer_id)
-        yield at, header, not header.is_control and not (header.is_transactional and header.producer_id in aborting)
-
-
-def committed_records(
-    key: TopicPartition,
-    records: memoryview,
-    position: int,
-    aborted: Iterable[AbortedTransaction] = (),
-    *,
-    content_bytes: int = _CONTENT_BYTES,
-) -> tuple[list[ConsumedRecord], int]:
-    """The data records from `position` on in fetched batches, and the position after them.
-
-    `content_bytes`: batches after that many bytes of keys and values are left out, and those from a broken one on.
-
-    Raises:
-        ApiError: CORRUPT_MESSAGE, the batch at `position` is broken.
-    """
-    found: list[ConsumedRecord] = []
-    topic, partition = key
-    start = position
-    try:
-        for at, header, is_data in committed_batches(records, position, aborted):
-            begin = len(found)
-            if is_data:
-                found += [
-                    ConsumedRecord(topic, partition, *record)
-                    for record in records_of(records, at, header)
-                    if record.offset >= start
-                ]
-            position = max(position, header.next_offset)
-            if is_data and header.compression:
-                content_bytes -= sum(len(each.key or b"") + len(each.value or b"") for each in found[begin:])
-                if content_bytes <= 0:
-                    break
-    except ApiError as error:
-        if position == start:
-            raise api_error(error.code, f"{key} at offset {position}: {error}") from None
-    return found, position

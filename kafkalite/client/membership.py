@@ -100,7 +100,10 @@ class Membership:
         if joined.leader == self.member_id:
             members = [MemberSubscription(each.member_id, subscribed(bytes(each.metadata))) for each in joined.members]
             topics = sorted({topic for member in members for topic in member.topics})
-            self._counts = dict.fromkeys(topics, 0) | await self._partition_counts(topics, patience)
+            known = {topic: self._client.view.partition_count(topic) for topic in topics}
+            found = await self._partition_counts(topics, patience)
+            # A node that has not heard of a new topic yet does not take it away from the group.
+            self._counts = {topic: max(count, found.get(topic, 0)) for topic, count in known.items()}
             self._checked_at = self._client.now()
             assigned = range_assignment(members, self._counts)
             shares = [sync.SyncGroupRequestAssignment(name, assignment(assigned[name])) for name in sorted(assigned)]

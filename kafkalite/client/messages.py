@@ -196,6 +196,34 @@ def fetched(response: Any) -> Iterator[tuple[FetchedPartition, memoryview]]:
             yield head, records
 
 
+def epoch_ends_request(
+    epochs: Mapping[TopicPartition, int], leader_epochs: Mapping[TopicPartition, LeaderEpoch]
+) -> Any:
+    """Where `epochs` end in the leaders' logs."""
+    request = wire.OffsetForLeaderEpochRequest
+    topics = [
+        request.OffsetForLeaderTopic(
+            name,
+            [
+                request.OffsetForLeaderPartition(
+                    number, leader_epochs.get(key := TopicPartition(name, number), NO_LEADER_EPOCH), epochs[key]
+                )
+                for number in numbers
+            ],
+        )
+        for name, numbers in by_topic(epochs).items()
+    ]
+    return request(-1, topics)
+
+
+def epoch_ends(response: Any) -> Iterator[tuple[TopicPartition, ErrorCode, int]]:
+    """(partition, error, offset behind the epoch's last record); -1: nothing of the epoch or of an earlier one is known."""
+    for topic in response.topics:
+        for each in topic.partitions:
+            end = each.end_offset if each.leader_epoch >= 0 else -1
+            yield TopicPartition(topic.topic, each.partition), error_code(each.error_code), end
+
+
 def produce_request(
     batches: Mapping[TopicPartition, Buffer], acks: int, timeout_ms: int, transactional_id: str | None = None
 ) -> Any:

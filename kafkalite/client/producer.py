@@ -105,6 +105,8 @@ class Producer:
         self._dialing: set[BrokerId] = set()
         #: Leaders of what could be sent that we have no connection to.
         self._unconnected: set[BrokerId] = set()
+        #: Topics of records that were taken since the sender last ran.
+        self._named: set[str] = set()
         self._seen_version = -1
         self._probed_at = 0.0
         self._closed = False
@@ -142,7 +144,9 @@ class Producer:
             raise ValueError(f"timestamp {timestamp_ms} ms is neither -1 nor a time")
         self._check_open()
         # Also when somebody else has asked for the topic before: its leaders are ours to follow from now on.
-        self._client.follow(topic)
+        if topic not in self._named:
+            self._named.add(topic)
+            self._client.follow(topic)
         if self._core.buffered_bytes >= self._buffer_bytes:
             await self._wait_for_room()
         # Then the topic, which may have been deleted meanwhile.
@@ -206,6 +210,7 @@ class Producer:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
+            self._named.clear()
             now = self._loop.time()
             completions, next_expiry = self._core.expire(now)
             self._complete(completions)

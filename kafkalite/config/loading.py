@@ -27,12 +27,12 @@ def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]
     own: dict[str, Any] = {}
     for_topics: dict[str, Any] = {}
     warnings: list[str] = []
-    per_listener: list[tuple[str, str, Any]] = []
+    per_listener: dict[tuple[str, str], Any] = {}
     for raw, value in in_milliseconds(settings).items():
         key = ALIASES.get(raw, raw)
         if (of_listener := split_listener_key(key)) is not None:
             spec, kind = BROKER_KEYS[of_listener[1]]
-            per_listener.append((of_listener[0], spec.name, parse(key, spec, kind, value)))
+            per_listener[of_listener[0], spec.name] = parse(key, spec, kind, value)
             continue
         if key in OBSOLETE:
             warnings.append(f"{key} is obsolete and ignored: lag is measured in time only (replica.lag.time.max.ms)")
@@ -43,9 +43,8 @@ def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]
             for_topics[key] = value
         else:
             raise ConfigError(f"{raw}: no such configuration")
-    config = BrokerConfig(
-        topic=topic_config(TopicConfig(), for_topics), per_listener=PerListener(tuple(sorted(per_listener))), **own
-    )
+    of_listeners = PerListener(tuple((*key, value) for key, value in sorted(per_listener.items())))
+    config = BrokerConfig(topic=topic_config(TopicConfig(), for_topics), per_listener=of_listeners, **own)
     if config.zookeeper_session_timeout_ms >= config.replica_lag_time_max_ms:
         raise ConfigError(
             f"zookeeper.session.timeout.ms ({config.zookeeper_session_timeout_ms}) must be below "

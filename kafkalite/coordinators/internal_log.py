@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
-from kafkalite.coordinators.internal_topics import broker_count, internal_topic
+from kafkalite.coordinators.internal_topics import broker_count, internal_topic, with_fewest_replicas
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
@@ -165,7 +165,9 @@ class InternalLog(Generic[State]):
         if not brokers:
             raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         order = internal_topic(self.topic, self._services.config, brokers)
-        await self._services.create_topics(CreateTopicsRequest((order,)))
+        [result] = (await self._services.create_topics(CreateTopicsRequest((order,)))).topics
+        if result.error == ErrorCode.INVALID_REPLICATION_FACTOR:
+            await self._services.create_topics(CreateTopicsRequest((with_fewest_replicas(order),)))
 
     # --- leadership ---
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kafkalite.config import BrokerConfig
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import GROUP_TOPIC, SCHEMA_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, BrokerId
@@ -30,7 +32,7 @@ def internal_topic(name: str, config: BrokerConfig, brokers: int) -> NewTopic:
     there are more (ADR 62).
 
     Args:
-        brokers: see `broker_count`. While too few of them are alive, the topic cannot be created.
+        brokers: see `broker_count`. Some of them may be away or take no replicas: see `with_fewest_replicas`.
 
     With three replicas an acknowledged record of a coordinator is on two nodes at least. With two replicas that would
     require both nodes to be up, so one is enough, unless `min.insync.replicas` of the broker says otherwise.
@@ -70,3 +72,13 @@ def internal_topic(name: str, config: BrokerConfig, brokers: int) -> NewTopic:
         replication_factor=replicas,
         configs={**configs, "min.insync.replicas": str(min_isr)},
     )
+
+
+def with_fewest_replicas(order: NewTopic) -> NewTopic:
+    """The order for an internal topic, for when too few brokers can take a replica now.
+
+    It has as many replicas as its min.insync.replicas, so what is acknowledged is on as many nodes as with all brokers. The
+    controller adds the others (ADR 62).
+    """
+    assert order.configs is not None
+    return replace(order, replication_factor=int(order.configs["min.insync.replicas"]))

@@ -340,6 +340,9 @@ class KafkaListener:
             finally:
                 if not request.is_answered:
                     request.connection.abort()
+                slices.end()
+                if request.throttle is not None:
+                    request.throttle.has_worked(slices.spent)
 
         self.services.supervisor.spawn("kafka.respond.large", respond(), Policy.ISOLATED)
 

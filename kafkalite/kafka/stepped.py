@@ -9,6 +9,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalite.env.loop_times import COUNTED_S
+from kafkalite.env.turns import Slices
 from kafkalite.errors import ApiError
 from kafkalite.kafka.apis import refusal
 
@@ -44,6 +45,17 @@ def answer(request: Request, message: Any, steps: Steps[Any]) -> None:
 def run(request: Request, steps: Steps[None]) -> None:
     """Work for a request that waited for something. The requests behind it go on."""
     request.connection.listener.turns.run(request.connection.owner, steps, _nothing, _count(request))
+
+
+async def sliced(request: Request, steps: Steps[_T]) -> _T:
+    """What the steps of a coroutine return: in slices, whose time counts as the client's."""
+    slices = Slices(request.connection.listener.turns, request.connection.owner)
+    try:
+        return await slices.run(steps)
+    finally:
+        slices.end()
+        if request.throttle is not None:
+            request.throttle.work_s += slices.spent
 
 
 def respond(request: Request, steps: Steps[Any]) -> None:

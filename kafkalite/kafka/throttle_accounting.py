@@ -153,6 +153,11 @@ class ThrottleAccounting:
         self._spent = 0.0
         return self.count(Kind.REQUEST, spent * 100) if self._quotas.limits_requests else 0
 
+    def has_worked(self, seconds: float) -> None:
+        """The loop has worked for the client after its answer was settled: the next one pays."""
+        if self._quotas.limits_requests:
+            self.count(Kind.REQUEST, seconds * 100)
+
     def settle(self, answer: Any) -> None:
         """Just before the answer goes out: the longest wait of all kinds is written into it."""
         if not self._is_settled:

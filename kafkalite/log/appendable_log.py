@@ -280,7 +280,7 @@ class AppendableLog(ReadableLog):
         self._snapshots.remove(lambda offset: offset > end)
         if found is not None or not self._has_producers:
             # If there were none up to a later offset, a whole segment need not be read.
-            self._producers = found or ProducerStates()
+            self._producers = ProducerStates() if found is None else found
             return
         self._producers, start = load_snapshot(self.disk, self.path, self._snapshots.offsets)
         for _ in replay(self._producers, self._local.segments, start):

@@ -240,6 +240,7 @@ async def _pass(log: PartitionLog, disk: Disk, work: CleaningPlan, now_ms: int, 
                 await file.sync()
             finally:
                 file.close()
+            await log.record_compaction(work.end_offset)
         except Exception:
             _discard(log, disk, group)
             raise

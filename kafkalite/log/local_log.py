@@ -203,8 +203,26 @@ class LocalLog:
         if end > self.compacted_to:
             self._write_compacted_to(end, durable=True)
 
+    async def record_compaction(self, end: int) -> None:
+        """The same for a whole pass, without waiting for the disk on the loop. Raises OSError."""
+        before = self.compacted_to
+        if end <= before:
+            return
+        path, data = f"{self.path}/{checkpoints.COMPACTED}", checkpoints.encode_compacted(self._compacted_with(end))
+        await self.disk.run_blocking(lambda: self.disk.write_file_atomic(path, data), self.path)
+        if self.closed or self.path != path.rpartition("/")[0]:
+            return
+        if self.compacted_to != before:  # the file was written meanwhile, too: nobody knows which of the two is there
+            self._write_compacted_to(end, durable=True)
+        else:
+            self.compacted_to, self._unmarked_to = self._compacted_with(end), 0
+        self._lower_compacted()
+
+    def _compacted_with(self, end: int) -> int:
+        return max(end, min(self._unmarked_to, self.next_offset))
+
     def _write_compacted_to(self, end: int, *, durable: bool) -> None:
-        end = max(end, min(self._unmarked_to, self.next_offset))
+        end = self._compacted_with(end)
         self._unmarked_to = 0
         data = checkpoints.encode_compacted(end)
         self.disk.write_file_atomic(f"{self.path}/{checkpoints.COMPACTED}", data, durable=durable)

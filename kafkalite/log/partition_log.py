@@ -197,6 +197,10 @@ class PartitionLog(AppendableLog):
         """A segment of this log, not in it yet."""
         return self._local.new_segment(base_offset)
 
+    async def record_compaction(self, end: int) -> None:
+        """A pass is about to remove offsets below `end`: durable when this returns. Raises OSError."""
+        await self._local.record_compaction(end)
+
     def replace_segments(
         self, sources: list[Segment], cleaned: Segment, cleaned_path: str, dropped_markers: set[int]
     ) -> bool:

@@ -133,8 +133,9 @@ class Segment:
 
     def append(self, buffers: Sequence[Buffer]) -> None:
         """Write at the end, in one go. Raises OSError, and then the file is as it was or `cut` must be called."""
-        self._log().append(buffers)
-        self.exists = True
+        file = self._log()
+        self.exists = True  # now, so that `cut` finds the file of a first batch, too
+        file.append(buffers)
 
     def reserve(self, size: int) -> None:
         """Give the file room on the disk for `size` bytes, if the disk can do that (`preallocate`)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkalite.admin.acls import AclManager
 from kafkalite.config import BrokerConfig, max_connections
 from kafkalite.controller.controller import Controller
 from kafkalite.kafka.listener import KafkaListener
@@ -26,6 +27,7 @@ class ChangedSettings:
         membership: ClusterMembership,
         rpc: RpcServer,
         listener: KafkaListener,
+        rights: AclManager,
     ) -> None:
         self._settings = settings
         self._replicas = replicas
@@ -34,6 +36,7 @@ class ChangedSettings:
         self._membership = membership
         self._rpc = rpc
         self._listener = listener
+        self._rights = rights
 
     def topic_changed(self, topic: str) -> None:
         """See SettingsEvents."""
@@ -50,6 +53,7 @@ class ChangedSettings:
     def reconfigured(self, before: BrokerConfig) -> None:
         """See SettingsEvents."""
         config = self._settings.now
+        self._rights.reconfigured(config)
         self._rpc.max_connections = max_connections(config, RPC)
         self._replicas.fetchers.resize(config.num_replica_fetchers)
         self._replicas.serving.throttled_rate = config.leader_replication_throttled_rate

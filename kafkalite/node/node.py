@@ -279,6 +279,7 @@ class Node:
             membership=self._membership,
             rpc=self.rpc,
             listener=self.kafka.listener,
+            rights=self.rights,
         )
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
         self.metadata.on_partitions_removed = self.kafka.partitions_removed

@@ -59,6 +59,10 @@ class ConnectionLimits:
         self._overrides = overrides
         self._counts: dict[str, int] = {}
 
+    def change(self, per_ip: int, rate: float) -> None:
+        """Other limits from now on; connections that are open stay."""
+        self._per_ip, self._rate = per_ip, rate
+
     def opened(self, host: str) -> bool:
         """One more from there; False: too many, and it does not count."""
         host = canonical(host)

@@ -112,7 +112,11 @@ def _text(now: datetime, level: str, event: str, fields: dict[str, Any], excepti
 
 def _value(value: Any) -> str:
     text = str(value)
-    return json.dumps(text, ensure_ascii=False) if " " in text or not text.isprintable() or not text else text
+    if (
+        not text.isprintable()
+    ):  # JSON leaves U+007F alone, and those beyond: terminals take U+009B for the beginning of a command
+        return json.dumps(text).replace("\x7f", "\\u007f")
+    return json.dumps(text, ensure_ascii=False) if " " in text or not text else text
 
 
 def configure(*, level: str = "info", stream: TextIO | None = None, form: str = "json", **bound: Any) -> None:

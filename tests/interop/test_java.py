@@ -78,25 +78,23 @@ async def test_console_tools(kafka_classes: str, cluster: LoopbackCluster) -> No
     assert sum(int(line.rsplit(":", 1)[1]) for line in ends.split()) == 100
 
 
-async def test_a_consumer_of_the_new_group_protocol_is_told_that_there_is_none(
-    kafka_classes: str, cluster: LoopbackCluster
-) -> None:
-    """It does not fall back: docs/kafka-protocol.md says so."""
+async def test_the_new_group_protocol_of_a_former_client(kafka_classes: str, cluster: LoopbackCluster) -> None:
+    """Version 0 of ConsumerGroupHeartbeat, where the coordinator chooses the member's id."""
     boot = ("--bootstrap-server", cluster.bootstrap)
     await run_client(tool_command(kafka_classes, f"{_TOOLS}.TopicCommand", *boot, "--create", "--topic", "t"))
-    wanted = ("--topic", "t", "--consumer-property", "group.protocol=consumer")
-    consumer = await asyncio.create_subprocess_exec(
-        *tool_command(kafka_classes, f"{_TOOLS}.consumer.ConsoleConsumer", *boot, *wanted),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+    producer = tool_command(kafka_classes, "kafka.tools.ConsoleProducer", *boot, "--topic", "t")
+    await run_client(producer, stdin=b"one\ntwo\nthree\n")
+    wanted = (
+        "--topic",
+        "t",
+        "--consumer-property",
+        "group.protocol=consumer",
+        "--from-beginning",
+        "--max-messages",
+        "3",
     )
-    try:
-        _, err = await consumer.communicate()
-    finally:
-        if consumer.returncode is None:
-            consumer.kill()
-            await consumer.wait()
-    assert b"UnsupportedVersionException: The node does not support CONSUMER_GROUP_HEARTBEAT" in err
+    consumer = tool_command(kafka_classes, f"{_TOOLS}.consumer.ConsoleConsumer", *boot, *wanted)
+    assert sorted((await run_client(consumer)).split()) == [b"one", b"three", b"two"]
 
 
 async def test_performance_tools(kafka_classes: str, cluster: LoopbackCluster) -> None:

@@ -46,7 +46,7 @@ async def test_java_describes_moves_and_deletes_a_share_group(tmp_path: Path) ->
             "lag": [0, 10, 20],
             "moved": 90,
             "again": 20,
-            "missing": "GroupIdNotFoundException",
+            "created": "none",
             "left": 0,
             "gone": "GroupIdNotFoundException",
         }

@@ -82,6 +82,16 @@ def test_people_read_a_text_with_time_level_and_event_first() -> None:
     assert line[2] == line[5] == ":"
 
 
+@pytest.mark.parametrize("evil", ["\x1b[31m", "\x9b31m", "a\x7f", "\u202eabc", "\x85", "\u2028x"])
+def test_a_value_sends_no_command_to_the_terminal(evil: str) -> None:
+    """Users choose names, also of what they may not see; refusals are in the log."""
+    stream = io.StringIO()
+    logs.configure(stream=stream, form="text")
+    logs.get_logger("x").warning("acl.denied", name=evil, other=f"grün {evil}")
+    line = stream.getvalue()
+    assert line.endswith("\n") and line[:-1].isprintable() and len(line.splitlines()) == 1
+
+
 def test_auto_is_json_for_pipes_and_text_on_a_terminal() -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:

@@ -362,9 +362,17 @@ def replace(
                 raise api_error(ErrorCode.INVALID_REQUEST, reason)
             if fresh not in racks:
                 raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {fresh} is not alive")
+            moves = await moves_in_progress(client, timeout_s)
+            begun = [each for each in moves if gone in each.origin and fresh in each.target]
+            ends = {TopicPartition(each.topic, each.partition): each.target for each in moves}
+            assignment = {partition: ends.get(partition, replicas) for partition, replicas in assignment.items()}
             made = replace_broker(gone, fresh, assignment)
-            _report(gone, fresh, made.targets, made.kept, racks, assignment, out)
-            if dry_run or not made.targets:
+            _report(gone, fresh, made.targets, made.kept, len(begun), racks, assignment, out)
+            if dry_run or not (made.targets or begun):
+                return
+            if not made.targets:
+                if not no_watch:
+                    await watch(client, out, timeout_s=timeout_s, is_requested=True)
                 return
             confirm(f"Move {_replicas(len(made.targets))} of broker {gone} to broker {fresh}?", yes=yes)
             wanted = tuple(WantedReassignment(*p, target, throttle or 0) for p, target in sorted(made.targets.items()))
@@ -392,6 +400,7 @@ def _report(
     fresh: BrokerId,
     targets: Mapping[TopicPartition, Replicas],
     kept: tuple[TopicPartition, ...],
+    begun: int,
     racks: Mapping[BrokerId, str | None],
     assignment: Mapping[TopicPartition, Replicas],
     out: Output,
@@ -402,10 +411,13 @@ def _report(
         "new": fresh,
         "partitions": [{"topic": p.topic, "partition": p.partition, "replicas": list(r)} for p, r in targets.items()],
         "kept": [str(each) for each in kept],
+        "under_way": begun,
         "on_one_rack": [str(each) for each in doubled],
     }
     text = f"{_replicas(len(targets))} of broker {gone} go to broker {fresh}"
-    out.value(value, text if targets or kept else f"broker {gone} has no replicas")
+    if begun:
+        text += f"; {begun} more by moves that are under way already"
+    out.value(value, text if targets or kept or begun else f"broker {gone} has no replicas")
     if kept:
         named = ", ".join(map(str, kept[:5])) + (", …" if len(kept) > 5 else "")
         text = f"broker {fresh} has a replica of {named} already; `kafkalite admin broker decommission {gone}` moves the rest"

@@ -11,6 +11,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.offset_reset import EARLIEST, OFFSET, SHIFT, TIME, Reset, ends_of, new_offsets
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
+from kafkalite.rpc.answers import RpcError
 from kafkalite.wording import number_of
 from kafkalite_cli.output import Output, client_options, confirm, connect, group_options, run_async
 from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition, parse_time_ms
@@ -205,7 +206,13 @@ def reset_offsets(
             keys = await _chosen(client, topics, before, timeout_s)
             after = await new_offsets(client, keys, before, reset, timeout_s)
             if execute:
-                await admin.commit(group, after)
+                try:
+                    await admin.commit(group, after)
+                except RpcError as error:
+                    if shift_by is None:
+                        raise
+                    hint = f"it may be done, and a second --shift-by would shift again: see `kafkalite admin offsets get {group}`"
+                    raise api_error(ErrorCode.REQUEST_TIMED_OUT, f"{error}; {hint}") from None
         out = Output(as_json)
         rows = [(key.topic, key.partition, before.get(key), offset) for key, offset in after.items()]
         if as_json:

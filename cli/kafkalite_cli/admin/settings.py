@@ -167,7 +167,7 @@ def note_of_min_isr(topic: str, replicas: int, changes: Mapping[str, str]) -> st
     if not wanted.isdigit() or not 0 < replicas < int(wanted):
         return ""
     has = f"{replicas} replica{'' if replicas == 1 else 's'}"
-    return f"note: {topic} has {has}, so with min.insync.replicas={wanted} every write with acks=all is refused"
+    return f"note: {topic} has {has}, so min.insync.replicas={wanted} counts as {replicas}"
 
 
 async def _refuse_unset(client: AsyncClient, resource: ConfigResource, keys: tuple[str, ...], timeout_s: float) -> None:

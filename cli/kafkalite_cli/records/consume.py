@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 import click
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import EARLIEST, ConsumedRecord, Consumer
+from kafkalite.client.consumed import ConsumedRecord
+from kafkalite.client.consumer import EARLIEST, Consumer
 from kafkalite.client.membership import CHECK_TIMEOUT_S, PARTITIONS_CHECKED_S
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
@@ -148,7 +149,6 @@ def consume(
                 return
             strict = None if isinstance(position, int) and last is None else EARLIEST
             async with Consumer(client, read_committed=read_committed, on_out_of_range=strict) as consumer:
-                on_stop(consumer.close)
                 if last is not None:
                     await _show_last(client, consumer, keys, last, timeout_s, show, wanted)
                     return
@@ -219,6 +219,7 @@ async def _copy(
     exit_at_end: bool,
 ) -> None:
     end = await ToTheEnd.of(client, consumer, list(keys), timeout_s) if exit_at_end else None
+    on_stop(consumer.close)
     printer = Printer()
     left = sys.maxsize if maximum is None else maximum
     while left > 0 and not consumer.closed:
@@ -247,6 +248,7 @@ async def _show_last(
 ) -> None:
     """The last `count` records of all partitions by their timestamps, as they are now; filters choose among these."""
     chosen = await last_records(client, consumer, keys, count, timeout_s)
+    on_stop(consumer.close)
     printer = Printer()
     for at in range(0, len(chosen), 5000):
         printer.add([show(record) for record in chosen[at : at + 5000] if wanted is None or wanted(record)])

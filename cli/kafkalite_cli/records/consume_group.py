@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from kafkalite.client.admin.groups import Groups
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import ConsumedRecord, Consumer
+from kafkalite.client.consumed import ConsumedRecord
+from kafkalite.client.consumer import Consumer
 from kafkalite.client.membership import Membership
 from kafkalite.env.supervisor import Policy
 from kafkalite.model import TopicPartition

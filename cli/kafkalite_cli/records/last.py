@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import ConsumedRecord, Consumer
+from kafkalite.client.consumed import ConsumedRecord
+from kafkalite.client.consumer import Consumer
 from kafkalite.model import EARLIEST_TIMESTAMP, TopicPartition
 from kafkalite_cli.records.to_the_end import ToTheEnd, ends_now
 

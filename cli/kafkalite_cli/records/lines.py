@@ -8,7 +8,7 @@ import json
 import math
 from typing import Any
 
-from kafkalite.client.consumer import ConsumedRecord
+from kafkalite.client.consumed import ConsumedRecord
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite_cli.parameters import MAX_ID, MAX_LONG
 

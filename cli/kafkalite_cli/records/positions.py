@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 import click
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import EARLIEST, LATEST, ConsumedRecord
+from kafkalite.client.consumed import ConsumedRecord
+from kafkalite.client.consumer import EARLIEST, LATEST
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import INTERNAL_TOPICS, LATEST_TIMESTAMP, TopicPartition

@@ -18,6 +18,7 @@ class CoordinatorSettings:
     transaction_partition_verification_enable: bool = setting(
         True,
         "whether a leader asks the coordinator before a transaction begins on a partition; without it, late records of an aborted transaction may become visible",
+        dynamic=True,
     )
     offsets_topic_num_partitions: int = setting(50, "number of partitions of __consumer_offsets", low=1, high=INT_MAX)
     offsets_topic_replication_factor: int = setting(

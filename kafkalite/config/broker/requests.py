@@ -50,6 +50,7 @@ class RequestSettings:
         "maximum number of open connections from one address to the Kafka listeners together, and to each other listener",
         low=0,
         high=INT_MAX,
+        dynamic=True,
     )
     max_connections_per_ip_overrides: str = setting(
         "", "limits of connections for individual addresses: HOST:COUNT,HOST:COUNT"
@@ -67,6 +68,7 @@ class RequestSettings:
         " 10 seconds may come at once; others are refused; 0: no limit",
         low=0,
         high=INT_MAX,
+        dynamic=True,
     )
     quota_window_num: int = setting(
         11, "number of windows over which a client's rate is measured for quotas", low=2, high=3600

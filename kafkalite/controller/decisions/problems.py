@@ -18,8 +18,8 @@ MAX_NAMED = 100
 def find_problems(
     state: ControllerState, malformed_brokers: Mapping[str, str], wanted_replicas: Mapping[str, int]
 ) -> list[Problem]:
-    """Partitions without a leader, znodes that cannot be used, deletions that wait for dead brokers, internal topics that were
-    created when there were fewer brokers.
+    """Partitions without a leader, znodes that cannot be used, deletions and removals that wait for dead brokers, internal topics
+    that were created when there were fewer brokers.
 
     Args:
         wanted_replicas: internal topic -> how many replicas the configuration asks for.
@@ -47,10 +47,17 @@ def find_problems(
         absent = sorted({broker for _, broker in state.deletions[name].waiting if broker not in state.brokers})
         if absent:
             problems.append(("topic.deletion_waits", name, f"deletion of {name} waits for brokers {absent} to return"))
+    held: dict[str, set[BrokerId]] = {}
+    for partition, removal in state.removals.items():
+        held.setdefault(partition.topic, set()).update((removal.waiting or frozenset()) - state.brokers.keys())
+    for name, dead in sorted(held.items()):
+        if dead:
+            detail = f"removed partitions of {name} wait for brokers {sorted(dead)} to return; until then none can be added to it"
+            problems.append(("partition.removal_waits", name, detail))
     left: dict[BrokerId, int] = {}
     for leftover in state.leftovers.values():
-        dead = {broker for _, broker in leftover.waiting if broker not in state.brokers}
-        for broker in dead | {broker for _, broker in leftover.away}:
+        gone = {broker for _, broker in leftover.waiting if broker not in state.brokers}
+        for broker in gone | {broker for _, broker in leftover.away}:
             left[broker] = left.get(broker, 0) + 1
     for broker in sorted(left):
         if broker in state.brokers:

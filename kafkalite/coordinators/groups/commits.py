@@ -14,7 +14,7 @@ from kafkalite.coordinators.groups.topics import GroupTopics
 from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.model import Offset, ProducerId, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, Offset, ProducerId, TopicPartition
 
 CommitResults = dict[TopicPartition, ErrorCode]
 #: Offsets per step.
@@ -121,7 +121,9 @@ class OffsetCommits:
         """The group, if this member may commit these offsets; it is made if there is none."""
         partition, entry = self._find(group_id)
         if entry is None:
-            if generation >= 0 and not is_transactional:
+            if generation >= 0 and knows_epochs:
+                raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+            if generation >= 0:
                 raise api_error(ErrorCode.ILLEGAL_GENERATION)
             entry = self._make(partition, group_id)
         if entry.share is not None:
@@ -179,13 +181,17 @@ class OffsetCommits:
         self, wanted: Collection[TopicPartition]
     ) -> tuple[tuple[int, ...], dict[TopicPartition, tuple[Offset, int, bool]]]:
         """The partitions of `__consumer_offsets` that are loaded here; and for each of `wanted` that any group has an
-        offset for: the lowest, how many groups, and whether an open transaction may change one."""
+        offset for: the lowest, how many groups, and whether an open transaction may change one. Offsets of former topics do
+        not count."""
         found: dict[TopicPartition, tuple[Offset, int, bool]] = {}
+        ids = {name: self._topics.topic_id(name) or NO_TOPIC_ID for name in {key.topic for key in wanted}}
         loaded = list(self._log.states())
         for partition in loaded:
             for entry in partition.entries.values():
                 for key in wanted:
                     offset = entry.offsets.committed.get(key)
+                    if offset is not None and offset.is_of_another(ids[key.topic]):
+                        offset = None
                     is_unstable = entry.offsets.is_unstable(key)
                     if offset is None and not is_unstable:
                         continue

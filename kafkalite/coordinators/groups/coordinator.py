@@ -27,6 +27,7 @@ from kafkalite.coordinators.groups.decisions.members import JOIN_EPOCH
 from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHeartbeat
 from kafkalite.coordinators.groups.loading import GroupReplay
+from kafkalite.coordinators.groups.member_memory import MemberMemory, size_of
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.records import common as records
@@ -72,6 +73,7 @@ class GroupCoordinator:
         self._earlier = Pulse()
         self._ticks: list[tuple[int, int, GroupPartition, str]] = []
         self._numbers = count()
+        self._memory = MemberMemory(self._members_bytes, self._now)
         self.topics = GroupTopics(services)
         self.offsets = OffsetCommits(services.clock, self.log, self.topics, self._find, self._replay.make)
         self.removal = GroupRemoval(services, self.log, self._find)
@@ -124,6 +126,8 @@ class GroupCoordinator:
         if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
             raise api_error(ErrorCode.INVALID_SESSION_TIMEOUT)
         partition, entry = self._find(group_id)
+        if not self._memory.take(size_of(request.protocols)):
+            raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the members of all groups take too much memory")
         if entry is None:
             if request.member_id:
                 raise api_error(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -137,6 +141,14 @@ class GroupCoordinator:
         if not is_known and len(group.members) + len(group.pending_members) >= config.group_max_size:
             raise api_error(ErrorCode.GROUP_MAX_SIZE_REACHED)
         self._perform(partition, entry, group.join(request, self._now()))
+
+    def _members_bytes(self) -> int:
+        return sum(
+            size_of(member.protocols)
+            for partition in self.log.states()
+            for entry in partition.entries.values()
+            for member in entry.group.members.values()
+        )
 
     def new_member_id(self, prefix: str) -> str:
         return f"{prefix}-{uuid.UUID(int=self._services.random.getrandbits(128), version=4)}"

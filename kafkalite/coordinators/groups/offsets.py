@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import field
 
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import Offset, ProducerId, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, Offset, ProducerId, TopicId, TopicPartition
 
 #: offset.metadata.max.bytes
 MAX_METADATA_BYTES = 4096
@@ -19,7 +19,10 @@ MAX_METADATA_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """`record_offset` is where in `__consumer_offsets` it stands: of two, the later one holds."""
+    """`record_offset` is where in `__consumer_offsets` it stands: of two, the later one holds.
+
+    `topic_id`: of the topic when it was committed; NO_TOPIC_ID: it is not known.
+    """
 
     offset: Offset
     leader_epoch: int
@@ -27,12 +30,17 @@ class CommittedOffset:
     commit_ms: int
     expire_ms: int = -1
     record_offset: int = -1
+    topic_id: TopicId = NO_TOPIC_ID
 
     def at(self, record_offset: int) -> CommittedOffset:
         """The same, once its record is there."""
         return CommittedOffset(
-            self.offset, self.leader_epoch, self.metadata, self.commit_ms, self.expire_ms, record_offset
+            self.offset, self.leader_epoch, self.metadata, self.commit_ms, self.expire_ms, record_offset, self.topic_id
         )
+
+    def is_of_another(self, topic_id: TopicId) -> bool:
+        """Whether it was committed for another topic of the same name."""
+        return self.topic_id != topic_id and NO_TOPIC_ID not in (self.topic_id, topic_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +114,14 @@ class GroupOffsets:
                 del offsets[partition]
                 if producer_id is not None and not offsets:
                     del self.in_transactions[producer_id]
+
+    def of_topic(self, name: str, topic_id: TopicId) -> set[int]:
+        """The partitions of this topic, and not of another one of its name, with a committed offset."""
+        return {
+            key.partition
+            for key, offset in self.committed.items()
+            if key.topic == name and not offset.is_of_another(topic_id)
+        }
 
     def is_unstable(self, partition: TopicPartition) -> bool:
         """Whether a commit that is under way, or an open transaction, may change this partition's offset."""

@@ -181,5 +181,7 @@ class GroupPartition:
     entries: dict[str, GroupEntry] = field(default_factory=dict)
     #: Producer with an open transaction -> groups it committed offsets for.
     transactions: dict[ProducerId, dict[str, None]] = field(default_factory=dict)
+    #: How often it was there at a sweep (`removal`), 2 at the most.
+    sweeps: int = 0
     #: What its share groups have written.
     written: WrittenPartition = field(default_factory=WrittenPartition)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 
 from kafkalite.coordinators.groups.commits import CommitResults
 from kafkalite.coordinators.groups.decisions.classic.group import GroupState
 from kafkalite.coordinators.groups.decisions.consumer.group import tombstones as consumer_tombstones
+from kafkalite.coordinators.groups.decisions.share.heartbeats import begun as share_topics
 from kafkalite.coordinators.groups.decisions.streams.group import tombstones as streams_tombstones
 from kafkalite.coordinators.groups.decisions.subscription import CONSUMER, topics_in
 from kafkalite.coordinators.groups.offsets import Snapshot
@@ -21,16 +23,19 @@ from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.model import Offset, TopicPartition
+from kafkalite.model import Offset, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
-#: offsets.retention.check.interval.ms
-_EXPIRY_CHECK_S = 600.0
+#: Time in seconds between two sweeps, and sweeps between two expiries (offsets.retention.check.interval.ms).
+_SWEEP_S = 60.0
+_SWEEPS_PER_EXPIRY = 10
+#: The sweep at which a partition is swept.
+_SWEPT = 2
 _DELETE_CHUNK = 1_000
-#: The pause after offsets could not be purged, in seconds.
+#: The pause after offsets of a removed topic or partition could not be purged, in seconds.
 _PURGE_AGAIN_S = 1.0
 
 Doomed = tuple[GroupPartition, GroupEntry, Snapshot]
@@ -193,9 +198,46 @@ class GroupRemoval:
 
     async def run(self) -> None:
         """Look for them now and then, for ever."""
-        while True:
-            await asyncio.sleep(_EXPIRY_CHECK_S)
-            await self.expire()
+        for number in count(1):
+            await asyncio.sleep(_SWEEP_S)
+            await self.sweep()
+            if not number % _SWEEPS_PER_EXPIRY:
+                await self.expire()
+
+    async def sweep(self) -> None:
+        """Forget offsets of topics that were deleted while nobody coordinated the group: once for each partition that is loaded.
+
+        Only at its second sweep: a node that has just taken over may hear of a new topic later than the one before it.
+        """
+        due = [partition for partition in self._log.states() if partition.sweeps < _SWEPT]
+        if not due:
+            return
+        ids = {topic.topic: topic.topic_id for topic in self._services.metadata(None).topics}
+        if self._log.topic not in ids:  # the metadata is not there yet
+            return
+        for partition in due:
+            partition.sweeps += 1
+            if partition.sweeps == _SWEPT and not await self._sweep(partition, ids):
+                partition.sweeps -= 1
+            await asyncio.sleep(0)
+
+    async def _sweep(self, partition: GroupPartition, ids: Mapping[str, TopicId]) -> bool:
+        """Whether all could be written. `ids`: of all topics."""
+        doomed: list[Doomed] = []
+        with suppress(ApiError):  # another node coordinates its groups
+            log_end = self._log_end(partition)
+            for entry in partition.entries.values():
+                gone = {
+                    key
+                    for key, offset in entry.offsets.committed.items()
+                    if key.topic not in ids or offset.is_of_another(ids[key.topic])
+                }
+                if gone:
+                    doomed.append((partition, entry, entry.offsets.snapshot(gone.__contains__, log_end)))
+        shared = [entry.share for entry in partition.entries.values() if entry.share is not None]
+        kept = await self._refused(doomed)
+        await self.shares.topics_deleted(topic.name for group in shared for topic in share_topics(group).values())
+        return not kept
 
     async def expire(self) -> None:
         """Forget offsets that have outlived `offsets.retention.minutes`, and groups with nothing left."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import ConsumedRecord
+from kafkalite.client.consumed import ConsumedRecord
 from kafkalite.env.fair_lane import FairLane
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.http.authentication import AuthenticatedRequest

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from kafkalite.client.consumer import ConsumedRecord, committed_batches
+from kafkalite.client.consumed import ConsumedRecord, committed_batches
 from kafkalite.errors import ApiError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition

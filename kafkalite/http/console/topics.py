@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.client.admin.configs import ConfigResource, describe_configs
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.config import TOPIC_KEYS
+from kafkalite.env.turns import Slices
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.rates import DescribeTrafficRequest, DescribeTrafficResponse
 from kafkalite.extension.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
@@ -45,7 +46,13 @@ class TopicAnswers:
         text, has_internal = query.get("text", ""), query.get("internal") == "1"
         is_visible = rights.visible("DescribeTopicPartitions", _TOPIC)
         cache = self._node.metadata
-        fitting = [name for name in cache.all_topics() if text in name and is_visible(name)]
+        slices = Slices(self._node.kafka.listener.turns, (str(asked.principal), asked.client_host))
+        fitting = []
+        for name in cache.all_topics():
+            if slices.is_over:
+                await slices.next()
+            if text in name and is_visible(name):
+                fitting.append(name)
         internal = [name for name in fitting if name in INTERNAL_TOPICS]
         listed = fitting if has_internal else [name for name in fitting if name not in INTERNAL_TOPICS]
         page = listed[offset : offset + limit]

@@ -7,15 +7,15 @@ import re
 from collections.abc import Collection, Coroutine, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from kafkalite.coordinators.internal_topics import broker_count, internal_topic
+from kafkalite.coordinators.internal_topics import broker_count, internal_topic, with_fewest_replicas
 from kafkalite.coordinators.services import Services
-from kafkalite.env.turns import Slices
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from kafkalite.features import SUPPORTED
 from kafkalite.kafka.apis import OFFERED
 from kafkalite.kafka.mutations import may_change
 from kafkalite.kafka.request import Handler, Request
+from kafkalite.kafka.stepped import STEP, Steps, sliced
 from kafkalite.model import (
     INTERNAL_TOPICS,
     NO_LEADER,
@@ -195,10 +195,17 @@ class ClusterHandlers:
         may_change(request, len(wanted) * config.num_partitions)
         created = await self._services.create_topics(CreateTopicsRequest(wanted))
         # Brokers that are cordoned or draining take no replicas: then there may be fewer than are alive.
-        few = [each.topic for each in created.topics if each.error == ErrorCode.INVALID_REPLICATION_FACTOR]
-        if few and config.auto_create_topics_replication_factor == 0:
-            again = await self._services.create_topics(CreateTopicsRequest(tuple(NewTopic(name) for name in few)))
-            created = CreateTopicsResponse((*(each for each in created.topics if each.topic not in few), *again.topics))
+        few = {each.topic for each in created.topics if each.error == ErrorCode.INVALID_REPLICATION_FACTOR}
+        fewer = tuple(
+            with_fewest_replicas(order) if order.topic in INTERNAL_TOPICS else NewTopic(order.topic)
+            for order in wanted
+            if order.topic in few
+            and (order.topic in INTERNAL_TOPICS or config.auto_create_topics_replication_factor == 0)
+        )
+        if fewer:
+            again = (await self._services.create_topics(CreateTopicsRequest(fewer))).topics
+            kept = (each for each in created.topics if each.topic not in {other.topic for other in again})
+            created = CreateTopicsResponse((*kept, *again))
         errors = {
             result.topic: result.error
             for result in created.topics
@@ -220,8 +227,7 @@ class ClusterHandlers:
         known = self._services.metadata(names)
         steps = self._described(request, message, known, names, unknown_ids, refused, errors, created)
         if sum(len(topic.partitions) for topic in known.topics) > _PARTITIONS_AT_ONCE:
-            listener = request.connection.listener
-            return Slices(listener.turns, request.connection.owner).run(steps)
+            return sliced(request, steps)
         while True:
             try:
                 next(steps)
@@ -250,6 +256,7 @@ class ClusterHandlers:
         topics = []
         is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
         for topic in known.topics:
+            yield  # also for what is left out: to look up a right takes longer than to describe a topic
             if names is None and not is_visible(topic.topic):
                 continue
             entry = _topic(topic, reachable, not_here)
@@ -265,7 +272,6 @@ class ClusterHandlers:
                 # It exists, but this node does not know its leader yet: the client asks again.
                 entry.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
             topics.append(entry)
-            yield
         for topic_id in unknown_ids:
             topics.append(response.MetadataResponseTopic(int(ErrorCode.UNKNOWN_TOPIC_ID), None, topic_id))
         topics += refused
@@ -312,7 +318,7 @@ class ClusterHandlers:
 
     def describe_topic_partitions(
         self, request: Request, message: wire.DescribeTopicPartitionsRequest
-    ) -> wire.DescribeTopicPartitionsResponse:
+    ) -> Steps[wire.DescribeTopicPartitionsResponse]:
         """Metadata in pages (KIP-966): topics by name, from the cursor on, at most `limit` partitions."""
         response = wire.DescribeTopicPartitionsResponse
         cursor = message.cursor
@@ -327,7 +333,9 @@ class ClusterHandlers:
         reachable = _reachable(request, known.brokers)
         room = max(1, min(message.response_partition_limit, _MAX_PARTITIONS_PER_PAGE))
         topics: list[wire.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = []
-        for topic in known.topics:
+        for number, topic in enumerate(known.topics, 1):
+            if not number % STEP:
+                yield
             if (cursor is not None and topic.topic < cursor.topic_name) or not (asked or is_visible(topic.topic)):
                 continue
             first = cursor.partition_index if cursor is not None and topic.topic == cursor.topic_name else 0

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
-from kafkalite.env.turns import Slices
 from kafkalite.errors import ErrorCode, ProtocolError, api_error
 from kafkalite.extension import MAX_BODY_BYTES, MAX_ELEMENTS
 from kafkalite.extension.apis import APIS, ExtensionApi, with_refusals, without
@@ -19,6 +18,7 @@ from kafkalite.extension.messages.topics import (
 )
 from kafkalite.kafka.mutations import EXCEEDED, may_change
 from kafkalite.kafka.request import Handler, Request
+from kafkalite.kafka.stepped import Steps, sliced
 from kafkalite.protocol import wire
 from kafkalite.rpc.codec import pack, unpack_as
 from kafkalite.rpc.messages.base import Message
@@ -55,17 +55,11 @@ class ExtensionHandlers:
         access = self._services.rights.access
         if access.authorizer is None:
             return await self._within_rate(request, api, asked)
-        denied: set[str] = set()
-        slices = Slices(request.connection.listener.turns, request.connection.owner)
-        names = dict.fromkeys(api.names(asked)) if api.names is not None else ()
-        for need in api.needs:
-            for name in names if need.scope is not Scope.HIDE else ():
-                if slices.is_over:
-                    await slices.next()
-                if need.scope is Scope.WHOLE:
-                    self._require(request, need, name)
-                elif not access.meets(request, need, name):
-                    denied.add(name)
+        denied = (
+            set()
+            if api.names is None
+            else await sliced(request, self._denied(request, api, dict.fromkeys(api.names(asked))))
+        )
         kept = without(asked, denied) if denied else asked
         answer = None if kept is None else await self._within_rate(request, api, kept)
         if denied:
@@ -76,6 +70,18 @@ class ExtensionHandlers:
                 assert api.hide is not None
                 answer = api.hide(answer, access.visible(request, need))
         return answer
+
+    def _denied(self, request: Request, api: ExtensionApi, names: Iterable[str]) -> Steps[set[str]]:
+        """The names that are refused one by one. Raises ApiError: the request is refused as a whole."""
+        denied: set[str] = set()
+        for need in api.needs:
+            for name in names if need.scope is not Scope.HIDE else ():
+                yield
+                if need.scope is Scope.WHOLE:
+                    self._require(request, need, name)
+                elif not self._services.rights.access.meets(request, need, name):
+                    denied.add(name)
+        return denied
 
     async def _within_rate(self, request: Request, api: ExtensionApi, asked: Message) -> Message:
         """Serve what the quota of changes has room for, as of Kafka's requests (`kafka.mutations`). Raises ApiError."""

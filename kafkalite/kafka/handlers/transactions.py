@@ -17,6 +17,7 @@ from kafkalite.coordinators.transactions.state import BUMPING_VERSION, Transacti
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.node_requests import may_be_node
 from kafkalite.kafka.request import Handler, Request
+from kafkalite.kafka.stepped import Steps, sliced
 from kafkalite.model import GROUP_TOPIC, INTERNAL_TOPICS, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.security.acl import Operation, ResourceType
@@ -334,29 +335,35 @@ class TransactionHandlers:
     async def list_transactions(
         self, request: Request, message: wire.ListTransactionsRequest
     ) -> wire.ListTransactionsResponse:
-        response = wire.ListTransactionsResponse
         names = {state.wire_name for state in TransactionState}
-        wanted = set(message.state_filters)
-        producers = set(message.producer_id_filters)
-        now = self._services.clock.wall_ms()
-        is_visible = self._access.visible(request, _LIST_TRANSACTION)
-        found = {
-            known.transactional_id: response.TransactionState(
-                known.transactional_id, known.producer_id, known.state.wire_name
-            )
-            for known in self._transactions.transactions()
-            if (not wanted or known.state.wire_name in wanted)
-            and (not producers or known.producer_id in producers)
-            and is_visible(known.transactional_id)
-            and (message.duration_filter < 0 or 0 <= known.started_ms < now - message.duration_filter)
-        }
+        found = await sliced(request, self._listed(request, message))
         if message.transactional_id_pattern:  # Kafka: the empty pattern is none
             matching = await _matching(request, message.transactional_id_pattern, found)
             found = {name: found[name] for name in matching}
-        return response(
+        return wire.ListTransactionsResponse(
             unknown_state_filters=[name for name in message.state_filters if name not in names],
             transaction_states=list(found.values()),
         )
+
+    def _listed(
+        self, request: Request, message: wire.ListTransactionsRequest
+    ) -> Steps[dict[str, wire.ListTransactionsResponse.TransactionState]]:
+        """By transactional id."""
+        wanted, producers = set(message.state_filters), set(message.producer_id_filters)
+        now = self._services.clock.wall_ms()
+        is_visible = self._access.visible(request, _LIST_TRANSACTION)
+        found: dict[str, wire.ListTransactionsResponse.TransactionState] = {}
+        for known in self._transactions.transactions():
+            yield
+            name, state = known.transactional_id, known.state.wire_name
+            if (
+                (not wanted or state in wanted)
+                and (not producers or known.producer_id in producers)
+                and is_visible(name)
+                and (message.duration_filter < 0 or 0 <= known.started_ms < now - message.duration_filter)
+            ):
+                found[name] = wire.ListTransactionsResponse.TransactionState(name, known.producer_id, state)
+        return found
 
 
 async def _matching(request: Request, pattern: str, names: Iterable[str]) -> list[str]:

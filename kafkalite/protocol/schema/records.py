@@ -36,6 +36,7 @@ OffsetCommitValue 0-4 4+
   metadata string 0+
   commit_timestamp int64 0+
   expire_timestamp int64 1 =-1
+  topic_id uuid 4+ #0
 
 GroupMetadataKey 2 none
   group string 2

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -155,3 +156,113 @@ def test_a_fault_anywhere_leaves_a_prefix_with_all_that_was_synced(
     whole = b"".join(one for one in written if parse_header(one).base_offset >= start)
     assert whole[: len(found)] == found, "a prefix of what was written"
     assert again.log_end_offset >= synced, f"synced to {synced}, found {again.log_end_offset}"
+
+
+class ShortDisk(FaultyDisk):
+    """Operations whose numbers are in `at_times` find no descriptor."""
+
+    def __init__(self, at_times: set[int]) -> None:
+        super().__init__(0, lasting=False, torn=0, code=errno.EMFILE)
+        self.at_times = at_times
+
+    def strikes(self) -> bool:
+        if not self.is_armed:
+            return False
+        self.count += 1
+        return self.count in self.at_times
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        return MemoryDisk.open(self, path, create=create)
+
+
+def _sequence(log: PartitionLog) -> int:
+    known = log.active_producers().get(7)
+    return 0 if known is None else known.last_sequence + 1
+
+
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(
+                [
+                    "append",
+                    "append",
+                    "idempotent",
+                    "many",
+                    "flush",
+                    "flush_rolled",
+                    "roll",
+                    "read",
+                    "epoch",
+                    "cut",
+                    "start",
+                    "retention",
+                ]
+            ),
+            st.integers(1, 300),
+        ),
+        min_size=1,
+        max_size=40,
+    ),
+    at_times=st.sets(st.integers(1, 300), max_size=20),
+    is_clean=st.booleans(),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_log_that_stays_in_service_without_descriptors_is_what_was_acknowledged(
+    steps: list[Step], at_times: set[int], *, is_clean: bool
+) -> None:
+    disk = ShortDisk(at_times)
+    changes: dict[str, Any] = SETTINGS | {"retention_bytes": 2_000}
+    log = make_log(disk, **changes)
+    disk.is_armed = True
+    epoch, end, written = 1, 0, list[bytes]()
+    for name, number in steps:
+        sent = batch([b"x" * number])
+        if name == "idempotent":
+            sent = batch([b"y"], producer_id=7, producer_epoch=0, base_sequence=_sequence(log))
+        data = sent * (8 if name == "many" else 1)
+        actions: dict[str, Callable[[], object]] = {
+            "flush": lambda: asyncio.run(log.flush()),
+            "flush_rolled": lambda: asyncio.run(log.flush_rolled()),
+            "roll": log.roll,
+            "read": lambda: log.read(log.log_start_offset, 500),
+            "start": lambda: log.advance_log_start_offset(min(log.log_start_offset + 1, log.log_end_offset)),
+            "epoch": partial(log.assign_epoch_start, epoch + 1, log.log_end_offset),
+            "cut": partial(log.truncate_to, max(log.log_start_offset, end - number % 5)),
+            "retention": lambda: log.delete_old_segments(log.log_end_offset, 0),
+        }
+        try:
+            if name in actions:
+                epoch += name == "epoch"
+                actions[name]()
+            else:
+                log.append_as_leader(data, epoch)
+                for _ in range(len(data) // len(sent)):
+                    made = bytearray(sent)
+                    assign_in_place(memoryview(made), 0, end, epoch)
+                    written.append(bytes(made))
+                    end += 1
+        except StorageError:
+            if log.is_failed:
+                break
+        if name == "cut" and log.log_end_offset < end:
+            end = log.log_end_offset
+            del written[end:]
+        assert log.log_end_offset == end
+    disk.is_armed = False
+    start, failed = log.log_start_offset, log.is_failed
+    if failed or not is_clean:
+        disk.process_crash()
+    else:
+        assert everything(log) == b"".join(written[start:])
+        asyncio.run(log.close_cleanly())
+        log.close()
+    again = reopen(
+        disk, clean=is_clean and not failed, recovery_point=log.recovery_point, log_start_offset=start, **changes
+    )
+    if not failed:
+        assert (again.log_start_offset, again.log_end_offset) == (start, end)
+        assert everything(again) == b"".join(written[start:])
+        assert {key: entry.last_sequence for key, entry in again.active_producers().items()} == {
+            key: entry.last_sequence for key, entry in log.active_producers().items()
+        }

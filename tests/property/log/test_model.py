@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kafkalite.env.fair_lane import FairLane
-from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import assign_in_place, parse_header, split_batches
 from kafkalite.record.builder import end_transaction_marker
@@ -163,9 +163,37 @@ class LogModel(RuleBasedStateMachine):
             assert self.time + 100 - parse_header(one).max_timestamp > 0
         self.batches, self.start = kept, start
 
+    @precondition(lambda self: self.end > self.start)
+    @rule(ahead=st.integers(1, 8))
+    def delete_records(self, ahead: int) -> None:
+        """Up to anywhere, within a batch too; the checkpoint file has it at once."""
+        self.start = min(self.end, self.start + ahead)
+        assert self.log.advance_log_start_offset(self.start)
+        self.batches = [one for one in self.batches if parse_header(one).last_offset >= self.start]
+
     @rule()
     def roll(self) -> None:
         self.log.roll()
+
+    @rule(written=st.integers(0, 900), many=st.integers(1, 12))
+    def append_that_fails(self, written: int, many: int) -> None:
+        """In the middle, perhaps after a segment has rolled. Nothing of it is there; the log is opened again."""
+        made = b"".join(batch([b"x" * 200], timestamp_ms=self.time) for _ in range(many))
+        self.disk.fail_append_after = written
+        try:
+            self.log.append_as_leader(made, self.epoch)
+        except StorageError:
+            assert self.log.log_end_offset == self.end
+        else:
+            raise AssertionError("the disk has failed")
+        self.log.close()
+        self.process_crash()
+
+    @rule()
+    def flush_rolled(self) -> None:
+        asyncio.run(self.log.flush_rolled())
+        self.recovery_point = self.log.recovery_point
+        self.durable_to = max(self.durable_to, self.log.synced_offset)
 
     # --- durability and the end of processes ------------------------------------------------------
 

@@ -8,9 +8,9 @@ import json
 import pytest
 
 from kafkalite.coordination import admin_znodes, paths, topic_znodes
-from kafkalite.coordination.coordinator import Delete, SetData
+from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.errors import ErrorCode
-from kafkalite.extension.messages.topics import RemovePartitionsRequest
+from kafkalite.extension.messages.topics import AddPartitionsRequest, NewPartitions, RemovePartitionsRequest
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.testing.simulated.zookeeper import Fate
 from tests.unit.admin.test_partition_admin import admin_of
@@ -111,3 +111,15 @@ async def test_what_has_left_the_topic_keeps_its_order(cluster: Cluster) -> None
     cluster.zookeeper.poke(SetData(path, gone, 0))
     await admin.remove(FIVE_TO_THREE)
     assert (cluster.zookeeper.peek(path) or (b"",))[0] == gone
+
+
+async def test_numbers_that_are_not_free_name_the_broker_that_holds_them(cluster: Cluster) -> None:
+    admin = await admin_of(cluster, "t")
+    await admin.remove(FIVE_TO_THREE)
+    carry_out(cluster, 3)
+    path = paths.partition_remove(TopicPartition("t", 4))
+    gone = admin_znodes.encode_partition_remove(admin_znodes.PartitionRemoval(replicas=(BrokerId(1), BrokerId(9))))
+    cluster.zookeeper.poke(Create(path, gone))
+    added = (await admin.add(AddPartitionsRequest((NewPartitions("t", 6),), timeout_ms=100))).topics[0]
+    assert added.error == ErrorCode.REASSIGNMENT_IN_PROGRESS
+    assert "not free until brokers [9] return (an empty one with the same id will do)" in added.message

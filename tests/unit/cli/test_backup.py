@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from kafkalite.client.admin.groups import Groups
 from kafkalite.client.admin.quotas import alter_quotas, describe_quotas
@@ -43,6 +46,7 @@ from kafkalite_cli.admin.backup.files import (
 )
 from kafkalite_cli.admin.backup.records import Comparison, batches_to_send, committed_batches
 from kafkalite_cli.admin.backup.restore import Restore, Restored, RestoreState, Wishes
+from kafkalite_cli.main import cli
 from tests.unit.cli.test_commands import Outcome, kafkalite
 
 
@@ -293,7 +297,7 @@ async def test_a_restore_that_failed_at_its_end_is_repeated(
         assert (ends[key].offset, (tmp_path / "state.json").exists()) == (10, False)
 
 
-async def refuses(restore: Restore) -> int:
+async def refuses(*_: object) -> int:
     raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not yours")
 
 
@@ -328,3 +332,36 @@ async def test_the_three_verbs(tmp_path: Path) -> None:
     next((tmp_path / "b").rglob("*.log")).write_bytes(b"")
     broken = await kafkalite("admin", "backup", "verify", directory)
     assert (broken.code, broken.err.count("\n"), "checksum" in broken.err) == (1, 1, True)
+
+
+async def test_fewer_replicas_are_said_by_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run that made the topics, while a broker was away, may be killed before its notes."""
+    async with cluster(1) as on, AsyncClient.connect(on.bootstrap) as client:
+        await client.create_topics([NewTopic("t", 1, 1)])
+        assert (await run(on, "create", str(tmp_path / "b"))).code == 0
+        manifest = finished_manifest(tmp_path / "b")
+        manifest = replace(manifest, topics=tuple(replace(each, replication_factor=3) for each in manifest.topics))
+
+        async def run_restore() -> Restored:
+            state = RestoreState(tmp_path / "state.json")
+            run = Restore(client, tmp_path / "b", manifest, Wishes("x.", quotas=True), state, timeout_s=10)
+            return await run.run(limit=None, parallel=1, is_shown=False)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Restore, "_quotas", refuses)
+            with pytest.raises(ApiError, match="not yours"):
+                await run_restore()
+        assert "x.t: 1 replica instead of 3" in (await run_restore()).notes
+
+
+async def test_a_copy_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended like after Ctrl-C, with the advice to run the same command again."""
+    async with cluster(1) as on, AsyncClient.connect(on.bootstrap) as client:
+        await client.create_topics([NewTopic("t", 2, 1)])
+        async with Producer(client) as producer:
+            await producer.send("t", None, b"x")
+        assert (await run(on, "create", str(tmp_path))).code == 0
+        monkeypatch.setattr(Restore, "_load", refuses)
+        arguments = ["admin", "backup", "restore", str(tmp_path), "--prefix", "x."]
+        said = await asyncio.to_thread(CliRunner().invoke, cli, [*arguments, "--bootstrap", ",".join(on.bootstrap)])
+        assert "not yours" in str(said.exception)

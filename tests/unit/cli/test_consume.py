@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import ConsumedRecord, Consumer
+from kafkalite.client.consumed import ConsumedRecord
+from kafkalite.client.consumer import Consumer
 from kafkalite.client.producer import Producer
 from kafkalite.model import LeaderEpoch, Offset, TopicPartition
 from kafkalite.partition_values import ListedOffset
@@ -17,6 +19,7 @@ from kafkalite_cli.records import consume
 from kafkalite_cli.records.last import last_records
 from kafkalite_cli.records.positions import At, resolve
 from tests.fake_cluster import FakeCluster, FakeLog
+from tests.unit.cli.test_commands import start
 
 T0 = TopicPartition("t", 0)
 
@@ -110,3 +113,17 @@ def test_a_time_without_a_zone_is_utc(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _reset(None, "2023-11-14T22:13:20", None, None).value == 1_700_000_000_000
     monkeypatch.undo()
     time.tzset()
+
+
+@pytest.mark.parametrize("where", [("--from", "-1d"), ("--last", "3"), ("--from", "beginning", "--exit-at-end")])
+async def test_one_ctrl_c_ends_a_search_for_the_beginning(where: tuple[str, ...]) -> None:
+    """Nothing is printed yet, so there is nothing to finish."""
+    async with FakeCluster(1) as cluster:
+        cluster.create("t")
+        cluster.nodes[1].unanswered.add("ListOffsetsRequest")
+        process = await start("consume", "t", *where, "--timeout", "3600", cluster=cluster)
+        while (1, "ListOffsetsRequest") not in cluster.requests:
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, _ = await process.communicate()
+    assert (process.returncode, out) == (130, b"")

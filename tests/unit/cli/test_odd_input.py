@@ -189,6 +189,24 @@ async def test_after_a_lost_answer_the_command_that_may_follow_is_named(monkeypa
         assert "`kafkalite admin remove-partitions t --total 3` repeats it" in str(said.exception)
 
 
+async def test_a_shift_whose_answer_is_lost_is_not_repeated_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster(1) as on, AsyncClient.connect(on.bootstrap) as client:
+        await client.create_topics([NewTopic("t", 1, 1)])
+        await Groups(client).commit("g", {TopicPartition("t", 0): 0})
+
+        async def lost(*_: object, **__: object) -> None:
+            raise RpcTimeout("no answer in 1 s")
+
+        monkeypatch.setattr(Groups, "commit", lost)
+        for how, hint in (
+            ("--shift-by=-1", "see `kafkalite admin offsets get g`"),
+            ("--to-earliest", "no answer in 1 s"),
+        ):
+            arguments = ["admin", "groups", "reset-offsets", "g", how, "--execute", "--bootstrap", on.bootstrap[0]]
+            said = await asyncio.to_thread(CliRunner().invoke, cli, arguments)
+            assert str(said.exception).endswith(hint)
+
+
 async def test_the_line_that_is_no_record_is_counted_as_editors_do() -> None:
     async with FakeCluster(1) as cluster:
         await kafkalite("admin", "create-topic", "t", cluster=cluster)
@@ -420,7 +438,7 @@ async def test_names_numbers_and_places_that_a_cluster_refuses() -> None:
 
         many = await run("admin", "create-topic", "t", "--set", "min.insync.replicas=2")
         assert (many.code, many.out) == (0, "created topic t: 1 partition, 1 replica each\n")
-        assert "t has 1 replica, so with min.insync.replicas=2 every write with acks=all is refused" in many.err
+        assert "t has 1 replica, so min.insync.replicas=2 counts as 1" in many.err
         for arguments, says in (
             (("create-topic", "two words"), "a topic's name has letters, digits, '.', '_' and '-'"),
             (("describe", ""), "'' is not a topic's name"),

@@ -8,7 +8,8 @@ import pytest
 
 from kafkalite.client import cluster_requests
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import EARLIEST, LATEST, Consumer, committed_records
+from kafkalite.client.consumed import committed_records
+from kafkalite.client.consumer import EARLIEST, LATEST, Consumer
 from kafkalite.client.fetch_session import ConsumerFetchSession
 from kafkalite.client.offset_reset import Reset, place
 from kafkalite.client.producer import Producer
@@ -138,10 +139,10 @@ def test_aborted_transactions_and_markers_are_left_out() -> None:
         ]
     )
     aborted = [AbortedTransaction(ProducerId(1), Offset(0))]
-    records, position = committed_records(T0, memoryview(log), 0, aborted)
+    records, position, _ = committed_records(T0, memoryview(log), 0, aborted)
     assert [(r.offset, r.value) for r in records] == [(1, b"committed"), (3, b"second try")]
     assert position == 6
-    records, _ = committed_records(T0, memoryview(log), 0)
+    records, _, _ = committed_records(T0, memoryview(log), 0)
     assert [r.value for r in records] == [b"aborted", b"committed", b"second try"]
 
 
@@ -383,3 +384,47 @@ async def test_a_topic_that_may_not_be_read_is_raised(monkeypatch: pytest.Monkey
             consumer.assign({T0: 0})
             with pytest.raises(ApiError, match="TOPIC_AUTHORIZATION_FAILED"):
                 await consumer.poll(timeout_s=5)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+async def test_what_another_leader_has_in_the_place_of_records_that_were_read_is_read(*, strict: bool) -> None:
+    """After an election of a replica that was out of sync (KIP-320): the position lies within its log, behind records never read."""
+    async with FakeCluster(2) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        await fill(client, 100)
+        async with Consumer(client, on_out_of_range=None if strict else EARLIEST) as consumer:
+            consumer.assign({T0: 0})
+            assert await take(consumer, 100) == list(range(100))
+            log = cluster.log("t")
+            log.truncate(60)
+            lost = log.end
+            cluster.move_leader("t", 0, 2)
+            await fill(client, 100)
+            expected = list(range(100))
+            if strict:
+                with pytest.raises(
+                    ApiError, match=f"t-0: read up to 100, and an election has cut off the log at {lost}"
+                ):
+                    await consumer.poll(timeout_s=5)
+            else:
+                assert await take(consumer, 100) == expected
+                assert consumer.position(T0) == lost + 100
+                cluster.requests.clear()
+                cluster.move_leader("t", 0, 1)
+                await fill(client, 10)
+                assert await take(consumer, 10) == list(range(10)), "an election that lost nothing changes nothing"
+                assert (1, "OffsetForLeaderEpochRequest") in cluster.requests
+
+
+async def test_a_position_is_checked_once_for_each_leader() -> None:
+    async with FakeCluster(2) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        await fill(client, 100)
+        async with Consumer(client, max_bytes=400) as consumer:
+            consumer.assign({T0: 0})
+            values = await take(consumer, 50)
+            cluster.move_leader("t", 0, 2)
+            values += await take(consumer, 100 - len(values))
+            assert values == list(range(100))
+        kinds = [kind for _, kind in cluster.requests]
+        assert kinds.count("OffsetForLeaderEpochRequest") <= 1

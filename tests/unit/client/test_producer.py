@@ -277,6 +277,7 @@ async def test_a_full_buffer_makes_send_wait() -> None:
     async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         cluster.create("t")
         async with Producer(client, buffer_bytes=10_000, max_block_ms=50) as producer:
+            await client.known_topic("t")
             cluster.errors.extend([E.NOT_ENOUGH_REPLICAS] * 1000)
             with pytest.raises(ApiError, match="no buffer memory"):
                 for _ in range(100):
@@ -331,7 +332,8 @@ async def test_a_topic_that_is_deleted_while_a_send_waits_for_room_is_refused() 
         cluster.create("t")
         cluster.create("u", 3)
         async with Producer(client, buffer_bytes=10, max_block_ms=200, linger_ms=60_000) as producer:
-            await client.known_topic("u")
+            for topic in ("t", "u"):
+                await client.known_topic(topic)
             await producer.send("t", None, bytes(100))
             waiting = asyncio.ensure_future(producer.send("u", None, b"x"))
             await asyncio.sleep(0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from kafkalite.controller.decisions.problems import find_problems
 from kafkalite.controller.decisions.refusals import Refusal, Refusals
-from kafkalite.controller.decisions.state import ControllerState, Topic
+from kafkalite.controller.decisions.state import ControllerState, Removal, Topic
 from kafkalite.errors import ErrorCode
 from kafkalite.model import (
     GROUP_TOPIC,
@@ -53,6 +55,20 @@ def test_an_internal_topic_with_few_replicas(state: ControllerState, *, is_repor
 
 
 T0 = TopicPartition("t", 0)
+
+
+def test_removed_partitions_that_a_dead_broker_may_bring_back() -> None:
+    """After `broker replace` it never returns; without a word from us, nobody knows why no partition can be added."""
+    state = _state(2)
+    waiting = {
+        TopicPartition("t", 4): Removal(waiting=frozenset({BrokerId(1), BrokerId(9)})),
+        TopicPartition("t", 5): Removal(waiting=frozenset({BrokerId(8)})),
+        TopicPartition("u", 1): Removal(waiting=frozenset({BrokerId(1)})),
+        TopicPartition("v", 1): Removal(drain=True),
+    }
+    found = find_problems(dataclasses.replace(state, removals=waiting), {}, {})
+    detail = "removed partitions of t wait for brokers [8, 9] to return; until then none can be added to it"
+    assert found == [("partition.removal_waits", "t", detail)]
 
 
 def _command(epoch: int) -> PartitionState:

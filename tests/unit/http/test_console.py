@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from kafkalite.client.admin.groups import Groups
 from kafkalite.client.admin.quotas import alter_quotas
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.consumer import ConsumedRecord
+from kafkalite.client.consumed import ConsumedRecord
 from kafkalite.client.offset_reset import PLACES, Reset, place
 from kafkalite.client.producer import Producer
 from kafkalite.config import broker_config

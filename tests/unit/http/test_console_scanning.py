@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.client.consumer import ConsumedRecord, committed_records
+from kafkalite.client.consumed import ConsumedRecord, committed_records
 from kafkalite.http.console.scanning import BATCH_BYTES, ScanBudget, Scanned, scan_batches
 from kafkalite.model import TopicPartition
 from kafkalite.record.builder import encode_batch, encode_record
@@ -78,9 +78,9 @@ def test_a_batch_of_a_million_records_is_read_in_parts() -> None:
 
 def test_a_consumer_reads_bombs_in_parts() -> None:
     data = memoryview(b"".join(batch(number, bytes(2**20)) for number in range(50)))
-    found, position = committed_records(KEY, data, 0, content_bytes=8 * 2**20)
+    found, position, _ = committed_records(KEY, data, 0, content_bytes=8 * 2**20)
     assert (len(found), position) == (8, 8)
-    found, position = committed_records(KEY, data, 8)
+    found, position, _ = committed_records(KEY, data, 8)
     assert (len(found), position) == (42, 50)
 
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from kafkalite.coordinators.groups import member_memory
+from kafkalite.coordinators.groups.offsets import CommittedOffset
 from kafkalite.coordinators.internal_log import java_hash, partition_of
-from kafkalite.errors import ErrorCode
-from kafkalite.model import TopicPartition
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.model import Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode
 from kafkalite.record.reader import read_records
@@ -155,6 +157,13 @@ async def test_commit_errors(broker: Broker) -> None:
     assert await code(commit("g", 1, metadata="x" * 5000)) == ErrorCode.OFFSET_METADATA_TOO_LARGE
     generation: dict[str, Any] = {"generation_id_or_member_epoch": 4, "member_id": "m"}
     assert await code(commit("unheard-of", 1, **generation)) == ErrorCode.ILLEGAL_GENERATION
+    newer = await client.ask(commit("unheard-of", 1, **generation), 9)
+    assert newer.topics[0].partitions[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    offset = {TopicPartition("t", 0): CommittedOffset(Offset(1), -1, "", 0)}
+    offsets = broker.side.groups.offsets
+    with pytest.raises(ApiError, match="ILLEGAL_GENERATION"):
+        list(offsets.committing("unheard-of", "m", None, 4, offset, lambda _: None, producer=(ProducerId(1), 0)))
+    assert broker.side.groups.find("unheard-of")[1] is None
     # The latter: too many requests of others wait here. A Java consumer or producer knows it of no coordinator, and gives up.
     for refused in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.THROTTLING_QUOTA_EXCEEDED):
         broker.services.partitions.fail_appends = refused
@@ -552,3 +561,25 @@ def test_keys_hash_as_in_java(text: str, expected: int | None) -> None:
     if expected is not None and text != "my-group":
         assert java_hash(text) == expected
     assert 0 <= partition_of(text, 50) < 50
+
+
+async def test_what_members_say_of_themselves_is_bounded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in no record yet: a user that may read one group could fill the memory, 16 MB with each member."""
+    monkeypatch.setattr(member_memory, "MAX_BYTES", 2500)
+    monkeypatch.setattr(member_memory, "_COUNT_AGAIN_MS", 0)
+    client = await broker.client()
+    await coordinator(client, "a")
+
+    async def joined(group: str, size: int, member_id: str = "") -> Any:
+        said = [wire.JoinGroupRequest.JoinGroupRequestProtocol("range", bytes(size))]
+        return await client.ask(join(group, member_id, protocols=said), 3)
+
+    first = await joined("a", 1000)
+    for _ in range(5):  # the same member takes the same memory
+        assert (await joined("a", 1000, first.member_id)).error_code == 0
+    assert (await joined("b", 1000)).error_code == 0
+    assert (await joined("c", 1000)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "c" not in {each.group.group_id for each in broker.side.groups.groups()}
+    assert (await joined("d", 100)).error_code == 0
+    assert (await client.ask(wire.LeaveGroupRequest("a", first.member_id), 2)).error_code == 0
+    assert (await joined("c", 1000)).error_code == 0

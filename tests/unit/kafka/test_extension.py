@@ -8,7 +8,6 @@ from typing import Any
 import msgpack
 import pytest
 
-from kafkalite.env.turns import Slices
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension import apis
 from kafkalite.extension.messages.open_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -41,7 +40,7 @@ from kafkalite.security.quotas import Entity, Kind
 from tests.datadriven.test_rpc_messages import sample
 
 from .conftest import Broker, FrameClient
-from .test_authorization import allow, client_of
+from .test_authorization import allow, client_of, counted_turns
 from .test_coordinators import coordinator
 
 E = ErrorCode
@@ -161,19 +160,10 @@ async def test_a_request_about_the_cluster_is_refused_before_it_is_decoded(secur
 
 async def test_the_names_of_a_request_are_looked_up_in_slices(secured: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     alice = await client_of(secured, "alice")
-    slices = 0
-    begin = Slices.next
-
-    async def count(self: Slices) -> None:
-        nonlocal slices
-        slices += 1
-        await begin(self)
-
-    monkeypatch.setattr(Slices, "next", count)
-    monkeypatch.setattr("kafkalite.env.turns.SLICE_S", 0)
+    turns = counted_turns(monkeypatch)
     answer = await ask(alice, DeleteTopicsRequest(tuple(map(str, range(300)))))
     assert {each.error for each in answer.topics} == {E.TOPIC_AUTHORIZATION_FAILED} and len(answer.topics) == 300
-    assert slices >= 300
+    assert len(turns) >= 300
 
 
 async def test_every_need_is_needed(secured: Broker) -> None:

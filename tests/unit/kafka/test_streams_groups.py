@@ -130,6 +130,24 @@ async def test_internal_topics_are_created_and_tasks_shared(broker: Broker) -> N
     assert [(each.group_id, each.protocol_type, each.group_state) for each in listed] == [("g", "streams", "Stable")]
 
 
+async def test_offsets_of_tasks_that_there_are_not_are_not_kept(broker: Broker) -> None:
+    """A member could fill the memory of its coordinator with them."""
+    client = await started(broker)
+    member = Member(client, "m")
+    await settled(member, count=4)
+    offset = _REQUEST.TaskOffset
+    said = [
+        offset("0", 1, 5),
+        offset("0", 2, 6),
+        offset("0", -1, 6),
+        *(offset("x" * 30_000, number, 7) for number in range(99)),
+    ]
+    assert not (await member.beat(task_offsets=said, task_end_offsets=said)).error_code
+    [shown] = (await described(client)).members
+    for each in (shown.task_offsets, shown.task_end_offsets):
+        assert [(one.subtopology_id, one.partition, one.offset) for one in each] == [("0", 1, 5)]
+
+
 async def test_requests_that_make_no_sense_are_refused(broker: Broker) -> None:
     client = await started(broker)
     member = Member(client, "m")

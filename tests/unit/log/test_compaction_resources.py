@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from kafkalite.env.real_disk import RealDisk
 from kafkalite.errors import ApiError, StorageError
+from kafkalite.log import checkpoints
 from kafkalite.log.cleaner import compact
+from kafkalite.log.handles import HandleCache
+from kafkalite.log.loader import new_log
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.segment import Segment
-from tests.support.logs import PATH, batch, make_log
-from tests.support.memory_disk import MemoryDisk
+from tests.support.compaction import SETTINGS, fill
+from tests.support.logs import PATH, TOPIC_ID, TP, batch, config, make_log
+from tests.support.memory_disk import ManualClock, MemoryDisk
 
 
 async def filled(disk: MemoryDisk) -> PartitionLog:
@@ -74,3 +82,51 @@ async def test_the_batches_that_stay_are_indexed_off_the_loop(monkeypatch: pytes
     monkeypatch.setattr(Segment, "recovered", counted)
     await clean(log, disk)
     assert len(indexed) > 5 and all(indexed)
+
+
+async def test_the_loop_waits_for_the_disk_once_for_each_segment_that_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Recording the compaction took two more fsyncs for each."""
+    disk, real, on_loop = RealDisk(), os.fsync, 0
+
+    def fsync(descriptor: int) -> None:
+        nonlocal on_loop
+        on_loop += threading.current_thread() is threading.main_thread()
+        real(descriptor)
+
+    path = str(tmp_path / "events-0")
+    disk.makedirs(path)
+    log = new_log(
+        TP, config(**SETTINGS), TOPIC_ID, disk=disk, handles=HandleCache(disk, 64), directory=str(tmp_path), path=path,
+        now_ms=ManualClock().wall_ms,
+    )  # fmt: skip
+    fill(log)
+    await log.flush()
+    before = log.segment_count
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert await compact(log, disk, first_dirty_offset=0, high_watermark=log.log_end_offset, now_ms=2000) > 0
+    assert 0 < on_loop <= before - 1
+    assert checkpoints.decode_compacted((tmp_path / "events-0" / checkpoints.COMPACTED).read_bytes()) > 0
+    log.close()
+    disk.close()
+
+
+async def test_a_compaction_is_recorded_whatever_becomes_of_the_log_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copied gap is recorded on the loop while a thread records the compaction: the larger offset stays in the file."""
+    disk = MemoryDisk()
+    log = await filled(disk)
+    run = disk.run_blocking
+
+    async def between(function: Callable[[], object], at: str = "") -> object:
+        result = await run(function, at)
+        log._local.record_copied_gap()
+        return result
+
+    monkeypatch.setattr(disk, "run_blocking", between)
+    await log.record_compaction(8)
+    assert log._local.compacted_to == 8
+    assert checkpoints.decode_compacted(disk.read_file(f"{PATH}/{checkpoints.COMPACTED}")) == 8
+    monkeypatch.setattr(disk, "run_blocking", run)
+    log.truncate_to(5)
+    assert checkpoints.decode_compacted(disk.read_file(f"{PATH}/{checkpoints.COMPACTED}")) == 5

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import split_batches
 from kafkalite.record.builder import end_transaction_marker
-from tests.support.logs import PATH, batch, everything, find_timestamp, make_log, reopen
+from tests.support.logs import PATH, batch, everything, find_timestamp, make_log, reopen, values
 from tests.support.memory_disk import Inode, MemoryDisk
 
 LOG = f"{PATH}/{0:020d}.log"
@@ -260,3 +261,17 @@ async def test_power_loss_keeps_all_that_was_flushed(seed: int) -> None:
         assert again.topic_id == log.topic_id
     entry = again.active_producers().get(1)
     assert (entry.last_sequence if entry is not None else -1) == again.log_end_offset - 1
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_an_append_that_was_refused_is_not_there_after_a_crash(count: int) -> None:
+    """All of it was written before the disk reported an error. As the first batch of a segment it was not cut off again."""
+    disk = MemoryDisk()
+    log = make_log(disk, segment_bytes=80)
+    for _ in range(count):
+        log.append_as_leader(batch(["v"]), 1)
+    disk.fail_append_after = 1_000
+    with pytest.raises(StorageError):
+        log.append_as_leader(batch(["refused"]), 1)
+    disk.process_crash()
+    assert [value for _, value in values(reopen(disk))] == [b"v"] * count

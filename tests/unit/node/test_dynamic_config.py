@@ -205,7 +205,10 @@ def test_whoever_is_marked_as_dynamic_is_applied() -> None:
         "leader.replication.throttled.rate",
         "log.cleaner.backoff.ms",
         "max.connection.creation.rate",  # read at each connection
+        "max.connection.creation.rate.per.ip",
         "max.connections",
+        "max.connections.per.ip",
         "num.replica.fetchers",
         "producer.id.expiration.ms",
+        "transaction.partition.verification.enable",  # read at each batch of a transaction
     }

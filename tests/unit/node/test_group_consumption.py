@@ -17,9 +17,10 @@ from kafkalite.client.admin.partitions import add_partitions
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.membership import Membership
 from kafkalite.client.producer import Producer
+from kafkalite.client.results import Metadata
 from kafkalite.errors import ApiError
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.model import TopicPartition
+from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.testing.cluster import Cluster, cluster
 from tests.cluster.running import environment
@@ -58,6 +59,22 @@ async def test_partitions_that_are_added_are_read(monkeypatch: pytest.MonkeyPatc
         await member.join()
         assert len(member.partitions) == 3
         await member.leave()
+
+
+async def test_a_node_that_does_not_know_the_topic_yet_takes_nothing_from_the_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with a_cluster("t", 2) as (_, client):
+        await client.known_topic("t")
+        member = Membership(client, Groups(client), "g", ["t"])
+        monkeypatch.setattr(client, "metadata", _nothing)
+        await member.join()
+        assert len(member.partitions) == 2
+        await member.leave()
+
+
+async def _nothing(*_: object, **__: object) -> Metadata:
+    return Metadata("", BrokerId(-1), (), ())
 
 
 async def test_a_topic_of_another_member_that_does_not_exist_is_nobodys() -> None:

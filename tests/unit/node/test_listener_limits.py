@@ -44,6 +44,13 @@ async def _is_served(client: FrameClient) -> bool:
     return True
 
 
+async def _comes_in(node: Node, listener: str) -> bool:
+    client = await _client(node, listener)
+    is_served = await _is_served(client)
+    client.close()
+    return is_served
+
+
 async def test_a_listener_has_a_limit_of_its_own(tmp_path: Path) -> None:
     settings = {**_SETTINGS, "listener.name.external.max.connections": 2}
     async with LoopbackCluster(tmp_path, settings=settings) as cluster:
@@ -85,6 +92,27 @@ async def test_the_rpc_listener_has_a_limit_of_its_own(tmp_path: Path) -> None:
             while node.config.max_connections != 50:
                 await asyncio.sleep(0.01)
         assert node.rpc.max_connections == 7
+
+
+async def test_the_limits_of_an_address_change_while_a_node_runs(tmp_path: Path) -> None:
+    """In an attack nobody wants to restart nodes."""
+    async with LoopbackCluster(tmp_path, settings=_SETTINGS) as cluster:
+        node = cluster.nodes[1]
+        async with AsyncClient.connect(str(_endpoint(node, "EXTERNAL"))) as client:
+            for key, limit in (("max.connections.per.ip", "1"), ("max.connection.creation.rate.per.ip", "1")):
+                kept = await _client(node, "EXTERNAL")
+                assert await _is_served(kept)
+                assert await alter_broker(client, None, {key: limit}) == 0
+                for _ in range(100):  # as many as may come at once, at most
+                    if not await _comes_in(node, "EXTERNAL"):
+                        break
+                else:
+                    raise AssertionError(f"{key} has no effect")
+                assert await _is_served(kept)
+                assert await alter_broker(client, None, {}, (key,)) == 0
+                while not await _comes_in(node, "EXTERNAL"):
+                    await asyncio.sleep(0.01)
+                kept.close()
 
 
 async def test_the_http_listener_has_a_limit_of_its_own(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.config import load
+from kafkalite.config import for_listener, load
 
 _FILE = """
 log.retention.ms = 1
@@ -35,3 +35,13 @@ def test_a_stronger_source_wins_whatever_its_spelling(
 ) -> None:
     topic = load(_FILE, environ, flags)[0].topic
     assert (topic.retention_ms, topic.max_message_bytes) == expected
+
+
+def test_the_name_of_a_listener_may_be_written_in_any_case() -> None:
+    file = """
+listeners = "EXTERNAL://127.0.0.1:0"
+listener.security.protocol.map = "EXTERNAL:PLAINTEXT"
+listener.name.External.max.connections = 9
+"""
+    config, _ = load(file, {}, {"listener.name.external.max.connections": 5})
+    assert for_listener(config, "EXTERNAL").max_connections == 5

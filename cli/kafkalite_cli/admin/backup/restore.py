@@ -28,6 +28,7 @@ from kafkalite.protocol import wire
 from kafkalite.record.batch import BatchHeader, split_batches
 from kafkalite.security.acl import AclEntry, Binding, Operation, Pattern, PatternType, Permission, ResourceType
 from kafkalite.security.quotas import Entity
+from kafkalite.wording import number_of
 from kafkalite_cli.admin.backup.files import (
     BackedGroup,
     BackedPartition,
@@ -226,16 +227,21 @@ class Restore:
 
     async def _create(self, topic: BackedTopic) -> None:
         name = self._name(topic.topic)
-        brokers = len((await self._client.metadata((), timeout_s=self._timeout_s)).brokers)
         factor = self._wishes.replication_factor or topic.replication_factor
-        if self._wishes.replication_factor is None and factor > brokers:
-            self._notes.append(f"{name}: {brokers} replicas instead of {factor}, because there are {brokers} brokers")
-            factor = brokers
         known = self._state.topics.get(name)
         if known:
             there = (await self._client.metadata([name], timeout_s=self._timeout_s)).topics[0]
             if not there.error and there.topic_id == known:
+                fewest = min((len(each.replicas) for each in there.partitions), default=factor)
+                if fewest < factor:  # an earlier run, which may have died before it said so
+                    self._notes.append(f"{name}: {number_of(fewest, 'replica')} instead of {factor}")
                 return
+        brokers = len((await self._client.metadata((), timeout_s=self._timeout_s)).brokers)
+        if self._wishes.replication_factor is None and factor > brokers:
+            self._notes.append(
+                f"{name}: {number_of(brokers, 'replica')} instead of {factor}: there are no more brokers"
+            )
+            factor = brokers
         settings = self._settings(topic) | _WHILE_LOADING
         settings[_MAX_MESSAGE] = str(max(_LEAST_MAX_MESSAGE, 2 * topic.largest_batch))
         if not known:

@@ -15,12 +15,12 @@ from kafkalite.coordinators.groups.records.streams import StreamsGroupRecord
 from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Offset, TopicPartition
-from kafkalite.protocol import wire
+from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import decode, encode
 from kafkalite.protocol.errors import WireError
 
 _OFFSET_KEY_VERSION = 1
-_OFFSET_VALUE_VERSION = 3
+_OFFSET_VALUE_VERSION = 4
 _GROUP_KEY_VERSION = 2
 _GROUP_VALUE_VERSION = 3
 
@@ -59,7 +59,12 @@ def offset_key(group_id: str, partition: TopicPartition) -> bytes:
 def offset_value(offset: CommittedOffset) -> bytes:
     version = 1 if offset.expire_ms >= 0 else _OFFSET_VALUE_VERSION
     value = wire.OffsetCommitValue(
-        offset.offset, offset.leader_epoch, offset.metadata, offset.commit_ms, offset.expire_ms
+        offset.offset,
+        offset.leader_epoch,
+        offset.metadata,
+        offset.commit_ms,
+        offset.expire_ms,
+        topic_ids.to_wire(offset.topic_id),
     )
     return _versioned(version, value)
 
@@ -129,6 +134,7 @@ def _parse_offset(key: wire.OffsetCommitKey, value: bytes | None, record_offset:
             stored.commit_timestamp,
             stored.expire_timestamp,
             record_offset,
+            topic_ids.from_wire(stored.topic_id),
         ),
     )
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.config import BROKER_KEYS, BrokerConfig
 from kafkalite.coordination.topic_configs import CLIENT_METRICS, GROUPS
+from kafkalite.coordinators.patterns import full_match
 from kafkalite.coordinators.services import Services
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.kafka.request import Request
 from kafkalite.protocol import wire
 from kafkalite.resource_configs import (
@@ -18,6 +19,7 @@ from kafkalite.resource_configs import (
     check_all,
     check_group,
     group_setting,
+    parse_match,
     value,
 )
 
@@ -88,6 +90,11 @@ class EntityConfigs:
         before = dict(await self._services.entity_overrides(entity_type, _named(name)))
         after = change(before, changes, {each: str(key.default) for each, key in keys.items() if key.kind is list})
         check_all(keys, after)
+        for pattern in parse_match(after.get("match", "")).values():
+            try:
+                full_match(pattern)
+            except ApiError as error:
+                raise ConfigError(f"match: {error}") from None
         if resource_type == GROUP:
             changed = [each for each in before | after if after.get(each) != before.get(each)]
             check_group(after, changed, self._services.config)

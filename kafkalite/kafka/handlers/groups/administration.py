@@ -9,6 +9,7 @@ from kafkalite.coordinators.groups.partition import GroupEntry
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.request import Handler, Request
+from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.protocol import wire
 from kafkalite.security.acl import ResourceType
 from kafkalite.security.requirements import KAFKA
@@ -29,21 +30,22 @@ class GroupAdminHandlers:
             "DeleteGroups": self.delete_groups,
         }
 
-    def list_groups(self, request: Request, message: wire.ListGroupsRequest) -> wire.ListGroupsResponse:
-        response = wire.ListGroupsResponse
+    def list_groups(self, request: Request, message: wire.ListGroupsRequest) -> Steps[wire.ListGroupsResponse]:
         states = {state.lower() for state in message.states_filter}
         types = {kind.lower() for kind in message.types_filter}
         is_visible = self._access.visible(request, _LIST_GROUP)
-        listed = [_listed(entry) for entry in self._groups.groups()]
-        return response(
-            groups=[
-                group
-                for group in listed
-                if (not states or group.group_state.lower() in states)
+        groups = []
+        for number, entry in enumerate(self._groups.groups(), 1):
+            if not number % STEP:
+                yield
+            group = _listed(entry)
+            if (
+                (not states or group.group_state.lower() in states)
                 and (not types or group.group_type in types)
                 and is_visible(group.group_id)
-            ]
-        )
+            ):
+                groups.append(group)
+        return wire.ListGroupsResponse(groups=groups)
 
     def describe_groups(self, request: Request, message: wire.DescribeGroupsRequest) -> wire.DescribeGroupsResponse:
         response = wire.DescribeGroupsResponse.DescribedGroup

@@ -17,7 +17,7 @@ from kafkalite.kafka import stepped
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.kafka.topic_names import name_topics
-from kafkalite.model import GROUP_TOPIC, NO_TOPIC_ID, Offset, ProducerId, TopicPartition
+from kafkalite.model import GROUP_TOPIC, NO_TOPIC_ID, Offset, ProducerId, TopicId, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.security.acl import Operation, ResourceType
@@ -71,10 +71,10 @@ class OffsetHandlers:
             "OffsetDelete": self.offset_delete,
         }
 
-    def _partition_counts(self, topics: Sequence[_Topic]) -> dict[str, int]:
-        """How many partitions each of these topics has, if it exists."""
+    def _existing(self, topics: Sequence[_Topic]) -> dict[str, tuple[TopicId, int]]:
+        """Of each of these topics its id, and how many partitions it has; 0: it does not exist."""
         names = list(dict.fromkeys(topic.name for topic in topics))
-        return {topic.topic: len(topic.partitions) for topic in self._services.metadata(names).topics}
+        return {topic.topic: (topic.topic_id, len(topic.partitions)) for topic in self._services.metadata(names).topics}
 
     def offset_commit(self, request: Request, message: wire.OffsetCommitRequest) -> Steps[None]:
         expire_ms = -1
@@ -155,13 +155,13 @@ class OffsetHandlers:
         """The offsets to commit, and the refused ones. `by_id`: the request names topics by their ids."""
         if by_id:
             name_topics(self._services, message.topics)
-        counts = self._partition_counts(message.topics)
+        existing = self._existing(message.topics)
         now = self._services.clock.wall_ms()
         offsets: dict[TopicPartition, CommittedOffset] = {}
         refused: CommitResults = {}
         for topic in message.topics:
             name = topic.name
-            count = counts.get(name, 0)
+            topic_id, count = existing.get(name, (NO_TOPIC_ID, 0))
             refusal = _topic_error(request, name, by_id=by_id)
             partitions: Sequence[_Offset] = topic.partitions
             for number, partition in enumerate(partitions, 1):
@@ -178,6 +178,7 @@ class OffsetHandlers:
                     partition.committed_metadata or "",
                     now,
                     expire_ms,
+                    topic_id=topic_id,
                 )
         return offsets, refused
 
@@ -236,28 +237,33 @@ class OffsetHandlers:
         if by_id and asked is not None:
             name_topics(self._services, asked)
             for topic in asked:
+                id_ = topic_ids.from_wire(topic.topic_id)
                 for name, partitions in _offset_topics(
-                    offsets, [topic], denied, is_visible, require_stable=message.require_stable
+                    offsets, [topic], denied, is_visible, require_stable=message.require_stable, topic_id=id_
                 ):
                     yield name, topic.topic_id, partitions
             return
         topics = _offset_topics(offsets, asked, denied, is_visible, require_stable=message.require_stable)
         known = self._services.metadata([name for name, _ in topics]).topics if by_id else ()
-        ids = {topic.topic: topic_ids.to_wire(topic.topic_id) for topic in known if topic.topic_id != NO_TOPIC_ID}
+        ids = {topic.topic: topic.topic_id for topic in known if topic.topic_id != NO_TOPIC_ID}
         for name, partitions in topics:
-            if not by_id or name in ids:  # a topic that is gone has no id to be named by
-                yield name, ids.get(name, ZERO_UUID), partitions
+            if not by_id:
+                yield name, ZERO_UUID, partitions
+            elif name in ids:  # a topic that is gone has no id to be named by
+                held = offsets.of_topic(name, ids[name])
+                yield name, topic_ids.to_wire(ids[name]), [each for each in partitions if each[0] in held]
 
     async def offset_delete(self, request: Request, message: wire.OffsetDeleteRequest) -> wire.OffsetDeleteResponse:
         response = wire.OffsetDeleteResponse
-        counts = self._partition_counts(message.topics)
+        existing = self._existing(message.topics)
         refused: CommitResults = {}
         wanted: list[TopicPartition] = []
         for topic in message.topics:
             error = _topic_error(request, topic.name, by_id=False)
+            _, count = existing.get(topic.name, (NO_TOPIC_ID, 0))
             for partition in topic.partitions:
                 key = TopicPartition(topic.name, partition.partition_index)
-                if error or not 0 <= key.partition < counts.get(topic.name, 0):
+                if error or not 0 <= key.partition < count:
                     refused[key] = error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 else:
                     wanted.append(key)
@@ -317,8 +323,12 @@ def _offset_topics(
     is_visible: Callable[[str], bool],
     *,
     require_stable: bool,
+    topic_id: TopicId = NO_TOPIC_ID,
 ) -> list[tuple[str, list[_CommittedPartition]]]:
-    """What is committed for the topics asked for (None: for everything that the client may see)."""
+    """What is committed for the topics asked for (None: for everything that the client may see).
+
+    `topic_id`: of all that are asked for, as the client knows it. What was committed for another topic of this name is not meant.
+    """
     wanted: dict[str, list[int]] = {}
     if asked is None:
         for key in sorted(offsets.committed):
@@ -341,7 +351,7 @@ def _offset_topics(
                 partitions.append((index, -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT)))
                 continue
             known = offsets.committed.get(key)
-            if known is None:
+            if known is None or known.is_of_another(topic_id):
                 partitions.append((index, -1, -1, "", 0))
             else:
                 partitions.append((index, known.offset, known.leader_epoch, known.metadata, 0))

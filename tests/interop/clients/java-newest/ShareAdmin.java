@@ -93,7 +93,7 @@ public final class ShareAdmin {
             admin.alterShareGroupOffsets(GROUP, Map.of(first, 90L)).all().get();
             SharePartitionOffsetInfo moved = offsets(admin).get(first);
             int again = consume(bootstrap, topic, 20).size();
-            String missing = refusal(() -> admin.alterShareGroupOffsets("no-such-group", Map.of(first, 1L)).all().get());
+            String created = refusal(() -> admin.alterShareGroupOffsets("new-group", Map.of(first, 1L)).all().get());
             admin.deleteShareGroupOffsets(GROUP, Set.of(topic)).all().get();
             int left = offsets(admin).size();
             admin.deleteShareGroups(List.of(GROUP)).all().get();
@@ -105,7 +105,7 @@ public final class ShareAdmin {
                 + ", \"lag\": [" + after.lag().get() + ", " + lag + ", " + moved.lag().get() + "]"
                 + ", \"moved\": " + moved.startOffset()
                 + ", \"again\": " + again
-                + ", \"missing\": \"" + missing + "\""
+                + ", \"created\": \"" + created + "\""
                 + ", \"left\": " + left
                 + ", \"gone\": \"" + gone + "\"}");
         }

@@ -144,7 +144,7 @@ def heartbeat(
         if not group.members and settings.initial_delay_ms and not group.delayed_until:
             group.delayed_until = now + settings.initial_delay_ms
     outcome = StreamsOutcome(updated, records, shows_assignment=request.epoch == JOIN_EPOCH, configured=configured)
-    _remember(group, request, now + settings.session_timeout_ms)
+    _remember(group, request, configured, now + settings.session_timeout_ms)
     is_joining = is_new or request.epoch == JOIN_EPOCH
     if (bumps or group.needs_assignment) and is_joining and not group.delayed_until:
         outcome.waits = outcome.shows_assignment = True
@@ -183,7 +183,7 @@ def _check_tasks(configured: Configured, owned: TaskSets | None) -> None:
             raise _invalid(text)
 
 
-def _remember(group: StreamsGroup, request: StreamsHeartbeat, session_until: int) -> None:
+def _remember(group: StreamsGroup, request: StreamsHeartbeat, configured: Configured, session_until: int) -> None:
     """What is known of a member, but not stored."""
     group.expect(request.member_id).session = session_until
     if request.is_shutdown and group.shutdown_by is None:
@@ -191,9 +191,15 @@ def _remember(group: StreamsGroup, request: StreamsHeartbeat, session_until: int
     if request.offsets is not None or request.end_offsets is not None:
         before = group.task_offsets.get(request.member_id, ({}, {}))
         group.task_offsets[request.member_id] = (
-            before[0] if request.offsets is None else request.offsets,
-            before[1] if request.end_offsets is None else request.end_offsets,
+            before[0] if request.offsets is None else _of_tasks(configured, request.offsets),
+            before[1] if request.end_offsets is None else _of_tasks(configured, request.end_offsets),
         )
+
+
+def _of_tasks(configured: Configured, offsets: Mapping[Task, int]) -> Mapping[Task, int]:
+    """Those of tasks that there are: a member can name anything, and it is kept in memory."""
+    counts = {each.subtopology_id: each.tasks for each in configured.subtopologies}
+    return {task: offset for task, offset in offsets.items() if 0 <= task[1] < counts.get(task[0], 0)}
 
 
 def _matters(member: StreamsMember) -> tuple[object, ...]:

@@ -1,0 +1,456 @@
+"""Clients of a `group_world`: what a consumer of each protocol does, what it believes to have, and what it commits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from kafkalite.coordinators.groups.coordinator import GroupCoordinator
+from kafkalite.coordinators.groups.decisions.classic.events import JoinRequest
+from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerHeartbeat
+from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
+from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHeartbeat
+from kafkalite.coordinators.groups.decisions.streams.members import NOTHING
+from kafkalite.coordinators.groups.decisions.streams.topology import Subtopology, Topology
+from kafkalite.coordinators.groups.decisions.subscription import assigned_in, assignment_of, topics_in
+from kafkalite.coordinators.groups.offsets import CommittedOffset
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.model import Offset, ProducerId, TopicId, TopicPartition
+from kafkalite.protocol import wire
+from kafkalite.protocol.codec import encode
+from tests.support.group_world import REBALANCE_MS, SESSION_MS, World
+
+#: A topic as it is now, and a partition of it: a topic that was made again is another one.
+Place = tuple[TopicId, int]
+_AGAIN = {
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+
+
+class Offsets:
+    """What a group's clients have committed, and what they may read."""
+
+    def __init__(self) -> None:
+        self.acked: dict[Place, int] = {}
+        self.tried: dict[Place, int] = {}
+        self.producers = count(1)
+
+
+class Client:
+    """A client with partitions of its own."""
+
+    def __init__(self, world: World, group_id: str, name: str, topics: Sequence[str], book: Offsets) -> None:
+        self.world, self.group_id, self.name, self.topics, self.book = world, group_id, name, list(topics), book
+        self.owned: set[Place] = set()
+        self.positions: dict[Place, int] = {}
+        #: When its last heartbeat that was answered was sent.
+        self.heard_s = 0.0
+        self.is_stopped = False
+        self.is_stable = False
+        self.instance_id: str | None = None
+        self.unexpected: list[ErrorCode] = []
+
+    def now(self) -> float:
+        return self.world.clock.monotonic()
+
+    def has(self) -> set[Place]:
+        """What it works on: nothing if it must believe that its session is over."""
+        return self.owned if self.now() - self.heard_s < SESSION_MS / 1000 else set()
+
+    def drop(self) -> None:
+        self.owned, self.positions, self.is_stable = set(), {}, False
+
+    async def step(self) -> None:
+        raise NotImplementedError
+
+    def membership(self) -> tuple[str, str | None, int]:
+        """Member id, instance id, generation or epoch."""
+        raise NotImplementedError
+
+    async def leave(self) -> None:
+        raise NotImplementedError
+
+    async def run(self) -> None:
+        source = self.world.source
+        while not self.is_stopped:
+            await self.step()
+            await self._positions()
+            if source.random() < 0.5:
+                await self._commit()
+            await asyncio.sleep(source.uniform(0.2, 1.2))
+
+    async def crash(self) -> None:
+        """It says nothing any more."""
+        self.is_stopped = True
+        self.drop()
+
+    # --- offsets ---
+
+    def _names(self) -> dict[TopicId, str]:
+        return {topic_id: name for name, topic_id in self.world.ids.items()}
+
+    async def _positions(self) -> None:
+        """Where to begin on partitions that are new."""
+        names = self._names()
+        new = [place for place in self.has() if place not in self.positions and place[0] in names]
+        if not new:
+            return
+        before = {place: self.book.acked.get(place, 0) for place in new}
+
+        def serve(groups: GroupCoordinator, reply: Any) -> None:
+            known = groups.offsets.offsets_of(self.group_id)
+            keys = {place: TopicPartition(names[place[0]], place[1]) for place in new}
+            if any(known.is_unstable(key) for key in keys.values()):
+                reply(None)
+            else:
+                found = {place: known.committed.get(key) for place, key in keys.items()}
+                reply({p: 0 if o is None or o.is_of_another(p[0]) else int(o.offset) for p, o in found.items()})
+
+        found = await self.world.ask(self.group_id, serve)
+        if not isinstance(found, dict):
+            return
+        for place, offset in found.items():
+            if place[0] in self._names():
+                assert before[place] <= offset <= self.book.tried.get(place, 0), (self.name, place, before, offset)
+                if place in self.owned:
+                    self.positions[place] = offset
+
+    async def _commit(self) -> None:
+        names = self._names()
+        moving = {
+            place: self.positions[place] + 1 for place in self.has() if place in self.positions and place[0] in names
+        }
+        if not moving:
+            return
+        source = self.world.source
+        producer_id = ProducerId(next(self.book.producers)) if source.random() < 0.3 else None
+        is_kept = producer_id is None or source.random() < 0.7
+        if is_kept:
+            for place, offset in moving.items():
+                self.positions[place] = offset
+                self.book.tried[place] = max(offset, self.book.tried.get(place, 0))
+        keys = {place: TopicPartition(names[place[0]], place[1]) for place in moving}
+        offsets = {
+            keys[place]: CommittedOffset(Offset(offset), -1, "", 0, topic_id=place[0])
+            for place, offset in moving.items()
+        }
+
+        def serve(groups: GroupCoordinator, reply: Any) -> None:
+            if not names.keys() & {place[0] for place in moving} <= self._names().keys():
+                raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # as the API does
+            producer = None if producer_id is None else (producer_id, 0)
+            for _ in groups.offsets.committing(
+                self.group_id, *self.membership(), offsets, reply, producer=producer, knows_epochs=True
+            ):
+                pass
+
+        found = await self.world.ask(self.group_id, serve, 6.0)
+        is_stored = isinstance(found, dict) and not any(found.values())
+        if producer_id is not None:
+            await self.world.end_transaction(self.group_id, producer_id, is_commit=is_stored and is_kept)
+        if is_stored and is_kept:
+            for place, offset in moving.items():
+                self.book.acked[place] = max(offset, self.book.acked.get(place, 0))
+
+
+class Consumer(Client):
+    """Of the consumer protocol (KIP-848)."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.epoch = 0
+        self.is_joined = False
+
+    def membership(self) -> tuple[str, str | None, int]:
+        return self.name, self.instance_id, self.epoch
+
+    def _request(self, epoch: int, owned: Mapping[TopicId, frozenset[int]] | None) -> ConsumerHeartbeat:
+        # After a lost answer a client says all, so that it is told all.
+        is_full = epoch == 0 or (epoch > 0 and not self.is_stable) or self.world.source.random() < 0.1
+        return ConsumerHeartbeat(
+            self.name, epoch, self.instance_id, None, REBALANCE_MS if is_full else -1,
+            topics=tuple(sorted(self.topics)) if is_full else None, owned=owned,
+        )  # fmt: skip
+
+    async def _beat(self, request: ConsumerHeartbeat) -> Any:
+        def serve(groups: GroupCoordinator, reply: Any) -> None:
+            groups.consumer_heartbeat(
+                self.group_id, request, lambda _: True, lambda error, answer: reply(error if answer is None else answer)
+            )
+
+        return await self.world.ask(self.group_id, serve)
+
+    async def step(self) -> None:
+        joins = not self.is_joined
+        owned: dict[TopicId, set[int]] = {}
+        for topic_id, number in self.owned if not joins else ():
+            owned.setdefault(topic_id, set()).add(number)
+        sent = self.now()
+        answer = await self._beat(
+            self._request(0 if joins else self.epoch, {key: frozenset(each) for key, each in owned.items()})
+        )
+        if self.is_stopped or answer is None:
+            self.is_stable = False
+            return
+        if isinstance(answer, ApiError):
+            if answer.code not in _AGAIN:
+                if answer.code not in (
+                    ErrorCode.FENCED_MEMBER_EPOCH,
+                    ErrorCode.UNKNOWN_MEMBER_ID,
+                    ErrorCode.GROUP_ID_NOT_FOUND,
+                    ErrorCode.UNRELEASED_INSTANCE_ID,
+                ):
+                    self.unexpected.append(answer.code)
+                self.drop()
+                self.is_joined = False
+            self.is_stable = False
+            return
+        self.heard_s, self.is_joined, self.epoch = sent, True, answer.epoch
+        self.is_stable = True
+        if answer.shows_assignment:
+            self.owned = {(topic_id, n) for topic_id, held in answer.member.assigned.items() for n in held}
+            self.positions = {place: offset for place, offset in self.positions.items() if place in self.owned}
+
+    async def leave(self) -> None:
+        self.is_stopped = True
+        self.drop()
+        is_away = self.instance_id is not None and self.world.source.random() < 0.7
+        for _ in range(20):
+            answer = await self._beat(self._request(-2 if is_away else -1, None))
+            if answer is not None and not (isinstance(answer, ApiError) and answer.code in _AGAIN):
+                break
+            await asyncio.sleep(0.3)
+
+
+class Classic(Client):
+    """Of the classic protocol, eager; its leader shares all partitions out in turns."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.member_id = ""
+        self.generation = -1
+
+    def membership(self) -> tuple[str, str | None, int]:
+        return self.member_id, self.instance_id, self.generation
+
+    def drop(self) -> None:
+        super().drop()
+        self.generation = -1
+
+    def _subscription(self) -> bytes:
+        return (1).to_bytes(2) + encode(wire.ConsumerProtocolSubscription(sorted(self.topics)), 1)
+
+    async def _join(self) -> Any:
+        member_id = self.member_id
+
+        def serve(groups: GroupCoordinator, reply: Any) -> None:
+            groups.join(
+                self.group_id,
+                JoinRequest(
+                    reply, member_id, groups.new_member_id(self.name), self.instance_id, self.name, "/h",
+                    SESSION_MS, REBALANCE_MS, "consumer", (("range", self._subscription()),),
+                    requires_known_member_id=self.instance_id is None, supports_skip_assignment=True,
+                ),
+            )  # fmt: skip
+
+        return await self.world.ask(self.group_id, serve, REBALANCE_MS / 1000 + 5)
+
+    async def _sync(self, assignments: Mapping[str, bytes], protocol: str | None) -> Any:
+        generation = self.generation
+
+        def serve(groups: GroupCoordinator, reply: Any) -> None:
+            groups.sync(
+                self.group_id, reply, self.member_id, self.instance_id, generation, "consumer", protocol, assignments
+            )
+
+        return await self.world.ask(self.group_id, serve, REBALANCE_MS / 1000 + 5)
+
+    def _failed(self, answer: Any) -> bool:
+        """Whether there is no answer, or an error; then what follows from it is done."""
+        if answer is None:
+            return True
+        code = answer.code if isinstance(answer, ApiError) else getattr(answer, "error", answer)
+        if not code:
+            return False
+        if code not in _AGAIN:
+            self.drop()
+            if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
+                self.member_id = ""
+            elif code not in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):
+                self.unexpected.append(code)
+        return True
+
+    async def step(self) -> None:
+        if self.generation < 0:
+            await self._rebalance()
+            return
+        sent = self.now()
+
+        def serve(groups: GroupCoordinator, reply: Any) -> None:
+            reply(groups.heartbeat(self.group_id, self.member_id, self.instance_id, self.generation))
+
+        answer = await self.world.ask(self.group_id, serve)
+        if not self._failed(answer):
+            self.heard_s = sent
+
+    async def _rebalance(self) -> None:
+        sent = self.now()
+        joined = await self._join()
+        if joined is not None and not isinstance(joined, ApiError) and joined.error is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = joined.member_id
+            return
+        if self.is_stopped or self._failed(joined):
+            return
+        self.member_id, self.generation = joined.member_id, joined.generation
+        shares = self._shares(joined.members) if joined.leader == joined.member_id else {}
+        synced = await self._sync(shares, joined.protocol)
+        if self.is_stopped or self._failed(synced):
+            self.generation = -1
+            return
+        self.heard_s, self.is_stable = sent, True
+        ids = self.world.ids
+        self.owned = {(ids[topic], number) for topic, number in assigned_in(synced.assignment) if topic in ids}
+
+    def _shares(self, members: Sequence[tuple[str, str | None, bytes]]) -> dict[str, bytes]:
+        given: dict[str, dict[str, list[int]]] = {member_id: {} for member_id, _, _ in members}
+        wanted = {member_id: topics_in(metadata) or frozenset() for member_id, _, metadata in members}
+        for topic in sorted({topic for topics in wanted.values() for topic in topics}):
+            takers = sorted(member_id for member_id, topics in wanted.items() if topic in topics)
+            for number in range(self.world.count(topic)):
+                given[takers[number % len(takers)]].setdefault(topic, []).append(number)
+        return {member_id: assignment_of(list(each.items()), 1) for member_id, each in given.items()}
+
+    async def leave(self) -> None:
+        self.is_stopped = True
+        member_id, self.owned = self.member_id, set()
+
+        def serve(groups: GroupCoordinator, reply: Any) -> None:
+            reply(groups.leave(self.group_id, member_id, self.instance_id))
+
+        for _ in range(20):
+            answer = await self.world.ask(self.group_id, serve)
+            if answer is not None and not (isinstance(answer, ApiError) and answer.code in _AGAIN):
+                break
+            await asyncio.sleep(0.3)
+
+
+class Sharer(Client):
+    """Of a share group: partitions are not its own."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.epoch = 0
+
+    async def _beat(self, epoch: int) -> Any:
+        topics = tuple(self.topics) if not epoch else None
+        request = ShareHeartbeat(self.name, epoch, None, topics, self.name, "/h")
+        return await self.world.ask_task(self.group_id, lambda groups: groups.share_heartbeat(self.group_id, request))
+
+    async def step(self) -> None:
+        answer = await self._beat(self.epoch)
+        if self.is_stopped or answer is None:
+            return
+        if isinstance(answer, ApiError):
+            if answer.code not in _AGAIN:
+                if answer.code not in (
+                    ErrorCode.FENCED_MEMBER_EPOCH,
+                    ErrorCode.UNKNOWN_MEMBER_ID,
+                    ErrorCode.GROUP_ID_NOT_FOUND,
+                ):
+                    self.unexpected.append(answer.code)
+                self.drop()
+                self.epoch = 0
+            return
+        self.epoch, self.is_stable = answer.epoch, True
+        if answer.assigned is not None:
+            self.owned = {(topic_id, n) for topic_id, numbers in answer.assigned.items() for n in numbers}
+
+    async def _positions(self) -> None:
+        return
+
+    async def _commit(self) -> None:
+        return
+
+    async def leave(self) -> None:
+        self.is_stopped = True
+        self.drop()
+        for _ in range(20):
+            answer = await self._beat(-1)
+            if answer is not None and not (isinstance(answer, ApiError) and answer.code in _AGAIN):
+                break
+            await asyncio.sleep(0.3)
+
+
+class Streamer(Client):
+    """Of a streams group (KIP-1071) with one subtopology. Its places are tasks."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.topics = ["a"]
+        self.epoch = 0
+        self.is_joined = False
+        self.tasks = NOTHING
+
+    def drop(self) -> None:
+        super().drop()
+        self.tasks, self.is_joined, self.epoch = NOTHING, False, 0
+
+    async def _beat(self, epoch: int) -> Any:
+        is_full = epoch == 0 or (epoch > 0 and not self.is_stable) or self.world.source.random() < 0.1
+        request = StreamsHeartbeat(
+            self.name, epoch, None, None, REBALANCE_MS if is_full else -1,
+            topology=Topology(0, (Subtopology("0", ("a",)),)) if not epoch else None,
+            owned=self.tasks if epoch else NOTHING,
+            process_id=self.name if is_full else None,
+        )  # fmt: skip
+
+        def serve(groups: GroupCoordinator, reply: Any) -> None:
+            groups.streams_heartbeat(
+                self.group_id,
+                request,
+                0,
+                lambda _: True,
+                lambda error, answer: reply(error if answer is None else answer),
+            )
+
+        return await self.world.ask(self.group_id, serve)
+
+    async def step(self) -> None:
+        sent = self.now()
+        answer = await self._beat(self.epoch if self.is_joined else 0)
+        if self.is_stopped or answer is None:
+            self.is_stable = False
+            return
+        if isinstance(answer, ApiError):
+            if answer.code not in _AGAIN:
+                if answer.code not in (
+                    ErrorCode.FENCED_MEMBER_EPOCH,
+                    ErrorCode.UNKNOWN_MEMBER_ID,
+                    ErrorCode.GROUP_ID_NOT_FOUND,
+                ):
+                    self.unexpected.append(answer.code)
+                self.drop()
+            self.is_stable = False
+            return
+        self.heard_s, self.is_joined, self.epoch, self.is_stable = sent, True, answer.epoch, True
+        if answer.shows_assignment:
+            self.tasks = answer.member.assigned
+            topic_id = self.world.ids["a"]
+            self.owned = {(topic_id, number) for _, number in self.tasks.active}
+            self.positions = {place: offset for place, offset in self.positions.items() if place in self.owned}
+
+    def membership(self) -> tuple[str, str | None, int]:
+        return self.name, None, self.epoch
+
+    async def leave(self) -> None:
+        self.is_stopped = True
+        self.drop()
+        for _ in range(20):
+            answer = await self._beat(-1)
+            if answer is not None and not (isinstance(answer, ApiError) and answer.code in _AGAIN):
+                break
+            await asyncio.sleep(0.3)

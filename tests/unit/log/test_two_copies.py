@@ -1,0 +1,47 @@
+"""A partition with logs on two disks of the node: which one stays when a disk comes back."""
+
+from __future__ import annotations
+
+import errno
+
+from kafkalite.log.log_dir import dir_error
+from kafkalite.log.log_manager import LogManager
+from tests.support.logs import TOPIC_ID
+from tests.unit.log.test_lone_copies import T0, Host, an_error, filled
+
+
+async def _two_copies(first: int, second: int) -> LogManager:
+    """A copy of `first` records on /d2, which is away; one of `second` on /d1, which has failed and stays where it is."""
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    await filled(manager, first, directory="/d2").flush()
+    gone = dir_error(manager.pool.dirs["/d2"], "a write", OSError(errno.EIO, "Input/output error"))
+    manager.failures.dir_failed(gone)
+    log = filled(manager, second, directory="/d1")
+    host.disk.entries.pop(log.segments[0].log_path)
+    manager.failures.log_failed(an_error(log, errno.ENOENT))
+    host.judged.clear()
+    await host.verdict()
+    assert manager.get(T0) is None and manager.pool.failed(T0) is not None
+    return manager
+
+
+async def test_a_failed_log_whose_partition_came_back_from_another_disk_is_set_aside() -> None:
+    """It was opened every ten seconds, and closed again, until a restart."""
+    manager = await _two_copies(8, 6)
+    assert await manager.opening.bring_online("/d2", "cluster", 1, {}) == 1
+    log = manager.get(T0)
+    assert log is not None and log.directory == "/d2" and log.log_end_offset == 8
+    assert manager.pool.failed(T0) is None and manager.pool.offline_partitions == {}
+    assert [(stray.directory, stray.topic_id) for stray in manager.removals.strays()] == [("/d1", TOPIC_ID)]
+    assert manager.get(T0) is log
+
+
+async def test_a_copy_that_was_away_does_not_take_the_place_of_one_that_got_further() -> None:
+    """It would have led without the records that only the failed one has."""
+    manager = await _two_copies(6, 8)
+    assert await manager.opening.bring_online("/d2", "cluster", 1, {}) == 1
+    assert manager.get(T0) is None and manager.pool.offline_partitions == {T0: "/d1"}
+    kept = manager.pool.failed(T0)
+    assert kept is not None and kept.path == "/d1/t-0"
+    assert [stray.directory for stray in manager.removals.strays()] == ["/d2"]
