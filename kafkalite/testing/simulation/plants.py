@@ -358,13 +358,14 @@ def last_writer_of_settings(patch: Patch) -> None:
 def purges_what_is_there_by_then(patch: Patch) -> None:
     """Offsets of a deleted topic are looked up group by group, when those before are purged: a new topic may have that name."""
 
-    async def planted(self: GroupRemoval, doomed_of: Any, topics: Any = ()) -> None:
+    async def planted(self: GroupRemoval, is_gone: Any, topics: Any) -> None:
         for partition in list(self._log.states()):
             for entry in list(partition.entries.values()):
-                if (found := doomed_of(entry.offsets)).committed:
+                found = entry.offsets.snapshot(is_gone, self._log_end(partition))
+                if found.partitions:
                     await self._forget_quietly(partition, entry, found)
 
-    patch(GroupRemoval, "_purge", planted)
+    patch(GroupRemoval, "_purge_everywhere", planted)
 
 
 def keeps_share_states(patch: Patch) -> None:

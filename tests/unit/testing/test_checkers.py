@@ -24,6 +24,7 @@ from kafkalite.testing.simulation.checkers.cluster import (
     ZkChecker,
 )
 from kafkalite.testing.simulation.checkers.log_view import BatchView, read_batches
+from kafkalite.testing.simulation.harsh import draw_harsh
 from kafkalite.testing.simulation.plan import FaultKind, draw
 
 STATE = "/brokers/topics/t/partitions/0/state"
@@ -314,8 +315,10 @@ def test_a_seed_always_means_the_same_plan_and_seeds_differ() -> None:
     # An emptied disk may have been the only one in sync: where it may happen, only a plan by hand knows.
     assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind) - {
         FaultKind.EMPTY_DISK,
+        FaultKind.FULL,
         FaultKind.LATE_BATCH,
     }
+    assert FaultKind.FULL in {fault.kind for seed in range(20) for fault in draw_harsh(seed).faults}
     assert any(plan.late_batches and plan.transactions for plan in plans), (
         "its own clients do that, at no time of a plan"
     )
