@@ -40,7 +40,7 @@ from kafkalite.security.quotas import Entity, Kind
 from tests.datadriven.test_rpc_messages import sample
 
 from .conftest import Broker, FrameClient
-from .test_authorization import allow, client_of, counted_turns
+from .rights import allow, client_of, counted_turns
 from .test_coordinators import coordinator
 
 E = ErrorCode

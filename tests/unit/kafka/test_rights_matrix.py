@@ -19,7 +19,8 @@ from kafkalite.protocol.schema import schemas
 from kafkalite.security.acl import OPERATIONS, Operation, ResourceType
 
 from .conftest import Broker, FrameClient
-from .test_authorization import CODES, NAMES, REFUSALS, allow, client_of, codes_in, forget_all, request_of, restore
+from .rights import allow, client_of, codes_in, forget_all
+from .test_authorization import CODES, NAMES, REFUSALS, request_of, restore
 from .test_authorization import broker as broker  # the fixture
 
 TABLE = Path(__file__).parents[2] / "vectors" / "rights.txt"
