@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 from kafkalite.coordinators.internal_topics import broker_count, internal_topic, with_fewest_replicas
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
+from kafkalite.env.turns import Turns
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest
 from kafkalite.lazy_dataclass import dataclass
@@ -94,6 +95,8 @@ class InternalLog(Generic[State]):
         self._unloaded = unloaded
         self._when_committed = when_committed
         self._repeats = Repeats(services.clock.monotonic)
+        #: After a failover one node may load tens of partitions, each of a hundred thousand records.
+        self._turns = Turns(services.clock.monotonic)
         self._loads: dict[int, _Load[State]] = {}
         #: Partition that is being loaded -> what is to see its state first (`when_loaded`).
         self._visits: dict[int, list[Callable[[State], None]]] = {}
@@ -221,7 +224,7 @@ class InternalLog(Generic[State]):
                     await serving.load_local(target, offset, _READ_BYTES)
                     if self._loads.get(partition) is not load:
                         break
-                    offset = self._replay_piece(load.state, target, offset)
+                    offset = await self._replay_piece(load, target, offset)
                     await asyncio.sleep(0)  # a long log must not hold everybody up
                 elif self._when_committed and serving.local_high_watermark(target) < offset:
                     await asyncio.sleep(pause_s)
@@ -258,19 +261,25 @@ class InternalLog(Generic[State]):
         if self._loads.get(partition) is load:
             self.reload(partition)
 
-    def _replay_piece(self, state: State, target: TopicPartition, offset: Offset) -> Offset:
-        """Take what is read at `offset`; where the next read begins."""
+    async def _replay_piece(self, load: _Load[State], target: TopicPartition, offset: Offset) -> Offset:
+        """Take what is read at `offset`, in slices, as long as this load counts; where the next read begins."""
         pieces = self._services.partitions.read_local(target, offset, _READ_BYTES)
         if not pieces:  # a compaction left a gap before the end
             return self._services.partitions.local_bounds(target)[1]
         data = b"".join(pieces)
+        began = self._turns.monotonic()
         for position, header in split_batches(data):
             if header.next_offset <= offset:
                 continue
+            if self._turns.is_over(began):
+                await self._turns.take((self.topic, target.partition))
+                if self._loads.get(target.partition) is not load:
+                    break
+                began = self._turns.monotonic()
             if header.is_control:
-                self._replay(state, header, [], end_transaction_marker_of(data, position, header))
+                self._replay(load.state, header, [], end_transaction_marker_of(data, position, header))
             else:
-                self._replay(state, header, list(records_of(data, position, header)), None)
+                self._replay(load.state, header, list(records_of(data, position, header)), None)
             offset = Offset(header.next_offset)
         return offset
 

@@ -31,6 +31,10 @@ class Turns:
         self._waiting: FairQueue[Callable[[], bool]] = FairQueue()
         self._is_due = False
 
+    def is_over(self, began: float) -> bool:
+        """Whether a slice that began then (seconds) has had its time."""
+        return self.monotonic() - began >= SLICE_S
+
     def call(self, owner: Owner, begin: Callable[[], bool]) -> None:
         """Call `begin` when the owner's turn has come. False: it has nothing to do (any more), the next one may begin."""
         self._waiting.put(owner, begin)
@@ -116,7 +120,7 @@ class Slices:
     @property
     def is_over(self) -> bool:
         """Whether it is somebody else's turn."""
-        return self._began is None or self._turns.monotonic() - self._began >= SLICE_S
+        return self._began is None or self._turns.is_over(self._began)
 
     async def next(self) -> None:
         """Take the next turn."""
