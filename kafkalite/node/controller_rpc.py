@@ -58,7 +58,7 @@ class ControllerRpc:
         if connection is None or connection.closed or connection.endpoint != endpoint:
             if connection is not None:
                 await connection.close()
-            self._connection = connection = await RpcConnection.open(
+            opened = await RpcConnection.open(
                 self._network,
                 endpoint,
                 self._local.hello("controller-link"),
@@ -66,6 +66,14 @@ class ControllerRpc:
                 max_frame_bytes=self._max_frame_bytes,
                 timeout_s=timeout_s,
             )
+            other = self._connection
+            if other is not None and other is not connection and not other.closed and other.endpoint == endpoint:
+                opened.abort("another call was faster")
+                connection = other
+            else:
+                if other is not None:
+                    other.abort("the controller is elsewhere")
+                self._connection = connection = opened
         try:
             answer, _ = await connection.call(request, timeout_s=timeout_s)
         except RpcTimeout:

@@ -25,7 +25,7 @@ CLUSTER_ID = "cluster-a"
 CONTROLLER, NODE = BrokerId(7), BrokerId(3)
 
 
-async def test_a_connection_that_does_not_answer_is_given_up() -> None:
+async def test_there_is_one_connection_and_one_that_does_not_answer_is_given_up() -> None:
     """After a partition of the network, what was sent over it may arrive minutes later."""
     asked_over: list[int] = []
     silent: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
@@ -59,6 +59,10 @@ async def test_a_connection_that_does_not_answer_is_given_up() -> None:
     assert await rpc.call(notice, 60) == IsrChangedResponse(0)
     first, second = asked_over
     assert second > first
+    await rpc.close()
+    answers = list(await asyncio.gather(rpc.call(notice, 60), rpc.call(notice, 60)))
+    assert answers == [IsrChangedResponse(0), IsrChangedResponse(0)]
+    assert len(set(asked_over[2:])) == 1, "two first questions at once open one connection"
     await rpc.close()
     await server.close()
     await supervisor.stop()
