@@ -1,7 +1,8 @@
 """Commands to brokers: per broker one bounded queue and one sender, so that a hung broker delays no other (controller design, optimization 1).
 
 A command is sent again and again, over a new connection each time, until the broker answers or its registration
-goes: the epochs in it make that safe. No answer within `controller.socket.timeout.ms` raises an alert.
+goes. That is safe because of the epochs in it, and because a broker refuses what comes over an earlier connection than the
+latest (kafkalite.replica.rpc_handlers). No answer within `controller.socket.timeout.ms` raises an alert.
 """
 
 from __future__ import annotations

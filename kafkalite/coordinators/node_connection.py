@@ -6,6 +6,7 @@ import asyncio
 from typing import Generic, TypeVar
 
 from kafkalite.coordinators.services import Services
+from kafkalite.env.streams import cut
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import decode, encode
 from kafkalite.protocol.errors import WireError
@@ -42,9 +43,9 @@ class NodeConnection(Generic[_Response]):
         self._correlation_id = 0
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Give the connection up. A request that the peer has not got yet never arrives: it may be repeated elsewhere."""
         if self._streams is not None:
-            self._streams[1].close()
+            cut(self._streams[1].transport)
             self._streams = None
 
     async def ask(self, message: object, version: int) -> _Response:

@@ -7,7 +7,10 @@ of 1 MiB costs more than all the rest of the receiving. This one keeps the chunk
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import select
+import socket
+import struct
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 _SHUTDOWN_S = 5.0
 #: Time in seconds that a peer has to read the last bytes.
 LINGER_S = 30.0
+#: SO_LINGER, on, for 0 s: closing resets the connection.
+_NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class ChunkReader(asyncio.StreamReader):
@@ -201,13 +206,25 @@ def close_when_written(transport: asyncio.WriteTransport) -> None:
         asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
 
 
+def cut(transport: asyncio.WriteTransport) -> None:
+    """Close at once; what the peer has not got by now never arrives.
+
+    After a transport's own abort() the kernel still delivers what it has taken, after a partition of the network minutes later.
+    """
+    raw = transport.get_extra_info("socket")
+    if raw is not None:
+        with contextlib.suppress(OSError):  # closed already
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    transport.abort()
+
+
 def hung_up(transports: Iterable[asyncio.Transport]) -> list[asyncio.Transport]:
     """Those of sockets whose peers have closed them, also while their reading is paused. Transports without a socket are never."""
     waiting = select.poll()
     by_number: dict[int, asyncio.Transport] = {}
     for each in transports:
-        socket = each.get_extra_info("socket")
-        if socket is not None and not each.is_closing() and (number := socket.fileno()) >= 0:
+        raw = each.get_extra_info("socket")
+        if raw is not None and not each.is_closing() and (number := raw.fileno()) >= 0:
             by_number[number] = each
             waiting.register(number, select.POLLRDHUP)
     if not by_number:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 from kafkalite.env.seams import Network
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
-from kafkalite.model import BrokerId, Endpoint
+from kafkalite.model import BrokerId, Buffer, Endpoint
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.rpc.client import RpcConnection, RpcError
+from kafkalite.rpc.client import Answer, RpcConnection, RpcError, RpcTimeout
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest
 
@@ -29,6 +30,8 @@ class Peers:
         self._metadata = metadata
         self._hello = hello
         self._connections: dict[BrokerId, RpcConnection] = {}
+        #: Questions that wait for an answer.
+        self._asking: Counter[RpcConnection] = Counter()
 
     async def every_node(self, message: Message, *, timeout_s: float) -> dict[BrokerId, Message | KafkaliteError]:
         """Ask every live node at once; a response or an error for each."""
@@ -51,8 +54,7 @@ class Peers:
 
     async def _ask(self, node: BrokerId, message: Message, timeout_s: float) -> Message | KafkaliteError:
         try:
-            connection = await self._connection(node, timeout_s)
-            return (await connection.call(message, timeout_s=timeout_s))[0]
+            return (await self._call(node, message, (), timeout_s))[0]
         except (RpcError, ApiError) as error:
             return error
 
@@ -60,9 +62,26 @@ class Peers:
         self, node: BrokerId, message: Message, body: bytes, *, timeout_s: float
     ) -> tuple[Message, bytes]:
         """Ask one node with bytes beside the message: its response, and the bytes beside that. Raises RpcError, ApiError."""
-        connection = await self._connection(node, timeout_s)
-        answer, data = await connection.call(message, (body,), timeout_s=timeout_s)
+        answer, data = await self._call(node, message, (body,), timeout_s)
         return answer, bytes(data)
+
+    async def _call(self, node: BrokerId, message: Message, body: Sequence[Buffer], timeout_s: float) -> Answer:
+        """After a partition of the network, TCP may let a connection wait for minutes. So the next question after one without an answer
+        goes over a new one; other questions that wait over the old one may still be answered."""
+        connection = await self._connection(node, timeout_s)
+        self._asking[connection] += 1
+        try:
+            return await connection.call(message, body, timeout_s=timeout_s)
+        except RpcTimeout:
+            if self._connections.get(node) is connection:
+                del self._connections[node]
+            raise
+        finally:
+            self._asking[connection] -= 1
+            if not self._asking[connection]:
+                del self._asking[connection]
+                if self._connections.get(node) is not connection:
+                    connection.abort("given up")
 
     async def _connection(self, node: BrokerId, timeout_s: float) -> RpcConnection:
         broker = self._metadata.broker(node)

@@ -10,7 +10,7 @@ from kafkalite.env.seams import Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.rpc.client import RpcConnection
+from kafkalite.rpc.client import RpcConnection, RpcTimeout
 from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
@@ -58,7 +58,7 @@ class ControllerRpc:
         if connection is None or connection.closed or connection.endpoint != endpoint:
             if connection is not None:
                 await connection.close()
-            self._connection = connection = await RpcConnection.open(
+            opened = await RpcConnection.open(
                 self._network,
                 endpoint,
                 self._local.hello("controller-link"),
@@ -66,7 +66,20 @@ class ControllerRpc:
                 max_frame_bytes=self._max_frame_bytes,
                 timeout_s=timeout_s,
             )
-        answer, _ = await connection.call(request, timeout_s=timeout_s)
+            other = self._connection
+            if other is not None and other is not connection and not other.closed and other.endpoint == endpoint:
+                opened.abort("another call was faster")
+                connection = other
+            else:
+                if other is not None:
+                    other.abort("the controller is elsewhere")
+                self._connection = connection = opened
+        try:
+            answer, _ = await connection.call(request, timeout_s=timeout_s)
+        except RpcTimeout:
+            # After a partition of the network, TCP may let a connection wait for minutes: a new one is answered at once.
+            connection.abort("no answer")
+            raise
         return answer
 
     async def close(self) -> None:

@@ -99,14 +99,27 @@ class Commands:
         return self.queue.place(lambda: self._stop_replica(request))
 
     def take_snapshot(
-        self, brokers: tuple[Broker, ...], partitions: Sequence[PartitionState], *, is_complete: bool, since: int
+        self,
+        brokers: tuple[Broker, ...],
+        partitions: Sequence[PartitionState],
+        *,
+        is_complete: bool,
+        since: int,
+        metadata_version: int,
     ) -> Awaitable[tuple[PartitionError, ...]]:
         """Roles as ZooKeeper has them, read by this node itself (controller design E): no controller is needed for them.
 
-        `since` is `count` from before the reading: after a command in between, nothing is started or classified as stray
-        by what was read (it may have been stopped since).
+        `since` and `metadata_version` are `count` and the metadata's version from before the reading: after a command in between,
+        nothing is started or classified as stray by what was read (it may have been stopped since); after metadata in between,
+        no broker is added (it may have gone since).
         """
-        return self.queue.place(lambda: self._take_snapshot(brokers, partitions, is_complete=is_complete, since=since))
+
+        def take() -> Awaitable[tuple[PartitionError, ...]]:
+            if self._metadata.version == metadata_version and self._metadata.learn_brokers(brokers):
+                self.brokers_changed()
+            return self._take_snapshot(partitions, is_complete=is_complete, since=since)
+
+        return self.queue.place(take)
 
     def fence(self, controller_epoch: ControllerEpoch, broker_epoch: BrokerEpoch) -> ErrorCode:
         """Whether a request comes from a controller of the past, or was meant for an earlier life of this broker."""
@@ -153,10 +166,8 @@ class Commands:
         return LeaderAndIsrResponse(ErrorCode.NONE, tuple(refusals))
 
     async def _take_snapshot(
-        self, brokers: tuple[Broker, ...], partitions: Sequence[PartitionState], *, is_complete: bool, since: int
+        self, partitions: Sequence[PartitionState], *, is_complete: bool, since: int
     ) -> tuple[PartitionError, ...]:
-        if self._metadata.learn_brokers(brokers):
-            self.brokers_changed()
         broker_id = self._identity()[0]
         own = [state for state in partitions if broker_id in state.replicas]
         # Partitions it may not lead yet are still assigned, not stray.

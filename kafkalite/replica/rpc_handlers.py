@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.model import Buffer
+from kafkalite.model import Buffer, ControllerEpoch
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.handling import Handler, LateReply, Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
@@ -16,6 +16,9 @@ from kafkalite.rpc.messages.replication import (
     ReplicaFetchResponse,
     ReplicaFetchWake,
 )
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
 
 
 def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
@@ -24,19 +27,35 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
     async def answer(outcome: Awaitable[Message]) -> Reply:
         return Reply(await outcome)
 
-    def leader_and_isr(request: RpcRequest) -> Awaitable[Reply]:
+    #: Controller epoch and connection of the latest command.
+    latest = (ControllerEpoch(-1), -1)
+
+    def check_order(request: RpcRequest, epoch: ControllerEpoch) -> None:
+        """A controller commands over one connection at a time. What comes from one that it has given up is older than what it has
+        said since, and would undo it. Raises ApiError BROKER_NOT_AVAILABLE: a controller repeats the command over a new connection."""
+        nonlocal latest
         only_nodes(request)
+        place = (epoch, request.peer.connection)
+        if epoch == latest[0] and place < latest:
+            _log.warning("replica.late_command", kind=type(request.message).__name__, controller=request.peer.node_id)
+            raise api_error(
+                ErrorCode.BROKER_NOT_AVAILABLE, "the controller has sent commands over a newer connection since"
+            )
+        latest = max(latest, place)
+
+    def leader_and_isr(request: RpcRequest) -> Awaitable[Reply]:
         assert isinstance(request.message, LeaderAndIsrRequest)
+        check_order(request, request.message.controller_epoch)
         return answer(manager.commands.leader_and_isr(request.message))
 
     def stop_replica(request: RpcRequest) -> Awaitable[Reply]:
-        only_nodes(request)
         assert isinstance(request.message, StopReplicaRequest)
+        check_order(request, request.message.controller_epoch)
         return answer(manager.commands.stop_replica(request.message))
 
     def update_metadata(request: RpcRequest) -> Reply:
-        only_nodes(request)
         assert isinstance(request.message, UpdateMetadataRequest)
+        check_order(request, request.message.controller_epoch)
         return Reply(manager.commands.update_metadata(request.message))
 
     def replica_fetch(request: RpcRequest) -> LateReply:

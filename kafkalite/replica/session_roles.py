@@ -76,7 +76,7 @@ class SessionRoles:
 
         Register with SessionKeeper.on_session. Raises the Coordinator's errors (SessionKeeper repeats it).
         """
-        since = self._commands.count
+        since, metadata_version = self._commands.count, self._metadata.version
         snapshot = await read_cluster(coordinator)
         if self._metadata.is_empty:
             self._metadata.apply(
@@ -91,8 +91,13 @@ class SessionRoles:
                 )
             )
             self._commands.brokers_changed()
+            metadata_version = self._metadata.version
         await self._commands.take_snapshot(
-            snapshot.brokers, snapshot.partitions, is_complete=snapshot.is_complete, since=since
+            snapshot.brokers,
+            snapshot.partitions,
+            is_complete=snapshot.is_complete,
+            since=since,
+            metadata_version=metadata_version,
         )
 
     async def set_aside_strays(self, coordinator: Coordinator, *, is_guarded: bool) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from kafkalite.env.seams import Network
-from kafkalite.env.streams import close_when_written
+from kafkalite.env.streams import close_when_written, cut
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error, error_code
 from kafkalite.model import Buffer, Endpoint
@@ -233,7 +233,7 @@ class RpcConnection:
             self._task.cancel()
 
     def abort(self, reason: str) -> None:
-        """Cut the connection now."""
+        """Cut the connection now. What the peer has not got yet never arrives."""
         self._end(reason, abort=True)
         if self._task is not None:
             self._task.cancel()
@@ -303,7 +303,7 @@ class RpcConnection:
             self._deadline_timer.cancel()
             self._deadline_timer = None
         if abort:
-            self._writer.transport.abort()
+            cut(self._writer.transport)
         else:
             close_when_written(self._writer.transport)
         waiting, self._waiting = self._waiting, {}

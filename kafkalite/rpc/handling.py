@@ -12,13 +12,14 @@ from kafkalite.security.principal import ANONYMOUS, Principal
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The node at the other end."""
+    """The node at the other end. `connection` grows with every connection that this node accepts."""
 
     node_id: BrokerId
     broker_epoch: BrokerEpoch
     client_id: str
     address: str
     principal: Principal = ANONYMOUS
+    connection: int = 0
 
     @property
     def client_host(self) -> str:

@@ -121,7 +121,7 @@ class RpcServer:
             oldest.shut("replaced by a newer connection before its hello", at_once=True)
         number = self._next_connection
         self._next_connection += 1
-        connection = ServerConnection(self, reader, writer, address)
+        connection = ServerConnection(self, reader, writer, address, number)
         self.connections[number] = connection
         self._ungreeted[connection] = None
         # Supervised, so that a bug in a handler is logged and ends only this connection.

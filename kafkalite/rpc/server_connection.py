@@ -77,9 +77,10 @@ class ServerConnection:
     """One peer's connection."""
 
     def __init__(
-        self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str
+        self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str, number: int
     ) -> None:
         self.server = server
+        self._number = number
         self.peer = Peer(BrokerId(-1), NO_BROKER_EPOCH, "", address)
         self.greeted = False
         self._reader = reader
@@ -277,7 +278,8 @@ class ServerConnection:
             self.shut(f"hello of {hello.client_id or hello.node_id} refused: {message}")
             return
         principal = ANONYMOUS if admission is None else admission.principal
-        self.peer = Peer(hello.node_id, hello.broker_epoch, hello.client_id[:256], self.peer.address, principal)
+        client_id = hello.client_id[:256]
+        self.peer = Peer(hello.node_id, hello.broker_epoch, client_id, self.peer.address, principal, self._number)
         self._frames.max_frame_bytes = self.server.config.rpc_max_frame_bytes
         self._frames.max_header_bytes = NODE_HEADER_BYTES
         self.greeted = True

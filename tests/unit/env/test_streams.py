@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.env import streams
-from kafkalite.env.streams import ChunkReader, close_when_written, open_stream, stream_protocol
+from kafkalite.env.streams import ChunkReader, close_when_written, cut, open_stream, stream_protocol
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 
@@ -228,3 +228,29 @@ def test_what_is_written_to_a_connection_that_was_reset_is_lost_and_told_as_such
 
     with asyncio.Runner(loop_factory=make_loop) as runner:
         runner.run(main())
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_what_the_peer_has_not_got_when_a_connection_is_cut_never_arrives(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """After a partition of the network, a kernel would still deliver it: requests of a connection that was given up long ago."""
+
+    async def go() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            _, writer = await open_stream("127.0.0.1", listening.getsockname()[1], 1 << 16)
+            accepted, _ = listening.accept()
+            with accepted:
+                while not writer.transport.get_write_buffer_size():  # until the kernels are full
+                    writer.write(bytes(1 << 20))
+                    await asyncio.sleep(0)
+                cut(writer.transport)
+                while not writer.transport.is_closing():
+                    await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                with pytest.raises(ConnectionResetError):
+                    while accepted.recv(1 << 20):
+                        pass
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(go())

@@ -1,12 +1,16 @@
 """A node that starts takes its roles from ZooKeeper; what it must not take on its own it leaves to the controller."""
 
+from dataclasses import replace
+
 import pytest
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.errors import ErrorCode
-from kafkalite.model import TopicPartition
+from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.replica import session_roles
 from kafkalite.replica.startup import read_cluster
+from kafkalite.rpc.messages.control import UpdateMetadataRequest
 
 TP = TopicPartition("t", 0)
 
@@ -52,6 +56,28 @@ async def test_after_an_unclean_stop_a_replica_leads_unasked_only_if_it_is_alone
     assert cluster.node(1).partition(TP).leader is None
     await cluster.node(1).manager.session_roles.on_session(await cluster.node(1).session.wait())
     assert cluster.node(1).partition(TP).leader is not None
+
+
+async def test_a_broker_that_went_while_this_node_read_does_not_come_back(make_cluster, monkeypatch):
+    cluster = await make_cluster(2)
+    node, gone = cluster.node(1), cluster.node(2).broker_id
+
+    def learn(*brokers):
+        request = UpdateMetadataRequest(
+            BrokerId(99), cluster.controller_epoch, node.broker_epoch, is_full=False, brokers=brokers, partitions=()
+        )
+        assert node.manager.commands.update_metadata(request).error == 0
+
+    async def read_meanwhile(coordinator):
+        snapshot = replace(await read_cluster(coordinator), brokers=cluster.brokers())
+        learn(cluster.brokers()[0])
+        return snapshot
+
+    cluster.create_topic("t", {0: (1,)})
+    learn(*cluster.brokers())
+    monkeypatch.setattr(session_roles, "read_cluster", read_meanwhile)
+    await node.manager.session_roles.on_session(await node.session.wait())
+    assert node.metadata.broker(gone) is None
 
 
 @pytest.mark.checklist(39)
