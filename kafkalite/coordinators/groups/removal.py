@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -14,7 +15,7 @@ from kafkalite.coordinators.groups.decisions.consumer.group import tombstones as
 from kafkalite.coordinators.groups.decisions.share.heartbeats import begun as share_topics
 from kafkalite.coordinators.groups.decisions.streams.group import tombstones as streams_tombstones
 from kafkalite.coordinators.groups.decisions.subscription import CONSUMER, topics_in
-from kafkalite.coordinators.groups.offsets import Snapshot
+from kafkalite.coordinators.groups.offsets import CommittedOffset, Snapshot
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.records import common as records
 from kafkalite.coordinators.groups.records import consumer as consumer_records
@@ -24,7 +25,7 @@ from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.model import Offset, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, Offset, TopicId, TopicPartition
 from kafkalite.partition_values import TopicMetadata
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
@@ -211,8 +212,12 @@ class GroupRemoval:
     async def sweep(self) -> None:
         """Forget offsets of what was deleted while nobody coordinated the group: once for each partition that is loaded.
 
-        Only at its second sweep: a node that has just taken over may hear of a new topic later than the one before it.
+        Only at its second sweep: a node that has just taken over may hear of a new topic later than the one before it. After
+        that, those of former topics: of a deletion just before a controller's end the next controller does not report.
         """
+        for partition in [partition for partition in self._log.states() if partition.sweeps == _SWEPT]:
+            await self._refused(self._of_former_topics(partition))
+            await asyncio.sleep(0)
         due = [partition for partition in self._log.states() if partition.sweeps < _SWEPT]
         if not due:
             return
@@ -225,19 +230,36 @@ class GroupRemoval:
                 partition.sweeps -= 1
             await asyncio.sleep(0)
 
-    async def _sweep(self, partition: GroupPartition, topics: Mapping[str, TopicMetadata]) -> bool:
-        """Whether all could be written. `topics`: all of them."""
+    def _of_former_topics(self, partition: GroupPartition) -> list[Doomed]:
+        """Offsets of deleted topics while there are others of their names."""
+
+        @cache
+        def is_former(topic_id: TopicId, name: str) -> bool:
+            if topic_id == NO_TOPIC_ID or self._services.topic_name(topic_id) == name:
+                return False
+            topic = self._services.metadata([name]).topics[0]
+            return not topic.error and topic.topic_id not in (NO_TOPIC_ID, topic_id)
+
+        return self._found(partition, lambda key, offset: is_former(offset.topic_id, key.topic))
+
+    def _found(
+        self, partition: GroupPartition, is_gone: Callable[[TopicPartition, CommittedOffset], bool]
+    ) -> list[Doomed]:
         doomed: list[Doomed] = []
         with suppress(ApiError):  # another node coordinates its groups
             log_end = self._log_end(partition)
             for entry in partition.entries.values():
-                gone = {
-                    key
-                    for key, offset in entry.offsets.committed.items()
-                    if _is_gone(key, topics) or offset.is_of_another(topics[key.topic].topic_id)
-                }
+                gone = {key for key, offset in entry.offsets.committed.items() if is_gone(key, offset)}
                 if gone:
                     doomed.append((partition, entry, entry.offsets.snapshot(gone.__contains__, log_end)))
+        return doomed
+
+    async def _sweep(self, partition: GroupPartition, topics: Mapping[str, TopicMetadata]) -> bool:
+        """Whether all could be written. `topics`: all of them."""
+        doomed = self._found(
+            partition,
+            lambda key, offset: _is_gone(key, topics) or offset.is_of_another(topics[key.topic].topic_id),
+        )
         shared = [entry.share for entry in partition.entries.values() if entry.share is not None]
         kept = await self._refused(doomed)
         begun = [topic for group in shared for topic in share_topics(group).values()]
