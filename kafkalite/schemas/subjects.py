@@ -40,6 +40,8 @@ class Subjects:
     versions: dict[str, dict[int, Version]] = field(default_factory=dict)
     schemas: dict[int, Schema] = field(default_factory=dict)
     ids: dict[Schema, int] = field(default_factory=dict)
+    #: (subject, version) -> the schemas among `ids` that refer to it.
+    referring: dict[tuple[str, int], dict[Schema, None]] = field(default_factory=dict)
     #: Subject ("": all that have none of their own) -> level, mode.
     levels: dict[str, str] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
@@ -84,10 +86,15 @@ class Subjects:
         self.versions.setdefault(version.subject, {})[version.version] = version
         self.schemas.setdefault(version.id, version.schema)
         self.ids.setdefault(version.schema, version.id)
+        for reference in version.schema.references:
+            self.referring.setdefault((reference.subject, reference.version), {})[version.schema] = None
         self.last_id = max(self.last_id, version.id)
 
     def _remove(self, subject: str, version: int) -> None:
-        """The schema itself stays: records that were written with its id can still be read."""
+        """The schema itself stays: records that were written with its id can still be read. What refers to it gets another id
+        when it is registered again: by then this version may be another schema."""
+        for schema in self.referring.pop((subject, version), ()):
+            self.ids.pop(schema, None)
         known = self.versions.get(subject, {})
         known.pop(version, None)
         if not known:

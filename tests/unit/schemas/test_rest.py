@@ -140,6 +140,34 @@ async def test_deletion(api: Api) -> None:
     assert await api("GET", "/subjects?deleted=true") == []
 
 
+async def test_a_reference_is_to_what_is_there_now(api: Api) -> None:
+    """What had been parsed once was taken as it was: also after the subject that it refers to had gone, or was made again."""
+
+    def base(kind: str) -> dict[str, str]:
+        return {"schema": json.dumps({"type": "record", "name": "B", "fields": [{"name": "x", "type": kind}]})}
+
+    async def delete(subject: str) -> None:
+        for target in (f"/subjects/{subject}", f"/subjects/{subject}?permanent=true"):
+            assert await api("DELETE", target) == [1]
+
+    field = {"name": "b", "type": "B", "default": {"x": 1}}
+    refers = {
+        "schema": json.dumps({"type": "record", "name": "A", "fields": [field]}),
+        "references": [{"name": "B", "subject": "b", "version": 1}],
+    }
+    await api("POST", "/subjects/b/versions", base("int"))
+    assert (await api("POST", "/subjects/a/versions", refers))["id"] == 2
+    await delete("a")
+    await delete("b")
+    assert await api("POST", "/subjects/a/versions", refers) == 42201
+    await api("POST", "/subjects/b/versions", base("long"))
+    assert (await api("POST", "/subjects/a/versions", refers))["id"] == 4, "records with the id 2 have an int"
+    again = Subjects()
+    for key, value in api.log:
+        again.replay(key, value)
+    assert again == api.registry.state
+
+
 async def test_references(api: Api) -> None:
     other = {"schema": '{"type":"record","name":"B","fields":[]}'}
     await api("POST", "/subjects/b/versions", other)
