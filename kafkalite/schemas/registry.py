@@ -213,7 +213,7 @@ class SubjectRegistry:
             if permanent:
                 if present:
                     raise errors.subject_not_soft_deleted(subject)
-                await self._write([subjects.removal_record(each) for each in everything])
+                await self._write(subjects.removal_records(everything, self.state.last_id))
                 return [each.version for each in everything]
             if not present:
                 raise errors.subject_soft_deleted(subject)
@@ -232,7 +232,7 @@ class SubjectRegistry:
             if permanent:
                 if not version.is_deleted:
                     raise errors.version_not_soft_deleted(subject, version.version)
-                await self._write([subjects.removal_record(version)])
+                await self._write(subjects.removal_records([version], self.state.last_id))
                 return version.version
             if version.is_deleted:
                 raise errors.version_soft_deleted(subject, version.version)

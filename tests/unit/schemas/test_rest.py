@@ -168,6 +168,24 @@ async def test_a_reference_is_to_what_is_there_now(api: Api) -> None:
     assert again == api.registry.state
 
 
+async def test_an_id_is_not_given_out_again(api: Api) -> None:
+    """Not even when the log was compacted since: records with the id of a deleted schema would be read with the next one."""
+    await api("POST", "/subjects/a/versions", INT)
+    await api("POST", "/subjects/b/versions", LONG)
+    for target in ("/subjects/b", "/subjects/b?permanent=true"):
+        assert await api("DELETE", target) == [1]
+    await api("POST", "/subjects/a/versions", INT)
+    api.registry.state = Subjects()
+    for key, value in dict(api.log).items():
+        if value is not None:
+            api.registry.state.replay(key, value)
+    assert await api("GET", "/subjects?deleted=true") == ["a"]
+    assert (await api("POST", "/subjects/c/versions", STRING))["id"] == 3
+    for target in ("/subjects/c/versions/1", "/subjects/c/versions/1?permanent=true"):
+        assert await api("DELETE", target) == 1
+    assert json.loads(dict(api.log)[api.log[-2][0]] or b"")["lastId"] == 3
+
+
 async def test_references(api: Api) -> None:
     other = {"schema": '{"type":"record","name":"B","fields":[]}'}
     await api("POST", "/subjects/b/versions", other)
