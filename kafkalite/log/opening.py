@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from kafkalite.config import BrokerConfig, TopicConfig, usable_topic_config
@@ -80,8 +80,17 @@ class Opening:
         #: Directories that are being opened again.
         self._returning: set[str] = set()
 
-    async def start(self, cluster_id: str, broker_id: int, topic_configs: Mapping[str, Mapping[str, str]]) -> None:
+    async def start(
+        self,
+        cluster_id: str,
+        broker_id: int,
+        topic_configs: Mapping[str, Mapping[str, str]],
+        topic_ids: Callable[[Sequence[str]], Awaitable[Mapping[str, TopicId]]] | None = None,
+    ) -> None:
         """Lock and check the directories, open every log in them.
+
+        Args:
+            topic_ids: asked for topics of which there are logs with different ids: the ids now, of those that exist.
 
         Raises:
             StartupRefused: a directory is taken or somebody else's, or none of them works.
@@ -100,9 +109,12 @@ class Opening:
             self._supervisor.spawn(f"load {log_dir.path}", self._load_dir(log_dir, topic_configs), Policy.ISOLATED)
             for log_dir in self._pool.online()
         ]
-        for load in loads:
-            for log in await load:
-                self._admit(log)
+        logs = [log for load in loads for log in await load]
+        ids = {log.topic_partition: log.topic_id for log in logs}
+        contested = sorted({log.topic_partition.topic for log in logs if ids[log.topic_partition] != log.topic_id})
+        present = await topic_ids(contested) if contested and topic_ids is not None else {}
+        for log in logs:
+            self._admit(log, present.get(log.topic_partition.topic))
         if not self._pool.online():
             for log_dir in self._pool.dirs.values():
                 log_dir.release()
@@ -222,13 +234,16 @@ class Opening:
             self._reopening.not_loaded(log_dir, tp, f"{log_dir.path}/{tp}", config, error)
         await log_dir.off_loop(log_dir.mark_incomplete)
 
-    def _admit(self, log: PartitionLog) -> None:
-        """Take a loaded log in. Of two copies (one disk was away for a while) the one that got further stays."""
+    def _admit(self, log: PartitionLog, topic_id: TopicId | None) -> None:
+        """Take a loaded log in. Of two copies (one disk was away for a while) the one that got further stays, unless it is of
+        a former topic. `topic_id`: of the present one, if that was asked."""
         other = self._pool.logs.get(log.topic_partition)
         if other is None:
             self._pool.put(log)
             return
-        stays, goes = sorted((log, other), key=lambda one: (*_extent(one), one.directory), reverse=True)
+        stays, goes = sorted(
+            (log, other), key=lambda one: (one.topic_id == topic_id, *_extent(one), one.directory), reverse=True
+        )
         _log.error("log.twice", partition=str(log.topic_partition), kept=stays.path, stray=goes.path)
         self._pool.take(log.topic_partition)
         self._pool.put(stays)
@@ -288,12 +303,12 @@ class Opening:
         return len(found)
 
     def _is_second(self, log: PartitionLog) -> bool:
-        """Whether this node has the partition elsewhere: in service, or failed and at least as far."""
+        """Whether this node has the partition elsewhere: in service, or failed and at least as far, or of a later topic."""
         tp = log.topic_partition
         failed = self._pool.failed(tp)
         if tp in self._pool.logs or failed is None:
             return tp in self._pool.logs
-        return failed.log is None or _extent(failed.log) >= _extent(log)
+        return failed.log is None or failed.log.topic_id != log.topic_id or _extent(failed.log) >= _extent(log)
 
     async def _open_again(
         self,

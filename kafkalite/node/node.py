@@ -65,6 +65,7 @@ from kafkalite.node.znode_acl_check import ZnodeAclCheck
 from kafkalite.node.zookeeper_health import ZooKeeperHealth
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.replica.startup import topic_ids
 from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.server import RpcServer
 from kafkalite.schemas.coordinator import SchemaRegistry
@@ -349,7 +350,12 @@ class Node:
             key = await in_session(lambda session: registration.decoy_key(session, self.env.entropy))
             security.use_decoy_key(key)
         await self._membership.load()
-        await self.logs.opening.start(self.local.cluster_id, self.local.broker_id, self.settings.configs.topics())
+        await self.logs.opening.start(
+            self.local.cluster_id,
+            self.local.broker_id,
+            self.settings.configs.topics(),
+            lambda names: in_session(lambda session: topic_ids(session, self.local.cluster_id, names)),
+        )
         self._membership.sessions.load()
         if self.security is not None and self.security.remote_keys is not None:
             self.supervisor.spawn("oauth.keys", self.security.remote_keys.run(self._dial_issuer), Policy.ISOLATED)

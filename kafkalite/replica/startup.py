@@ -14,7 +14,7 @@ from kafkalite.coordination.registration import registered_brokers
 from kafkalite.coordination.topic_znodes import TopicZnode, decode_partition_state, decode_topic
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, ControllerEpoch, TopicPartition
+from kafkalite.model import BrokerId, ControllerEpoch, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import Broker, PartitionState
 from kafkalite.telemetry.logs import get_logger
 
@@ -110,6 +110,13 @@ async def own_topics(coordinator: Coordinator, cluster_id: str, names: Sequence[
         except ZnodeError as error:
             _log.error("znode.malformed", path=paths.topic(name), error=str(error))
     return topics
+
+
+async def topic_ids(coordinator: Coordinator, cluster_id: str, names: Sequence[str]) -> dict[str, TopicId]:
+    """The ids of those of these topics that exist. Raises the Coordinator's errors."""
+    await coordinator.sync(paths.TOPICS)
+    topics = await own_topics(coordinator, cluster_id, names)
+    return {name: topic.topic_id for name, topic in topics.items() if topic is not None}
 
 
 async def _read_controller(coordinator: Coordinator) -> tuple[BrokerId, ControllerEpoch]:

@@ -60,22 +60,24 @@ class SubjectRegistry:
         self._off_loop = off_loop
         self._default_level = default_level
         self._changing = asyncio.Lock()
-        self._parsed: OrderedDict[Schema, ParsedSchema] = OrderedDict()
+        #: By the schema and what its references lead to: a subject that was deleted may have other schemas by now.
+        self._parsed: OrderedDict[tuple[Schema, tuple[Import, ...]], ParsedSchema] = OrderedDict()
 
     # --- schemas ---------------------------------------------------------------------------------
 
     async def parsed(self, schema: Schema) -> ParsedSchema:
         """Raises RegistryError 42201."""
-        known = self._parsed.get(schema)
-        if known is not None:
-            self._parsed.move_to_end(schema)
-            return known
         imports = self._imports(schema.references)
+        key = (schema, tuple(imports))
+        known = self._parsed.get(key)
+        if known is not None:
+            self._parsed.move_to_end(key)
+            return known
         try:
             found: ParsedSchema = await self._off_loop(lambda: parse(schema.type, schema.text, imports))
         except (InvalidSchema, ParserMissing) as error:
             raise errors.invalid_schema(str(error)) from None
-        self._parsed[schema] = found
+        self._parsed[key] = found
         while len(self._parsed) > _CACHE_SCHEMAS:
             self._parsed.popitem(last=False)
         return found
@@ -84,7 +86,7 @@ class SubjectRegistry:
         """The same schema with the canonical text. Raises RegistryError 42201."""
         parsed = await self.parsed(schema)
         made = Schema(schema.type, parsed.text, schema.references)
-        self._parsed[made] = parsed
+        self._parsed[made, tuple(self._imports(made.references))] = parsed
         return made
 
     async def _alike(self, schema: Schema, *, normalize: bool) -> list[Schema]:
@@ -211,7 +213,7 @@ class SubjectRegistry:
             if permanent:
                 if present:
                     raise errors.subject_not_soft_deleted(subject)
-                await self._write([subjects.removal_record(each) for each in everything])
+                await self._write(subjects.removal_records(everything, self.state.last_id))
                 return [each.version for each in everything]
             if not present:
                 raise errors.subject_soft_deleted(subject)
@@ -230,7 +232,7 @@ class SubjectRegistry:
             if permanent:
                 if not version.is_deleted:
                     raise errors.version_not_soft_deleted(subject, version.version)
-                await self._write([subjects.removal_record(version)])
+                await self._write(subjects.removal_records([version], self.state.last_id))
                 return version.version
             if version.is_deleted:
                 raise errors.version_soft_deleted(subject, version.version)

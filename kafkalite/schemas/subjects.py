@@ -6,6 +6,7 @@ The records have Confluent's keys and values, so that each registry can take ove
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
@@ -18,6 +19,9 @@ READONLY = "READONLY"
 IMPORT = "IMPORT"
 MODES = (READWRITE, READONLY, IMPORT)
 MAX_VERSION = 2**31 - 1
+
+#: The subject of the record with the highest id. Other registries find nothing to delete there.
+_LAST_ID = ":.kafkalite.last.id:"
 
 KeyValue = tuple[bytes, bytes | None]
 
@@ -40,6 +44,8 @@ class Subjects:
     versions: dict[str, dict[int, Version]] = field(default_factory=dict)
     schemas: dict[int, Schema] = field(default_factory=dict)
     ids: dict[Schema, int] = field(default_factory=dict)
+    #: (subject, version) -> the schemas among `ids` that refer to it.
+    referring: dict[tuple[str, int], dict[Schema, None]] = field(default_factory=dict)
     #: Subject ("": all that have none of their own) -> level, mode.
     levels: dict[str, str] = field(default_factory=dict)
     modes: dict[str, str] = field(default_factory=dict)
@@ -62,6 +68,8 @@ class Subjects:
                     table.pop(subject, None)
                 else:
                     table[subject] = _text(content[name])
+            elif kind == "DELETE_SUBJECT" and content is not None and "lastId" in content:
+                self.last_id = max(self.last_id, _number(content["lastId"]))
             elif kind in ("DELETE_SUBJECT", "CLEAR_SUBJECT") and content is not None:
                 for each in list(self.versions.get(subject, {}).values()):
                     if each.version <= content.get("version", MAX_VERSION):
@@ -84,10 +92,15 @@ class Subjects:
         self.versions.setdefault(version.subject, {})[version.version] = version
         self.schemas.setdefault(version.id, version.schema)
         self.ids.setdefault(version.schema, version.id)
+        for reference in version.schema.references:
+            self.referring.setdefault((reference.subject, reference.version), {})[version.schema] = None
         self.last_id = max(self.last_id, version.id)
 
     def _remove(self, subject: str, version: int) -> None:
-        """The schema itself stays: records that were written with its id can still be read."""
+        """The schema itself stays: records that were written with its id can still be read. What refers to it gets another id
+        when it is registered again: by then this version may be another schema."""
+        for schema in self.referring.pop((subject, version), ()):
+            self.ids.pop(schema, None)
         known = self.versions.get(subject, {})
         known.pop(version, None)
         if not known:
@@ -187,8 +200,11 @@ def version_record(version: Version) -> KeyValue:
     return _version_key(version.subject, version.version), _json(value)
 
 
-def removal_record(version: Version) -> KeyValue:
-    return _version_key(version.subject, version.version), None
+def removal_records(versions: Sequence[Version], last_id: int) -> list[KeyValue]:
+    """After a compaction nothing else says that their ids were given out, and records may have them for ever."""
+    key, _ = delete_subject_record(_LAST_ID, 1)
+    kept = (key, _json({"subject": _LAST_ID, "version": 1, "lastId": last_id}))
+    return [kept, *((_version_key(each.subject, each.version), None) for each in versions)]
 
 
 def delete_subject_record(subject: str, last_version: int) -> KeyValue:

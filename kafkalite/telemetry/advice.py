@@ -127,8 +127,9 @@ ADVICE = {
         "with the same id, or remove the znodes below /admin/deleted_topics; if the disk is lost, replace it or take it out of log.dirs",
     ),
     "partition.removal_waits": Advice(
-        "the partitions are removed; their numbers are not given out again while a broker may come back with replicas of them",
-        "start the named broker. If it is permanently lost, start an empty one with the same id, `admin broker cordon N` at once, so that it "
+        "the partitions are removed; their numbers are not given out again while a broker or a disk may come back with replicas of them",
+        "start the named broker, or bring its disk back (`admin disk online`); if the disk is lost, replace it or take it out of "
+        "log.dirs. If the broker is permanently lost, start an empty one with the same id, `admin broker cordon N` at once, so that it "
         "gets no replicas, and stop it when this problem is gone",
     ),
     "broker.drain_waits": Advice(

@@ -29,7 +29,7 @@ MEANS = {
     "replica.strays_refused": "When the node started, more of its replicas than `stray.max.fraction.percent` seemed to belong to no topic.",
     "replica.kept": "A directory was set aside whose topic was not deleted by a request: no other copy of the records is known.",
     "topic.deletion_waits": "A topic was deleted while a broker with replicas of it was not alive, or while a disk was offline.",
-    "partition.removal_waits": "Partitions were removed while a broker with replicas of them was not alive.",
+    "partition.removal_waits": "Partitions were removed while a broker with replicas of them was not alive, or while a disk was offline.",
     "broker.drain_waits": "A broker is being drained, and no other broker can take one of its replicas.",
     "topic.few_replicas": "An internal topic was created when there were fewer brokers, and has fewer replicas than its setting says.",
     "transaction.late": "A transaction is open for longer than any producer may ask for; readers of committed records wait at it.",

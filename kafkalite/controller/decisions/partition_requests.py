@@ -6,14 +6,14 @@ is initialised, by this controller or by the next.
 Removing: the last partitions of a topic only, so that what remains is numbered without a gap.
 1. with drain: the leader takes no more records, until nothing is left (retention, DeleteRecords, or all groups have read it);
 2. one transaction takes the partition out of the topic's znode and notes in the order who had it;
-3. replicas remove their files; those on dead brokers when they return;
+3. replicas remove their files; those on dead brokers and offline disks when they return;
 4. state and order go. Until then the number is not given out again: an old replica would pass for a new one's.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from kafkalite.controller.decisions.commands import announce_removal, delete_replicas
 from kafkalite.controller.decisions.effects import (
@@ -51,7 +51,7 @@ def under_way(
             continue
         if partition.partition not in topic.assignment:
             if order.replicas:
-                removals[partition] = Removal(drain=False, waiting=frozenset(order.replicas), draining=order.drain)
+                removals[partition] = Removal(waiting=frozenset(order.replicas), draining=order.drain)
         elif order.drain:
             removals[partition] = Removal(drain=True)
     return removals
@@ -116,7 +116,7 @@ def _take_removals(
             if not order.replicas:
                 dropped.append(partition)
             elif partition not in removals or removals[partition].waiting is None:
-                removals[partition] = Removal(order.drain, frozenset(order.replicas), order.drain)
+                removals[partition] = Removal(order.drain, frozenset(order.replicas), draining=order.drain)
         elif partition.partition == 0:
             reasons[paths.partition_remove(partition)] = "a topic keeps at least one partition; delete the topic"
         elif any(
@@ -129,7 +129,7 @@ def _take_removals(
             is_draining = order.drain and before is not None and before.draining
             if order.drain and not is_draining:
                 draining.append(partition)
-            removals[partition] = Removal(order.drain, None, order.drain)
+            removals[partition] = Removal(order.drain, draining=order.drain)
     return dataclasses.replace(state, removals=removals), dropped, reasons, sorted(draining)
 
 
@@ -182,7 +182,7 @@ def on_change_written(state: ControllerState, change: TopicChange) -> Decision:
     if change.removed:
         removals = dict(state.removals)
         for partition, order in change.removed.items():
-            removals[partition] = Removal(drain=False, waiting=frozenset(order.replicas), draining=order.drain)
+            removals[partition] = Removal(waiting=frozenset(order.replicas), draining=order.drain)
             effects.append(Note("partition.removed", str(partition), f"from {list(order.replicas)}"))
         rest = {each: known for each, known in state.partitions.items() if each not in change.removed}
         state = dataclasses.replace(state, removals=removals, partitions=rest)
@@ -205,13 +205,22 @@ def retry_removals(state: ControllerState, topic: str, cause: str) -> list[Effec
     return delete_replicas(state, topic, waiting, state.brokers.keys(), cause)
 
 
-def on_replicas_removed(state: ControllerState, stopped: tuple[TopicPartition, ...], broker: BrokerId) -> Decision:
-    """A broker has removed replicas; when the last one is gone, the znodes go."""
+def on_replicas_removed(
+    state: ControllerState, stopped: tuple[TopicPartition, ...], away: Collection[TopicPartition], broker: BrokerId
+) -> Decision:
+    """A broker has removed replicas; when the last one is gone, the znodes go. `away`: other files of these may be on an
+    offline disk."""
     removals = dict(state.removals)
     for partition in stopped:
         removal = removals.get(partition)
-        if removal is not None and removal.waiting:
-            removals[partition] = dataclasses.replace(removal, waiting=removal.waiting - {broker})
+        if removal is None or not removal.waiting:
+            continue
+        if partition in away:
+            removals[partition] = dataclasses.replace(removal, away=removal.away | (removal.waiting & {broker}))
+        else:
+            removals[partition] = dataclasses.replace(
+                removal, waiting=removal.waiting - {broker}, away=removal.away - {broker}
+            )
     return _finish(dataclasses.replace(state, removals=removals), [])
 
 

@@ -48,11 +48,20 @@ def find_problems(
         if absent:
             problems.append(("topic.deletion_waits", name, f"deletion of {name} waits for brokers {absent} to return"))
     held: dict[str, set[BrokerId]] = {}
+    disks: dict[str, set[BrokerId]] = {}
     for partition, removal in state.removals.items():
         held.setdefault(partition.topic, set()).update((removal.waiting or frozenset()) - state.brokers.keys())
+        disks.setdefault(partition.topic, set()).update(removal.away & state.brokers.keys())
     for name, dead in sorted(held.items()):
         if dead:
             detail = f"removed partitions of {name} wait for brokers {sorted(dead)} to return; until then none can be added to it"
+            problems.append(("partition.removal_waits", name, detail))
+    for name, live in sorted(disks.items()):
+        if live:
+            detail = (
+                f"offline disks of brokers {sorted(live)} may have removed partitions of {name}; until they are back, or are taken "
+                "out of log.dirs, none can be added to it"
+            )
             problems.append(("partition.removal_waits", name, detail))
     left: dict[BrokerId, int] = {}
     for leftover in state.leftovers.values():

@@ -80,11 +80,13 @@ class Deletion:
 class Removal:
     """A partition on its way out. `waiting`: brokers whose files are not known to be gone; None: still in the topic.
 
+    `away`: live brokers with an offline disk that may have files of it.
     `draining`: its leader was commanded to accept no more records.
     """
 
     drain: bool = False
     waiting: frozenset[BrokerId] | None = None
+    away: frozenset[BrokerId] = frozenset()
     draining: bool = False
     removing: bool = False
 

@@ -278,7 +278,7 @@ def on_replicas_stopped(state: ControllerState, event: ReplicasStopped) -> Decis
         effects += ended
     state, left = leftovers.on_stopped(state, by_id, event.away, event.broker_id)
     state, dropped = reassignments.on_replica_dropped(state, stopped, event.broker_id)
-    state, removed = partition_requests.on_replicas_removed(state, tuple(stopped), event.broker_id)
+    state, removed = partition_requests.on_replicas_removed(state, tuple(stopped), event.away, event.broker_id)
     return state, [*effects, *left, *dropped, *removed]
 
 

@@ -13,7 +13,7 @@ from kafkalite.coordinators.groups.decisions.classic.group import Group, GroupSt
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup, ConsumerGroupState
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerOutcome
 from kafkalite.coordinators.groups.decisions.members import Assignment
-from kafkalite.coordinators.groups.decisions.share.group import ShareGroup
+from kafkalite.coordinators.groups.decisions.share.group import SharedTopics, ShareGroup
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup, StreamsGroupState
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsOutcome
 from kafkalite.coordinators.groups.decisions.streams.members import TaskSets
@@ -92,7 +92,8 @@ class StreamsRuntime(AssignedRuntime[TaskSets, StreamsOutcome]):
 @dataclass(slots=True)
 class ShareRuntime:
     """What a coordinator keeps of a share group beside its state (see AssignedRuntime). `begun` is set, and replaced, when
-    the states of its partitions were initialized as far as they could be."""
+    the states of its partitions were initialized as far as they could be. `leaving`: partitions that were removed from
+    their topics, whose states are being deleted."""
 
     topics_version: int = -1
     compared_ms: int = 0
@@ -102,6 +103,7 @@ class ShareRuntime:
     is_deleting: bool = False
     #: Deletions of states that have begun.
     deletions: int = 0
+    leaving: SharedTopics = field(default_factory=dict)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
 

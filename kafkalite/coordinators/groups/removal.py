@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import count
+from typing import Any
 
 from kafkalite.coordinators.groups.commits import CommitResults
 from kafkalite.coordinators.groups.decisions.classic.group import GroupState
@@ -13,7 +15,7 @@ from kafkalite.coordinators.groups.decisions.consumer.group import tombstones as
 from kafkalite.coordinators.groups.decisions.share.heartbeats import begun as share_topics
 from kafkalite.coordinators.groups.decisions.streams.group import tombstones as streams_tombstones
 from kafkalite.coordinators.groups.decisions.subscription import CONSUMER, topics_in
-from kafkalite.coordinators.groups.offsets import Snapshot
+from kafkalite.coordinators.groups.offsets import CommittedOffset, Snapshot
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.records import common as records
 from kafkalite.coordinators.groups.records import consumer as consumer_records
@@ -23,7 +25,8 @@ from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.model import Offset, TopicId, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, Offset, TopicId, TopicPartition
+from kafkalite.partition_values import TopicMetadata
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 
@@ -93,22 +96,24 @@ class GroupRemoval:
     async def topics_deleted(self, topics: Iterable[str]) -> None:
         """Offsets of topics that are no more are purged, and what share groups have of them."""
         gone = frozenset(topics)
-        await self._purge_everywhere(lambda key: key.topic in gone, gone)
+        await self._purge_everywhere(lambda key: key.topic in gone, lambda: self.shares.topics_deleted(gone))
 
     async def partitions_removed(self, keys: Iterable[TopicPartition]) -> None:
-        """Offsets of partitions that are no more are purged."""
+        """Offsets of partitions that are no more are purged, and what share groups have of them."""
         gone = frozenset(keys)
-        await self._purge_everywhere(lambda key: key in gone, frozenset())
+        await self._purge_everywhere(gone.__contains__, lambda: self.shares.partitions_removed(gone))
 
-    async def _purge_everywhere(self, is_gone: Callable[[TopicPartition], bool], topics: frozenset[str]) -> None:
+    async def _purge_everywhere(
+        self, is_gone: Callable[[TopicPartition], bool], purge_shares: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
         """Forget what every group has of this now, also where it is being loaded: the names may be those of new topics soon."""
 
         def loaded(partition: GroupPartition) -> None:
-            purge = self._purge(self._doomed([partition], is_gone), topics)
+            purge = self._purge(self._doomed([partition], is_gone), purge_shares)
             self._services.supervisor.spawn("groups.purge", purge, Policy.ISOLATED)
 
         self._log.when_loaded(loaded)
-        await self._purge(self._doomed(self._log.states(), is_gone), topics)
+        await self._purge(self._doomed(self._log.states(), is_gone), purge_shares)
 
     def _doomed(self, partitions: Iterable[GroupPartition], is_gone: Callable[[TopicPartition], bool]) -> list[Doomed]:
         found: list[Doomed] = []
@@ -125,14 +130,14 @@ class GroupRemoval:
         """Raises ApiError NOT_LEADER_OR_FOLLOWER."""
         return self._services.partitions.local_bounds(TopicPartition(self._log.topic, partition.index))[1]
 
-    async def _purge(self, doomed: Iterable[Doomed], topics: frozenset[str]) -> None:
+    async def _purge(self, doomed: Iterable[Doomed], purge_shares: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Forget this, however often it is refused: offsets that stayed would be those of the next topic of this name."""
-        kept = await self._refused(doomed)
-        if topics:
-            await self.shares.topics_deleted(topics)
-        while kept:
-            await asyncio.sleep(_PURGE_AGAIN_S)
-            kept = await self._refused(each for each in kept if self._log.ready_state(each[0].index) is each[0])
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(purge_shares())
+            kept = await self._refused(doomed)
+            while kept:
+                await asyncio.sleep(_PURGE_AGAIN_S)
+                kept = await self._refused(each for each in kept if self._log.ready_state(each[0].index) is each[0])
 
     async def _refused(self, doomed: Iterable[Doomed]) -> list[Doomed]:
         """Forget this; returns what could not be written."""
@@ -205,38 +210,64 @@ class GroupRemoval:
                 await self.expire()
 
     async def sweep(self) -> None:
-        """Forget offsets of topics that were deleted while nobody coordinated the group: once for each partition that is loaded.
+        """Forget offsets of what was deleted while nobody coordinated the group: once for each partition that is loaded.
 
-        Only at its second sweep: a node that has just taken over may hear of a new topic later than the one before it.
+        Only at its second sweep: a node that has just taken over may hear of a new topic later than the one before it. After
+        that, those of former topics: of a deletion just before a controller's end the next controller does not report.
         """
+        for partition in [partition for partition in self._log.states() if partition.sweeps == _SWEPT]:
+            await self._refused(self._of_former_topics(partition))
+            await asyncio.sleep(0)
         due = [partition for partition in self._log.states() if partition.sweeps < _SWEPT]
         if not due:
             return
-        ids = {topic.topic: topic.topic_id for topic in self._services.metadata(None).topics}
-        if self._log.topic not in ids:  # the metadata is not there yet
+        topics = {topic.topic: topic for topic in self._services.metadata(None).topics}
+        if self._log.topic not in topics:  # the metadata is not there yet
             return
         for partition in due:
             partition.sweeps += 1
-            if partition.sweeps == _SWEPT and not await self._sweep(partition, ids):
+            if partition.sweeps == _SWEPT and not await self._sweep(partition, topics):
                 partition.sweeps -= 1
             await asyncio.sleep(0)
 
-    async def _sweep(self, partition: GroupPartition, ids: Mapping[str, TopicId]) -> bool:
-        """Whether all could be written. `ids`: of all topics."""
+    def _of_former_topics(self, partition: GroupPartition) -> list[Doomed]:
+        """Offsets of deleted topics while there are others of their names."""
+
+        @cache
+        def is_former(topic_id: TopicId, name: str) -> bool:
+            if topic_id == NO_TOPIC_ID or self._services.topic_name(topic_id) == name:
+                return False
+            topic = self._services.metadata([name]).topics[0]
+            return not topic.error and topic.topic_id not in (NO_TOPIC_ID, topic_id)
+
+        return self._found(partition, lambda key, offset: is_former(offset.topic_id, key.topic))
+
+    def _found(
+        self, partition: GroupPartition, is_gone: Callable[[TopicPartition, CommittedOffset], bool]
+    ) -> list[Doomed]:
         doomed: list[Doomed] = []
         with suppress(ApiError):  # another node coordinates its groups
             log_end = self._log_end(partition)
             for entry in partition.entries.values():
-                gone = {
-                    key
-                    for key, offset in entry.offsets.committed.items()
-                    if key.topic not in ids or offset.is_of_another(ids[key.topic])
-                }
+                gone = {key for key, offset in entry.offsets.committed.items() if is_gone(key, offset)}
                 if gone:
                     doomed.append((partition, entry, entry.offsets.snapshot(gone.__contains__, log_end)))
+        return doomed
+
+    async def _sweep(self, partition: GroupPartition, topics: Mapping[str, TopicMetadata]) -> bool:
+        """Whether all could be written. `topics`: all of them."""
+        doomed = self._found(
+            partition,
+            lambda key, offset: _is_gone(key, topics) or offset.is_of_another(topics[key.topic].topic_id),
+        )
         shared = [entry.share for entry in partition.entries.values() if entry.share is not None]
         kept = await self._refused(doomed)
-        await self.shares.topics_deleted(topic.name for group in shared for topic in share_topics(group).values())
+        begun = [topic for group in shared for topic in share_topics(group).values()]
+        await self.shares.topics_deleted(topic.name for topic in begun)
+        keys = [TopicPartition(topic.name, number) for topic in begun for number in topic.partitions]
+        removed = [key for key in keys if _is_gone(key, topics)]
+        if removed:
+            self._services.supervisor.spawn("groups.purge", self.shares.partitions_removed(removed), Policy.ISOLATED)
         return not kept
 
     async def expire(self) -> None:
@@ -271,6 +302,12 @@ class GroupRemoval:
         subscribed = subscribed_topics(entry)
         expired = entry.offsets.expired(now_ms, retention_ms, None)
         return [key for key in expired if subscribed is not None and key.topic not in subscribed]
+
+
+def _is_gone(key: TopicPartition, topics: Mapping[str, TopicMetadata]) -> bool:
+    """Whether the topic or the partition was deleted. `topics`: all of them."""
+    topic = topics.get(key.topic)
+    return topic is None or key.partition > max((each.partition for each in topic.partitions), default=-1)
 
 
 def _group_tombstones(entry: GroupEntry) -> list[KeyValue]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -35,7 +36,9 @@ from kafkalite.record.compression import Codec
 from kafkalite.record.reader import Record, records_of
 from kafkalite.security.quotas import Entity
 from kafkalite.testing.cluster import Cluster, cluster
+from kafkalite_cli.admin.backup import create as backup_create
 from kafkalite_cli.admin.backup.files import (
+    MANIFEST,
     BackedPartition,
     BackupError,
     Manifest,
@@ -365,3 +368,31 @@ async def test_a_copy_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.Mo
         arguments = ["admin", "backup", "restore", str(tmp_path), "--prefix", "x."]
         said = await asyncio.to_thread(CliRunner().invoke, cli, [*arguments, "--bootstrap", ",".join(on.bootstrap)])
         assert "not yours" in str(said.exception)
+
+
+async def test_a_topic_that_is_created_again_meanwhile_is_not_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest was copied from the next topic of that name, and the backup counted as finished."""
+    async with cluster(1) as on, AsyncClient.connect(on.bootstrap) as client:
+        copy = backup_create._copy_partition
+
+        async def filled(*values: bytes) -> None:
+            await client.create_topics([NewTopic("t", 1, 1)])
+            async with Producer(client) as producer:
+                for value in values:
+                    await producer.send("t", None, value)
+
+        async def slow(*arguments: Any) -> BackedPartition:
+            await client.delete_topics(["t"])
+            await filled(b"of", b"another", b"topic")
+            return await copy(*arguments)
+
+        await filled(b"a", b"b")
+        monkeypatch.setattr(backup_create, "_copy_partition", slow)
+        with pytest.raises(BackupError, match="topic 't' was deleted since this backup was begun"):
+            await backup_create.create(
+                client, tmp_path, backup_create.Choice(("t",), None, groups=False),
+                limit=None, parallel=1, timeout_s=30.0, is_shown=False,
+            )  # fmt: skip
+        assert not (tmp_path / MANIFEST).exists()

@@ -218,6 +218,25 @@ async def test_partitions_are_removed_also_where_a_replica_is_dead(cluster: Clus
         assert isinstance(cluster.brokers[3].commands[0], StopReplicaRequest)
 
 
+async def test_a_removed_partitions_number_waits_for_an_offline_disk(cluster: Cluster) -> None:
+    """When the node started with the disk, the old log passed for the new partition's: the topic's id is the same."""
+    await running(cluster)
+    cluster.create_topic("t", dict.fromkeys(range(2), (1, 2)))
+    t1, zk = TopicPartition("t", 1), cluster.zookeeper
+    await until(lambda: cluster.leader_and_isr("t", 1) is not None)
+    cluster.brokers[2].has_offline_disk = True
+    zk.poke(Create(paths.partitions_remove("t")), Create(paths.partition_remove(t1)))
+    await until(lambda: bool(cluster.controllers[1].problems()))
+    (problem,) = cluster.controllers[1].problems()
+    assert (problem.what, problem.subject) == ("partition.removal_waits", "t")
+    assert problem.detail.startswith("offline disks of brokers [2] may have removed partitions of t;")
+    assert all(t1 not in broker.roles and t1 not in broker.metadata for broker in cluster.brokers.values())
+    assert zk.peek(paths.partition_remove(t1)) is not None
+    cluster.brokers[2].has_offline_disk = False
+    await until(lambda: zk.peek(paths.partitions_remove("t")) is None)
+    assert cluster.controllers[1].problems() == ()
+
+
 async def test_only_the_last_partitions_can_be_removed(cluster: Cluster) -> None:
     await running(cluster)
     cluster.create_topic("t", dict.fromkeys(range(3), (1, 2, 3)))

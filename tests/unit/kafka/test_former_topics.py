@@ -83,6 +83,30 @@ async def test_the_second_sweep_takes_offsets_of_former_topics(broker: Broker) -
     assert await by_name(client) == 6
 
 
+async def test_a_later_sweep_takes_offsets_of_a_topic_whose_deletion_nobody_reported(broker: Broker) -> None:
+    """The controller ended before it had reached the coordinator; the next one sent the topics that there were by then."""
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    await client.ask(commit("g", 5), 8)
+    removal = broker.side.groups.removal
+    for _ in range(3):
+        await removal.sweep()
+    await broker.services.delete_topics(DeleteTopicsRequest(("t",)), {})
+    await removal.sweep()
+    assert await by_name(client) == 5, "its znode may have vanished by mistake (ADR 19)"
+    await broker.create("t")
+    await removal.sweep()
+    for _ in range(2):
+        assert await by_name(client) == -1
+        await move(broker, GROUP_TOPIC)
+        await coordinator(client, "g")
+    await client.ask(commit("g", 6), 8)
+    for _ in range(4):
+        await removal.sweep()
+    assert await by_name(client) == 6
+
+
 async def test_a_sweep_that_could_not_be_written_is_repeated(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     client = await made_again(broker)
     removal, refused = broker.side.groups.removal, broker.side.groups.removal._refused

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
@@ -58,7 +58,10 @@ class Host:
         self.dead: list[str] = []
         self.judged = asyncio.Event()
 
-    async def manager(self) -> LogManager:
+    async def manager(self, **topic_ids: TopicId) -> LogManager:
+        async def present(names: Sequence[str]) -> dict[str, TopicId]:
+            return {name: topic_ids[name] for name in names}
+
         def fatal(error: BaseException) -> None:
             raise error
 
@@ -73,7 +76,7 @@ class Host:
             on_dir_failed=lambda directory, _: self.dead.append(directory),
             on_examined=lambda _: self.judged.set(),
         )
-        await manager.opening.start("cluster", 1, {})
+        await manager.opening.start("cluster", 1, {}, present)
         return manager
 
     async def verdict(self) -> None:

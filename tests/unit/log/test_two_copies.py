@@ -6,8 +6,11 @@ import errno
 
 from kafkalite.log.log_dir import dir_error
 from kafkalite.log.log_manager import LogManager
-from tests.support.logs import TOPIC_ID
-from tests.unit.log.test_lone_copies import T0, Host, an_error, filled
+from kafkalite.model import LeaderEpoch, Offset, TopicId
+from tests.support.logs import TOPIC_ID, batch
+from tests.unit.log.test_lone_copies import CONFIG, T0, Host, an_error, filled
+
+PRESENT = TopicId("BAAAAAAAAAAAAAAAAAAAAA")
 
 
 async def _two_copies(first: int, second: int) -> LogManager:
@@ -45,3 +48,45 @@ async def test_a_copy_that_was_away_does_not_take_the_place_of_one_that_got_furt
     kept = manager.pool.failed(T0)
     assert kept is not None and kept.path == "/d1/t-0"
     assert [stray.directory for stray in manager.removals.strays()] == ["/d2"]
+
+
+async def _two_topics() -> tuple[Host, LogManager]:
+    """/d2 is away, with a long log of a topic that was deleted since; /d1 has a short one of the next topic of that name."""
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    former = filled(manager, 8, directory="/d2")
+    former.assign_epoch_start(LeaderEpoch(5), Offset(8))
+    former.append_as_leader(batch(["the last one"]), 5)
+    await former.flush()
+    manager.failures.dir_failed(dir_error(manager.pool.dirs["/d2"], "a write", OSError(errno.EIO, "an error")))
+    manager.delete(T0, TOPIC_ID)
+    log = manager.placing.create(T0, PRESENT, CONFIG)
+    log.append_as_leader(batch(["acknowledged"]), 0)
+    await log.flush()
+    return host, manager
+
+
+async def test_a_log_of_a_former_topic_does_not_take_the_place_of_the_present_ones_at_a_start() -> None:
+    """Its records were gone where nobody else had them: the former log was kept, found to be another topic's, and an empty
+    one made."""
+    host, manager = await _two_topics()
+    await manager.close(clean=False)
+    again = await host.manager(t=PRESENT)
+    log = again.get(T0)
+    assert log is not None and (log.topic_id, log.log_end_offset) == (PRESENT, 1)
+    assert [(stray.directory, stray.topic_id) for stray in again.removals.strays()] == [("/d2", TOPIC_ID)]
+
+
+async def test_a_disk_with_a_former_topics_log_does_not_take_the_place_of_a_failed_one() -> None:
+    host, manager = await _two_topics()
+    log = manager.get(T0)
+    assert log is not None
+    host.disk.entries.pop(log.segments[0].log_path)
+    manager.failures.log_failed(an_error(log, errno.ENOENT))
+    host.judged.clear()
+    await host.verdict()
+    assert await manager.opening.bring_online("/d2", "cluster", 1, {}) == 1
+    assert manager.get(T0) is None
+    kept = manager.pool.failed(T0)
+    assert kept is not None and kept.path == "/d1/t-0"
+    assert [(stray.directory, stray.topic_id) for stray in manager.removals.strays()] == [("/d2", TOPIC_ID)]

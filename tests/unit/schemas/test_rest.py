@@ -140,6 +140,52 @@ async def test_deletion(api: Api) -> None:
     assert await api("GET", "/subjects?deleted=true") == []
 
 
+async def test_a_reference_is_to_what_is_there_now(api: Api) -> None:
+    """What had been parsed once was taken as it was: also after the subject that it refers to had gone, or was made again."""
+
+    def base(kind: str) -> dict[str, str]:
+        return {"schema": json.dumps({"type": "record", "name": "B", "fields": [{"name": "x", "type": kind}]})}
+
+    async def delete(subject: str) -> None:
+        for target in (f"/subjects/{subject}", f"/subjects/{subject}?permanent=true"):
+            assert await api("DELETE", target) == [1]
+
+    field = {"name": "b", "type": "B", "default": {"x": 1}}
+    refers = {
+        "schema": json.dumps({"type": "record", "name": "A", "fields": [field]}),
+        "references": [{"name": "B", "subject": "b", "version": 1}],
+    }
+    await api("POST", "/subjects/b/versions", base("int"))
+    assert (await api("POST", "/subjects/a/versions", refers))["id"] == 2
+    await delete("a")
+    await delete("b")
+    assert await api("POST", "/subjects/a/versions", refers) == 42201
+    await api("POST", "/subjects/b/versions", base("long"))
+    assert (await api("POST", "/subjects/a/versions", refers))["id"] == 4, "records with the id 2 have an int"
+    again = Subjects()
+    for key, value in api.log:
+        again.replay(key, value)
+    assert again == api.registry.state
+
+
+async def test_an_id_is_not_given_out_again(api: Api) -> None:
+    """Not even when the log was compacted since: records with the id of a deleted schema would be read with the next one."""
+    await api("POST", "/subjects/a/versions", INT)
+    await api("POST", "/subjects/b/versions", LONG)
+    for target in ("/subjects/b", "/subjects/b?permanent=true"):
+        assert await api("DELETE", target) == [1]
+    await api("POST", "/subjects/a/versions", INT)
+    api.registry.state = Subjects()
+    for key, value in dict(api.log).items():
+        if value is not None:
+            api.registry.state.replay(key, value)
+    assert await api("GET", "/subjects?deleted=true") == ["a"]
+    assert (await api("POST", "/subjects/c/versions", STRING))["id"] == 3
+    for target in ("/subjects/c/versions/1", "/subjects/c/versions/1?permanent=true"):
+        assert await api("DELETE", target) == 1
+    assert json.loads(dict(api.log)[api.log[-2][0]] or b"")["lastId"] == 3
+
+
 async def test_references(api: Api) -> None:
     other = {"schema": '{"type":"record","name":"B","fields":[]}'}
     await api("POST", "/subjects/b/versions", other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,6 +85,7 @@ async def create(
         await each_in_parallel(wanted, copy, parallel=parallel)
     finally:
         pace.close()
+    _check_same(plan, {topic.topic: topic for topic in (await client.metadata(timeout_s=timeout_s)).topics})
     topics = tuple(
         replace(topic, partitions=tuple(done[TopicPartition(topic.topic, part.partition)] for part in topic.partitions))
         for topic in plan.topics
@@ -112,11 +113,7 @@ async def _plan(client: AsyncClient, root: Path, choice: Choice, timeout_s: floa
             raise ConfigError(
                 f"{root}: this backup was begun with other topics or options; use the same, or another directory"
             )
-        for topic in plan.topics:
-            if topic.topic not in now or now[topic.topic].topic_id != topic.topic_id:
-                raise BackupError(
-                    f"topic {topic.topic!r} was deleted since this backup was begun: use another directory"
-                )
+        _check_same(plan, now)
         return plan
     names = _chosen(choice, now)
     groups, notes = await _groups(client, names, timeout_s) if choice.groups else ((), [])
@@ -126,6 +123,13 @@ async def _plan(client: AsyncClient, root: Path, choice: Choice, timeout_s: floa
     plan = Manifest(metadata.cluster_id, _now(client), topics, groups, acls, quotas, tuple(notes), choice=wanted)
     write_atomically(root / PLAN, plan.to_json())
     return plan
+
+
+def _check_same(plan: Manifest, now: Mapping[str, TopicMetadata]) -> None:
+    """Raises BackupError: a topic was deleted, and perhaps created again with other records."""
+    for topic in plan.topics:
+        if topic.topic not in now or now[topic.topic].topic_id != topic.topic_id:
+            raise BackupError(f"topic {topic.topic!r} was deleted since this backup was begun: use another directory")
 
 
 def _plan_in(root: Path) -> Manifest | None:

@@ -20,8 +20,11 @@ from kafkalite.coordinators.groups.decisions.share.group import (
     SharedTopics,
     ShareGroup,
     ShareRecord,
+    joined,
+    only,
     partitions_of,
     tombstones,
+    without,
     without_topics,
 )
 from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
@@ -33,7 +36,7 @@ from kafkalite.coordinators.shares.persistence import ShareKey, SharePersister
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_OFFSET, Offset, TopicId
+from kafkalite.model import NO_OFFSET, Offset, TopicId, TopicPartition
 from kafkalite.protocol.topic_ids import to_wire
 from kafkalite.resource_configs import group_setting
 from kafkalite.telemetry.logs import get_logger
@@ -46,6 +49,8 @@ _COMPARE_MS = 1_000
 _PATIENCE_S = 3.0
 #: States that are initialized or deleted at a time.
 _CHUNK = 100
+#: The pause after states of removed partitions could not be deleted, in seconds.
+_DELETE_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ class ShareGroups:
         deadline = group.deadlines[request.member_id] = self._now() + session_ms
         self._schedule(partition, entry, deadline)
         self._refresh(partition, entry, group)
-        if not request.epoch and group.shared.initializing:
+        if not request.epoch and _due(entry, group):
             await self._begun(entry)
             if not self._is_current(partition, entry, group):
                 raise api_error(ErrorCode.NOT_COORDINATOR)
@@ -141,7 +146,7 @@ class ShareGroups:
             runtime.is_deleting = True
             name = f"groups.share_deletion.{group.group_id}"
             self._services.supervisor.spawn(name, self._resume_deletion(partition, entry, group), Policy.ISOLATED)
-        if group.shared.initializing and not runtime.is_initializing:
+        if _due(entry, group) and not runtime.is_initializing:
             runtime.is_initializing = True
             name = f"groups.share.{group.group_id}"
             self._services.supervisor.spawn(name, self._initialize(partition, entry, group), Policy.ISOLATED)
@@ -170,7 +175,7 @@ class ShareGroups:
         runtime = entry.share_runtime
         try:
             while self._is_current(partition, entry, group):
-                keys = _keys(group.group_id, group.shared.initializing)[:_CHUNK]
+                keys = _keys(group.group_id, _due(entry, group))[:_CHUNK]
                 epoch = group.epoch
                 await self._stored(partition, entry, group)
                 begun = await _each([self.persister.initialize(key, epoch, NO_OFFSET) for _, key in keys])
@@ -297,6 +302,52 @@ class ShareGroups:
                     except ApiError as error:
                         _log.info("group.share_states_kept", group=entry.share.group_id, error=error.code.name)
 
+    async def partitions_removed(self, keys: Iterable[TopicPartition]) -> None:
+        """States of partitions that topics do not have any more are deleted."""
+        wanted: dict[str, set[int]] = {}
+        for key in keys:
+            wanted.setdefault(key.topic, set()).add(key.partition)
+        gone = self._still_gone(wanted)
+        await _each(
+            [
+                self._delete_removed(partition, entry, entry.share, doomed)
+                for partition in self._log.states()
+                for entry in partition.entries.values()
+                if entry.share is not None and (doomed := only(rules.begun(entry.share), gone))
+            ]
+        )
+
+    def _still_gone(self, numbers: Mapping[str, Iterable[int]]) -> dict[TopicId, frozenset[int]]:
+        return {
+            topic.topic_id: frozenset(number for number in numbers[name] if number >= topic.partitions)
+            for name, topic in self._topics.lookup(numbers).items()
+        }
+
+    async def _delete_removed(
+        self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup, doomed: SharedTopics
+    ) -> None:
+        """Delete the states of partitions that were removed from their topics, however often it fails.
+
+        Until then these are partitions whose states have yet to begin: they begin again if the topics get them back.
+        """
+        runtime = entry.share_runtime
+        runtime.leaving = joined(runtime.leaving, doomed)
+        try:
+            self._write(partition, entry, group, rules.beginning_again(group, doomed))
+            await self._stored(partition, entry, group)
+            keys = _keys(group.group_id, doomed)
+            while keys and self._is_current(partition, entry, group):
+                errors = await _each([self.persister.delete(key) for _, key in keys[:_CHUNK]])
+                failed = [key for key, error in zip(keys, errors, strict=False) if error is not None]
+                keys = [*failed, *keys[_CHUNK:]]
+                if failed:
+                    await asyncio.sleep(_DELETE_AGAIN_S)
+            gone = self._still_gone({topic.name: topic.partitions for topic in doomed.values()})
+            if self._is_current(partition, entry, group):
+                self._write(partition, entry, group, rules.forgotten(group, only(doomed, gone)))
+        finally:
+            runtime.leaving = without(runtime.leaving, partitions_of(doomed))
+
     async def delete_group(self, partition: GroupPartition, entry: GroupEntry) -> None:
         """Raises ApiError NON_EMPTY_GROUP too; and the group is left with the states that could not be deleted."""
         group = self._group(entry)
@@ -379,6 +430,11 @@ def _not_deleted() -> Exception:
 
 def _key(group_id: str, topic_id: TopicId, partition: int) -> ShareKey:
     return ShareKey(group_id, UUID(bytes=to_wire(topic_id)), partition)
+
+
+def _due(entry: GroupEntry, group: ShareGroup) -> dict[TopicId, SharedTopic]:
+    """The partitions whose states are to begin now."""
+    return without(group.shared.initializing, partitions_of(entry.share_runtime.leaving))
 
 
 def _keys(group_id: str, topics: SharedTopics) -> list[tuple[TopicId, ShareKey]]:

@@ -168,6 +168,12 @@ def without(some: SharedTopics, others: Mapping[TopicId, frozenset[int]]) -> dic
     return found
 
 
+def only(some: SharedTopics, these: Mapping[TopicId, frozenset[int]]) -> dict[TopicId, SharedTopic]:
+    """What `some` has of these partitions."""
+    found = {key: SharedTopic(each.name, each.partitions & these.get(key, frozenset())) for key, each in some.items()}
+    return {key: each for key, each in found.items() if each.partitions}
+
+
 def partitions_of(topics: SharedTopics) -> dict[TopicId, frozenset[int]]:
     return {topic_id: topic.partitions for topic_id, topic in topics.items()}
 

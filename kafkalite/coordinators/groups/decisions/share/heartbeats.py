@@ -187,6 +187,24 @@ def deleted(group: ShareGroup, doomed: SharedTopics, kept: Sequence[TopicId]) ->
     return [PartitionsWithState(joined(shared.initializing, left), shared.initialized, deleting)]
 
 
+def beginning_again(group: ShareGroup, removed: SharedTopics) -> list[ShareRecord]:
+    """Partitions were removed from their topics: they have no state any more. If one is there again, its state begins in a
+    later epoch than the one before it."""
+    shared = group.shared
+    initialized = without(shared.initialized, partitions_of(removed))
+    return [
+        PartitionsWithState(joined(shared.initializing, removed), initialized, shared.deleting),
+        *next_epoch(group),
+    ]
+
+
+def forgotten(group: ShareGroup, removed: SharedTopics) -> list[ShareRecord]:
+    """The states of removed partitions are deleted."""
+    shared = group.shared
+    left = without(shared.initializing, partitions_of(removed))
+    return [PartitionsWithState(left, shared.initialized, shared.deleting)]
+
+
 def set_by_hand(group: ShareGroup, done: Mapping[TopicId, tuple[str, frozenset[int]]]) -> list[ShareRecord]:
     """An administrator has set the start offsets of these partitions."""
     begun_now = {topic_id: SharedTopic(name, numbers) for topic_id, (name, numbers) in done.items() if numbers}
