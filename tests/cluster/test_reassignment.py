@@ -106,7 +106,9 @@ async def test_disjoint_move_under_load_with_the_controller_killed_twice(tmp_pat
                 kafkalite, cluster, "reassign", "execute", str(plan),
                 "--max-replicas", "1", "--max-partitions", "4", "--max-leader-movements", "2",
             )  # fmt: skip
-            again = await asyncio.to_thread(kafkalite, cluster, "reassign", "execute", str(plan), expect=2)
+            again = await asyncio.to_thread(
+                kafkalite, cluster, "reassign", "execute", str(plan), "--throttle", "1000000", expect=2
+            )
             assert again.stderr.count("\n") == 1 and "REASSIGNMENT_IN_PROGRESS" in again.stderr
             for _ in range(2):
                 async with asyncio.timeout(150):

@@ -155,7 +155,7 @@ def test_the_directory_of_another_cluster_is_refused(cluster: ProcessCluster, tm
         (f"retention.ms={2**63}", f"retention.ms: {2**63} is not within -1..{2**63 - 1}"),
         ("num.partitions=many", "num.partitions: 'many' is not an integer"),
         ("auto.create.topics.enable=perhaps", "auto.create.topics.enable: 'perhaps' is not true or false"),
-        ("min.insync.replicas=0", "min.insync.replicas: 0 is not at least 1"),
+        ("min.insync.replicas=0", "min.insync.replicas: 0 is not within 1.."),
         ("cleanup.policy=shred", "cleanup.policy: 'shred' is not one of"),
         ("zookeeper.session.timeout.ms=30000", "zookeeper.session.timeout.ms (30000) must be below replica.lag.time"),
         ("replica.lag.time.max.ms=18000", "zookeeper.session.timeout.ms (18000) must be below replica.lag.time.max.ms"),
@@ -193,9 +193,9 @@ def test_a_wrong_configuration_file_is_refused(text: str, says: str, tmp_path: P
 def test_a_wrong_variable_is_refused_and_a_flag_wins_over_it(tmp_path: Path) -> None:
     wrong = {"KAFKALITE_NUM_PARTITIONS": "0"}
     line = complaint(serve("127.0.0.1:1", tmp_path / "log", environ=wrong))
-    assert "num.partitions: 0 is not at least 1" in line
+    assert "num.partitions: 0 is not within 1.." in line
     line = complaint(serve("127.0.0.1:1", tmp_path / "log", "--set", "num.partitions=-3", environ=wrong))
-    assert "num.partitions: -3 is not at least 1" in line
+    assert "num.partitions: -3 is not within 1.." in line
 
 
 @pytest.mark.parametrize(
