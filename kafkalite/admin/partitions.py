@@ -387,7 +387,7 @@ class PartitionAdmin:
 
 
 def _hosts(order: bytes) -> Replicas:
-    """Who had the partition of an order when it left the topic."""
+    """The brokers that had replicas of the partition when it left the topic."""
     try:
         return admin_znodes.decode_partition_remove(order).replicas
     except ZnodeError:

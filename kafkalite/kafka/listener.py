@@ -178,7 +178,7 @@ class KafkaListener:
         return True
 
     def _replaceable(self, name: str, *, elsewhere: bool) -> KafkaConnection | None:
-        """Whose place a new connection gets; `elsewhere`: on another listener, too.
+        """The connection that a new one replaces; None: there is none. `elsewhere`: it may be on another listener.
 
         Peers that come back whenever they are closed must not keep users out, so it is the oldest that has yet to log in.
         Clients must not keep nodes out: for a node it is the client of another listener that was silent for longest (KIP-402).

@@ -128,7 +128,7 @@ class IsrWriter:
         """Write all of them, pipelined; returns how many are still not settled.
 
         The versions of a znode begin again when its topic is deleted and created again (invariant F18). A leader that has not heard
-        of that has no followers: who only leaves is written after a look at the znode.
+        of that has no followers. So a proposal that only takes replicas out is written after the znode was read again.
         """
         if leaving := [task for task in batch if not task.proposal.joining]:
             await self._read_again(coordinator, leaving)

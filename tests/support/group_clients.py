@@ -169,7 +169,7 @@ class Consumer(Client):
         return self.name, self.instance_id, self.epoch
 
     def _request(self, epoch: int, owned: Mapping[TopicId, frozenset[int]] | None) -> ConsumerHeartbeat:
-        # After a lost answer a client says all, so that it is told all.
+        # After a lost answer a client sends everything, and the coordinator answers with everything.
         is_full = epoch == 0 or (epoch > 0 and not self.is_stable) or self.world.source.random() < 0.1
         return ConsumerHeartbeat(
             self.name, epoch, self.instance_id, None, REBALANCE_MS if is_full else -1,

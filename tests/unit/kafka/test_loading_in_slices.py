@@ -25,30 +25,28 @@ async def _committed(client: FrameClient) -> int:
     return int(answer.topics[0].partitions[0].committed_offset)
 
 
-async def test_a_long_log_is_loaded_in_slices(broker: Broker, monkeypatch: Any) -> None:
+async def _loading(broker: Broker, monkeypatch: Any) -> tuple[FrameClient, int, list[Any]]:
+    """A client, the partition of its group, which is being loaded, and the turns that this takes."""
     client = await broker.client()
     await coordinator(client, "g")
     await broker.create("t")
     for offset in range(_COMMITS):
         await client.ask(commit("g", offset), 8)
     turns = counted_turns(monkeypatch)
-    log = broker.side.groups.log
-    own = partition_of("g", log.partition_count())
-    log.reload(own)
+    own = partition_of("g", broker.side.groups.log.partition_count())
+    broker.side.groups.log.reload(own)
+    return client, own, turns
+
+
+async def test_a_long_log_is_loaded_in_slices(broker: Broker, monkeypatch: Any) -> None:
+    client, own, turns = await _loading(broker, monkeypatch)
     assert await _committed(client) == _COMMITS - 1
     assert turns.count((GROUP_TOPIC, own)) >= _COMMITS - 1, "a turn for each batch behind the first"
 
 
 async def test_a_load_that_is_given_up_between_two_slices_leaves_nothing(broker: Broker, monkeypatch: Any) -> None:
-    client = await broker.client()
-    await coordinator(client, "g")
-    await broker.create("t")
-    for offset in range(_COMMITS):
-        await client.ask(commit("g", offset), 8)
-    turns = counted_turns(monkeypatch)
+    client, own, turns = await _loading(broker, monkeypatch)
     log = broker.side.groups.log
-    own = partition_of("g", log.partition_count())
-    log.reload(own)
     while turns.count((GROUP_TOPIC, own)) < _COMMITS // 2:
         await asyncio.sleep(0)
     given_up = log._loads[own].state
