@@ -345,7 +345,8 @@ class Node:
         self.supervisor.spawn("session.watch", self.session.watch())
         in_session = self._membership.in_session
         await in_session(registration.ensure_layout)
-        self.local.cluster_id = await in_session(lambda session: registration.cluster_id(session, self.env.random))
+        new_id = partial(registration.new_uuid, self.env.random)
+        self.local.cluster_id = await in_session(lambda session: registration.cluster_id(session, new_id))
         if (security := self.security) is not None:
             key = await in_session(lambda session: registration.decoy_key(session, self.env.entropy))
             security.use_decoy_key(key)
