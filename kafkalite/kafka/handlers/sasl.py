@@ -89,7 +89,8 @@ class SaslHandlers:
             if not code:
                 code, text = await self._change(name, deletions, upsertions)
             results.append(result(name, int(code), text or None))
-        await self._services.known_everywhere(SETTINGS)
+        if not all(each.error_code for each in results):
+            await self._services.known_everywhere(SETTINGS)
         return response(results=results)
 
     def _check_alteration(

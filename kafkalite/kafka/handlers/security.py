@@ -86,7 +86,8 @@ class SecurityHandlers:
             for each in message.creations
         ]
         errors = await self._security.create_acls(request, bindings)
-        await self._services.known_everywhere(ACLS)
+        if None in errors:
+            await self._services.known_everywhere(ACLS)
         return wire.CreateAclsResponse(
             results=[result() if error is None else result(int(error.code), str(error)) for error in errors]
         )
@@ -96,7 +97,8 @@ class SecurityHandlers:
         result = response.DeleteAclsFilterResult
         results = []
         outcomes = await self._security.delete_acls(request, [_filter(each) for each in message.filters])
-        await self._services.known_everywhere(ACLS)
+        if not all(isinstance(outcome, ApiError) for outcome in outcomes):
+            await self._services.known_everywhere(ACLS)
         for outcome in outcomes:
             if isinstance(outcome, ApiError):
                 results.append(result(int(outcome.code), str(outcome)))
@@ -154,7 +156,7 @@ class SecurityHandlers:
                 code, text = int(error.code), str(error)
             parts = [response.EntityData(part.entity_type, part.entity_name) for part in entry.entity]
             entries.append(response.EntryData(code, text, parts))
-        if not message.validate_only:
+        if not message.validate_only and not all(entry.error_code for entry in entries):
             await self._services.known_everywhere(SETTINGS)
         return response(entries=entries)
 

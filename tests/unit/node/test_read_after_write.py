@@ -151,3 +151,24 @@ async def test_what_a_later_version_asks_for_is_refused(tmp_path: Path) -> None:
         await cluster.nodes[1].kafka_services.known_everywhere("what a later version knows")
         with pytest.raises(ApiError, match="is not known here"):
             await other.catching_up.answer(CatchUpRequest("what a later version knows"))
+
+
+async def test_nobody_is_asked_about_a_change_that_was_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with pair(tmp_path) as (cluster, client, _):
+        asked: list[str] = []
+        monkeypatch.setattr(cluster.nodes[1].catching_up, "everywhere", asked.append)
+        create, delete = wire.CreateAclsRequest, wire.DeleteAclsRequest
+        alter, quota = wire.IncrementalAlterConfigsRequest, wire.AlterClientQuotasRequest
+        users = wire.AlterUserScramCredentialsRequest
+        nobody = create.AclCreation(ResourceType.TOPIC, "t", _LITERAL, "nobody", "*", Operation.READ, Permission.ALLOW)
+        entry = quota.EntryData([quota.EntityData("user", "ann")], [quota.OpData("no_such_rate", 1.0)])
+        setting = alter.AlterConfigsResource(_GROUP, "g", [alter.AlterableConfig("no.such.setting", 0, "1")])
+        for message in (
+            create([nobody]),
+            delete([delete.DeleteAclsFilter(0, None, _LITERAL, None, None, 0, 0)]),
+            quota([entry], validate_only=False),
+            alter([setting], validate_only=False),
+            users([users.ScramCredentialDeletion("nobody", _SHA_256)], []),
+        ):
+            await ask(client, 1, message)
+        assert asked == []

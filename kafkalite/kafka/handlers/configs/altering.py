@@ -82,7 +82,7 @@ class AlterConfigHandlers:
             except ApiError as error:
                 code, text = int(error.code), str(error)
             results.append((code, text, resource.resource_type, resource.resource_name))
-        if not message.validate_only:
+        if not message.validate_only and not all(code for code, *_ in results):
             await self._services.known_everywhere(SETTINGS)
         return results
 
