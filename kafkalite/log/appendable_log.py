@@ -243,6 +243,7 @@ class AppendableLog(ReadableLog):
         with local.io("truncation", changes=True):
             for segment in local.segments:
                 segment.remove()
+            local.drop_swap()
             start = min(offset, self.log_start_offset)
             self._record_truncation(start)
             flusher.lower(Offset(start), recovery_point=start)
