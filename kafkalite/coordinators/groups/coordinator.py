@@ -66,6 +66,7 @@ class GroupCoordinator:
             self._replay.replay,
             self._loaded,
             self._unloaded,
+            settle=self._replay.settle,
             when_committed=True,
         )
         self._repeats = Repeats(self._clock.monotonic)
