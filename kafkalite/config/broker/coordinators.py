@@ -125,7 +125,7 @@ class CoordinatorSettings:
     )
     group_share_max_share_sessions: int = setting(
         2_000,
-        "maximum number of share sessions (members of share groups that fetch from this node)",
+        "maximum number of share sessions (members of share groups that fetch from this node) of one user; a quarter more is kept for other users",
         low=1,
         high=INT_MAX,
     )
