@@ -21,11 +21,12 @@ from kafkalite.coordination.coordinator import (
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.topics import TopicResult
 from kafkalite.kafka.handlers.configs.true_values import TRUE_VALUES
-from kafkalite.model import BrokerId
+from kafkalite.model import GROUP_TOPIC, BrokerId
 from kafkalite.protocol import topic_ids, wire
 from kafkalite_cli.docs.settings import NOT_HERE
 
 from .conftest import Broker, FrameClient
+from .test_coordinators import coordinator
 
 TOPIC, BROKER = 2, 4
 
@@ -559,3 +560,20 @@ def test_a_setting_of_kafka_is_here_or_has_a_reason_but_not_both() -> None:
     assert len(absent) == len(set(absent))
     known = {*BROKER_KEYS, *TOPIC_KEYS, *ALIASES, *UNITS, *TRUE_VALUES}
     assert not known & set(absent)
+
+
+async def test_segment_bytes_of_an_internal_topic(make_broker: Any) -> None:
+    """The topic's own; without it the broker's for this topic, as KIP-226 has it for other defaults."""
+    broker = await make_broker(offsets_topic_segment_bytes=2_000_000)
+    client = await broker.client()
+    await coordinator(client, "g")
+
+    async def shown() -> list[tuple[int, str]]:
+        [entry] = (await described(client, "segment.bytes", name=GROUP_TOPIC)).configs
+        assert entry.value == "2000000" and entry.config_source == entry.synonyms[0].source
+        return [(each.source, each.value) for each in entry.synonyms]
+
+    defaults = [(4, "2000000"), (5, "10485760")]
+    assert await shown() == [(1, "2000000"), *defaults]
+    assert await alter(client, ("segment.bytes", 1, None), name=GROUP_TOPIC) == 0
+    assert await shown() == defaults
