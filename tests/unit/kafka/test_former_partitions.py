@@ -11,7 +11,7 @@ from kafkalite.model import GROUP_TOPIC, Offset, TopicPartition
 from kafkalite.protocol import wire
 
 from .conftest import Broker, FrameClient
-from .test_coordinators import commit, coordinator, fetched, move
+from .coordinator_requests import commit, coordinator, fetched, move
 from .test_share_groups import Member, key_of, reload, started, until
 
 T1 = TopicPartition("t", 1)

@@ -14,7 +14,7 @@ from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import to_wire
 
 from .conftest import Broker, FrameClient
-from .test_coordinators import commit, coordinator, fetched, move
+from .coordinator_requests import commit, coordinator, fetched, move
 
 T0 = TopicPartition("t", 0)
 

@@ -15,8 +15,8 @@ from kafkalite.model import Offset
 from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import to_wire
 from tests.unit.kafka.conftest import Broker, FrameClient, batch, produce
+from tests.unit.kafka.coordinator_requests import commit, coordinator, join
 from tests.unit.kafka.test_consumer_groups import Member as ConsumerMember
-from tests.unit.kafka.test_coordinators import commit, coordinator, join
 
 
 async def until(holds: Callable[[], bool]) -> None:

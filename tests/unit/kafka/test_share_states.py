@@ -19,7 +19,7 @@ from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.rpc.messages.control import Broker as LiveBroker
 from tests.unit.kafka.conftest import Broker
-from tests.unit.kafka.test_coordinators import wire_error
+from tests.unit.kafka.coordinator_requests import wire_error
 
 _ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 _KEY = ShareKey("g", _ID, 3)
