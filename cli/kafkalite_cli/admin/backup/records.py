@@ -28,7 +28,7 @@ _SMALL_BYTES = 16 << 10
 _JOINED_BYTES = 256 << 10
 
 
-class KeptBatches(NamedTuple):
+class BatchesToKeep(NamedTuple):
     """Batches to keep, and the position after everything that was fetched."""
 
     batches: list[tuple[BatchHeader, Buffer]]
@@ -37,7 +37,7 @@ class KeptBatches(NamedTuple):
 
 def batches_to_keep(
     records: memoryview, position: int, end: int, aborted: Iterable[AbortedTransaction]
-) -> KeptBatches:
+) -> BatchesToKeep:
     """The committed data batches of `records` from `position` up to `end`, as they are.
 
     A batch that begins before `position` is cut: what was deleted before it is not the backup's business.
@@ -49,7 +49,7 @@ def batches_to_keep(
     start = position
     for at, header, is_data in committed_batches(records, start, aborted):
         if header.base_offset >= end:
-            return KeptBatches(found, max(position, end))
+            return BatchesToKeep(found, max(position, end))
         position = max(position, header.next_offset)
         if not is_data or header.record_count == 0:
             continue
@@ -58,7 +58,7 @@ def batches_to_keep(
                 found.append((parse_header(cut), cut))
         else:
             found.append((header, records[at : at + header.size]))
-    return KeptBatches(found, position)
+    return BatchesToKeep(found, position)
 
 
 def _cut(buffer: Buffer, at: int, header: BatchHeader, start: int) -> bytes | None:
