@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from kafkalite.admin.brokers import BrokerAdmin
 from kafkalite.admin.decisions.decommissioning import replace_broker, shares_rack
+from kafkalite.admin.decisions.topic_checks import check_name, collision_key
 from kafkalite.admin.new_topics import NewTopics
 from kafkalite.admin.reassignments import ReassignmentAdmin
-from kafkalite.admin.topics import TopicAdmin, check_name, collision_key
+from kafkalite.admin.topics import TopicAdmin
 from kafkalite.coordination import broker_znodes, config_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, Delete
 from kafkalite.errors import ApiError, ErrorCode
