@@ -238,7 +238,7 @@ class PartitionAdmin:
                 if standing is None:
                     ops.append(Create(path, data))
                 elif not drain and _drains(standing[0]):
-                    # The controller looks at names that come and go.
+                    # Deleted and created, not set: the controller notices names that come and go.
                     ops += [Delete(path, standing[1].version), Create(path, data)]
             if not ops:
                 return

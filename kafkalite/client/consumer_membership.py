@@ -56,7 +56,7 @@ class ConsumerMembership:
         self._ids: dict[str, bytes] = {}
         #: What the coordinator has assigned last; `partitions` follows with the next `join`.
         self._assigned: tuple[TopicPartition, ...] = ()
-        #: The same as the coordinator has said it, once, while `_assigned` does not have all of it.
+        #: The last assignment as it came, while `_assigned` lacks a part of it (a topic whose name is not known yet).
         self._given: Sequence[Any] | None = None
         self.group = group
         self.member_id = from_wire(client.random.getrandbits(128).to_bytes(16))

@@ -65,8 +65,8 @@ def produce_verdict(code: ErrorCode, *, idempotent: bool) -> Verdict:
     return Verdict.RETRY if is_retriable(code) else Verdict.FAILED
 
 
-#: Retriable errors after which the records of this attempt are certainly not in the log. NOT_LEADER_OR_FOLLOWER is none: a leader that
-#: has appended, and is replaced before its followers have the batch, answers with it, too.
+#: Retriable errors after which the records of this attempt are certainly not in the log. Not NOT_LEADER_OR_FOLLOWER: a leader that has
+#: appended a batch, and is replaced before its followers have it, answers with it, too.
 _NOT_APPENDED = frozenset(
     {
         ErrorCode.NOT_ENOUGH_REPLICAS,

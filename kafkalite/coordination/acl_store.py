@@ -125,7 +125,7 @@ class AclStore:
             self._overtaken.remove(overtaken)
 
     def _apply(self, pattern: Pattern, path: str, data: bytes | None) -> int:
-        """Put what was read (None: there is nothing) into force. How many entries it has."""
+        """Put what was read (None: there is nothing) into force. Returns the number of entries."""
         try:
             entries = frozenset[AclEntry]() if data is None else decode_acls(data, pattern)
         except ZnodeError as error:

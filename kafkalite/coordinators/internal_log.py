@@ -251,7 +251,7 @@ class InternalLog(Generic[State]):
             )
 
     def _load_ended(self, partition: int, load: _Load[State], task: asyncio.Task[None]) -> None:
-        """A bug has ended it, which the supervisor reports. Its clients would wait for ever."""
+        """If a bug has ended the load (the supervisor reports it), load again: clients would wait for ever."""
         if not task.cancelled() and task.exception() is not None:
             again = self._load_again(partition, load, _FAILED_AGAIN_S)
             self._services.supervisor.spawn(f"load.{self.topic}-{partition}", again, Policy.ISOLATED)

@@ -152,7 +152,7 @@ class GroupEntry:
 
     @property
     def is_listed(self) -> bool:
-        """It has come to be. A group whose last offset was deleted is still there, as in Kafka."""
+        """Whether the group exists for clients. One whose last offset was deleted still does, as in Kafka."""
         return not self.is_new or self.offsets.was_used
 
     @property
@@ -183,7 +183,7 @@ class GroupPartition:
     entries: dict[str, GroupEntry] = field(default_factory=dict)
     #: Producer with an open transaction -> groups it committed offsets for.
     transactions: dict[ProducerId, dict[str, None]] = field(default_factory=dict)
-    #: How often it was there at a sweep (`removal`), 2 at the most.
+    #: Sweeps that it was loaded at (`removal`), 2 at most.
     sweeps: int = 0
     #: What its share groups have written.
     written: WrittenPartition = field(default_factory=WrittenPartition)

@@ -75,7 +75,7 @@ class ConsolePages:
         return Page(json.dumps(value).encode(), "application/json")
 
     def own_names(self) -> frozenset[str]:
-        """By which browsers may open the console, in lower case."""
+        """The names under which browsers may open the console, in lower case."""
         names = set(http_names(self._node.config))
         broker = self._node.metadata.broker(self._node.local.broker_id)
         if broker is not None:
