@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from enum import Enum
 
-from kafkalite.errors import ErrorCode, Fate, KafkaliteError, is_retriable
+from kafkalite.errors import ErrorCode, KafkaliteError, RecordFate, is_retriable
 
 
 class BootstrapFailed(KafkaliteError):
@@ -78,11 +78,11 @@ _NOT_APPENDED = frozenset(
 )
 
 
-def fate_after(before: Fate, code: ErrorCode) -> Fate:
+def fate_after(before: RecordFate, code: ErrorCode) -> RecordFate:
     """What is known of a batch after an attempt that was answered with an error."""
-    if before is Fate.UNKNOWN or code is ErrorCode.UNKNOWN_SERVER_ERROR:
-        return Fate.UNKNOWN
-    return Fate.REFUSED if code in _NOT_APPENDED or not is_retriable(code) else Fate.UNKNOWN
+    if before is RecordFate.UNKNOWN or code is ErrorCode.UNKNOWN_SERVER_ERROR:
+        return RecordFate.UNKNOWN
+    return RecordFate.REFUSED if code in _NOT_APPENDED or not is_retriable(code) else RecordFate.UNKNOWN
 
 
 class Backoff:
