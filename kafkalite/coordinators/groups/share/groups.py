@@ -71,7 +71,7 @@ class ShareGroups:
         self._log = parts.log
         self._topics = parts.topics
         self._schedule = parts.schedule
-        self._appends = CommittedAppends(parts.services, parts.log)
+        self._appends = CommittedAppends(parts.log)
         #: Set once the share coordinator exists.
         self.persister: SharePersister
 
@@ -399,7 +399,7 @@ class ShareGroups:
         session_ms = self._setting(group.group_id, "share.session.timeout.ms")
         group.deadlines = dict.fromkeys(group.members, self._now() + session_ms)
         self._schedule(partition, entry, group.next_deadline())
-        partition.written.end = max(partition.written.end, self._appends.bounds(partition.index)[0])
+        partition.written.end = max(partition.written.end, self._log.bounds(partition.index)[0])
 
     def unloaded(self, entry: GroupEntry) -> None:
         """Another node coordinates the group."""
