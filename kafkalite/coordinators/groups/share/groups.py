@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from uuid import UUID
 
 from kafkalite.coordinators.committed import CommittedAppends
 from kafkalite.coordinators.groups.decisions.members import LEAVE_EPOCH, CurrentAssignment
@@ -31,14 +30,13 @@ from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartb
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.records import share as share_records
+from kafkalite.coordinators.groups.settings import int_setting
 from kafkalite.coordinators.groups.topics import metadata_hash
 from kafkalite.coordinators.shares.persistence import ShareKey, SharePersister
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET, Offset, TopicId, TopicPartition
-from kafkalite.protocol.topic_ids import to_wire
-from kafkalite.resource_configs import group_setting
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -78,10 +76,6 @@ class ShareGroups:
     def _now(self) -> int:
         return int(self._services.clock.monotonic() * 1000)
 
-    def _setting(self, group_id: str, name: str) -> int:
-        """The group's own, or the broker's."""
-        return int(group_setting(self._services.group_settings(group_id), name, self._services.config))
-
     # --- members ---
 
     async def heartbeat(
@@ -93,7 +87,7 @@ class ShareGroups:
         group = entry.share or ShareGroup(entry.group.group_id)
         records = rules.heartbeat(group, request, self._services.config.group_share_max_size)
         self._write(partition, entry, group, records)
-        session_ms = self._setting(group.group_id, "share.session.timeout.ms")
+        session_ms = int_setting(self._services, group.group_id, "share.session.timeout.ms")
         deadline = group.deadlines[request.member_id] = self._now() + session_ms
         self._schedule(partition, entry, deadline)
         self._refresh(partition, entry, group)
@@ -107,7 +101,7 @@ class ShareGroups:
         if after is not before:
             self._write(partition, entry, group, [CurrentAssignment(after.member_id, after)])
         await self._appends.wait(partition)
-        interval_ms = self._setting(group.group_id, "share.heartbeat.interval.ms")
+        interval_ms = int_setting(self._services, group.group_id, "share.heartbeat.interval.ms")
         shows = request.topics is not None or request.epoch != after.epoch
         return ShareHeartbeatAnswer(after.member_id, after.epoch, interval_ms, after.assigned if shows else None)
 
@@ -132,7 +126,9 @@ class ShareGroups:
         runtime, version = entry.share_runtime, self._topics.version
         is_changed = runtime.topics_version != version and self._now() - runtime.compared_ms >= _COMPARE_MS
         # What is too early now is done with a later heartbeat of any member.
-        is_early = self._now() < runtime.assigned_ms + self._setting(group.group_id, "share.assignment.interval.ms")
+        is_early = self._now() < runtime.assigned_ms + int_setting(
+            self._services, group.group_id, "share.assignment.interval.ms"
+        )
         if group.members and (is_changed or group.epoch > group.target_epoch) and not is_early:
             runtime.topics_version, runtime.compared_ms = version, self._now()
             before = group.target_epoch
@@ -260,7 +256,7 @@ class ShareGroups:
         epoch = group.epoch
         await self._stored(partition, entry, group)
         keys = [
-            (topic_id, _key(group.group_id, topic_id, number))
+            (topic_id, ShareKey.of(group.group_id, topic_id, number))
             for topic_id, (_, each) in wanted.items()
             for number in each
         ]
@@ -396,7 +392,7 @@ class ShareGroups:
         """Members get a whole session to find their new coordinator."""
         group = entry.share
         assert group is not None
-        session_ms = self._setting(group.group_id, "share.session.timeout.ms")
+        session_ms = int_setting(self._services, group.group_id, "share.session.timeout.ms")
         group.deadlines = dict.fromkeys(group.members, self._now() + session_ms)
         self._schedule(partition, entry, group.next_deadline())
         partition.written.end = max(partition.written.end, self._log.bounds(partition.index)[0])
@@ -428,10 +424,6 @@ def _not_deleted() -> Exception:
     return api_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "offsets of the group are being deleted")
 
 
-def _key(group_id: str, topic_id: TopicId, partition: int) -> ShareKey:
-    return ShareKey(group_id, UUID(bytes=to_wire(topic_id)), partition)
-
-
 def _due(entry: GroupEntry, group: ShareGroup) -> dict[TopicId, SharedTopic]:
     """The partitions whose states are to begin now."""
     return without(group.shared.initializing, partitions_of(entry.share_runtime.leaving))
@@ -439,7 +431,7 @@ def _due(entry: GroupEntry, group: ShareGroup) -> dict[TopicId, SharedTopic]:
 
 def _keys(group_id: str, topics: SharedTopics) -> list[tuple[TopicId, ShareKey]]:
     return [
-        (topic_id, _key(group_id, topic_id, number))
+        (topic_id, ShareKey.of(group_id, topic_id, number))
         for topic_id, numbers in sorted(partitions_of(topics).items())
         for number in sorted(numbers)
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from uuid import UUID
 
 from kafkalite.coordinators.end_offsets import Leaders
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
@@ -185,7 +184,7 @@ class ShareGroupHandlers:
 
     async def _summary(self, group_id: str, topic_id: TopicId, number: int) -> ShareSummary | ApiError:
         try:
-            return await self._persister.summary(ShareKey(group_id, UUID(bytes=to_wire(topic_id)), number))
+            return await self._persister.summary(ShareKey.of(group_id, topic_id, number))
         except ApiError as error:
             return error
 
