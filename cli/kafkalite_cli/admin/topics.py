@@ -15,6 +15,7 @@ from kafkalite.extension.messages.topics import NewTopic, TopicResult
 from kafkalite.model import BrokerId, is_under_replicated
 from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
+from kafkalite.wording import number_of
 from kafkalite_cli.admin.losses import counted, record_counts, report_counts
 from kafkalite_cli.admin.refusals import raise_for_topic, refuse_forbidden
 from kafkalite_cli.admin.settings import note_of_min_isr, parse_settings
@@ -108,7 +109,7 @@ async def _create_topic(topic: NewTopic, bootstrap: str, timeout_s: float, out: 
             "ready": spread,
         }
         count, factor = result.partitions, result.replication_factor
-        counts = f"{count} partition{'' if count == 1 else 's'}, {factor} replica{'' if factor == 1 else 's'} each"
+        counts = f"{number_of(count, 'partition')}, {number_of(factor, 'replica')} each"
         known = f": {counts}" if count >= 0 and factor >= 0 else ""  # not after an answer that was lost
         late = "" if spread else "; not every node knows its leaders yet"
         out.value(reported, f"created topic {result.topic}{known}{late}")

@@ -17,7 +17,7 @@ from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import GROUP_TOPIC, BrokerId, ProducerId, TopicPartition
+from kafkalite.model import GROUP_TOPIC, BrokerId, ProducerId, TopicPartition, numbers_by_topic
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.errors import WireError
@@ -213,9 +213,7 @@ def _request(markers: Sequence[Marker]) -> object:
     request = wire.WriteTxnMarkersRequest
     entries = []
     for marker in markers:
-        topics: dict[str, list[int]] = {}
-        for partition in marker.partitions:
-            topics.setdefault(partition.topic, []).append(partition.partition)
+        topics = numbers_by_topic(marker.partitions)
         entries.append(
             request.WritableTxnMarker(
                 marker.producer_id,

@@ -17,7 +17,7 @@ from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import BrokerId, TopicPartition, numbers_by_topic
 from kafkalite.protocol import wire
 from kafkalite.protocol.errors import WireError
 from kafkalite.rpc.messages.control import Broker
@@ -122,9 +122,7 @@ def request_of(questions: Sequence[Question]) -> object:
     request = wire.AddPartitionsToTxnRequest
     entries = []
     for asker, partitions in questions:
-        topics: dict[str, list[int]] = {}
-        for partition in partitions:
-            topics.setdefault(partition.topic, []).append(partition.partition)
+        topics = numbers_by_topic(partitions)
         entries.append(
             request.AddPartitionsToTxnTransaction(
                 asker.transactional_id,
