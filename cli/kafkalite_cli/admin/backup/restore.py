@@ -402,9 +402,8 @@ class Restore:
             self._notes.append("the backup has no quotas")
             return 0
         owned = [each for each in self._manifest.quotas if {each["user"], each["client_id"], each.get("ip")} != {None}]
-        if len(owned) < len(
-            self._manifest.quotas
-        ):  # until 2026-11 a backup had limits of addresses without the address
+        # Until 2026-11 a backup had limits of addresses without the address.
+        if len(owned) < len(self._manifest.quotas):
             self._notes.append("the backup does not have the addresses of some quotas: set these by hand")
         for each in owned:
             entity = Entity(each["user"], each["client_id"], each.get("ip"))
