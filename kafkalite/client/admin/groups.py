@@ -11,7 +11,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.exchange import Request
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, Offset, TopicPartition
+from kafkalite.model import BrokerId, Offset, TopicPartition, numbers_by_topic
 from kafkalite.protocol import wire
 from kafkalite.protocol.consumer_protocol import CONSUMER, assigned_partitions
 
@@ -270,7 +270,7 @@ class Groups:
         if offsets:
             request = messages.commit_offsets_request(group, offsets, member_id=member_id, generation=generation)
             await self._ask(group, request, commit_error)
-        if gone := messages.by_topic(sorted(deletions)):
+        if gone := numbers_by_topic(sorted(deletions)):
             delete = wire.OffsetDeleteRequest
             topics = [
                 delete.OffsetDeleteRequestTopic(name, [delete.OffsetDeleteRequestPartition(n) for n in numbers])
