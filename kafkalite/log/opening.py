@@ -361,7 +361,7 @@ class Opening:
             )
 
     async def ready_to_return(self) -> list[tuple[str, Awaited]]:
-        """Offline directories for which there is what they wait for, with what it was; each is checked from time to time."""
+        """(path, what it waited for) of offline directories that can return now. Each is checked from time to time."""
         found: list[tuple[str, Awaited]] = []
         for log_dir in list(self._pool.dirs.values()):
             now = self._clock.monotonic()

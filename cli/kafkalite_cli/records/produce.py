@@ -252,7 +252,7 @@ _FATES = {
 
 
 class _Progress:
-    """A line on stderr, if that is a terminal and stdin is none."""
+    """A line on stderr, if that is a terminal and stdin is not."""
 
     def __init__(self, run: _Run) -> None:
         self._run = run

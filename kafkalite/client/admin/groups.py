@@ -148,7 +148,7 @@ class Groups:
         return node, replace(answered, offsets=ordered)
 
     async def _classic(self, group: str) -> tuple[BrokerId, GroupDescription]:
-        """State Dead: there is no such group, or it is none of the classic protocol."""
+        """State Dead: there is no such group, or it is not one of the classic protocol."""
         request = wire.DescribeGroupsRequest([group])
         node, answer = await self.ask(group, request, _described_error)
         answered = answer.groups[0]

@@ -18,9 +18,9 @@ _DIMENSIONS = (REPLICAS, LEADERS, BYTES, RATE)
 #: Least scale of a dimension: differences are measured against the mean, but never against less than this. So nobody copies data because
 #: one broker of an idle cluster has 3 kB/s and another 1 kB/s.
 _LEAST = (1.0, 1.0, 64 * 1024**2, 1024**2)
-#: A difference of one replica or leader is none.
+#: A difference of one replica or leader does not count.
 _GRAIN = (1.0, 1.0, 0.0, 0.0)
-#: Least improvement of a move: rounding is none.
+#: Least improvement of a move: less than this is rounding.
 _EPSILON = 1e-9
 #: Pairs of a full and an empty broker, and partitions of each, that are looked at for one move.
 _PAIRS = 12

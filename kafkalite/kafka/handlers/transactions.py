@@ -333,7 +333,7 @@ class TransactionHandlers:
     ) -> wire.ListTransactionsResponse:
         names = {state.wire_name for state in TransactionState}
         found = await sliced(request, self._listed(request, message))
-        if message.transactional_id_pattern:  # Kafka: the empty pattern is none
+        if message.transactional_id_pattern:  # Kafka: an empty pattern means no pattern
             matching = await _matching(request, message.transactional_id_pattern, found)
             found = {name: found[name] for name in matching}
         return wire.ListTransactionsResponse(
