@@ -23,7 +23,8 @@ from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopic
 from kafkalite.model import BrokerId, Endpoint, TopicId, TopicPartition
 from kafkalite.testing.simulated.zookeeper import Fate
 from kafkalite.testing.simulated.zookeeper_wire import ZooKeeperWrite
-from tests.unit.controller.cluster import Cluster, until
+from tests.support.waiting import until
+from tests.unit.controller.cluster import Cluster
 
 
 async def orders(cluster: Cluster, racks: tuple[str | None, ...] = (None, None, None)) -> TopicAdmin:

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import http.client
 import ssl
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +56,3 @@ def settings(directory: Path, **more: Any) -> dict[str, Any]:
         "super.users": "User:admin",
         **more,
     }
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(150):
-        while not condition():
-            await asyncio.sleep(0.01)

@@ -24,7 +24,8 @@ from kafkalite.security.scram import make_credential
 from kafkalite.testing.certificates import Authority
 from kafkalite.testing.cluster import Cluster, cluster
 from tests.support.browser import CHROMIUM, DRIVER, Browser
-from tests.unit.http.secured_pages import USERS, ask, login, settings, until
+from tests.support.waiting import until
+from tests.unit.http.secured_pages import USERS, ask, login, settings
 
 PROTECTED = ("/", "/metrics", "/api/status", "/api/why?topic=t&partition=0")
 

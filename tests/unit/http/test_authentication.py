@@ -19,7 +19,8 @@ from kafkalite.security.principal import ANONYMOUS
 from kafkalite.security.requirements import HTTP
 from kafkalite.testing.cluster import cluster
 from tests.support.security import listener_security
-from tests.unit.http.secured_pages import USERS, login, until
+from tests.support.waiting import until
+from tests.unit.http.secured_pages import USERS, login
 
 
 class Pool:

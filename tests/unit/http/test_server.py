@@ -16,7 +16,7 @@ from kafkalite.http.authentication import AuthenticatedRequest, HttpAuthenticato
 from kafkalite.http.page import Page
 from kafkalite.http.server import HttpServer, TreeRequest
 from kafkalite.security.access import Access
-from tests.unit.http.secured_pages import until
+from tests.support.waiting import until
 
 
 def open_to_all() -> HttpAuthenticator:
