@@ -82,7 +82,7 @@ class ZkConnection:
 
     def _flush(self) -> None:
         if self.closed or self._writer.transport.is_closing():
-            return  # the connection broke; who reads from it is about to abort: what is here was not sent
+            return  # the connection broke, and its reader is about to abort it: what is here was not sent
         frames, self._unwritten = self._unwritten, []
         self._unsent = 0
         if frames:

@@ -40,7 +40,7 @@ class Balancer:
         self._view = view
         self._goals = goals
         self.assignment: dict[TopicPartition, Replicas] = dict(view.assignment)
-        #: Who shares the load: live, takes new replicas, and is to keep what it has.
+        #: The brokers that share the load: live ones that take new replicas, and are to keep what they have.
         self.able = sorted(each for each in view.racks if each not in view.closed and each not in view.leaving)
         self._shares = frozenset(self.able)
         self._racks = {view.racks[each] for each in self.able} - {None}

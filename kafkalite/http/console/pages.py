@@ -83,7 +83,7 @@ class ConsolePages:
         return frozenset(name.lower() for name in names)
 
     def _kafka_asks_everybody(self) -> bool:
-        """Whether no Kafka listener takes anybody who has not said who they are. Then this port may not either."""
+        """Whether every Kafka listener asks for a login. Then this port has to ask for one, too."""
         config = self._node.config
         return (
             all(
