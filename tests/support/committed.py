@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from kafkalite.client.consumed import committed_batches
 from kafkalite.log.partition_log import PartitionLog
+from kafkalite.model import Offset, ProducerId
+from kafkalite.partition_values import AbortedTransaction
 from kafkalite.record.reader import Record, records_of
 
 
@@ -16,7 +18,10 @@ def committed(log: PartitionLog, *, max_bytes: int = 1 << 30) -> list[Record]:
         if not info.records:
             break
         data = memoryview(b"".join(info.records))
-        aborted = log.aborted_transactions(offset, info.next_offset)
+        aborted = [
+            AbortedTransaction(ProducerId(each.producer_id), Offset(each.first_offset))
+            for each in log.aborted_transactions(offset, info.next_offset)
+        ]
         for position, header, is_data in committed_batches(data, offset, aborted):
             offset = header.next_offset
             if is_data:
