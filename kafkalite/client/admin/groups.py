@@ -181,12 +181,7 @@ class Groups:
         node, answered = await self._described(_MODERN, group, node)
         if answered is None:
             return node, GroupDescription(_DEAD)
-        members = _members(
-            answered,
-            lambda each: (
-                (topic.topic_name, n) for topic in each.assignment.topic_partitions for n in topic.partitions
-            ),
-        )
+        members = _members(answered, _assigned)
         return node, GroupDescription(
             answered.group_state, CONSUMER, answered.assignor_name, members, group_type=_MODERN
         )
@@ -196,12 +191,7 @@ class Groups:
         node, answered = await self._described(SHARE, group, node)
         if answered is None:
             return node, GroupDescription(_DEAD)
-        members = _members(
-            answered,
-            lambda each: (
-                (topic.topic_name, n) for topic in each.assignment.topic_partitions for n in topic.partitions
-            ),
-        )
+        members = _members(answered, _assigned)
         request = wire.DescribeShareGroupOffsetsRequest
         asked = request([request.DescribeShareGroupOffsetsRequestGroup(group, None)])
         _, answer = await self.ask(group, asked, lambda response: response.groups[0].error_code)
@@ -331,6 +321,11 @@ def commit_error(response: Any) -> tuple[int, str]:
 def _describe(group_type: str, groups: Sequence[str]) -> Any:
     """The request that describes groups of a type."""
     return getattr(wire, _DESCRIBED_BY.get(group_type, "DescribeGroupsRequest"))(list(groups))
+
+
+def _assigned(member: Any) -> Iterable[tuple[str, int]]:
+    """What a member of a consumer or share group is assigned."""
+    return ((topic.topic_name, number) for topic in member.assignment.topic_partitions for number in topic.partitions)
 
 
 def _members(answered: Any, partitions: Callable[[Any], Iterable[tuple[str, int]]]) -> tuple[GroupMember, ...]:
