@@ -27,7 +27,7 @@ def test_a_missing_package_is_one_line(
     for name in list(sys.modules):
         if name.partition(".")[0] == package or name.startswith(own):
             monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, package, None)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, package, None)
     sink = kind("t", key=key)
     with pytest.raises(
         PipelineError, match=rf"^{format_name} tables need a package: pip install 'kafkalite\[pipelines\]'"
