@@ -95,7 +95,7 @@ class AclManager:
         return made
 
     def reconfigured(self, config: BrokerConfig) -> None:
-        """The node's settings are others: its listeners take as many connections as these say."""
+        """The node's settings have changed: its listeners take the numbers of connections that they allow now."""
         for each in self._connection_limits:
             each.change(config.max_connections_per_ip, config.max_connection_creation_rate_per_ip)
 

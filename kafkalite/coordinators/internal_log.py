@@ -15,7 +15,7 @@ from kafkalite.coordinators.internal_topics import broker_count, internal_topic,
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.env.turns import Turns
-from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET, LeaderEpoch, Offset, TopicPartition
@@ -150,6 +150,15 @@ class InternalLog(Generic[State]):
         topic = self._services.metadata([self.topic]).topics[0]
         return 0 if topic.error else len(topic.partitions)
 
+    def bounds(self, partition: int) -> tuple[Offset, Offset]:
+        """(log end, high watermark) of a partition that this node leads. Raises ApiError NOT_COORDINATOR."""
+        target = TopicPartition(self.topic, partition)
+        serving = self._services.partitions
+        try:
+            return serving.local_bounds(target)[1], serving.local_high_watermark(target)
+        except ApiError:
+            raise api_error(ErrorCode.NOT_COORDINATOR) from None
+
     async def coordinator_of(self, key: str) -> Broker:
         """The node that coordinates `key`; creates the topic when it is first needed.
 
@@ -255,7 +264,7 @@ class InternalLog(Generic[State]):
             )
 
     def _load_ended(self, partition: int, load: _Load[State], task: asyncio.Task[None]) -> None:
-        """A bug has ended it, which the supervisor reports. Its clients would wait for ever."""
+        """If a bug has ended the load (the supervisor reports it), load again: clients would wait for ever."""
         if not task.cancelled() and task.exception() is not None:
             again = self._load_again(partition, load, _FAILED_AGAIN_S)
             self._services.supervisor.spawn(f"load.{self.topic}-{partition}", again, Policy.ISOLATED)

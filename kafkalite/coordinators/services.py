@@ -229,7 +229,7 @@ class Rights(Protocol):
         ...
 
     async def create_acls(self, subject: Subject, bindings: Sequence[Binding]) -> list[ApiError | None]:
-        """Errors by position; what is there already is none. Raises ApiError SECURITY_DISABLED."""
+        """Errors by position; None, too, for a binding that is there already. Raises ApiError SECURITY_DISABLED."""
         ...
 
     async def delete_acls(self, subject: Subject, filters: Sequence[Filter]) -> list[list[Binding] | ApiError]:

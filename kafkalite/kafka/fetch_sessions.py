@@ -46,7 +46,7 @@ class ClientSession:
     #: Its partitions when it was used last.
     size: int = 0
     is_evictable: bool = False
-    #: Counts requests: an answer to an older one than the last is none any more.
+    #: Counts requests: only the answer to the last one is used.
     requests: int = 0
 
     def advance(self) -> None:

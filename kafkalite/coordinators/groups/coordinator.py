@@ -282,7 +282,7 @@ class GroupCoordinator:
             self.tick()
 
     def tick(self) -> None:
-        """Let every group whose deadline has passed see the time, once: what is due again at once is for the next call."""
+        """Serve every group whose deadline has passed, once. If it has another one that is due, the next call serves it."""
         now = self._now()
         due: list[tuple[GroupPartition, GroupEntry]] = []
         while self._ticks and self._ticks[0][0] <= now:

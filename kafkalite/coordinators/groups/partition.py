@@ -155,7 +155,7 @@ class GroupEntry:
 
     @property
     def is_listed(self) -> bool:
-        """It has come to be. A group whose last offset was deleted is still there, as in Kafka."""
+        """Whether the group exists for clients. One whose last offset was deleted still does, as in Kafka."""
         return not self.is_new or self.offsets.was_used
 
     @property
@@ -188,7 +188,7 @@ class GroupPartition:
     transactions: dict[ProducerId, dict[str, None]] = field(default_factory=dict)
     #: While it is loaded: the last record of each committed offset in the piece that is read (key -> value, offset of the record).
     unsettled: dict[bytes, tuple[bytes, Offset]] = field(default_factory=dict)
-    #: How often it was there at a sweep (`removal`), 2 at the most.
+    #: Sweeps that it was loaded at (`removal`), 2 at most.
     sweeps: int = 0
     #: What its share groups have written.
     written: WrittenPartition = field(default_factory=WrittenPartition)

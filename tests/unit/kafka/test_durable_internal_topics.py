@@ -21,7 +21,7 @@ from kafkalite.rpc.messages.control import Broker
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 from .conftest import FrameClient, batch, produce
-from .test_coordinators import commit
+from .coordinator_requests import commit
 from .test_node import _client, _leaders
 
 _SETTINGS: dict[str, Any] = {

@@ -19,8 +19,8 @@ from kafkalite.protocol import wire
 from kafkalite.security.principal import ANONYMOUS, Principal
 
 from .conftest import Broker, FrameClient
+from .coordinator_requests import coordinator, join
 from .rights import client_of
-from .test_coordinators import coordinator, join
 from .test_fetch_sessions import fetch_of
 from .test_share_fetching import Member, start
 

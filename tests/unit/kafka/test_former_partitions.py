@@ -10,10 +10,11 @@ import pytest
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import GROUP_TOPIC, Offset, TopicPartition
 from kafkalite.protocol import wire
+from tests.support.waiting import until
 
 from .conftest import Broker, FrameClient
-from .test_coordinators import commit, coordinator, fetched, move
-from .test_share_groups import Member, key_of, reload, started, until
+from .coordinator_requests import commit, coordinator, fetched, move
+from .test_share_groups import Member, key_of, reload, started
 
 T1 = TopicPartition("t", 1)
 

@@ -16,8 +16,8 @@ from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import to_wire
 
 from .conftest import Broker, FrameClient
+from .coordinator_requests import commit, coordinator, fetched, move
 from .rights import counted_turns
-from .test_coordinators import commit, coordinator, fetched, move
 from .test_pending_offsets import slow_followers
 
 T0 = TopicPartition("t", 0)

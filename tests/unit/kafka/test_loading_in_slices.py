@@ -10,8 +10,8 @@ from kafkalite.errors import ErrorCode
 from kafkalite.model import GROUP_TOPIC, TopicPartition
 
 from .conftest import Broker, FrameClient
+from .coordinator_requests import commit, coordinator, fetched
 from .rights import counted_turns
-from .test_coordinators import commit, coordinator, fetched
 
 T0 = TopicPartition("t", 0)
 _COMMITS = 100

@@ -11,7 +11,7 @@ from kafkalite.model import GROUP_TOPIC
 from kafkalite.protocol import wire
 
 from .conftest import Broker, FrameClient
-from .test_coordinators import coordinator, move
+from .coordinator_requests import coordinator, move
 
 _HEARTBEAT_S = 0.01
 _REQUEST = wire.StreamsGroupHeartbeatRequest

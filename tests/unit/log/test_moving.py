@@ -11,7 +11,8 @@ from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.model import TopicId, TopicPartition
 from tests.support.log_host import host_of
 from tests.support.logs import batch, config
-from tests.support.moving import T0, Host, fill, until, values
+from tests.support.moving import T0, Host, fill, values
+from tests.support.waiting import until
 
 
 async def test_a_replica_moves_while_records_come() -> None:

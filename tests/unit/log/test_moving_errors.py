@@ -18,7 +18,8 @@ from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import Offset
 from tests.support.logs import make_log
 from tests.support.memory_disk import MemoryDisk
-from tests.support.moving import T0, Host, fill, until, values
+from tests.support.moving import T0, Host, fill, values
+from tests.support.waiting import until
 
 
 async def test_a_target_that_fails_in_the_exchange_changes_nothing() -> None:

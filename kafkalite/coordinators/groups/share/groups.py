@@ -30,14 +30,14 @@ from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartb
 from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition, ShareRuntime
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.records import share as share_records
-from kafkalite.coordinators.groups.share.states import due, each_of, key_of, keys_of
+from kafkalite.coordinators.groups.settings import int_setting
+from kafkalite.coordinators.groups.share.states import due, each_of, keys_of
 from kafkalite.coordinators.groups.topics import metadata_hash
 from kafkalite.coordinators.shares.persistence import ShareKey, SharePersister
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET, Offset, TopicId, TopicPartition
-from kafkalite.resource_configs import group_setting
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -70,16 +70,12 @@ class ShareGroups:
         self._log = parts.log
         self._topics = parts.topics
         self._schedule = parts.schedule
-        self._appends = CommittedAppends(parts.services, parts.log)
+        self._appends = CommittedAppends(parts.log)
         #: Set once the share coordinator exists.
         self.persister: SharePersister
 
     def _now(self) -> int:
         return int(self._services.clock.monotonic() * 1000)
-
-    def _setting(self, group_id: str, name: str) -> int:
-        """The group's own, or the broker's."""
-        return int(group_setting(self._services.group_settings(group_id), name, self._services.config))
 
     # --- members ---
 
@@ -92,7 +88,7 @@ class ShareGroups:
         group = entry.share or ShareGroup(entry.group.group_id)
         records = rules.heartbeat(group, request, self._services.config.group_share_max_size)
         self._write(partition, entry, group, records)
-        session_ms = self._setting(group.group_id, "share.session.timeout.ms")
+        session_ms = int_setting(self._services, group.group_id, "share.session.timeout.ms")
         deadline = group.deadlines[request.member_id] = self._now() + session_ms
         self._schedule(partition, entry, deadline)
         self._refresh(partition, entry, group)
@@ -106,7 +102,7 @@ class ShareGroups:
         if after is not before:
             self._write(partition, entry, group, [CurrentAssignment(after.member_id, after)])
         await self._appends.wait(partition)
-        interval_ms = self._setting(group.group_id, "share.heartbeat.interval.ms")
+        interval_ms = int_setting(self._services, group.group_id, "share.heartbeat.interval.ms")
         shows = request.topics is not None or request.epoch != after.epoch
         return ShareHeartbeatAnswer(after.member_id, after.epoch, interval_ms, after.assigned if shows else None)
 
@@ -131,7 +127,9 @@ class ShareGroups:
         runtime, version = entry.share_runtime, self._topics.version
         is_changed = runtime.topics_version != version and self._now() - runtime.compared_ms >= _COMPARE_MS
         # What is too early now is done with a later heartbeat of any member.
-        is_early = self._now() < runtime.assigned_ms + self._setting(group.group_id, "share.assignment.interval.ms")
+        is_early = self._now() < runtime.assigned_ms + int_setting(
+            self._services, group.group_id, "share.assignment.interval.ms"
+        )
         if group.members and (is_changed or group.epoch > group.target_epoch) and not is_early:
             runtime.topics_version, runtime.compared_ms = version, self._now()
             before = group.target_epoch
@@ -268,7 +266,7 @@ class ShareGroups:
         epoch = group.epoch
         await self._stored(partition, entry, group)
         keys = [
-            (topic_id, key_of(group.group_id, topic_id, number))
+            (topic_id, ShareKey.of(group.group_id, topic_id, number))
             for topic_id, (_, each) in wanted.items()
             for number in each
         ]
@@ -407,13 +405,13 @@ class ShareGroups:
         """Members get a whole session to find their new coordinator."""
         group = entry.share
         assert group is not None
-        session_ms = self._setting(group.group_id, "share.session.timeout.ms")
+        session_ms = int_setting(self._services, group.group_id, "share.session.timeout.ms")
         group.deadlines = dict.fromkeys(group.members, self._now() + session_ms)
         self._schedule(partition, entry, group.next_deadline())
         entry.share_runtime.doubtful = {
             topic_id: set(numbers) for topic_id, numbers in partitions_of(group.shared.initializing).items()
         }
-        partition.written.end = max(partition.written.end, self._appends.bounds(partition.index)[0])
+        partition.written.end = max(partition.written.end, self._log.bounds(partition.index)[0])
 
     def unloaded(self, entry: GroupEntry) -> None:
         """Another node coordinates the group."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from uuid import UUID
 
 from kafkalite.coordinators.groups.decisions.share.group import (
     SharedTopic,
@@ -17,12 +16,6 @@ from kafkalite.coordinators.groups.partition import GroupEntry
 from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.errors import ApiError
 from kafkalite.model import TopicId
-from kafkalite.protocol.topic_ids import to_wire
-
-
-def key_of(group_id: str, topic_id: TopicId, partition: int) -> ShareKey:
-    """The key of one partition's state."""
-    return ShareKey(group_id, UUID(bytes=to_wire(topic_id)), partition)
 
 
 def due(entry: GroupEntry, group: ShareGroup) -> dict[TopicId, SharedTopic]:
@@ -33,7 +26,7 @@ def due(entry: GroupEntry, group: ShareGroup) -> dict[TopicId, SharedTopic]:
 def keys_of(group_id: str, topics: SharedTopics) -> list[tuple[TopicId, ShareKey]]:
     """The keys of all these partitions, sorted, each with its topic."""
     return [
-        (topic_id, key_of(group_id, topic_id, number))
+        (topic_id, ShareKey.of(group_id, topic_id, number))
         for topic_id, numbers in sorted(partitions_of(topics).items())
         for number in sorted(numbers)
     ]
