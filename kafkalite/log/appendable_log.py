@@ -90,9 +90,11 @@ class AppendableLog(ReadableLog):
         epochs = ((leader_epoch, bases[0]),)
         return self._write(batches, bases, buffers, prepared, epochs, append_time)
 
-    def begin_verification(self, producer_id: int, producer_epoch: int, sequence: int) -> int:
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, sequence: int, *, begins_at_zero: bool = False
+    ) -> int:
         """See ProducerStates.begin_verification."""
-        return self._producers.begin_verification(producer_id, producer_epoch, sequence)
+        return self._producers.begin_verification(producer_id, producer_epoch, sequence, begins_at_zero=begins_at_zero)
 
     def coordinator_epoch(self, producer_id: int) -> int:
         """See ProducerStates.coordinator_epoch."""

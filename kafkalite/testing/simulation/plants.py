@@ -201,7 +201,7 @@ def eligible_too_easily(patch: Patch) -> None:
 
 def unverified_transactions(patch: Patch) -> None:
     """KIP-890: a transaction begins on a partition whatever its coordinator knows."""
-    patch(ProducerStates, "begin_verification", lambda self, producer_id, epoch, sequence: NO_GUARD)
+    patch(ProducerStates, "begin_verification", lambda self, producer_id, epoch, sequence, **_: NO_GUARD)
     patch(ProducerStates, "check_verified", lambda self, header, guard: None)
 
 

@@ -143,6 +143,21 @@ async def test_a_member_that_has_no_task_yet_has_given_none_up(broker: Broker) -
     await settled(first, second, count=4)
 
 
+async def test_a_member_that_does_not_say_all_that_it_has_has_given_up_nothing(broker: Broker) -> None:
+    """Another member would get active tasks that this one still processes."""
+    client = await started(broker)
+    first, second = Member(client, "m1"), Member(client, "m2")
+    await settled(first, count=4)
+    await second.beat()
+    assert not (await first.beat()).error_code
+    assert len(first.tasks()) == 2, "it has to give up the others"
+    for unsaid in ("active_tasks", "standby_tasks", "warmup_tasks"):
+        assert not (await first.beat(first.epoch, 1, **{unsaid: None})).error_code
+        await second.beat()
+        assert second.tasks() == []
+    await settled(first, second, count=4)
+
+
 async def test_offsets_of_tasks_that_there_are_not_are_not_kept(broker: Broker) -> None:
     """A member could fill the memory of its coordinator with them."""
     client = await started(broker)
