@@ -114,6 +114,11 @@ class AclManager:
         if self.store is not None:
             await self.store.follow(coordinator)
 
+    async def catch_up(self, coordinator: Coordinator) -> None:
+        """Know every change of ACLs that was finished before this call. Raises SessionExpiredError."""
+        if self.store is not None:
+            await self.store.catch_up(coordinator)
+
     # --- ACLs ---
 
     def describe_acls(self, wanted: Filter) -> Iterator[tuple[Pattern, list[AclEntry]]]:
@@ -158,7 +163,10 @@ class AclManager:
         administrator who removes a permission must not get the answer that there was none.
         """
         self._authorizer()
-        await self._catch_up()
+        try:
+            await self.catch_up(await self._session())
+        except CoordinatorError as error:
+            raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
         results: list[list[Binding] | ApiError] = []
         for wanted in filters:
             if wanted.is_unknown():
@@ -204,13 +212,6 @@ class AclManager:
         try:
             return await self.store.update(await self._session(), pattern, change)
         except (CoordinatorError, ZnodeError) as error:
-            raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
-
-    async def _catch_up(self) -> None:
-        assert self.store is not None
-        try:
-            await self.store.catch_up(await self._session())
-        except CoordinatorError as error:
             raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
 
     def _log_change(self, subject: Subject, what: str, binding: Binding) -> None:

@@ -104,6 +104,11 @@ class TokenAdmin:
         if self._tokens is not None:
             await self._store.follow(coordinator)
 
+    async def catch_up(self, coordinator: Coordinator) -> None:
+        """Know every change of tokens that was finished before this call. Raises SessionExpiredError."""
+        if self._tokens is not None:
+            await self._store.catch_up(coordinator)
+
     def _known(self) -> Sequence[str]:
         return [token.token_id for token in self._enabled().all()]
 

@@ -77,14 +77,14 @@ async def ensure_layout(coordinator: Coordinator) -> None:
             await retrying(lambda path=path: coordinator.ensure_path(path))  # type: ignore[misc]
 
 
-async def cluster_id(coordinator: Coordinator, rng: random.Random) -> str:
-    """The cluster's id, created by the first node. Raises StartupRefused: the present value is not an id."""
+async def cluster_id(coordinator: Coordinator, propose: Callable[[], str]) -> str:
+    """The cluster's id; if there is none, what is proposed. Raises StartupRefused: the present value is not an id."""
     while True:
         try:
             data, _ = await retrying(lambda: coordinator.get(paths.CLUSTER_ID))
             return decode_cluster_id(data)
         except NoNodeError:
-            mine = encode_cluster_id(new_uuid(rng))
+            mine = encode_cluster_id(propose())
         except ZnodeError as error:
             raise StartupRefused(f"{error}: this does not say which cluster it is; put the right id there") from None
         try:

@@ -333,6 +333,10 @@ class Services(Protocol):
         """Choose these levels, which were checked. Raises ApiError, CoordinatorError."""
         ...
 
+    async def known_everywhere(self, what: str) -> None:
+        """Return when the live nodes act on the changes written before this call, or after a second. `what`: as in CatchUpRequest."""
+        ...
+
     def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:
         """Dynamic settings of all groups or client metrics (`topic_configs`), by name, as this node knows them."""
         ...

@@ -137,7 +137,7 @@ class TopicReader:
         late = [tp for tp in wanted if found[tp] is None]
         if late and self.options.timestamp_strategy == "error":
             raise OptionError(
-                f"{names(late)} has no record as late as the starting timestamp; "
+                f"there is no record as late as the starting timestamp in {names(late)}; "
                 "set startingOffsetsByTimestampStrategy to latest to start at the end"
             )
         ends = self.latest(late)

@@ -8,9 +8,6 @@ from kafkalite.coordinators.shares.decisions.deliveries import Acknowledgement, 
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.protocol import wire
 
-#: A member's id is a UUID in text (Kafka's limit).
-MAX_MEMBER_ID = 36
-
 Batches = (
     Sequence[wire.ShareFetchRequest.AcknowledgementBatch] | Sequence[wire.ShareAcknowledgeRequest.AcknowledgementBatch]
 )

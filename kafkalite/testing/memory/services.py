@@ -125,6 +125,9 @@ class MemoryServices:
             raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"{type(message).__name__} is not served here")
         return await serve(message)
 
+    async def known_everywhere(self, what: str) -> None:
+        """There is no other node."""
+
     async def run_blocking(self, function: Callable[[], object]) -> object:
         return await asyncio.to_thread(function)
 

@@ -106,6 +106,7 @@ async def test_requests_that_make_no_sense_are_refused(make_broker: Any) -> None
         ({"epoch": -1}, ErrorCode.GROUP_ID_NOT_FOUND),
         ({"epoch": -2}, ErrorCode.INVALID_REQUEST),
         ({"epoch": 0, "member_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"epoch": 0, "member_id": "m" * 37}, ErrorCode.INVALID_REQUEST),
         ({"epoch": 0, "subscribed_topic_names": None}, ErrorCode.INVALID_REQUEST),
         ({"epoch": 0, "rack_id": ""}, ErrorCode.INVALID_REQUEST),
     ]

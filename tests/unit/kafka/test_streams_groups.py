@@ -130,6 +130,19 @@ async def test_internal_topics_are_created_and_tasks_shared(broker: Broker) -> N
     assert [(each.group_id, each.protocol_type, each.group_state) for each in listed] == [("g", "streams", "Stable")]
 
 
+async def test_a_member_that_has_no_task_yet_has_given_none_up(broker: Broker) -> None:
+    client = await started(broker)
+    first, second = Member(client, "m1"), Member(client, "m2")
+    await settled(first, count=4)
+    await second.beat()
+    nothing: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    for _ in range(3):
+        await first.beat(**nothing)
+        await second.beat()
+        assert (len(first.tasks()), second.tasks()) == (2, [])
+    await settled(first, second, count=4)
+
+
 async def test_offsets_of_tasks_that_there_are_not_are_not_kept(broker: Broker) -> None:
     """A member could fill the memory of its coordinator with them."""
     client = await started(broker)
