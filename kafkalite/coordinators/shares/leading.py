@@ -170,7 +170,7 @@ class Led:
     def _failed_to_load(self, code: ErrorCode) -> None:
         if self.is_over:
             return
-        self.failure = ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _OVER else code
+        self.failure = _unreadable(code)
         self._shares.forget(self)
         self.end(self.failure)
 
@@ -394,6 +394,18 @@ class SharedPartitions:
         if found.error:
             raise api_error(ErrorCode(found.error))
         return found.offset
+
+
+def _unreadable(code: ErrorCode) -> ErrorCode:
+    """What a member that fetches hears if the state could not be loaded: an error that clients repeat.
+
+    Java's consumer throws if a fetch has an error of a coordinator (Kafka's brokers return them), also while a topic is deleted.
+    """
+    if code in _GONE:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if code in _LATER:
+        return ErrorCode.OFFSET_NOT_AVAILABLE
+    return _answered(code)
 
 
 def _answered(code: ErrorCode) -> ErrorCode:

@@ -351,7 +351,23 @@ async def test_topics_and_partitions_that_are_not_there(broker: Broker) -> None:
     unknown = await group.member("m3")
     unknown.group = "nobody"  # its state was never initialised
     answer = await unknown.fetch(0, max_wait_ms=30_000)
-    assert [p.error_code for p in answer.responses[0].partitions] == [ErrorCode.GROUP_ID_NOT_FOUND]
+    # Java's consumer fails for good with an error of the coordinator, GROUP_ID_NOT_FOUND; this one it repeats.
+    assert [p.error_code for p in answer.responses[0].partitions] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+async def test_a_coordinator_that_is_away_for_long_is_an_error_that_clients_repeat(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = await start(broker)
+    monkeypatch.setattr("kafkalite.coordinators.shares.leading.PATIENCE_S", 0)
+
+    async def away(*_: Any) -> None:
+        raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    monkeypatch.setattr(broker.side.shared_partitions.persister, "write", away)
+    member = await group.member()
+    answer = await member.fetch(0, max_wait_ms=30_000)
+    assert [p.error_code for p in answer.responses[0].partitions] == [ErrorCode.OFFSET_NOT_AVAILABLE]
 
 
 async def test_a_group_may_begin_before_1970(broker: Broker) -> None:
