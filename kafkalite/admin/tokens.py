@@ -257,7 +257,7 @@ class TokenAdmin:
     def describe(
         self, requester: Principal, owners: Collection[Principal] | None, may_see: Callable[[Token], bool]
     ) -> Generator[None, None, list[SecretToken]]:
-        """Those of these owners or renewers (None: of all) that the requester has to do with, or `may_see`, in steps. Raises ApiError."""
+        """The tokens of these owners or renewers (None: of all) that concern the requester or that it `may_see`, in steps. Raises ApiError."""
         tokens, now = self._enabled(), self._clock.wall_ms()
         wanted = None if owners is None else frozenset(owners)
         found: list[SecretToken] = []

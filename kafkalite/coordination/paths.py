@@ -99,7 +99,7 @@ def decimal(name: str) -> int | None:
 
 
 def broker_ids(children: Iterable[str]) -> tuple[list[BrokerId], list[str]]:
-    """Of the names under /brokers/ids: the ids, sorted, and the names that are none."""
+    """Of the names under /brokers/ids: the ids, sorted, and the names that are no ids."""
     ids: list[BrokerId] = []
     malformed: list[str] = []
     for name in children:

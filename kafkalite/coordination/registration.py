@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import random
 from collections.abc import Callable, Container, Sequence
+from functools import partial
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.broker_znodes import BrokerZnode, decode_broker, encode_broker
@@ -74,7 +75,7 @@ async def ensure_layout(coordinator: Coordinator) -> None:
         await coordinator.multi([Create(path) for path in missing])
     except (MultiFailedError, NotSentError, OutcomeUnknownError):  # another node is at it too, or it may have been done
         for path in missing:
-            await retrying(lambda path=path: coordinator.ensure_path(path))  # type: ignore[misc]
+            await retrying(partial(coordinator.ensure_path, path))
 
 
 async def cluster_id(coordinator: Coordinator, propose: Callable[[], str]) -> str:
@@ -196,7 +197,7 @@ async def _gone(coordinator: Coordinator, path: str, czxid: int, patience: float
     connected = 0
     while True:
         changed = asyncio.Event()
-        stat = await retrying(lambda changed=changed: coordinator.exists(path, changed.set))  # type: ignore[misc]
+        stat = await retrying(partial(coordinator.exists, path, changed.set))
         if stat is None or stat.czxid != czxid:
             return True
         if connected >= _LOOKS:

@@ -282,7 +282,6 @@ class Node:
             logs=self.logs,
             controller=self.controller,
             membership=self._membership,
-            rpc=self.rpc,
             listener=self.kafka.listener,
             rights=self.rights,
         )

@@ -20,7 +20,7 @@ from kafkalite.protocol.topic_ids import from_wire
 from kafkalite.record.reader import read_records
 
 from .conftest import Broker, FrameClient
-from .test_coordinators import commit, coordinator, fetched, join, move
+from .coordinator_requests import commit, coordinator, fetched, join, move
 
 _HEARTBEAT_S = 0.01
 

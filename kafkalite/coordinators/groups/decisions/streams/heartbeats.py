@@ -27,6 +27,7 @@ from kafkalite.coordinators.groups.decisions.members import (
 )
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
 from kafkalite.coordinators.groups.decisions.streams.members import (
+    NOTHING,
     StreamsGroupMetadata,
     StreamsMember,
     StreamsRecord,
@@ -62,10 +63,12 @@ class StreamsSettings:
 
 @dataclass(frozen=True, slots=True)
 class StreamsHeartbeat(EpochHeartbeat):
-    """What a StreamsGroupHeartbeat says. None (`rebalance_timeout_ms` -1): as before."""
+    """What a StreamsGroupHeartbeat says. None (`rebalance_timeout_ms` -1): as before. `named`: tasks of a member that says what it has
+    in some roles, but not in all."""
 
     topology: Topology | None = None
     owned: TaskSets | None = None
+    named: TaskSets = NOTHING
     process_id: str | None = None
     endpoint: tuple[str, int] | None = None
     tags: tuple[tuple[str, str], ...] | None = None
@@ -125,7 +128,7 @@ def heartbeat(
     if is_changed or configured is None:
         metadata_hash, existing = topics_of(topology)
         configured = configure(topology, existing)
-    _check_tasks(configured, request.owned)
+    _check_tasks(configured, request.named if request.owned is None else request.owned)
     updated = _updated(known, request)
     if is_new or updated != known:
         records.append(MemberMetadata(updated.member_id, updated))
@@ -170,9 +173,9 @@ def _topology(group: StreamsGroup, request: StreamsHeartbeat) -> tuple[Topology,
     return mine, False
 
 
-def _check_tasks(configured: Configured, owned: TaskSets | None) -> None:
+def _check_tasks(configured: Configured, owned: TaskSets) -> None:
     """Raises ApiError INVALID_REQUEST."""
-    if not configured.is_ready or owned is None:
+    if not configured.is_ready:
         return
     counts = {each.subtopology_id: each.tasks for each in configured.subtopologies}
     for subtopology, partition in owned.all:
