@@ -135,6 +135,10 @@ class Partitions(Protocol):
         """The coordinator has refused: no batch will use `guard`."""
         ...
 
+    def refused(self, partition: TopicPartition, records: Buffer, error: ErrorCode) -> None:
+        """This batch is answered with `error` and not appended: what comes directly behind it gets the same error."""
+        ...
+
     def append_internal(
         self,
         timeout_ms: int,

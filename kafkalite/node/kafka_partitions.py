@@ -70,6 +70,9 @@ class NodePartitions:
     def end_verification(self, partition: TopicPartition, producer_id: int, guard: int) -> None:
         self._replicas.producing.end_verification(partition, producer_id, guard)
 
+    def refused(self, partition: TopicPartition, records: Buffer, error: ErrorCode) -> None:
+        self._replicas.producing.refused(partition, records, error)
+
     def append_internal(
         self,
         timeout_ms: int,

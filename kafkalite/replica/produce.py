@@ -104,6 +104,10 @@ class ProduceHandler:
         if partition is not None:
             partition.log.end_verification(producer_id, guard)
 
+    def refused(self, topic_partition: TopicPartition, records: Buffer, error: ErrorCode) -> None:
+        """The coordinator did not let this batch in, for now: see SkippedSequences."""
+        self._skipped.refused(topic_partition, records, error)
+
     def _requeue(self, request: _PendingProduce) -> None:
         """Requeue the request. The records are copied because the receive buffer is reused (the Kafka listener's is)."""
         done = request.partitions[: request.position]

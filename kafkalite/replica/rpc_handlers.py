@@ -21,41 +21,48 @@ from kafkalite.telemetry.logs import get_logger
 _log = get_logger(__name__)
 
 
-def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
-    """By class of request."""
+class CommandOrder:
+    """A controller commands over one connection at a time. What comes from one that it has given up is older than what it has said
+    since, and would undo it."""
 
-    async def answer(outcome: Awaitable[Message]) -> Reply:
-        return Reply(await outcome)
+    def __init__(self) -> None:
+        #: Controller epoch and connection of the latest command.
+        self._latest = (ControllerEpoch(-1), -1)
 
-    #: Controller epoch and connection of the latest command.
-    latest = (ControllerEpoch(-1), -1)
-
-    def check_order(request: RpcRequest, epoch: ControllerEpoch) -> None:
-        """A controller commands over one connection at a time. What comes from one that it has given up is older than what it has
-        said since, and would undo it. Raises ApiError BROKER_NOT_AVAILABLE: a controller repeats the command over a new connection."""
-        nonlocal latest
-        only_nodes(request)
+    def check(self, request: RpcRequest, epoch: ControllerEpoch) -> None:
+        """Raises ApiError BROKER_NOT_AVAILABLE: a controller repeats the command over a new connection."""
         place = (epoch, request.peer.connection)
-        if epoch == latest[0] and place < latest:
+        if epoch == self._latest[0] and place < self._latest:
             _log.warning("replica.late_command", kind=type(request.message).__name__, controller=request.peer.node_id)
             raise api_error(
                 ErrorCode.BROKER_NOT_AVAILABLE, "the controller has sent commands over a newer connection since"
             )
-        latest = max(latest, place)
+        self._latest = max(self._latest, place)
+
+
+def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
+    """By class of request."""
+    order = CommandOrder()
+
+    async def answer(outcome: Awaitable[Message]) -> Reply:
+        return Reply(await outcome)
 
     def leader_and_isr(request: RpcRequest) -> Awaitable[Reply]:
+        only_nodes(request)
         assert isinstance(request.message, LeaderAndIsrRequest)
-        check_order(request, request.message.controller_epoch)
+        order.check(request, request.message.controller_epoch)
         return answer(manager.commands.leader_and_isr(request.message))
 
     def stop_replica(request: RpcRequest) -> Awaitable[Reply]:
+        only_nodes(request)
         assert isinstance(request.message, StopReplicaRequest)
-        check_order(request, request.message.controller_epoch)
+        order.check(request, request.message.controller_epoch)
         return answer(manager.commands.stop_replica(request.message))
 
     def update_metadata(request: RpcRequest) -> Reply:
+        only_nodes(request)
         assert isinstance(request.message, UpdateMetadataRequest)
-        check_order(request, request.message.controller_epoch)
+        order.check(request, request.message.controller_epoch)
         return Reply(manager.commands.update_metadata(request.message))
 
     def replica_fetch(request: RpcRequest) -> LateReply:

@@ -1,9 +1,9 @@
 """Batches of an idempotent producer that come directly behind one that was refused. Pure.
 
-A producer has up to five requests in flight. If the first one is refused for a passing reason (the leader has moved, the ISR is too small)
-and that has passed before the next one arrives, the next one's sequence is ahead of the log's: OUT_OF_ORDER_SEQUENCE_NUMBER. Java's
+A producer has up to five requests in flight. If the first one is refused for a passing reason (the leader has moved, the ISR is too small,
+the coordinator of its transaction does not answer) and that has passed before the next one arrives, the next one's sequence is ahead of the log's: OUT_OF_ORDER_SEQUENCE_NUMBER. Java's
 producer only sends it again. librdkafka takes a new producer epoch for all of its partitions, and repeats in it what was written but
-not acknowledged: such records are in the log twice (confluentinc/librdkafka#4953). So the batches that were on their way get the error
+not acknowledged: such records are in the log twice (confluentinc/librdkafka#4953). franz-go gives the transaction up. So the batches that were on their way get the error
 of the first one, which every client repeats in order.
 """
 
@@ -23,6 +23,7 @@ PASSING = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
 #: Requests that may be on their way behind the refused one: a producer may have five in flight.

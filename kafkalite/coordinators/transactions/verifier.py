@@ -127,6 +127,7 @@ class _PendingVerification:
             self._guards[key] = guard
             return self._flush
         code, text = _produce_error(error, knows_abortable=self._knows_abortable)
+        self._partitions.refused(key, records, code)
         self._produced([index], (ProducedPartition(key.topic, key.partition, int(code), NO_OFFSET, message=text),))
         return None
 

@@ -171,6 +171,9 @@ class MemoryPartitions:
         if (log := self.logs.get(partition)) is not None:
             log.verifications.refuse(producer_id, guard)
 
+    def refused(self, partition: TopicPartition, records: Buffer, error: ErrorCode) -> None:
+        """Nothing is remembered."""
+
     def append_internal(
         self,
         timeout_ms: int,

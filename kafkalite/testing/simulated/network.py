@@ -38,6 +38,10 @@ STREAM_LIMIT_BYTES = 4 * 1024 * 1024
 #: When a SYN is not answered, Linux gives up after about this; a dialler's own deadline is mostly shorter.
 _CONNECT_GIVE_UP_NS = 127_000_000_000
 _FIRST_EPHEMERAL_PORT = 30_000
+#: TCP's retransmission timer has backed off at the end of a partition: it sends again within this time (ns).
+_RESENT_NS = 1_500_000_000
+#: What is overtaken arrives after a time between these (ns), its segments this far apart at most.
+_OVERTAKEN_NS, _OVERTAKEN_GAP_NS = (2_000_000_000, 6_000_000_000), 400_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,8 @@ class SimNetwork:
         self._links: dict[tuple[str, str], Link] = {}
         #: Blocked directions, each with how many times over (partitions may overlap).
         self._blocked: dict[tuple[str, str], int] = {}
+        #: When the last segment arrives that was overtaken.
+        self.overtaken_until_ns = 0
         self._transports: dict[int, SimTransport] = {}
         self._transport_count = 0
         #: Those with something under way (a dict for its order).
@@ -122,16 +128,17 @@ class SimNetwork:
         """Nothing gets from `source` to `target` any more. Counted: needs as many `unblock`s."""
         self._blocked[source, target] = self._blocked.get((source, target), 0) + 1
 
-    def unblock(self, source: str, target: str) -> None:
+    def unblock(self, source: str, target: str, *, is_overtaken: bool = False) -> None:
+        """`is_overtaken`: what was sent before arrives after what is sent over new connections."""
         count = self._blocked.get((source, target), 0) - 1
         if count > 0:
             self._blocked[source, target] = count
             return
         self._blocked.pop((source, target), None)
-        self._wake_links({(source, target)})
+        self._wake_links({(source, target)}, is_overtaken=is_overtaken)
 
-    def partition(self, *sides: Iterable[str]) -> Callable[[], None]:
-        """Block every direction between hosts of different sides; returns what heals it."""
+    def partition(self, *sides: Iterable[str], is_overtaken: bool = False) -> Callable[[], None]:
+        """Block every direction between hosts of different sides; returns what heals it (see `unblock`)."""
         groups = [sorted(side) for side in sides]
         pairs = [(a, b) for one in groups for other in groups if one is not other for a in one for b in other if a != b]
         for pair in pairs:
@@ -139,7 +146,7 @@ class SimNetwork:
 
         def heal() -> None:
             while pairs:
-                self.unblock(*pairs.pop())
+                self.unblock(*pairs.pop(), is_overtaken=is_overtaken)
 
         return heal
 
@@ -150,11 +157,15 @@ class SimNetwork:
         self._links.clear()
         self._wake_links(links)
 
-    def _wake_links(self, links: set[tuple[str, str]]) -> None:
+    def _wake_links(self, links: set[tuple[str, str]], *, is_overtaken: bool = False) -> None:
         for pipe in list(self.pipes):
-            if pipe.hosts in links:
-                # TCP's retransmission timer has backed off in the meantime.
-                pipe.retry_after(self._random.randrange(0, 1_500_000_000))
+            if pipe.hosts not in links:
+                continue
+            if is_overtaken:
+                until_ns = pipe.hold_up(self._random.randrange(*_OVERTAKEN_NS), _OVERTAKEN_GAP_NS)
+                self.overtaken_until_ns = max(self.overtaken_until_ns, until_ns)
+            else:
+                pipe.retry_after(self._random.randrange(0, _RESENT_NS))
         for transport in list(self._transports.values()):
             if (transport.peer_host.name, transport.local_host.name) in links:
                 transport.acknowledge(0)

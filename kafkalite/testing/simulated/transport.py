@@ -60,6 +60,19 @@ class Pipe:
         if self._timer is None:
             self._timer = self._network.loop.call_at_ns(when_ns, self._arrive, context=self._network.world)
 
+    def hold_up(self, delay_ns: int, gap_ns: int) -> int:
+        """What is under way takes another path: the first segment arrives after `delay_ns`, the others up to `gap_ns` after each
+        other. Returns when the last one does."""
+        when_ns = self._network.loop.now_ns + delay_ns
+        held: deque[tuple[int, bytes | str]] = deque()
+        for _, segment in self._segments:
+            held.append((when_ns, segment))
+            when_ns += 1 + self._network.randrange(gap_ns)
+        self._segments = held
+        self._last_arrival_ns = max(self._last_arrival_ns, held[-1][0])
+        self.retry_after(delay_ns)
+        return held[-1][0]
+
     def retry_after(self, delay_ns: int) -> None:
         """The link is open again."""
         if self._timer is not None:

@@ -224,8 +224,8 @@ class FaultInjector:
             return partial(world.resume, name)
         if kind is FaultKind.ISOLATE:
             return self._isolate(name, others)
-        if kind is FaultKind.PARTITION:
-            return world.network.partition([name], nodes)
+        if kind in (FaultKind.PARTITION, FaultKind.OVERTAKEN):
+            return world.network.partition([name], nodes, is_overtaken=kind is FaultKind.OVERTAKEN)
         if kind in (FaultKind.PARTITION_IN, FaultKind.PARTITION_OUT):
             pairs = [(each, name) if kind is FaultKind.PARTITION_IN else (name, each) for each in nodes]
             return self._block(pairs)

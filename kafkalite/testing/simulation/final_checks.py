@@ -101,6 +101,24 @@ class FinalChecks:
                 return f"{node.name}: {offline} is out of service"
         return None
 
+    def not_informed(self) -> str | None:
+        """Which node's metadata is not what ZooKeeper has: it would be so until the next change."""
+        simulation = self._simulation
+        if simulation.world.loop.now_ns < simulation.world.network.overtaken_until_ns:
+            return "what was overtaken has not arrived"
+        brokers = [node.broker_id for node in simulation.nodes.values()]
+        for name, node in simulation.nodes.items():
+            metadata = node.node.replicas.metadata
+            if (live := [each.broker_id for each in metadata.brokers()]) != brokers:
+                return f"{name} takes {live} for the live brokers"
+            for partition, state in simulation.zk.states.items():
+                if partition[0] not in simulation.plan.all_topics and partition[0] not in INTERNAL_TOPICS:
+                    continue
+                known = metadata.partition(TopicPartition(*partition))
+                if known is None or (known.leader, known.leader_epoch, known.isr) != state.place:
+                    return f"{name} takes {known} for the state of {partition[0]}-{partition[1]}, which is {state}"
+        return None
+
     def _not_whole(self, partition: tuple[str, int], views: list[ReplicaView]) -> str | None:
         state = self._simulation.zk.states.get(partition)
         where = f"{partition[0]}-{partition[1]}"

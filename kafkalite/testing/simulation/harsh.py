@@ -10,7 +10,7 @@ from kafkalite.testing.simulation.plan import Fault, FaultKind, Plan, draw
 #: What may happen at once, by weight.
 _AT_ONCE = {
     FaultKind.CRASH: 8, FaultKind.PAUSE: 6, FaultKind.ISOLATE: 4, FaultKind.PARTITION: 4, FaultKind.PARTITION_IN: 5,
-    FaultKind.PARTITION_OUT: 5, FaultKind.SLOW: 3, FaultKind.ZK_BLOCK: 5, FaultKind.ZK_SLOW: 5, FaultKind.ZK_EXPIRE: 7,
+    FaultKind.OVERTAKEN: 4, FaultKind.PARTITION_OUT: 5, FaultKind.SLOW: 3, FaultKind.ZK_BLOCK: 5, FaultKind.ZK_SLOW: 5, FaultKind.ZK_EXPIRE: 7,
     FaultKind.ZK_LOSE_REPLY: 7, FaultKind.ZK_DOWN: 3, FaultKind.RESTART: 4, FaultKind.CRASH_ALL: 1, FaultKind.FULL: 4,
     FaultKind.FILE: 3, FaultKind.LATE: 3, FaultKind.POWER_ONE: 3, FaultKind.SETTINGS: 3, FaultKind.VANISH: 1,
 }  # fmt: skip

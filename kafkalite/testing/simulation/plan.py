@@ -21,6 +21,9 @@ class FaultKind(Enum):
     PARTITION = "partition"  # from the other nodes only, both ways
     PARTITION_IN = "partition_in"  # hears nothing from the other nodes, they hear it
     PARTITION_OUT = "partition_out"  # is not heard by the other nodes
+    OVERTAKEN = (
+        "overtaken"  # as PARTITION; what was sent before arrives seconds after what is sent over new connections
+    )
     SLOW = "slow"  # its links are slow
     ZK_BLOCK = "zk_block"  # cut off from ZooKeeper only
     ZK_SLOW = "zk_slow"  # its messages to and from ZooKeeper are slow, its session lives on
@@ -251,6 +254,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
     hangs = _draw_hangs(seed, nodes, fault_time_s, session_ms / 1000) if len(log_dirs) > 1 else ()
     if only is not None and FaultKind.HANG not in only:
         hangs = ()
+    overtaken = _draw_overtaken(seed, nodes, fault_time_s, session_ms / 1000, only)
     patience_ms = more.choice((600_000, 600_000, 600_000, 4_000))
     if more.random() < 0.25:
         topics[LONE] = 1
@@ -284,7 +288,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None, *, may_drain: bool
         move_limits=choice.choice(((0, 0, 0), (1, 1, 1), (1, 2, 1), (2, 3, 0)))
         if orders and not is_drained
         else (0, 0, 0),
-        faults=tuple(sorted((*faults, *extra, *hangs), key=lambda fault: fault.at_s)),
+        faults=tuple(sorted((*faults, *extra, *hangs, *overtaken), key=lambda fault: fault.at_s)),
         keyed=keyed,
         transactions=transactions,
         late_batches=only is None or FaultKind.LATE_BATCH in only,
@@ -312,6 +316,22 @@ def _draw_hangs(seed: int, nodes: int, time_s: float, session_s: float) -> tuple
             FaultKind.HANG,
             source.choice(["leader", *(f"node{number}" for number in range(1, nodes + 1))]),
             round(source.choice((0.7, 3.0, session_s, session_s * 2.5)) * source.uniform(0.5, 1.5), 3),
+        )
+        for _ in range(count)
+    )
+
+
+def _draw_overtaken(
+    seed: int, nodes: int, time_s: float, session_s: float, only: frozenset[FaultKind] | None
+) -> tuple[Fault, ...]:
+    source = random.Random(f"{seed}/overtaken")
+    count = source.choice((0, 0, 0, 0, 1)) if only is None else 4 * (FaultKind.OVERTAKEN in only)
+    return tuple(
+        Fault(
+            round(source.uniform(1.0, time_s), 3),
+            FaultKind.OVERTAKEN,
+            source.choice(["leader", "controller", *(f"node{number}" for number in range(1, nodes + 1))]),
+            round(session_s * source.choice((0.7, 1.5, 2.5)), 3),
         )
         for _ in range(count)
     )

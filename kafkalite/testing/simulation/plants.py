@@ -6,6 +6,7 @@ until one finds it.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,12 +17,15 @@ from kafkalite.controller.channels import Channels
 from kafkalite.controller.decisions import commands, eligible, partition_changes, topic_changes
 from kafkalite.controller.event_loop import ControllerEventLoop
 from kafkalite.coordination import paths, topic_configs
-from kafkalite.coordination.coordinator import Check
+from kafkalite.coordination.acl_store import AclStore
+from kafkalite.coordination.acl_znodes import pattern_path
+from kafkalite.coordination.coordinator import Check, Coordinator
 from kafkalite.coordinators.committed import CommittedAppends
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
+from kafkalite.coordinators.groups.offsets import CommittedOffset, GroupOffsets
 from kafkalite.coordinators.groups.removal import GroupRemoval
-from kafkalite.coordinators.internal_log import InternalLog
+from kafkalite.coordinators.internal_log import InternalLog, _Load
 from kafkalite.coordinators.shares.coordinator import ShareCoordinator
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.kafka import broker_apis
@@ -48,6 +52,7 @@ from kafkalite.replica.decisions import leader
 from kafkalite.replica.log_starts import LogStarts
 from kafkalite.replica.offline_replicas import OfflineReplicas
 from kafkalite.replica.roles import Roles
+from kafkalite.replica.rpc_handlers import CommandOrder
 from kafkalite.rpc.messages.control import IsrChangedResponse, PartitionState, StopPartition
 
 #: (object or module, name, value): setattr, or what undoes itself in a test.
@@ -397,6 +402,51 @@ def cuts_beside_a_swap(patch: Patch) -> None:
     patch(LocalLog, "drop_swap", planted)
 
 
+def late_commands(patch: Patch) -> None:
+    """A command counts whenever it arrives, also over a connection that the controller has given up since."""
+    patch(CommandOrder, "check", lambda self, request, epoch: None)
+
+
+def offsets_of_a_name(patch: Patch) -> None:
+    """A committed offset is that of a topic's name, as in Kafka before topic ids: also of the next topic of this name."""
+    patch(CommittedOffset, "is_of_another", lambda self, topic_id: False)
+
+
+def purges_what_is_committed_meanwhile(patch: Patch) -> None:
+    """A purge deletes the offsets that it has found, whatever has been committed since: between two of its appends, too."""
+    patch(GroupOffsets, "is_as_in", lambda self, snapshot, partition: True)
+
+
+def writes_on_an_earlier_load(patch: Patch) -> None:
+    """A coordinator appends what it has decided on, even if it has loaded the partition again since, as the leader of another epoch."""
+    append_batch = InternalLog.append_batch
+
+    def planted(self: InternalLog[Any], partition: int, state: Any, *arguments: Any, **more: Any) -> None:
+        led = self._services.partitions.leader_epoch(TopicPartition(self.topic, partition))
+        loads = self._loads
+        if led is not None and partition in loads:
+            self._loads = {**loads, partition: _Load(led, state, is_ready=True)}
+        try:
+            append_batch(self, partition, state, *arguments, **more)
+        finally:
+            self._loads = loads
+
+    patch(InternalLog, "append_batch", planted)
+
+
+def last_read_of_acls(patch: Patch) -> None:
+    """Of two reads of ACLs that overlap, the one that ends later counts, though it has begun earlier."""
+
+    async def planted(self: AclStore, coordinator: Coordinator, patterns: Sequence[Any]) -> None:
+        paths_ = [pattern_path(pattern) for pattern in patterns]
+        found = await coordinator.get_many(paths_)
+        await asyncio.sleep(0)
+        for pattern, path, znode in zip(patterns, paths_, found, strict=True):
+            self._apply(pattern, path, None if znode is None else znode[0])
+
+    patch(AclStore, "_read", planted)
+
+
 #: Errors that drawn seeds find with `--plant`, but no directed plan of the tests brings out in a few runs.
 RARE = frozenset({"unregistered"})
 
@@ -438,5 +488,10 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "uncompacted": compacts_no_internal_topic,
     "swap": cuts_beside_a_swap,
     "purge": purges_what_is_there_by_then,
+    "spared": purges_what_is_committed_meanwhile,
+    "name": offsets_of_a_name,
+    "reloaded": writes_on_an_earlier_load,
+    "late": late_commands,
+    "acl-read": last_read_of_acls,
     "tasks": tasks_given_before_given_up,
 }

@@ -385,6 +385,7 @@ class Simulation:
         await self.until(self.final.not_returned, CONVERGE_S, "disks that hung return")
         await self.until(self.final.not_retained, _RETENTION_S, "retention removes what is due")
         await self.until(self.final.not_small, _RETENTION_S, "internal topics keep what is needed, and no more")
+        await self.until(self.final.not_informed, CONVERGE_S, "every node knows the cluster as it is")
         await self.transactions.check()
         self.final.check()
         for name in self.nodes:

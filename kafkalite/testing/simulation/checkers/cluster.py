@@ -54,6 +54,11 @@ class StateZnode:
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
 
+    @property
+    def place(self) -> tuple[int, int, tuple[int, ...]]:
+        """What clients are shown of it: leader, leader epoch, ISR."""
+        return self.leader, self.leader_epoch, self.isr
+
 
 class ZkChecker:
     """Follows the committed transactions.
