@@ -113,9 +113,18 @@ class Partitions(Protocol):
         ...
 
     def begin_verification(
-        self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
+        self,
+        partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        *,
+        begins_at_zero: bool = False,
     ) -> int:
-        """The guard to append with once the coordinator has confirmed the transaction; 0: there is no need to ask."""
+        """The guard to append with once the coordinator has confirmed the transaction; 0: there is no need to ask.
+
+        `begins_at_zero`: the producer has another epoch for each transaction, so its first batch anywhere has the sequence 0.
+        """
         ...
 
     def last_coordinator_epoch(self, partition: TopicPartition, producer_id: int) -> int:
@@ -229,7 +238,7 @@ class Rights(Protocol):
         ...
 
     async def create_acls(self, subject: Subject, bindings: Sequence[Binding]) -> list[ApiError | None]:
-        """Errors by position; what is there already is none. Raises ApiError SECURITY_DISABLED."""
+        """Errors by position; None, too, for a binding that is there already. Raises ApiError SECURITY_DISABLED."""
         ...
 
     async def delete_acls(self, subject: Subject, filters: Sequence[Filter]) -> list[list[Binding] | ApiError]:
@@ -331,6 +340,10 @@ class Services(Protocol):
 
     async def update_features(self, levels: Mapping[str, int]) -> None:
         """Choose these levels, which were checked. Raises ApiError, CoordinatorError."""
+        ...
+
+    async def known_everywhere(self, what: str) -> None:
+        """Return when the live nodes act on the changes written before this call, or after a second. `what`: as in CatchUpRequest."""
         ...
 
     def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:

@@ -12,7 +12,7 @@ from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.verification import NO_GUARD, Verifications
 from kafkalite.model import NO_OFFSET
-from kafkalite.record.batch import MAX_SEQUENCE, BatchHeader
+from kafkalite.record.batch import MAX_SEQUENCE, BatchHeader, is_behind
 from kafkalite.record.checksum import crc32c
 from kafkalite.record.reader import EndTransactionMarker
 
@@ -125,16 +125,32 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def copy(self) -> ProducerStates:
+        """As they are now; an append puts new entries in the place of those that it changes."""
+        twin = ProducerStates()
+        twin._entries, twin._open, twin._completed = dict(self._entries), dict(self._open), dict(self._completed)
+        twin._verifications = self._verifications
+        return twin
+
     def active(self) -> dict[int, ProducerEntry]:
         """Producer id -> entry. Not to be changed."""
         return self._entries
 
     # --- before an append -----------------------------------------------------------------------
 
-    def begin_verification(self, producer_id: int, producer_epoch: int, sequence: int) -> int:
-        """The guard with which to append once the coordinator has answered; NO_GUARD: the transaction is open, no need."""
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, sequence: int, *, begins_at_zero: bool = False
+    ) -> int:
+        """The guard with which to append once the coordinator has answered; NO_GUARD: the transaction is open, no need.
+
+        Args:
+            begins_at_zero: a producer that is not known here begins with the sequence 0 (transaction.version 2, Kafka 4.4).
+        """
         if self._has_open(producer_id, producer_epoch):
             return NO_GUARD
+        entry = self._entries.get(producer_id)
+        if begins_at_zero and (entry is None or not entry.batches):
+            sequence = 0
         return self._verifications.begin(producer_id, producer_epoch, sequence)
 
     def end_verification(self, producer_id: int, guard: int) -> None:
@@ -243,7 +259,7 @@ class ProducerStates:
         if not self._verifications:
             return
         lowest = self._verifications.lowest_sequence(header.producer_id, header.producer_epoch)
-        if lowest is not None and header.base_sequence > lowest:
+        if lowest is not None and is_behind(header.base_sequence, lowest):
             raise api_error(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {header.producer_id}: sequence {header.base_sequence} before {lowest}",

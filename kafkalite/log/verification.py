@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from itertools import count
 
+from kafkalite.record.batch import is_behind
+
 #: No guard was issued: a transaction is open, or there was no request.
 NO_GUARD = 0
 #: Producers that may wait at once on one partition. Beyond it the oldest has to ask again.
@@ -50,8 +52,8 @@ class Verifications:
             known = self._waiting[producer_id] = _UnverifiedTransaction(epoch, sequence)
         elif epoch > known.epoch:
             known.epoch, known.lowest_sequence = epoch, sequence
-        elif epoch == known.epoch:
-            known.lowest_sequence = min(known.lowest_sequence, sequence)
+        elif epoch == known.epoch and is_behind(known.lowest_sequence, sequence):
+            known.lowest_sequence = sequence
         return known.guard
 
     def holds(self, producer_id: int, guard: int) -> bool:

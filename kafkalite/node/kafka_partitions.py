@@ -51,9 +51,17 @@ class NodePartitions:
         return None if found is None or found.leader is None else found.log.record_rules
 
     def begin_verification(
-        self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
+        self,
+        partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        *,
+        begins_at_zero: bool = False,
     ) -> int:
-        return self._replicas.producing.begin_verification(partition, producer_id, producer_epoch, sequence)
+        return self._replicas.producing.begin_verification(
+            partition, producer_id, producer_epoch, sequence, begins_at_zero=begins_at_zero
+        )
 
     def last_coordinator_epoch(self, partition: TopicPartition, producer_id: int) -> int:
         hosted = self._replicas.hosted.get(partition)

@@ -110,6 +110,11 @@ def add_to_sequence(sequence: int, increment: int) -> int:
     return (sequence + increment) & MAX_SEQUENCE
 
 
+def is_behind(sequence: int, other: int) -> bool:
+    """Whether a producer gives out `sequence` after `other`."""
+    return 0 < (sequence - other) & MAX_SEQUENCE <= MAX_SEQUENCE // 2
+
+
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`; the buffer must hold 61 bytes from there (else struct.error)."""
     return BatchHeader._make(HEADER.unpack_from(buffer, position))

@@ -84,13 +84,19 @@ class ProduceHandler:
             self._schedule_next()
 
     def begin_verification(
-        self, topic_partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
+        self,
+        topic_partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        *,
+        begins_at_zero: bool,
     ) -> int:
         """The guard to append with once the coordinator has answered; NO_GUARD: there is nothing to ask it."""
         partition = self._hosted.get(topic_partition)
         if partition is None or partition.leader is None:
             return NO_GUARD  # the append returns the error
-        return partition.log.begin_verification(producer_id, producer_epoch, sequence)
+        return partition.log.begin_verification(producer_id, producer_epoch, sequence, begins_at_zero=begins_at_zero)
 
     def end_verification(self, topic_partition: TopicPartition, producer_id: int, guard: int) -> None:
         """The coordinator has refused the batches of `guard`."""

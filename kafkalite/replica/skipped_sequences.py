@@ -14,6 +14,7 @@ import struct
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Buffer, TopicPartition
+from kafkalite.record.batch import is_behind
 
 #: Errors after which a producer sends the same batch again, and nothing of it was appended.
 PASSING = frozenset(
@@ -61,7 +62,7 @@ class SkippedSequences:
             return
         key = (partition, producer_id)
         known = self._refused.pop(key, None)
-        if known is not None and known.epoch == epoch and known.sequence < sequence:
+        if known is not None and known.epoch == epoch and is_behind(sequence, known.sequence):
             # It is one of those behind, refused for the same reason: the first one still has to come again.
             known.behind -= 1
             if known.behind > 0:
@@ -77,14 +78,14 @@ class SkippedSequences:
             return
         producer_id, epoch, sequence = _PRODUCER(records)
         known = self._refused.get((partition, producer_id))
-        if known is not None and (known.epoch != epoch or sequence >= known.sequence):
+        if known is not None and (known.epoch != epoch or not is_behind(known.sequence, sequence)):
             del self._refused[partition, producer_id]
 
     def error_ahead(self, partition: TopicPartition, records: Buffer) -> ErrorCode | None:
         """The error of the batch before this one, whose sequence is out of order; None: it is no consequence of such an error."""
         producer_id, epoch, sequence = _PRODUCER(records)
         known = self._refused.get((partition, producer_id))
-        if known is None or known.epoch != epoch or sequence <= known.sequence:
+        if known is None or known.epoch != epoch or not is_behind(sequence, known.sequence):
             return None
         known.behind -= 1
         if known.behind <= 0:

@@ -31,6 +31,7 @@ from kafkalite.schemas.subjects import Subjects
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.principal import Principal
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
@@ -76,6 +77,7 @@ class SchemaRegistry:
             services, SCHEMA_TOPIC, self._made, self._replay, lambda _: None, lambda _: None, when_committed=True
         )
         self._under_way: Counter[Owner] = Counter()
+        self._repeats = Repeats(services.clock.monotonic)
 
     def start(self) -> None:
         """Coordinate when this node leads the topic."""
@@ -179,7 +181,10 @@ class SchemaRegistry:
                     None if record.value is None else bytes(record.value),
                 )
             except ValueError as error:
-                _log.warning("schemas.record_ignored", offset=record.offset, error=str(error))
+                if (suppressed := self._repeats.admit("schemas.record_ignored")) is not None:
+                    _log.warning(
+                        "schemas.record_ignored", offset=record.offset, error=str(error), suppressed=suppressed
+                    )
 
     async def _append(self, partition: int, registry: SubjectRegistry, records: Sequence[KeyValue]) -> None:
         """Raises RegistryError; ApiError NOT_COORDINATOR if what the change was decided on is no longer what is loaded."""

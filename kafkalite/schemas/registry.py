@@ -128,8 +128,11 @@ class SubjectRegistry:
 
     async def register(self, subject: str, wanted: Registration) -> Version:
         """The version that the schema has in the subject, made if it is new. Raises RegistryError."""
+        imports = self._imports(wanted.schema.references)
         alike = await self._alike(wanted.schema, normalize=wanted.normalize)
         async with self._changing:
+            if self._imports(wanted.schema.references) != imports:  # it refers to another schema by now
+                alike = await self._alike(wanted.schema, normalize=wanted.normalize)
             known = self._registered(subject, alike)
             if known is not None and wanted.id in (-1, known.id):
                 return known

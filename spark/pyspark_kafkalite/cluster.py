@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.client.retry import BootstrapFailed
@@ -84,7 +85,7 @@ class TopicReader:
         found: dict[TopicPartition, float] = {}
         for tp, begin in sorted(begins.items()):
             try:
-                fetched = self._retry(lambda tp=tp, begin=begin: self.client.fetch_raw(tp, begin, _SAMPLE_BYTES, 0))  # type: ignore[misc]
+                fetched = self._retry(partial(self.client.fetch_raw, tp, begin, _SAMPLE_BYTES, 0))
             except ApiError as error:
                 if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                     raise

@@ -217,6 +217,7 @@ DIRECTED = {
     "decided": "tests/unit/kafka/test_uncommitted_decisions.py",
     "disk-away": "tests/unit/replica/test_deletion_offline_disk.py",
     "notice": "tests/unit/controller/test_isr_notices.py",
+    "swap": "tests/unit/log/test_compaction_swap.py",
     "unverified": "tests/datadriven/test_transactions.py",
 }
 

@@ -189,7 +189,7 @@ class TransactionVerifier:
             guard = 0
             if len(records) >= _BATCH_BYTES and _ATTRIBUTES(records)[0] & _TRANSACTIONAL:
                 producer_id, epoch, sequence = _PRODUCER(records)
-                guard = serving.begin_verification(key, producer_id, epoch, sequence)
+                guard = serving.begin_verification(key, producer_id, epoch, sequence, begins_at_zero=adds)
             if guard:
                 asker = Asker(transactional_id, producer_id, epoch, adds)
                 # The buffer is the connection's: it will hold something else when the answer comes.
@@ -273,7 +273,7 @@ class TransactionVerifier:
             if error and error is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 continue
             guard = self._services.partitions.begin_verification(
-                partition, asker.producer_id, asker.producer_epoch, waiter.sequence
+                partition, asker.producer_id, asker.producer_epoch, waiter.sequence, begins_at_zero=asker.adds
             )
             has_gone |= not error and guard not in (0, inquiry.guards[partition])
             inquiry.guards[partition] = guard
@@ -295,7 +295,7 @@ class TransactionVerifier:
         line.popleft()
         for waiter in again:
             who = (asker.producer_id, asker.producer_epoch, waiter.sequence)
-            guard = serving.begin_verification(waiter.partition, *who)
+            guard = serving.begin_verification(waiter.partition, *who, begins_at_zero=asker.adds)
             if not line:
                 line.append(_Inquiry())
             line[0].join(replace(waiter, guard=guard))

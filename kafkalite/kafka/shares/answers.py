@@ -14,7 +14,7 @@ Batches = (
 
 
 def acknowledgements(batches: Batches, *, is_renewing: bool) -> list[Acknowledgement]:
-    """Raises ApiError INVALID_REQUEST if they overlap, go backwards, or have types that are none."""
+    """Raises ApiError INVALID_REQUEST if they overlap, go backwards, or have types that do not exist."""
     highest = AcknowledgeType.RENEW if is_renewing else AcknowledgeType.REJECT
     found: list[Acknowledgement] = []
     after = 0

@@ -150,7 +150,13 @@ class MemoryPartitions:
         return rules_of(config) if partition in self.logs else None
 
     def begin_verification(
-        self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
+        self,
+        partition: TopicPartition,
+        producer_id: int,
+        producer_epoch: int,
+        sequence: int,
+        *,
+        begins_at_zero: bool = False,
     ) -> int:
         log = self.logs.get(partition)
         if log is None or producer_id in log.open:

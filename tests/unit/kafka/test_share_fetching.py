@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +16,7 @@ from kafkalite.model import Offset, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.record.builder import end_transaction_marker
 from kafkalite.record.reader import read_records
+from tests.support.waiting import until
 
 from .conftest import Broker, FrameClient, batch, produce
 
@@ -88,12 +88,6 @@ def got(answer: Any) -> list[tuple[int, int, int]]:
 def values(answer: Any) -> list[bytes | None]:
     parts = [part for topic in answer.responses for part in topic.partitions]
     return [record.value for part in parts for record in read_records(part.records)]
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not holds():
-            await asyncio.sleep(0.005)
 
 
 class Group:

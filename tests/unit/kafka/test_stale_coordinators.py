@@ -10,7 +10,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, Offset, TopicPartition
 
 from .conftest import Broker
-from .test_coordinators import TRANSACTIONS, commit, coordinator, fetched, move
+from .coordinator_requests import TRANSACTIONS, commit, coordinator, fetched, move
 
 T0 = TopicPartition("t", 0)
 

@@ -22,7 +22,8 @@ from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker as LiveBroker
 
 from .conftest import Broker, FrameClient, batch, produce
-from .test_coordinators import GROUPS, Producer, coordinator, visible
+from .coordinator_requests import GROUPS, coordinator
+from .transactional_producer import Producer, visible
 
 T0 = TopicPartition("t", 0)
 
@@ -256,6 +257,26 @@ async def test_the_leader_adds_the_partition_and_each_end_bumps_the_epoch(broker
     assert (producer.id, producer.epoch) == (first[0], first[1] + 3)
     producer.epoch -= 1
     assert await send(producer, b"late", 12, sequence=1) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize("version", [11, 12])
+async def test_a_leader_knows_which_producers_begin_at_zero(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """Those with another epoch for each transaction: their first batch in a partition has the sequence 0."""
+    producer = await started(broker)
+    if version < 12:
+        assert await producer.add("t") == 0
+    begin = broker.services.partitions.begin_verification
+    seen: list[bool] = []
+
+    def noted(*who: Any, begins_at_zero: bool) -> int:
+        seen.append(begins_at_zero)
+        return begin(*who, begins_at_zero=begins_at_zero)
+
+    monkeypatch.setattr(broker.services.partitions, "begin_verification", noted)
+    assert await send(producer, b"one", version) == 0
+    assert set(seen) == {version >= 12}
 
 
 async def test_a_producer_whose_epochs_are_used_up_goes_on_under_another_id(broker: Broker) -> None:

@@ -7,6 +7,7 @@ import pytest
 from kafkalite.errors import ErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.partition_values import ProducedPartition
+from kafkalite.record.batch import MAX_SEQUENCE
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.replica import skipped_sequences
 from kafkalite.replica.skipped_sequences import BEHIND, SkippedSequences
@@ -76,6 +77,19 @@ def test_others_are_not_affected(other: bytes) -> None:
     assert skipped.error_ahead(TP, other) is None
     assert skipped.error_ahead(TopicPartition("t", 1), batch(11)) is None
     assert skipped.error_ahead(TP, batch(11)) is NOT_LEADER
+
+
+def test_sequences_go_on_at_zero() -> None:
+    """librdkafka would write again what was not acknowledged."""
+    skipped = SkippedSequences()
+    for sequence in (MAX_SEQUENCE - 1, MAX_SEQUENCE, 0):
+        skipped.refused(TP, batch(sequence), NOT_LEADER)
+    assert skipped.error_ahead(TP, batch(1)) is NOT_LEADER
+    assert skipped.error_ahead(TP, batch(MAX_SEQUENCE - 2)) is None
+    skipped.appended(TP, batch(MAX_SEQUENCE - 2))
+    assert skipped
+    skipped.appended(TP, batch(1))
+    assert not skipped
 
 
 @pytest.mark.parametrize(("appended", "is_remembered"), [(9, True), (10, False), (11, False)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -27,6 +27,8 @@ class Api:
         self.log: list[KeyValue] = []
         self.denied: set[tuple[Operation, str]] = set()
         self.fails = False
+        #: Awaited where a schema is parsed or compared.
+        self.parsing: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
 
         async def append(records: Sequence[KeyValue]) -> None:
             await asyncio.sleep(0)
@@ -35,7 +37,7 @@ class Api:
             self.log += records
 
         async def off_loop(work: Any) -> Any:
-            await asyncio.sleep(0)
+            await self.parsing()
             return work()
 
         self.registry = SubjectRegistry(Subjects(), append, off_loop, BACKWARD)
@@ -166,6 +168,38 @@ async def test_a_reference_is_to_what_is_there_now(api: Api) -> None:
     for key, value in api.log:
         again.replay(key, value)
     assert again == api.registry.state
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+async def test_a_reference_is_to_what_is_there_when_a_version_is_stored(api: Api, *, is_made_again: bool) -> None:
+    """A schema is parsed before its turn comes. What it refers to may be deleted meanwhile, and be another schema then."""
+
+    def base(kind: str) -> dict[str, str]:
+        return {"schema": json.dumps({"type": "record", "name": "B", "fields": [{"name": "x", "type": kind}]})}
+
+    parsing, is_over = asyncio.Event(), asyncio.Event()
+
+    async def held() -> None:
+        parsing.set()
+        await is_over.wait()
+
+    field = {"name": "b", "type": "B", "default": {"x": 1}}
+    refers = {
+        "schema": json.dumps({"type": "record", "name": "A", "fields": [field]}),
+        "references": [{"name": "B", "subject": "b", "version": 1}],
+    }
+    await api("POST", "/subjects/b/versions", base("int"))
+    api.parsing, parse_at_once = held, api.parsing
+    registering = asyncio.create_task(api("POST", "/subjects/a/versions", refers))
+    await parsing.wait()
+    api.parsing = parse_at_once
+    for target in ("/subjects/b", "/subjects/b?permanent=true"):
+        assert await api("DELETE", target) == [1]
+    if is_made_again:
+        await api("POST", "/subjects/b/versions", base("string"))
+    is_over.set()
+    assert await registering == 42201, "its default is no B any more" if is_made_again else "there is no B any more"
+    assert await api("GET", "/subjects") == (["b"] if is_made_again else [])
 
 
 async def test_an_id_is_not_given_out_again(api: Api) -> None:

@@ -148,7 +148,8 @@ class StreamsGroupHandlers:
 
 def _heartbeat(request: Request, message: wire.StreamsGroupHeartbeatRequest) -> StreamsHeartbeat:
     said = (message.active_tasks, message.standby_tasks, message.warmup_tasks)
-    owned = None if all(tasks is None for tasks in said) else TaskSets(*(_tasks(tasks or ()) for tasks in said))
+    named = TaskSets(*(_tasks(tasks or ()) for tasks in said))
+    owned = None if None in said else named
     endpoint = message.user_endpoint
     tags = message.client_tags
     return StreamsHeartbeat(
@@ -161,6 +162,7 @@ def _heartbeat(request: Request, message: wire.StreamsGroupHeartbeatRequest) -> 
         f"/{request.client_host}",
         None if message.topology is None else topology_of(message.topology),
         owned,
+        named,
         message.process_id,
         None if endpoint is None else (endpoint.host, endpoint.port),
         None if tags is None else tuple(sorted((each.key, each.value) for each in tags)),

@@ -27,6 +27,7 @@ from kafkalite.coordinators.groups.decisions.members import (
 )
 from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
 from kafkalite.coordinators.groups.decisions.streams.members import (
+    NOTHING,
     StreamsGroupMetadata,
     StreamsMember,
     StreamsRecord,
@@ -62,10 +63,12 @@ class StreamsSettings:
 
 @dataclass(frozen=True, slots=True)
 class StreamsHeartbeat(EpochHeartbeat):
-    """What a StreamsGroupHeartbeat says. None (`rebalance_timeout_ms` -1): as before."""
+    """What a StreamsGroupHeartbeat says. None (`rebalance_timeout_ms` -1): as before. `named`: tasks of a member that says what it has
+    in some roles, but not in all."""
 
     topology: Topology | None = None
     owned: TaskSets | None = None
+    named: TaskSets = NOTHING
     process_id: str | None = None
     endpoint: tuple[str, int] | None = None
     tags: tuple[tuple[str, str], ...] | None = None
@@ -125,7 +128,7 @@ def heartbeat(
     if is_changed or configured is None:
         metadata_hash, existing = topics_of(topology)
         configured = configure(topology, existing)
-    _check_tasks(configured, request.owned)
+    _check_tasks(configured, request.named if request.owned is None else request.owned)
     updated = _updated(known, request)
     if is_new or updated != known:
         records.append(MemberMetadata(updated.member_id, updated))
@@ -149,7 +152,7 @@ def heartbeat(
     if (bumps or group.needs_assignment) and is_joining and not group.delayed_until:
         outcome.waits = outcome.shows_assignment = True
         return outcome
-    outcome = _reconciled(group, outcome, group.target_for(updated), request.owned, now)
+    outcome = _reconciled(group, outcome, group.target_for(updated), request.owned, now, is_joining=is_joining)
     # An answer may have been lost: then the member has other tasks than it should, or an older epoch.
     is_behind = request.epoch != outcome.member.epoch
     outcome.shows_assignment |= is_behind or request.owned not in (None, outcome.member.assigned)
@@ -170,9 +173,9 @@ def _topology(group: StreamsGroup, request: StreamsHeartbeat) -> tuple[Topology,
     return mine, False
 
 
-def _check_tasks(configured: Configured, owned: TaskSets | None) -> None:
+def _check_tasks(configured: Configured, owned: TaskSets) -> None:
     """Raises ApiError INVALID_REQUEST."""
-    if not configured.is_ready or owned is None:
+    if not configured.is_ready:
         return
     counts = {each.subtopology_id: each.tasks for each in configured.subtopologies}
     for subtopology, partition in owned.all:
@@ -210,18 +213,25 @@ def _matters(member: StreamsMember) -> tuple[object, ...]:
 def settle(group: StreamsGroup, member_id: str, owned: TaskSets | None, now: int) -> StreamsOutcome:
     """The target assignment that a member waits for is there: its next step. Raises ApiError UNKNOWN_MEMBER_ID."""
     outcome = StreamsOutcome(group.member(member_id), shows_assignment=True)
-    return _reconciled(group, outcome, group.target_of(member_id), owned, now)
+    return _reconciled(group, outcome, group.target_of(member_id), owned, now, is_joining=True)
 
 
 def _reconciled(
-    group: StreamsGroup, outcome: StreamsOutcome, target: TaskSets, owned: TaskSets | None, now: int
+    group: StreamsGroup,
+    outcome: StreamsOutcome,
+    target: TaskSets,
+    owned: TaskSets | None,
+    now: int,
+    *,
+    is_joining: bool,
 ) -> StreamsOutcome:
     before = outcome.member
 
     def is_free(task: Task) -> tuple[bool, bool]:
         return group.is_free(task, before)
 
-    return take_step(group, outcome, reconcile(before, group.reached_epoch, target, owned, is_free), now)
+    after = reconcile(before, group.reached_epoch, target, owned, is_free, is_joining=is_joining)
+    return take_step(group, outcome, after, now)
 
 
 def _updated(known: StreamsMember, request: StreamsHeartbeat) -> StreamsMember:
