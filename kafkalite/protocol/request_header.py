@@ -17,14 +17,16 @@ MAX_TAGS = 100
 def parse_header(view: memoryview) -> tuple[int, int, int, str, int]:
     """API key, version, correlation id, client id, and where the header without its tagged fields ends.
 
+    Bytes of the client id that are not UTF-8 become U+FFFD, as with Kafka: they are no reason to refuse a client.
+
     Raises:
-        WireError, struct.error, UnicodeDecodeError: it is malformed.
+        WireError, struct.error: it is malformed.
     """
     api_key, version, correlation_id, id_bytes = _HEAD(view, 0)
     position = HEAD_BYTES + max(0, id_bytes)
     if position > len(view):
         raise WireError("the client id overruns the frame")
-    client_id = str(view[HEAD_BYTES:position], "utf-8") if id_bytes > 0 else ""
+    client_id = str(view[HEAD_BYTES:position], "utf-8", "replace") if id_bytes > 0 else ""
     return api_key, version, correlation_id, client_id, position
 
 
