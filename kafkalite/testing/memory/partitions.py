@@ -38,6 +38,7 @@ from kafkalite.replica.requests import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
+from kafkalite.replica.skipped_sequences import SkippedSequences
 
 #: Of every leader.
 EPOCH = LeaderEpoch(0)
@@ -131,6 +132,8 @@ class MemoryPartitions:
         self.changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._wheel = DeadlineWheel()
+        #: Only written here: these logs have no order of batches that were refused.
+        self.skipped = SkippedSequences()
         #: Fetches of share groups that wait.
         self._waiting: dict[ClientFetch, None] = {}
 
@@ -172,7 +175,7 @@ class MemoryPartitions:
             log.verifications.refuse(producer_id, guard)
 
     def refused(self, partition: TopicPartition, records: Buffer, error: ErrorCode) -> None:
-        """Nothing is remembered."""
+        self.skipped.refused(partition, records, error)
 
     def append_internal(
         self,

@@ -414,3 +414,15 @@ async def test_who_cannot_be_asked_is_asked_again(make_broker: Any) -> None:
     assert await send(producer, b"two", 9, leader, sequence=1) == 0  # this node got no marker: it is open here still
     here.services.partitions.logs[T0].open.clear()
     assert await send(producer, b"three", 9, leader, sequence=2) == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+async def test_what_comes_behind_a_batch_that_could_not_be_verified_gets_its_error(make_broker: Any) -> None:
+    """Its sequence is out of order, and after that error franz-go gives the transaction up."""
+    here, there = await make_broker(), await make_broker(transaction_state_log_num_partitions=1)
+    producer = await started(there)
+    await here.create("t")
+    assert await send(producer, b"nobody", 12, await here.client()) == ErrorCode.NOT_ENOUGH_REPLICAS
+    behind = batch(
+        b"behind", producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=1, transactional=True
+    )
+    assert here.services.partitions.skipped.error_ahead(T0, behind) == ErrorCode.NOT_ENOUGH_REPLICAS
