@@ -100,6 +100,8 @@ async def story(python: str, rate: float, size: int, partitions: int, directory:
                 load.stdin.write(name + "\n")
                 load.stdin.flush()
 
+            await asyncio.sleep(REST_S)
+            phase("before")
             await asyncio.sleep(2 * REST_S)
             phase("a node joins")
             await asyncio.to_thread(cluster.add_node, 6)
@@ -144,7 +146,8 @@ def main(python: str, rate: float, size: int, partitions: int) -> None:
             f"{name:18} {each['records']:7} acked  p50 {each['p50']} ms  p99 {each['p99']} ms  max {each['max']} ms"
         )
     before = phases["before"]["p99"]
-    name, worst = max(((name, each["p99"]) for name, each in phases.items()), key=lambda item: item[1])
+    moves = [(name, each["p99"]) for name, each in phases.items() if name not in ("the client begins", "before")]
+    name, worst = max(moves, key=lambda item: item[1])
     click.echo(
         f"largest effect of moves on p99: {worst} ms ({name}), {worst / before:.1f} times that before ({before} ms)"
     )

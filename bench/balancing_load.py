@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 BOOTSTRAP, TOPIC, RATE, SIZE = sys.argv[1], sys.argv[2], float(sys.argv[3]), int(sys.argv[4])
-phases: dict[str, list[float]] = {"before": []}
-phase = "before"
+phase = "the client begins"
+phases: dict[str, list[float]] = {phase: []}
 ended = threading.Event()
 acked: set[int] = set()
 failed: list[str] = []

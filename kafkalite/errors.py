@@ -187,7 +187,7 @@ class LogClosed(StorageError):
     """A log was used after it had been closed. This says nothing about the files, which may be another log's by now."""
 
 
-class Fate(Enum):
+class RecordFate(Enum):
     """What became of a record that was not acknowledged."""
 
     #: No byte of it has reached a broker, as far as the producer had to do with it.
@@ -206,7 +206,7 @@ class ApiError(KafkaliteError):
     #: Single records of a batch that are wrong: (number within the batch, why); KIP-467.
     record_errors: tuple[tuple[int, str], ...] = ()
     #: Of a record, if a producer knows it.
-    fate: Fate | None = None
+    fate: RecordFate | None = None
     by_code: ClassVar[dict[ErrorCode, type[ApiError]]] = {}
 
     def __init_subclass__(cls) -> None:

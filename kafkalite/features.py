@@ -66,7 +66,7 @@ def finalized(brokers: Iterable[Broker], stored: Mapping[str, str], stored_at: i
 
 
 def stored_level(stored: Mapping[str, str], name: str, default: int) -> int:
-    """A stored number; `default` if there is none, or what was written by hand is none."""
+    """A stored number; `default` if there is none, or if something else was written by hand."""
     text = stored.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else default
 

@@ -5,7 +5,7 @@ Offsets are counted in records. An "end offset" is exclusive: the next offset to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, NewType
 
 from kafkalite.lazy_dataclass import dataclass
@@ -51,6 +51,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def numbers_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Topic -> the numbers of its partitions; both in the order in which they come."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    return topics
 
 
 #: Of a topic, in characters: a log directory is named by it, a dash and a number.

@@ -9,7 +9,7 @@ import select
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -337,6 +337,11 @@ def _has_room(columns: Sequence[str]) -> bool:
     """Whether the terminal is wide enough to fold these columns; in less a table would be frames around nothing."""
     longest_words = (max(map(len, column.split()), default=0) for column in columns)
     return sum(width + 3 for width in longest_words) + 1 <= shutil.get_terminal_size().columns
+
+
+def ids_text(ids: Iterable[int]) -> str:
+    """1,2,3"""
+    return ",".join(map(str, ids))
 
 
 def size_text(size_bytes: int) -> str:

@@ -22,7 +22,7 @@ from kafkalite.extension.messages.watching import BrokerStatus, StatusRequest, S
 from kafkalite.model import BrokerId
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_progress import duration
-from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
+from kafkalite_cli.output import Output, client_options, connect, ids_text, run_async, size_text
 from kafkalite_cli.parameters import Real, Whole
 
 STATES = ("all", "troubled", "offline", "moving", "internal")
@@ -176,8 +176,8 @@ def _tables(answer: StatusResponse) -> Iterator[tuple[str, tuple[str, ...], list
         [
             (
                 f"{m.topic}-{m.partition}",
-                _ids(m.replicas),
-                _ids(m.target),
+                ids_text(m.replicas),
+                ids_text(m.target),
                 "under way" if m.is_under_way else "waits",
                 f"{size_text(m.done_bytes)} of {size_text(m.total_bytes)}",
                 f"{size_text(m.bytes_per_s)}/s",
@@ -194,8 +194,8 @@ def _tables(answer: StatusResponse) -> Iterator[tuple[str, tuple[str, ...], list
                 f"{p.topic}-{p.partition}",
                 "none" if p.leader < 0 else p.leader,
                 p.leader_epoch,
-                _ids(p.isr),
-                _ids(p.replicas),
+                ids_text(p.isr),
+                ids_text(p.replicas),
                 _count(p.high_watermark),
                 _count(p.log_end_offset),
                 _count(p.lag),
@@ -212,10 +212,6 @@ def _broker_state(broker: BrokerStatus, answer: StatusResponse) -> str:
     if broker.broker_state == "drained":
         return f"{state}, drained: may be stopped"
     return state if broker.broker_state == "active" else f"{state}, {broker.broker_state}"
-
-
-def _ids(brokers: tuple[BrokerId, ...]) -> str:
-    return ",".join(map(str, brokers))
 
 
 def _count(value: int) -> str:

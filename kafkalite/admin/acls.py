@@ -24,6 +24,9 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
+#: Connections that nodes at one address may have to another node.
+_LEAST_FOR_NODES = 100
+
 #: Patterns or bindings that are examined in one turn of the loop.
 _AT_ONCE = 200
 
@@ -78,10 +81,11 @@ class AclManager:
     def connection_limits(
         self, rate_of_all: Callable[[], float] = lambda: 0.0, *, is_for_nodes: bool = False
     ) -> ConnectionLimits:
-        """For one listener. `is_for_nodes`: quotas of addresses do not count there, or one for all would part the nodes."""
+        """For one listener. `is_for_nodes`: no quota of addresses and no low limit counts there, or one for all would part the nodes."""
         made = ConnectionLimits(
             self._config.max_connections_per_ip,
             self._overrides,
+            least=_LEAST_FOR_NODES if is_for_nodes else 0,
             rate=self._config.max_connection_creation_rate_per_ip,
             rate_of=(lambda host: None) if is_for_nodes else self.quotas.connection_rate,
             rate_of_all=rate_of_all,
@@ -91,7 +95,7 @@ class AclManager:
         return made
 
     def reconfigured(self, config: BrokerConfig) -> None:
-        """The node's settings are others: its listeners take as many connections as these say."""
+        """The node's settings have changed: its listeners take the numbers of connections that they allow now."""
         for each in self._connection_limits:
             each.change(config.max_connections_per_ip, config.max_connection_creation_rate_per_ip)
 
@@ -109,6 +113,11 @@ class AclManager:
         """A session's task."""
         if self.store is not None:
             await self.store.follow(coordinator)
+
+    async def catch_up(self, coordinator: Coordinator) -> None:
+        """Know every change of ACLs that was finished before this call. Raises SessionExpiredError."""
+        if self.store is not None:
+            await self.store.catch_up(coordinator)
 
     # --- ACLs ---
 
@@ -154,7 +163,10 @@ class AclManager:
         administrator who removes a permission must not get the answer that there was none.
         """
         self._authorizer()
-        await self._catch_up()
+        try:
+            await self.catch_up(await self._session())
+        except CoordinatorError as error:
+            raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
         results: list[list[Binding] | ApiError] = []
         for wanted in filters:
             if wanted.is_unknown():
@@ -200,13 +212,6 @@ class AclManager:
         try:
             return await self.store.update(await self._session(), pattern, change)
         except (CoordinatorError, ZnodeError) as error:
-            raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
-
-    async def _catch_up(self) -> None:
-        assert self.store is not None
-        try:
-            await self.store.catch_up(await self._session())
-        except CoordinatorError as error:
             raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
 
     def _log_change(self, subject: Subject, what: str, binding: Binding) -> None:

@@ -7,8 +7,9 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from kafkalite.admin.decisions.placement import PlacementError, shifted
+from kafkalite.admin.decisions.topic_checks import check_open, check_partition_count, closed_text
 from kafkalite.admin.reassignments import POLL_S, readable_topics
-from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, check_open, check_partition_count, closed_text, patience
+from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, patience
 from kafkalite.config import BrokerConfig
 from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import (
@@ -93,7 +94,7 @@ class PartitionAdmin:
         if wanted.count <= have:
             reason = f"topic {wanted.topic!r} has {number_of(have, 'partition')} already; {wanted.count} is not more"
             raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
-        check_partition_count(wanted.count, self._config())
+        check_partition_count(wanted.count, self._config().max_partitions_per_topic)
         existing = await self._orders.existing(zk)
         if standing := await self._children(zk, paths.partitions_remove(wanted.topic)):
             where = [f"{paths.partitions_remove(wanted.topic)}/{each}" for each in standing]
@@ -237,7 +238,7 @@ class PartitionAdmin:
                 if standing is None:
                     ops.append(Create(path, data))
                 elif not drain and _drains(standing[0]):
-                    # The controller looks at names that come and go.
+                    # Deleted and created, not set: the controller notices names that come and go.
                     ops += [Delete(path, standing[1].version), Create(path, data)]
             if not ops:
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, patience
 from kafkalite.controller.decisions.reassignments import is_over
@@ -154,7 +155,7 @@ class ReassignmentAdmin:
             async with asyncio.timeout(TAKE_UP_WAIT_S):
                 while True:
                     names = sorted({partition.topic for partition in written})
-                    topics = await self._orders.repeating(lambda zk, names=names: readable_topics(zk, names))  # type: ignore[misc]
+                    topics = await self._orders.repeating(partial(readable_topics, names=names))
                     if all(_is_taken_up(topics.get(p.topic), p.partition, written[p]) for p in written):
                         return
                     await asyncio.sleep(POLL_S)

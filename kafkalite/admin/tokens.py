@@ -104,6 +104,11 @@ class TokenAdmin:
         if self._tokens is not None:
             await self._store.follow(coordinator)
 
+    async def catch_up(self, coordinator: Coordinator) -> None:
+        """Know every change of tokens that was finished before this call. Raises SessionExpiredError."""
+        if self._tokens is not None:
+            await self._store.catch_up(coordinator)
+
     def _known(self) -> Sequence[str]:
         return [token.token_id for token in self._enabled().all()]
 
@@ -252,7 +257,7 @@ class TokenAdmin:
     def describe(
         self, requester: Principal, owners: Collection[Principal] | None, may_see: Callable[[Token], bool]
     ) -> Generator[None, None, list[SecretToken]]:
-        """Those of these owners or renewers (None: of all) that the requester has to do with, or `may_see`, in steps. Raises ApiError."""
+        """The tokens of these owners or renewers (None: of all) that concern the requester or that it `may_see`, in steps. Raises ApiError."""
         tokens, now = self._enabled(), self._clock.wall_ms()
         wanted = None if owners is None else frozenset(owners)
         found: list[SecretToken] = []

@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import field
 from functools import partial
 from types import MappingProxyType
 from typing import TypeVar
 
 from kafkalite.admin.decisions import placement
+from kafkalite.admin.decisions.topic_checks import (
+    Existing,
+    TakenNames,
+    check_assignment,
+    check_name,
+    check_open,
+    check_partition_count,
+    closed_text,
+    is_legal,
+)
 from kafkalite.admin.new_topics import BATCH, NewTopics, PlannedTopic
 from kafkalite.config import BrokerConfig, topic_config
 from kafkalite.coordination import admin_znodes, paths, topic_znodes
@@ -43,79 +51,18 @@ from kafkalite.extension.messages.topics import (
     NewTopic,
     TopicResult,
 )
-from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import MAX_NAME_LENGTH, NO_TOPIC_ID, BrokerId, Replicas, TopicId
+from kafkalite.model import NO_TOPIC_ID, Replicas, TopicId
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
 T = TypeVar("T")
 
-_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 RETRY_S = 0.1
 MIN_PATIENCE_S = 5.0
 DELETION_WAIT_S = 2.0
 #: Attempts at a conditional write that others keep winning.
 ATTEMPTS = 20
-
-
-class TakenNames:
-    """Names of topics, by which a new one may be refused."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self._names: set[str] = set()
-        self._by_key: dict[str, str] = {}
-        for name in names:
-            self.add(name)
-
-    def add(self, name: str) -> None:
-        self._names.add(name)
-        self._by_key.setdefault(collision_key(name), name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
-
-    def clashing(self, name: str) -> str | None:
-        """A topic whose metrics would have the same name."""
-        return self._by_key.get(collision_key(name))
-
-
-@dataclass(frozen=True, slots=True)
-class Existing:
-    """What a new topic must not clash with, and where it can live."""
-
-    topics: TakenNames
-    #: Every live broker with its rack.
-    brokers: Mapping[BrokerId, str | None]
-    #: Those that take no new replicas, with their states (`broker.state`).
-    closed: Mapping[BrokerId, str] = field(default_factory=dict)
-
-    @property
-    def open(self) -> dict[BrokerId, str | None]:
-        """The brokers that take new replicas."""
-        return {broker: rack for broker, rack in self.brokers.items() if broker not in self.closed}
-
-
-def check_name(name: str) -> None:
-    """Kafka's rules for topic names. Raises ApiError INVALID_TOPIC_EXCEPTION, INVALID_REQUEST."""
-    if name == "__cluster_metadata":  # KRaft's log: tools that find such a topic take the cluster for one of KRaft
-        raise api_error(ErrorCode.INVALID_REQUEST, f"{name!r} is the name of an internal topic of Apache Kafka")
-    reason = None
-    if not name:
-        reason = "a topic name must not be empty"
-    elif name in (".", ".."):
-        reason = "a topic name must not be '.' or '..'"
-    elif len(name) > MAX_NAME_LENGTH:
-        reason = f"a topic name has at most {MAX_NAME_LENGTH} characters, this one has {len(name)}"
-    elif _NAME.fullmatch(name) is None:
-        reason = f"{name!r}: a topic name consists of ASCII letters and digits, '.', '_' and '-'"
-    if reason is not None:
-        raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-
-
-def collision_key(name: str) -> str:
-    """Names with the same key would share metric names: '.' and '_' are one there."""
-    return name.replace(".", "_")
 
 
 class TopicAdmin:
@@ -258,11 +205,11 @@ class TopicAdmin:
                 raise api_error(ErrorCode.INVALID_REQUEST, reason)
             check_assignment(topic.assignment, existing.brokers)
             check_open([broker for replicas in topic.assignment.values() for broker in replicas], existing.closed)
-            check_partition_count(len(topic.assignment), config)
+            check_partition_count(len(topic.assignment), config.max_partitions_per_topic)
             return dict(sorted(topic.assignment.items()))
         partitions = config.num_partitions if topic.partitions == -1 else topic.partitions
         replicas = config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
-        check_partition_count(partitions, config)
+        check_partition_count(partitions, config.max_partitions_per_topic)
         return dict(enumerate(self.place(topic.placement, existing, partitions, replicas)))
 
     def place(self, how: str, existing: Existing, partitions: int, replicas: int) -> list[Replicas]:
@@ -314,7 +261,7 @@ class TopicAdmin:
         others: set[str] = set()
         try:
             async with patience(request.timeout_ms):
-                legal = [name for name in names if _NAME.fullmatch(name)]
+                legal = list(filter(is_legal, names))
                 found = await self.repeating(lambda zk: zk.get_many([paths.topic(name) for name in legal]))
                 there = [name for name, each in zip(legal, found, strict=True) if each is not None or request.vanished]
                 others = {
@@ -401,7 +348,7 @@ def _topic_id(data: bytes) -> TopicId | None:
 
 async def _clashing_topics(zk: Coordinator, names: Iterable[str]) -> TakenNames:
     """Those of `names` that are there; all topics, if a name is like others ('.' and '_') that must be looked for."""
-    legal = [name for name in names if _NAME.fullmatch(name) and name not in (".", "..")]
+    legal = list(filter(is_legal, names))
     if any("." in name or "_" in name for name in legal):
         return TakenNames((await zk.children(paths.TOPICS))[0])
     found = await zk.get_many([paths.topic(name) for name in legal])
@@ -416,46 +363,6 @@ def _planned_result(topic: PlannedTopic, *, topic_id: TopicId | None = None) -> 
         partitions=len(topic.assignment),
         replication_factor=len(topic.assignment[0]),
     )
-
-
-def check_partition_count(partitions: int, config: BrokerConfig) -> None:
-    """Raises ApiError INVALID_PARTITIONS."""
-    if not 1 <= partitions <= config.max_partitions_per_topic:
-        reason = f"{partitions} partitions: not between 1 and {config.max_partitions_per_topic}"
-        raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
-
-
-def check_assignment(assignment: Mapping[int, Sequence[BrokerId]], brokers: Mapping[BrokerId, str | None]) -> None:
-    """A replica assignment given by hand. Raises ApiError INVALID_REPLICA_ASSIGNMENT."""
-    reason = None
-    if sorted(assignment) != list(range(len(assignment))) or not assignment:
-        reason = "partitions must be numbered from 0 without a gap"
-    elif len({len(replicas) for replicas in assignment.values()}) != 1:
-        reason = "all partitions must have the same number of replicas"
-    for partition, replicas in sorted(assignment.items()):
-        unknown = sorted(set(replicas) - brokers.keys())
-        if not replicas:
-            reason = reason or f"partition {partition} has no replica"
-        elif len(set(replicas)) != len(replicas):
-            reason = reason or f"partition {partition} has a broker twice: {list(replicas)}"
-        elif unknown:
-            reason = reason or f"partition {partition} names brokers that are not alive: {unknown}"
-    if reason is not None:
-        raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
-
-
-def closed_text(closed: Mapping[BrokerId, str]) -> str:
-    """ "; broker 3 is cordoned": an addition to the message that there are too few brokers."""
-    return "".join(f"; broker {broker} is {state}" for broker, state in sorted(closed.items()))
-
-
-def check_open(brokers: Iterable[BrokerId], closed: Mapping[BrokerId, str]) -> None:
-    """Whether all of these take new replicas. Raises ApiError INVALID_REPLICA_ASSIGNMENT."""
-    for broker in sorted(set(brokers) & closed.keys()):
-        reason = (
-            f"broker {broker} is {closed[broker]}: it takes no new replicas (kafkalite admin broker uncordon {broker})"
-        )
-        raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.errors import Fate
+from kafkalite.errors import RecordFate
 from kafkalite.model import TopicPartition
 from kafkalite.record.batch import HEADER_SIZE, MAX_SEQUENCE, parse_header
 from kafkalite.record.builder import Headers, encode_batch, encode_record
@@ -48,7 +48,7 @@ class ProducerBatch:
         self.retry_at = 0.0
         self.node: int | None = None
         self.last_error = ""
-        self.fate = Fate.NEVER_SENT
+        self.fate = RecordFate.NEVER_SENT
         self.producer_id = -1
         self.producer_epoch = -1
         self.base_sequence = -1

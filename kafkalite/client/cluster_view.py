@@ -90,7 +90,7 @@ class ClusterView:
         return broker.endpoint if broker is not None else None
 
     def learn(self, broker: LiveBroker) -> None:
-        """Remember where a broker is that the metadata has not named yet, or at another address."""
+        """Remember the address of a broker that the metadata has not named yet, or has named with another address."""
         if self.endpoint(broker.broker_id) != broker.endpoint:
             self.brokers[broker.broker_id] = broker
 

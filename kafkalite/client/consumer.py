@@ -304,7 +304,7 @@ class Consumer:
             return
         entry.checked_epoch = leader_epoch
         if code is not ErrorCode.NONE or end_offset >= entry.position:
-            return  # what else is wrong, the fetch says
+            return  # the fetch reports any other error
         text = f"{entry.key}: read up to {entry.position}, and an election has cut off the log at {max(end_offset, 0)}"
         if end_offset < 0 or self._on_out_of_range is None:
             self._failed(entry, api_error(ErrorCode.OFFSET_OUT_OF_RANGE, text))
@@ -355,7 +355,7 @@ class Consumer:
                 self._accept(entry_or_none, fetched, records, epochs.get(entry_or_none.key, NO_LEADER_EPOCH))
 
     def _is_assigned(self, entry: _Assigned) -> bool:
-        """Whether there has been no other assignment since."""
+        """Whether the partition is still assigned as it was when it was asked for."""
         return self._assigned.get(entry.key) is entry
 
     def _accept(self, entry: _Assigned, fetched: FetchedPartition, records: memoryview, leader_epoch: int) -> None:
@@ -401,7 +401,7 @@ class Consumer:
         self._client.refresh_soon()
         if isinstance(error, RpcError):
             return
-        # What is corrupt may be so for ever, and nobody would know why nothing comes.
+        # A batch may stay corrupt for ever: the caller has to learn why no records come.
         if is_retriable(error.code) and error.code is not ErrorCode.CORRUPT_MESSAGE:
             return
         if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self._on_out_of_range is not None:

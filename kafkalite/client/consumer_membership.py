@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafkalite.client.admin.groups import Groups
+from kafkalite.client.admin.groups import Groups, own_error
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.model import TopicPartition
+from kafkalite.model import TopicPartition, numbers_by_topic
 from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import from_wire, to_wire
 from kafkalite.rpc.answers import RpcError
@@ -56,7 +56,7 @@ class ConsumerMembership:
         self._ids: dict[str, bytes] = {}
         #: What the coordinator has assigned last; `partitions` follows with the next `join`.
         self._assigned: tuple[TopicPartition, ...] = ()
-        #: The same as the coordinator has said it, once, while `_assigned` does not have all of it.
+        #: The last assignment as it came, while `_assigned` lacks a part of it (a topic whose name is not known yet).
         self._given: Sequence[Any] | None = None
         self.group = group
         self.member_id = from_wire(client.random.getrandbits(128).to_bytes(16))
@@ -90,13 +90,13 @@ class ConsumerMembership:
     async def _heartbeat(self, epoch: int) -> None:
         """Say what it has, and take what it is assigned. Raises ApiError, RpcError.
 
-        Each heartbeat says all, so each answer does: what a lost answer said would not be said again.
+        Each heartbeat is a full one, so each answer is, too: the content of a lost answer would not come again.
         """
         request = wire.ConsumerGroupHeartbeatRequest
-        by_topic: dict[str, list[int]] = {}
-        for topic, number in self.partitions:
-            by_topic.setdefault(topic, []).append(number)
-        owned = [request.TopicPartitions(self._ids[topic], numbers) for topic, numbers in by_topic.items()]
+        owned = [
+            request.TopicPartitions(self._ids[topic], numbers)
+            for topic, numbers in numbers_by_topic(self.partitions).items()
+        ]
         message = request(
             self.group,
             self.member_id,
@@ -108,7 +108,7 @@ class ConsumerMembership:
             topic_partitions=owned,
         )
         sent_s = self._client.now()
-        _, answer = await self._groups.ask(self.group, message, _own_error, timeout_s=_PATIENCE_S)
+        _, answer = await self._groups.ask(self.group, message, own_error, timeout_s=_PATIENCE_S)
         self.heard_at_s = sent_s
         self.generation = answer.member_epoch
         self._interval_s = answer.heartbeat_interval_ms / 1000
@@ -163,7 +163,7 @@ class ConsumerMembership:
         if self.generation:
             request = wire.ConsumerGroupHeartbeatRequest(self.group, self.member_id, _LEAVE, self._instance_id)
             try:
-                await self._groups.ask(self.group, request, _own_error, timeout_s=3)
+                await self._groups.ask(self.group, request, own_error, timeout_s=3)
             except (ApiError, RpcError) as error:
                 _log.info("group.not_left", group=self.group, error=str(error))
         self._forget()
@@ -193,7 +193,3 @@ class ConsumerMembership:
                     return
             if self._assigned != self.partitions:
                 self.is_stale.set()
-
-
-def _own_error(response: Any) -> int:
-    return int(response.error_code)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kafkalite.client.messages import by_topic, fetch_request
+from kafkalite.client.messages import fetch_request
 from kafkalite.errors import ErrorCode, error_code
-from kafkalite.model import NO_LEADER_EPOCH, LeaderEpoch, TopicPartition
+from kafkalite.model import NO_LEADER_EPOCH, LeaderEpoch, TopicPartition, numbers_by_topic
 from kafkalite.protocol import wire
 
 _HIGHEST_EPOCH = 2**31 - 1
@@ -53,7 +53,7 @@ class ConsumerFetchSession:
         request.session_id, request.session_epoch, request.rack_id = self._session_id, self._epoch, rack
         forgotten = wire.FetchRequest.ForgottenTopic
         request.forgotten_topics_data = [
-            forgotten(topic=name, partitions=list(numbers)) for name, numbers in by_topic(gone).items()
+            forgotten(topic=name, partitions=list(numbers)) for name, numbers in numbers_by_topic(gone).items()
         ]
         return request
 

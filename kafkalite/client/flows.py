@@ -212,7 +212,7 @@ def _forgive(results: tuple[TopicResult, ...], code: ErrorCode) -> tuple[TopicRe
 
 
 def _counted(result: TopicResult, wanted: NewTopic) -> TopicResult:
-    """With the numbers of the request; those that it left to the broker stay unknown (-1)."""
+    """The result with the request's numbers of partitions and replicas; -1: left to the broker, and not known."""
     partitions, replicas = wanted.partitions, wanted.replication_factor
     if wanted.assignment:
         partitions, replicas = len(wanted.assignment), max(map(len, wanted.assignment.values()))

@@ -12,7 +12,16 @@ from typing import Any
 from kafkalite.client.results import LiveBroker, Metadata
 from kafkalite.errors import ErrorCode, error_code
 from kafkalite.extension.messages.topics import NewTopic, TopicResult
-from kafkalite.model import NO_LEADER_EPOCH, BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicPartition
+from kafkalite.model import (
+    NO_LEADER_EPOCH,
+    BrokerId,
+    Buffer,
+    LeaderEpoch,
+    Offset,
+    ProducerId,
+    TopicPartition,
+    numbers_by_topic,
+)
 from kafkalite.partition_values import (
     AbortedTransaction,
     FetchedPartition,
@@ -25,14 +34,6 @@ from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import from_wire
 
 GROUP, TRANSACTION = 0, 1
-
-
-def by_topic(keys: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partitions by topic, in their order."""
-    found: dict[str, list[int]] = {}
-    for topic, partition in keys:
-        found.setdefault(topic, []).append(partition)
-    return found
 
 
 # --- metadata ------------------------------------------------------------------------------------
@@ -126,7 +127,7 @@ def list_offsets_request(
                 for number in numbers
             ],
         )
-        for name, numbers in by_topic(wanted).items()
+        for name, numbers in numbers_by_topic(wanted).items()
     ]
     return request(-1, isolation, topics, timeout_ms)
 
@@ -168,7 +169,7 @@ def fetch_request(
                 for number in numbers
             ],
         )
-        for name, numbers in by_topic(positions).items()
+        for name, numbers in numbers_by_topic(positions).items()
     ]
     return request(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=max_bytes, isolation_level=isolation, topics=topics)
 
@@ -211,7 +212,7 @@ def epoch_ends_request(
                 for number in numbers
             ],
         )
-        for name, numbers in by_topic(epochs).items()
+        for name, numbers in numbers_by_topic(epochs).items()
     ]
     return request(-1, topics)
 
@@ -236,7 +237,7 @@ def produce_request(
                 request.PartitionProduceData(number, batches[TopicPartition(name, number)]) for number in numbers
             ],
         )
-        for name, numbers in by_topic(batches).items()
+        for name, numbers in numbers_by_topic(batches).items()
     ]
     return request(transactional_id, acks, timeout_ms, data)
 
@@ -334,7 +335,7 @@ def commit_offsets_request(
                 for number in numbers
             ],
         )
-        for name, numbers in by_topic(sorted(offsets)).items()
+        for name, numbers in numbers_by_topic(sorted(offsets)).items()
     ]
     return request(group, generation, member_id, topics=topics)
 
@@ -354,7 +355,9 @@ def add_partitions_request(
     transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
 ) -> Any:
     request = wire.AddPartitionsToTxnRequest
-    topics = [request.AddPartitionsToTxnTopic(name, numbers) for name, numbers in by_topic(sorted(partitions)).items()]
+    topics = [
+        request.AddPartitionsToTxnTopic(name, numbers) for name, numbers in numbers_by_topic(sorted(partitions)).items()
+    ]
     return request(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer_id,

@@ -20,6 +20,7 @@ from kafkalite.record.builder import Headers
 from kafkalite.record.compression import codec_named
 from kafkalite.rpc.answers import RpcError, RpcNotSent
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.wording import number_of
 
 _log = get_logger(__name__)
 
@@ -162,7 +163,7 @@ class Producer:
                 sticky = True
                 partition = self._sticky.partition(topic, self._client.view.available(topic)) if count > 1 else 0
         elif not 0 <= partition < count:
-            text = f"{topic}-{partition}: the topic has {count} partition{'' if count == 1 else 's'}"
+            text = f"{topic}-{partition}: the topic has {number_of(count, 'partition')}"
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         now_ms = self._client.clock.wall_ms() if timestamp_ms is None else timestamp_ms
         future: asyncio.Future[RecordMetadata] = self._loop.create_future()

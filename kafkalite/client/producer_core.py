@@ -23,7 +23,7 @@ from typing import Any
 from kafkalite.client.batching import ProducerBatch, record_bound
 from kafkalite.client.producer_settings import ProducerSettings
 from kafkalite.client.retry import Backoff, Verdict, fate_after, produce_verdict
-from kafkalite.errors import ApiError, ErrorCode, Fate, KafkaliteError, api_error
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, RecordFate, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.record.batch import HEADER_SIZE
@@ -321,7 +321,7 @@ class ProducerCore:
         """An attempt ended without an answer: whether the batch is in the log is not known, or (`was_sent` False) it never left."""
         partition = self._partitions[batch.topic_partition]
         if was_sent:
-            batch.fate = Fate.UNKNOWN
+            batch.fate = RecordFate.UNKNOWN
         if batch.node is None or attempt != batch.attempts or batch not in partition.in_flight:
             return None
         return self._retry(partition, batch, ErrorCode.NETWORK_EXCEPTION, reason, now)
@@ -341,7 +341,7 @@ class ProducerCore:
             return []
         gone = [batch for batch in partition.in_flight if batch.node != node]
         for batch in gone:
-            batch.fate = Fate.UNKNOWN
+            batch.fate = RecordFate.UNKNOWN
         done = [self._retry(partition, batch, ErrorCode.NOT_LEADER_OR_FOLLOWER, "leader moved", now) for batch in gone]
         return [completion for completion in done if completion is not None]
 
@@ -438,15 +438,15 @@ class ProducerCore:
 
 
 _FATES = {
-    Fate.NEVER_SENT: "was never sent",
-    Fate.REFUSED: "was refused",
-    Fate.UNKNOWN: "may or may not be in the log",
+    RecordFate.NEVER_SENT: "was never sent",
+    RecordFate.REFUSED: "was refused",
+    RecordFate.UNKNOWN: "may or may not be in the log",
 }
 
 
-def _fate(batch: ProducerBatch) -> Fate:
+def _fate(batch: ProducerBatch) -> RecordFate:
     """With what is under way now."""
-    return batch.fate if batch.node is None else Fate.UNKNOWN
+    return batch.fate if batch.node is None else RecordFate.UNKNOWN
 
 
 def _failure(batch: ProducerBatch, code: ErrorCode, text: str) -> ApiError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from enum import Enum
 
-from kafkalite.errors import ErrorCode, Fate, KafkaliteError, is_retriable
+from kafkalite.errors import ErrorCode, KafkaliteError, RecordFate, is_retriable
 
 
 class BootstrapFailed(KafkaliteError):
@@ -65,8 +65,8 @@ def produce_verdict(code: ErrorCode, *, idempotent: bool) -> Verdict:
     return Verdict.RETRY if is_retriable(code) else Verdict.FAILED
 
 
-#: Retriable errors after which the records of this attempt are certainly not in the log. NOT_LEADER_OR_FOLLOWER is none: a leader that
-#: has appended, and is replaced before its followers have the batch, answers with it, too.
+#: Retriable errors after which the records of this attempt are certainly not in the log. Not NOT_LEADER_OR_FOLLOWER: a leader that has
+#: appended a batch, and is replaced before its followers have it, answers with it, too.
 _NOT_APPENDED = frozenset(
     {
         ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -78,11 +78,11 @@ _NOT_APPENDED = frozenset(
 )
 
 
-def fate_after(before: Fate, code: ErrorCode) -> Fate:
+def fate_after(before: RecordFate, code: ErrorCode) -> RecordFate:
     """What is known of a batch after an attempt that was answered with an error."""
-    if before is Fate.UNKNOWN or code is ErrorCode.UNKNOWN_SERVER_ERROR:
-        return Fate.UNKNOWN
-    return Fate.REFUSED if code in _NOT_APPENDED or not is_retriable(code) else Fate.UNKNOWN
+    if before is RecordFate.UNKNOWN or code is ErrorCode.UNKNOWN_SERVER_ERROR:
+        return RecordFate.UNKNOWN
+    return RecordFate.REFUSED if code in _NOT_APPENDED or not is_retriable(code) else RecordFate.UNKNOWN
 
 
 class Backoff:

@@ -6,6 +6,7 @@ its area in `broker/`.
 
 from kafkalite.config.broker import BROKER_KEYS, BrokerConfig
 from kafkalite.config.dynamic import check_dynamic, is_dynamic, topic_settings, with_dynamic
+from kafkalite.config.internal_topics import broker_key_of, internal_topic_config
 from kafkalite.config.limits import (
     LEADER_MOVEMENTS,
     LIMIT_KEYS,
@@ -34,7 +35,6 @@ from kafkalite.config.topic import (
     FLUSH_BEFORE_ACK,
     TOPIC_KEYS,
     TopicConfig,
-    internal_topic_config,
     topic_config,
     usable_topic_config,
 )
@@ -56,6 +56,7 @@ __all__ = [
     "advertised_http",
     "advertised_rpc",
     "broker_config",
+    "broker_key_of",
     "check_dynamic",
     "console_url",
     "flatten",

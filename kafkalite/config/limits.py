@@ -17,7 +17,7 @@ def is_limit(key: str) -> bool:
 
 
 def parse_limit(value: str) -> int | None:
-    """A positive int, at most Kafka's Int.MAX; None if it is none."""
+    """A positive int, at most Kafka's Int.MAX; None if the text is not one."""
     text = value.strip()
     if not (text.isascii() and text.isdigit()) or len(text) > 10:
         return None

@@ -18,6 +18,9 @@ from kafkalite.listeners import (
 )
 from kafkalite.model import Endpoint
 
+#: Connections of the RPC listener, unless listener.name.rpc.max.connections says otherwise.
+_RPC_CONNECTIONS = 10_000
+
 
 def kafka_listeners(config: BrokerConfig) -> tuple[KafkaListenerSettings, ...]:
     """One at least. Raises ConfigError."""
@@ -89,8 +92,12 @@ def for_listener(config: BrokerConfig, name: str) -> BrokerConfig:
 
 
 def max_connections(config: BrokerConfig, name: str) -> int:
-    """How many connections a listener may have. `name`: as for `for_listener`, which is too slow for each connection."""
-    own: int = config.per_listener.of(name).get("max_connections", config.max_connections)
+    """How many connections a listener may have. `name`: as for `for_listener`, which is too slow for each connection.
+
+    max.connections is for clients: however low it is, it does not part the nodes (KIP-402's protected listener).
+    """
+    of_all = _RPC_CONNECTIONS if name == RPC else config.max_connections
+    own: int = config.per_listener.of(name).get("max_connections", of_all)
     return own
 
 

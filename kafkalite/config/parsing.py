@@ -88,7 +88,7 @@ def parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any:
 
 
 def number_of(kind: type[int] | type[float], value: Any) -> int | float:
-    """Raises ValueError, also for what only Python takes for a number (1_000), and for what is none (nan, inf)."""
+    """Raises ValueError, also for what only Python takes for a number (1_000), and for nan and inf."""
     expected = int | str if kind is int else int | float | str
     if isinstance(value, bool) or not isinstance(value, expected) or (isinstance(value, str) and "_" in value):
         raise ValueError

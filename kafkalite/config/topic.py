@@ -134,19 +134,3 @@ def usable_topic_config(base: TopicConfig, overrides: Mapping[str, str]) -> Topi
             with contextlib.suppress(ConfigError):
                 usable = topic_config(usable, {key: value})
         return usable
-
-
-def internal_topic_config(base: TopicConfig, overrides: Mapping[str, str], *, others_flush: bool) -> TopicConfig:
-    """The configuration of an internal topic.
-
-    The decisions over a topic's transactions, and the offsets committed for it, are in internal topics. If the topic has
-    log.flush.before.ack, these must be as durable as its records. So internal topics flush, too, unless their own settings
-    say otherwise.
-
-    Args:
-        others_flush: whether any other topic has set log.flush.before.ack.
-    """
-    config = usable_topic_config(base, overrides)
-    if others_flush and FLUSH_BEFORE_ACK not in overrides:
-        config = dataclasses.replace(config, log_flush_before_ack=True)
-    return config

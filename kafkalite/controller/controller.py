@@ -10,7 +10,7 @@ from kafkalite.controller.broker_failure_detector import BrokerFailureDetector
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.cluster_reading import ClusterReader
 from kafkalite.controller.controller_election import ControllerElection, Won
-from kafkalite.controller.decisions.events import BalancerSettings, InternalTopic, ReassignmentLimits
+from kafkalite.controller.decisions.events import BalancerSettings, ReassignmentLimits, WantedReplication
 from kafkalite.controller.decisions.problems import find_problems
 from kafkalite.controller.decisions.reassignments import limits_from
 from kafkalite.controller.decisions.state import ControllerState
@@ -239,7 +239,7 @@ class Controller:
         interval_s = float(config.leader_imbalance_check_interval_seconds)
         return Balance(interval_s, config.leader_imbalance_per_broker_percentage)
 
-    def _internal_topics(self) -> dict[str, InternalTopic]:
+    def _internal_topics(self) -> dict[str, WantedReplication]:
         config = self._config
         state_min_isr = config.transaction_state_log_min_isr
         wanted = {
@@ -252,7 +252,7 @@ class Controller:
             ),
         }
         return {
-            name: InternalTopic(replicas, min_isr, self._topic_config(name).min_insync_replicas)
+            name: WantedReplication(replicas, min_isr, self._topic_config(name).min_insync_replicas)
             for name, (replicas, min_isr) in wanted.items()
         }
 

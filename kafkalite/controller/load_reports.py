@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from kafkalite.controller.decisions.balance_view import DiskRoom, PartitionLoad
-from kafkalite.controller.decisions.events import BalancerDue, BalancerSettings, InternalTopic
+from kafkalite.controller.decisions.events import BalancerDue, BalancerSettings, WantedReplication
 from kafkalite.controller.decisions.internal_topics import lacks_replicas
 from kafkalite.controller.decisions.rebalancing import DRAINING, OFF, ON, missing_brokers
 from kafkalite.controller.decisions.state import ControllerState
@@ -71,7 +71,7 @@ class LoadReports:
         config: Callable[[], BalancerConfig],
         state: Callable[[], ControllerState],
         closed: Callable[[], Mapping[BrokerId, str]],
-        internal: Callable[[], Mapping[str, InternalTopic]],
+        internal: Callable[[], Mapping[str, WantedReplication]],
         post: Callable[[BalancerDue], None],
     ) -> None:
         self._env = env

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.acl_znodes import (
@@ -115,7 +116,7 @@ class AclStore:
             for begin in range(0, len(patterns), _READ_AT_ONCE):
                 piece = patterns[begin : begin + _READ_AT_ONCE]
                 znodes = [pattern_path(pattern) for pattern in piece]
-                found = await retrying(lambda znodes=znodes: coordinator.get_many(znodes))  # type: ignore[misc]
+                found = await retrying(partial(coordinator.get_many, znodes))
                 for pattern, path, znode in zip(piece, znodes, found, strict=True):
                     if pattern not in overtaken:
                         for each in earlier:
@@ -125,7 +126,7 @@ class AclStore:
             self._overtaken.remove(overtaken)
 
     def _apply(self, pattern: Pattern, path: str, data: bytes | None) -> int:
-        """Put what was read (None: there is nothing) into force. How many entries it has."""
+        """Put what was read (None: there is nothing) into force. Returns the number of entries."""
         try:
             entries = frozenset[AclEntry]() if data is None else decode_acls(data, pattern)
         except ZnodeError as error:

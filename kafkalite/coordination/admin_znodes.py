@@ -70,7 +70,7 @@ def encode_reassignment(
 
 
 def decode_request_limits(data: bytes) -> RequestLimits:
-    """The limits of a request that `decode_reassignment` accepts; what is no limit is none. Never raises for those."""
+    """The limits of a request that `decode_reassignment` accepts; a value that cannot be a limit is left out, without an error."""
     found = read(data, "/admin/reassign_partitions").fields.get("limits")
     if not isinstance(found, list) or len(found) != 3:
         return NO_LIMITS

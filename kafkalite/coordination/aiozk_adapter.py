@@ -157,7 +157,9 @@ class ZkCoordinator(ZkSession):
 
     async def _make_chroot(self) -> None:
         root, self._root = self._root, Chroot("")
-        await retrying(lambda: self.ensure_path(root.prefix))
+        # ZooKeeper refuses to create in a directory that we may not change, even what is there: an operator may have made it for us.
+        if root.prefix and await retrying(lambda: self.exists(root.prefix)) is None:
+            await retrying(lambda: self.ensure_path(root.prefix))
         self._root = root
         if self._sets_acl and not root.prefix:
             await retrying(self._close_new_root)

@@ -17,6 +17,7 @@ from kafkalite.model import (
     Endpoint,
     ListenerAddress,
     TopicPartition,
+    numbers_by_topic,
 )
 
 #: Of the logs that a registration names as missing.
@@ -101,9 +102,9 @@ def encode_broker(broker: BrokerZnode) -> bytes:
     if broker.is_empty:
         value["empty"] = True
     if broker.missing:
-        value["missing"] = _by_topic(broker.missing)
+        value["missing"] = numbers_by_topic(sorted(broker.missing))
     if broker.doubtful:
-        value["doubtful"] = _by_topic(broker.doubtful)
+        value["doubtful"] = numbers_by_topic(sorted(broker.doubtful))
     if broker.keeps_elr:
         value["elr"] = True
     features = {
@@ -116,13 +117,6 @@ def encode_broker(broker: BrokerZnode) -> bytes:
             name: {"min_version": 0, "max_version": level} for name, level in features.items() if level
         }
     return write(value)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
-        topics.setdefault(partition.topic, []).append(partition.partition)
-    return topics
 
 
 def decode_broker(data: bytes, path: str = "") -> BrokerZnode:

@@ -71,7 +71,7 @@ class MultiFailedError(CoordinatorError):
 
 
 def refusal_of(error: CoordinatorError) -> ErrorCode:
-    """What a client gets whose request met this: that it may send it again only if ZooKeeper has not answered."""
+    """The code for the client whose request failed by this. Only if ZooKeeper has not answered may the client send it again."""
     if isinstance(error, NotSentError | OutcomeUnknownError | SessionExpiredError):
         return ErrorCode.REQUEST_TIMED_OUT
     return ErrorCode.INVALID_REQUEST if isinstance(error, TooBigError) else ErrorCode.UNKNOWN_SERVER_ERROR

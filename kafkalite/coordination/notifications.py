@@ -24,6 +24,7 @@ from kafkalite.coordination.coordinator import (
     OutcomeUnknownError,
     SessionExpiredError,
     SessionState,
+    Stat,
 )
 from kafkalite.coordination.retry import retrying
 from kafkalite.telemetry.logs import get_logger
@@ -50,6 +51,8 @@ class News(NamedTuple):
     #: The paths of those that are to be removed.
     expired: list[str]
     last: int
+    #: When their parent was created (czxid).
+    born: int
     #: Whether some may have been removed that this node has not seen: it has to read everything.
     is_incomplete: bool
 
@@ -66,17 +69,20 @@ class Notifications:
         self._name = name
         self._monotonic = monotonic
         self._last = -1
+        #: When the parent was created (czxid). If somebody has removed it, it is created again, and the numbers begin again.
+        self._born = -1
         #: Path -> when this node has first seen it; of those that are there.
         self._seen_at: dict[str, float] = {}
 
     async def begin(self, coordinator: Coordinator) -> None:
         """Notifications from here on are new; the caller reads everything after this."""
-        numbers = [number for number, _ in await self._listed(coordinator, None)]
-        self._last = max(numbers, default=-1)
+        changes, self._born = await self._listed(coordinator, None)
+        self._last = max((number for number, _ in changes), default=-1)
 
     async def news(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> News:
         """Those since `begin` and the last `seen`; `watch` is armed for the next."""
-        changes, last = await self._listed(coordinator, watch), self._last
+        changes, born = await self._listed(coordinator, watch)
+        last = self._last if born == self._born else -1
         seen_at = self._seen_at  # another task may list them during the next await
         # Not those that were read before: there may be thousands, and each new one would cost them all.
         unread = [path for number, path in changes if number > last]
@@ -89,12 +95,13 @@ class Notifications:
         ]
         # The oldest are removed first, and because of their number only if KEPT are left. So if there are fewer, or one that was
         # seen before, no unseen one was removed. (If they were too old for this node, its session has expired.)
-        is_incomplete = len(changes) >= KEPT and changes[0][0] > last + 1
-        return News(fresh, expired, max([last, *(number for number, _ in changes)]), is_incomplete)
+        is_incomplete = born != self._born or (len(changes) >= KEPT and changes[0][0] > last + 1)
+        return News(fresh, expired, max([last, *(number for number, _ in changes)]), born, is_incomplete)
 
     async def seen(self, coordinator: Coordinator, news: News) -> None:
         """All that they name has been read again. Removes the expired ones."""
-        self._last = max(self._last, news.last)
+        if news.born == self._born:
+            self._last = max(self._last, news.last)
         for begin in range(0, len(news.expired), _REMOVED_AT_ONCE):
             piece = news.expired[begin : begin + _REMOVED_AT_ONCE]
             try:
@@ -119,24 +126,30 @@ class Notifications:
                     _log.debug("notification.not_removed", path=path, error=repr(error))
         return True
 
-    async def _listed(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> list[tuple[int, str]]:
-        """(number, path), oldest first; other names are skipped."""
+    async def _listed(
+        self, coordinator: Coordinator, watch: Callable[[], None] | None
+    ) -> tuple[list[tuple[int, str]], int]:
+        """(number, path), oldest first; other names are skipped. And the parent's czxid."""
         changes: list[tuple[int, str]] = []
-        for name in await children_of(coordinator, self._parent, watch):
+        names, parent = await _children(coordinator, self._parent, watch)
+        for name in names:
             digits = name.removeprefix(self._name)
             if digits != name and digits.isascii() and digits.isdigit() and len(digits) <= 10:
                 changes.append((int(digits), f"{self._parent}/{name}"))
         now = self._monotonic()
         self._seen_at = {path: self._seen_at.get(path, now) for _, path in changes}
-        return sorted(changes)
+        return sorted(changes), parent.czxid
 
 
-async def children_of(coordinator: Coordinator, path: str, watch: Callable[[], None] | None = None) -> list[str]:
-    """The names, which may be none; a parent that is missing is made, so that it can be watched."""
+async def children_of(coordinator: Coordinator, path: str) -> list[str]:
+    """The names, which may be none; a parent that is missing is made."""
+    return (await _children(coordinator, path, None))[0]
+
+
+async def _children(coordinator: Coordinator, path: str, watch: Callable[[], None] | None) -> tuple[list[str], Stat]:
     while True:
         try:
-            names, _ = await retrying(lambda: coordinator.children(path, watch))
-            return names
+            return await retrying(lambda: coordinator.children(path, watch))
         except NoNodeError:
             await retrying(lambda: coordinator.ensure_path(path))
 

@@ -99,7 +99,7 @@ def decimal(name: str) -> int | None:
 
 
 def broker_ids(children: Iterable[str]) -> tuple[list[BrokerId], list[str]]:
-    """Of the names under /brokers/ids: the ids, sorted, and the names that are none."""
+    """Of the names under /brokers/ids: the ids, sorted, and the names that are no ids."""
     ids: list[BrokerId] = []
     malformed: list[str] = []
     for name in children:
@@ -208,6 +208,8 @@ def split_connect_string(connect: str) -> tuple[tuple[Endpoint, ...], str]:
     chroot = slash + chroot.rstrip("/") if chroot.strip("/") else ""
     if "//" in chroot or any(part in (".", "..") for part in chroot.split("/")):
         raise ConfigError(f"zookeeper.connect: {chroot!r} is not a path")
+    if "," in chroot:
+        raise ConfigError(f"zookeeper.connect: {chroot!r}: the chroot is given once, after the last address")
     endpoints: list[Endpoint] = []
     for item in hosts.split(","):
         host, colon, port = item.strip().rpartition(":")

@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import random
 from collections.abc import Callable, Container, Sequence
+from functools import partial
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.broker_znodes import BrokerZnode, decode_broker, encode_broker
@@ -74,17 +75,17 @@ async def ensure_layout(coordinator: Coordinator) -> None:
         await coordinator.multi([Create(path) for path in missing])
     except (MultiFailedError, NotSentError, OutcomeUnknownError):  # another node is at it too, or it may have been done
         for path in missing:
-            await retrying(lambda path=path: coordinator.ensure_path(path))  # type: ignore[misc]
+            await retrying(partial(coordinator.ensure_path, path))
 
 
-async def cluster_id(coordinator: Coordinator, rng: random.Random) -> str:
-    """The cluster's id, created by the first node. Raises StartupRefused: the present value is not an id."""
+async def cluster_id(coordinator: Coordinator, propose: Callable[[], str]) -> str:
+    """The cluster's id; if there is none, what is proposed. Raises StartupRefused: the present value is not an id."""
     while True:
         try:
             data, _ = await retrying(lambda: coordinator.get(paths.CLUSTER_ID))
             return decode_cluster_id(data)
         except NoNodeError:
-            mine = encode_cluster_id(new_uuid(rng))
+            mine = encode_cluster_id(propose())
         except ZnodeError as error:
             raise StartupRefused(f"{error}: this does not say which cluster it is; put the right id there") from None
         try:
@@ -196,7 +197,7 @@ async def _gone(coordinator: Coordinator, path: str, czxid: int, patience: float
     connected = 0
     while True:
         changed = asyncio.Event()
-        stat = await retrying(lambda changed=changed: coordinator.exists(path, changed.set))  # type: ignore[misc]
+        stat = await retrying(partial(coordinator.exists, path, changed.set))
         if stat is None or stat.czxid != czxid:
             return True
         if connected >= _LOOKS:

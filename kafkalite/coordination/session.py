@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from kafkalite.coordination.coordinator import (
     Coordinator,
@@ -158,7 +159,7 @@ class SessionKeeper:
                 continue
             self._ended.clear()
             self.current = coordinator
-            coordinator.on_state(lambda state, of=coordinator: self._changed(of, state))  # type: ignore[misc]
+            coordinator.on_state(partial(self._changed, coordinator))
             self._present.set()
             self.changes["opened"] += 1
             _log.info("session.opened", session=f"{coordinator.session_id:x}")

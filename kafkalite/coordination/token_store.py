@@ -6,6 +6,7 @@ is away the tokens that were read last stand, each until its own end.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from kafkalite.coordination import paths
@@ -42,11 +43,17 @@ class TokenStore:
         self._on_token = on_token
         self._known = known
         self._notifications = Notifications(paths.TOKEN_CHANGES, paths.TOKEN_CHANGE_NAME, monotonic)
+        #: One reads at a time: of two that overlap, the later one could report what it has read earlier.
+        self._reading = asyncio.Lock()
         #: Path -> what is wrong there. Nobody logs in with a token that cannot be read.
         self.malformed: dict[str, str] = {}
 
     async def load(self, coordinator: Coordinator) -> None:
         """Read everything. Raises SessionExpiredError."""
+        async with self._reading:
+            await self._load(coordinator)
+
+    async def _load(self, coordinator: Coordinator) -> None:
         await self._notifications.begin(coordinator)
         found = await children_of(coordinator, paths.TOKENS)
         await self._read(coordinator, sorted({*found, *self._known()}))
@@ -56,10 +63,19 @@ class TokenStore:
         """Apply notifications until the session ends."""
         await follow(coordinator, lambda watch: self._apply_changes(coordinator, watch))
 
+    async def catch_up(self, coordinator: Coordinator) -> None:
+        """Know every change that was finished before this call, on whatever node. Raises SessionExpiredError."""
+        await retrying(lambda: coordinator.sync(paths.TOKENS))
+        await self._apply_changes(coordinator, None)
+
     async def _apply_changes(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> None:
+        async with self._reading:
+            await self._apply_news(coordinator, watch)
+
+    async def _apply_news(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> None:
         news = await self._notifications.news(coordinator, watch)
         if news.is_incomplete:
-            await self.load(coordinator)
+            await self._load(coordinator)
         else:
             changed = dict.fromkeys(data.decode(errors="replace") for _, data in news.fresh)
             await self._read(coordinator, [token_id for token_id in changed if token_id and "/" not in token_id])

@@ -6,6 +6,7 @@ one znode, so that its watches do not grow with the number of topics.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from kafkalite.config import FLUSH_BEFORE_ACK
@@ -55,6 +56,8 @@ class TopicConfigs:
         self._on_change = on_change
         self._settings: dict[str, dict[str, dict[str, str]]] = {each: {} for each in ENTITY_TYPES}
         self._notifications = Notifications(paths.CONFIG_CHANGES, _CHANGE_NAME, monotonic)
+        #: One reads at a time: of two that overlap, the later one could apply what it has read earlier.
+        self._reading = asyncio.Lock()
         #: Path -> what is wrong there; the settings read before stay in force. For `admin health`.
         self.malformed: dict[str, str] = {}
         #: Topics, other than internal ones, that have set log.flush.before.ack.
@@ -104,7 +107,11 @@ class TopicConfigs:
         return found
 
     async def load(self, coordinator: Coordinator) -> None:
-        """Read everything; returns the differences. Raises SessionExpiredError."""
+        """Read everything. Raises SessionExpiredError."""
+        async with self._reading:
+            await self._load(coordinator)
+
+    async def _load(self, coordinator: Coordinator) -> None:
         await self._notifications.begin(coordinator)
         parents = [f"/config/{entity_type}" for entity_type in ENTITY_TYPES]
         found = await retrying(lambda: coordinator.get_many(parents))
@@ -132,7 +139,16 @@ class TopicConfigs:
         """Apply notifications until the session ends."""
         await follow(coordinator, lambda watch: self._apply_changes(coordinator, watch))
 
-    async def _apply_changes(self, coordinator: Coordinator, watch: Callable[[], None]) -> None:
+    async def catch_up(self, coordinator: Coordinator) -> None:
+        """Know every change that was finished before this call, on whatever node. Raises SessionExpiredError."""
+        await retrying(lambda: coordinator.sync(paths.CONFIG_CHANGES))
+        await self._apply_changes(coordinator, None)
+
+    async def _apply_changes(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> None:
+        async with self._reading:
+            await self._apply_news(coordinator, watch)
+
+    async def _apply_news(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> None:
         news = await self._notifications.news(coordinator, watch)
         entities: dict[tuple[str, str], None] = {}
         for path, data in news.fresh:
@@ -142,7 +158,7 @@ class TopicConfigs:
                 self._report(path, error.reason)
         if news.is_incomplete:
             entities.clear()
-            await self.load(coordinator)
+            await self._load(coordinator)
         by_type: dict[str, list[str]] = {}
         for entity_type, name in entities:
             by_type.setdefault(entity_type, []).append(name)

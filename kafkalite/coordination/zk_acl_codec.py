@@ -69,12 +69,12 @@ def exposure(path: str, entries: Sequence[ZnodeAclEntry]) -> str:
 
 def get_acl(xid: int, path: str) -> bytes:
     """getACL."""
-    return _TWO_INTS.pack(xid, _OP_GET_ACL) + _text(path)
+    return _TWO_INTS.pack(xid, _OP_GET_ACL) + packed_text(path)
 
 
 def set_acl(xid: int, path: str, acl: bytes) -> bytes:
     """setACL, whatever the version of the present one."""
-    return _TWO_INTS.pack(xid, _OP_SET_ACL) + _text(path) + acl + _INT.pack(-1)
+    return _TWO_INTS.pack(xid, _OP_SET_ACL) + packed_text(path) + acl + _INT.pack(-1)
 
 
 def decode_acl(frame: bytes, at: int) -> tuple[ZnodeAclEntry, ...]:
@@ -90,7 +90,8 @@ def decode_acl(frame: bytes, at: int) -> tuple[ZnodeAclEntry, ...]:
     return tuple(found)
 
 
-def _text(value: str) -> bytes:
+def packed_text(value: str) -> bytes:
+    """A string as ZooKeeper's protocol has it."""
     raw = value.encode()
     return _INT.pack(len(raw)) + raw
 

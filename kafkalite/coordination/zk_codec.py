@@ -31,7 +31,7 @@ from kafkalite.coordination.coordinator import (
     Stat,
 )
 from kafkalite.coordination.watches import WatchKind
-from kafkalite.coordination.zk_acl_codec import OPEN_ACL, AclOf, open_acl
+from kafkalite.coordination.zk_acl_codec import OPEN_ACL, AclOf, open_acl, packed_text
 from kafkalite.errors import ProtocolError
 from kafkalite.lazy_dataclass import dataclass
 
@@ -183,13 +183,8 @@ def _set_watches_frame(seen_zxid: int, lists: dict[WatchKind, list[str]]) -> byt
 # --- requests ----------------------------------------------------------------------------------------------------
 
 
-def _text(value: str) -> bytes:
-    raw = value.encode()
-    return _INT.pack(len(raw)) + raw
-
-
 def _with_flag(opcode: int, xid: int, path: str, *, flag: bool) -> bytes:
-    return _TWO_INTS.pack(xid, opcode) + _text(path) + _LENGTH_AND_FLAG.pack(flag)
+    return _TWO_INTS.pack(xid, opcode) + packed_text(path) + _LENGTH_AND_FLAG.pack(flag)
 
 
 def get(xid: int, path: str, *, watch: bool) -> bytes:
@@ -219,7 +214,7 @@ def set_data(xid: int, op: SetData) -> bytes:
 
 def delete(xid: int, op: Delete) -> bytes:
     """delete."""
-    return _TWO_INTS.pack(xid, _OP_DELETE) + _text(op.path) + _INT.pack(op.version)
+    return _TWO_INTS.pack(xid, _OP_DELETE) + packed_text(op.path) + _INT.pack(op.version)
 
 
 def sync(xid: int, path: str) -> bytes:
@@ -239,14 +234,14 @@ def multi(xid: int, ops: Sequence[Op], acl_of: AclOf = open_acl) -> bytes:
                 append(_set_body(op))
             case Check(path, version):
                 append(_MULTI_OP[_OP_CHECK])
-                append(_text(path))
+                append(packed_text(path))
                 append(_INT.pack(version))
             case Create():
                 append(_MULTI_OP[_OP_CREATE])
                 append(_create_body(op, acl_of(op.path)))
             case Delete(path, version):
                 append(_MULTI_OP[_OP_DELETE])
-                append(_text(path))
+                append(packed_text(path))
                 append(_INT.pack(version))
     append(_MULTI_END)
     return b"".join(parts)
@@ -256,14 +251,14 @@ def multi_read(xid: int, paths: Iterable[str]) -> bytes:
     """getData of many znodes in one request; servers since 3.6 know it (ZOOKEEPER-1407)."""
     parts = [_TWO_INTS.pack(xid, _OP_MULTI_READ)]
     for path in paths:
-        parts += (_MULTI_OP[_OP_GET], _text(path), _NO_WATCH)
+        parts += (_MULTI_OP[_OP_GET], packed_text(path), _NO_WATCH)
     parts.append(_MULTI_END)
     return b"".join(parts)
 
 
 def _create_body(op: Create, acl: bytes) -> bytes:
     flags = (1 if op.ephemeral else 0) | (2 if op.sequential else 0)
-    return b"".join((_text(op.path), _INT.pack(len(op.data)), op.data, acl, _INT.pack(flags)))
+    return b"".join((packed_text(op.path), _INT.pack(len(op.data)), op.data, acl, _INT.pack(flags)))
 
 
 def _set_body(op: SetData) -> bytes:

@@ -26,7 +26,6 @@ class Pending:
     xid: int
     future: asyncio.Future[Any]
     decode: codec.Decoder
-    sent_at: float
     on_answer: Callable[[Any], None] | None = None
 
 
@@ -34,8 +33,8 @@ class ZkConnection:
     """Requests are answered in order, so the waiting ones are a queue.
 
     Args:
-        on_reply: (zxid, when the request was sent) of every answer, errors too.
-        on_event: (event type, path, zxid) of every watch event.
+        on_reply: (zxid) of every answer, errors too.
+        on_event: (event type, path) of every watch event.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class ZkConnection:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         *,
-        on_reply: Callable[[int, float | None], None],
+        on_reply: Callable[[int], None],
         on_event: Callable[[int, str], None],
     ) -> None:
         self._reader = reader
@@ -54,7 +53,6 @@ class ZkConnection:
         self._unwritten: list[bytes] = []
         self._unsent = 0
         self._received = bytearray()
-        self._pings: deque[float] = deque()
         self.closed = False
 
     # --- out -------------------------------------------------------------------------------------------------
@@ -72,10 +70,9 @@ class ZkConnection:
         if not self.closed:
             self._write(frame)
 
-    def ping(self, sent_at: float) -> None:
+    def ping(self) -> None:
         """A heartbeat."""
         if not self.closed:
-            self._pings.append(sent_at)
             self._write(codec.ping())
 
     def _write(self, frame: bytes) -> None:
@@ -85,7 +82,7 @@ class ZkConnection:
 
     def _flush(self) -> None:
         if self.closed or self._writer.transport.is_closing():
-            return  # the connection broke; who reads from it is about to abort: what is here was not sent
+            return  # the connection broke, and its reader is about to abort it: what is here was not sent
         frames, self._unwritten = self._unwritten, []
         self._unsent = 0
         if frames:
@@ -142,7 +139,7 @@ class ZkConnection:
         if header.xid == codec.WATCH_XID:
             self._on_event(*codec.decode_event(frame, at))
         elif header.xid == codec.PING_XID:
-            self._on_reply(header.zxid, self._pings.popleft() if self._pings else None)
+            self._on_reply(header.zxid)
         elif header.xid == codec.AUTH_XID:
             if header.error:
                 raise codec.error_of(-115, "credentials refused")
@@ -158,7 +155,7 @@ class ZkConnection:
         if header.error == codec.SESSION_MOVED:
             raise ProtocolError("the session has moved to another server")
         pending = self._pending[0]
-        self._on_reply(header.zxid, pending.sent_at)
+        self._on_reply(header.zxid)
         result: Any = None
         refused: CoordinatorError | None = None
         try:
@@ -187,7 +184,6 @@ class ZkConnection:
         self._writer.transport.abort()
         unsent, self._unsent = self._unsent, 0
         self._unwritten.clear()
-        self._pings.clear()
         while self._pending:
             pending = self._pending.popleft()
             if not pending.future.done():

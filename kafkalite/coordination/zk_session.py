@@ -289,17 +289,16 @@ class ZkSession:
         if self._silence() >= self._timeout_s * 2 / 3 - slack:
             self._timer = loop.call_later(_SECOND_LOOK_S, self._second_check, connection)
             return
-        now = self._clock.boottime()
         if self._confirming_since is None:
             if self.lease_left() <= 0:
                 self._lose(connection, "the lease has run out")
                 return
             self._confirm(connection)
-        elif now - self._confirming_since >= self._timeout_s * 2 / 3 - slack:
+        elif self._clock.boottime() - self._confirming_since >= self._timeout_s * 2 / 3 - slack:
             self._lose(connection, "the server answers, its ensemble has not for two thirds of the session timeout")
             return
         else:
-            connection.ping(now)
+            connection.ping()
         self._timer = loop.call_later(self._timeout_s / 6, self._beat, connection)
 
     def _confirm(self, connection: ZkConnection) -> None:
@@ -331,7 +330,7 @@ class ZkSession:
     def _heard(self) -> None:
         self._last_heard = self._clock.monotonic()
 
-    def _replied(self, zxid: int, sent_at: float | None) -> None:
+    def _replied(self, zxid: int) -> None:
         self._heard()
         self._seen_zxid = max(self._seen_zxid, zxid)
 
@@ -363,7 +362,7 @@ class ZkSession:
         if len(frame) > MAX_REQUEST_BYTES:
             raise TooBigError(f"{len(frame)} bytes, at most {MAX_REQUEST_BYTES}")
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        connection.send(frame, Pending(self._xid, future, decode, self._clock.boottime(), on_answer))
+        connection.send(frame, Pending(self._xid, future, decode, on_answer))
         return future
 
     async def _request(

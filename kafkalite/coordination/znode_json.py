@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 
 from kafkalite.errors import KafkaliteError
 from kafkalite.model import BrokerId, Replicas, TopicPartition
@@ -79,7 +80,7 @@ class JsonReader:
                 raise self.fail(name, f"{key!r} is not a partition")
             if empty_lists and replicas == []:
                 continue
-            result[int(key)] = replica_list(replicas, lambda reason, key=key: self.fail(f"{name}.{key}", reason))  # type: ignore[misc]
+            result[int(key)] = replica_list(replicas, partial(self.fail, f"{name}.{key}"))
         return dict(sorted(result.items()))
 
     def topic_partition(self) -> TopicPartition:

@@ -12,10 +12,9 @@ from dataclasses import field
 from typing import Any, Protocol
 
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
-from kafkalite.coordinators.services import Services
-from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import Offset, TopicPartition
+from kafkalite.model import Offset
 
 
 @dataclass(slots=True)
@@ -36,8 +35,7 @@ class CommittedState(Protocol):
 class CommittedAppends:
     """See the module. All raise ApiError: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE and what an append can fail with."""
 
-    def __init__(self, services: Services, log: InternalLog[Any]) -> None:
-        self._services = services
+    def __init__(self, log: InternalLog[Any]) -> None:
         self._log = log
 
     def append(
@@ -49,7 +47,7 @@ class CommittedAppends:
         log: they stay applied.
         """
         written = partition.written
-        base = self.bounds(partition.index)[0]
+        base = self._log.bounds(partition.index)[0]
         outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
         def done(error: ErrorCode, _: Offset) -> None:
@@ -75,22 +73,13 @@ class CommittedAppends:
     async def wait(self, partition: CommittedState, end: Offset | None = None) -> None:
         """Return when all up to `end` (None: all) is replicated. Raises ApiError: that is not expected soon."""
         end = partition.written.end if end is None else end
-        if self.bounds(partition.index)[1] >= end:
+        if self._log.bounds(partition.index)[1] >= end:
             return
         waiting = next(reversed(partition.written.appending), None)
         if waiting is not None:
             await _result(waiting)
-        if self.bounds(partition.index)[1] < end:
+        if self._log.bounds(partition.index)[1] < end:
             raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-    def bounds(self, index: int) -> tuple[Offset, Offset]:
-        """(log end, high watermark). Raises ApiError NOT_COORDINATOR."""
-        target = TopicPartition(self._log.topic, index)
-        try:
-            serving = self._services.partitions
-            return serving.local_bounds(target)[1], serving.local_high_watermark(target)
-        except ApiError:
-            raise api_error(ErrorCode.NOT_COORDINATOR) from None
 
 
 async def _result(outcome: asyncio.Future[ErrorCode]) -> None:

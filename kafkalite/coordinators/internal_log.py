@@ -15,7 +15,7 @@ from kafkalite.coordinators.internal_topics import broker_count, internal_topic,
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.env.turns import Turns
-from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET, LeaderEpoch, Offset, TopicPartition
@@ -72,6 +72,8 @@ class InternalLog(Generic[State]):
         make: an empty state for a partition and its leader epoch.
         replay: takes one batch of the partition's past into the state.
         loaded, unloaded: called when a partition is ready, and when it is no longer ours.
+        settle: takes, in steps, what `replay` has put aside of records that later ones may replace. It is called after each piece of
+            the log.
         when_committed: a partition is not ready before all that was replayed is committed. Otherwise a decision in the end of
             the log would be acted upon, and could be lost with this leader.
     """
@@ -85,6 +87,7 @@ class InternalLog(Generic[State]):
         loaded: Callable[[State], None],
         unloaded: Callable[[State], None],
         *,
+        settle: Callable[[State], Iterator[None]] | None = None,
         when_committed: bool = False,
     ) -> None:
         self.topic = topic
@@ -93,6 +96,7 @@ class InternalLog(Generic[State]):
         self._replay = replay
         self._loaded = loaded
         self._unloaded = unloaded
+        self._settle = settle
         self._when_committed = when_committed
         self._repeats = Repeats(services.clock.monotonic)
         #: After a failover one node may load tens of partitions, each of a hundred thousand records.
@@ -145,6 +149,15 @@ class InternalLog(Generic[State]):
         """0: the topic does not exist, as far as this node knows."""
         topic = self._services.metadata([self.topic]).topics[0]
         return 0 if topic.error else len(topic.partitions)
+
+    def bounds(self, partition: int) -> tuple[Offset, Offset]:
+        """(log end, high watermark) of a partition that this node leads. Raises ApiError NOT_COORDINATOR."""
+        target = TopicPartition(self.topic, partition)
+        serving = self._services.partitions
+        try:
+            return serving.local_bounds(target)[1], serving.local_high_watermark(target)
+        except ApiError:
+            raise api_error(ErrorCode.NOT_COORDINATOR) from None
 
     async def coordinator_of(self, key: str) -> Broker:
         """The node that coordinates `key`; creates the topic when it is first needed.
@@ -251,7 +264,7 @@ class InternalLog(Generic[State]):
             )
 
     def _load_ended(self, partition: int, load: _Load[State], task: asyncio.Task[None]) -> None:
-        """A bug has ended it, which the supervisor reports. Its clients would wait for ever."""
+        """If a bug has ended the load (the supervisor reports it), load again: clients would wait for ever."""
         if not task.cancelled() and task.exception() is not None:
             again = self._load_again(partition, load, _FAILED_AGAIN_S)
             self._services.supervisor.spawn(f"load.{self.topic}-{partition}", again, Policy.ISOLATED)
@@ -266,22 +279,30 @@ class InternalLog(Generic[State]):
         pieces = self._services.partitions.read_local(target, offset, _READ_BYTES)
         if not pieces:  # a compaction left a gap before the end
             return self._services.partitions.local_bounds(target)[1]
-        data = b"".join(pieces)
         began = self._turns.monotonic()
-        for position, header in split_batches(data):
-            if header.next_offset <= offset:
-                continue
+        for reached in self.replaying(load.state, b"".join(pieces), offset):
+            offset = reached
             if self._turns.is_over(began):
                 await self._turns.take((self.topic, target.partition))
                 if self._loads.get(target.partition) is not load:
                     break
                 began = self._turns.monotonic()
-            if header.is_control:
-                self._replay(load.state, header, [], end_transaction_marker_of(data, position, header))
-            else:
-                self._replay(load.state, header, list(records_of(data, position, header)), None)
-            offset = Offset(header.next_offset)
         return offset
+
+    def replaying(self, state: State, data: bytes, offset: Offset) -> Iterator[Offset]:
+        """Take the batches in `data` that reach beyond `offset`, in steps; where the last one that was taken ends."""
+        for position, header in split_batches(data):
+            if header.next_offset <= offset:
+                continue
+            yield offset
+            if header.is_control:
+                self._replay(state, header, [], end_transaction_marker_of(data, position, header))
+            else:
+                self._replay(state, header, list(records_of(data, position, header)), None)
+            offset = Offset(header.next_offset)
+        yield offset
+        for _ in self._settle(state) if self._settle is not None else ():
+            yield offset
 
     # --- appending ---
 

@@ -38,9 +38,11 @@ def internal_topic(name: str, config: BrokerConfig, brokers: int) -> NewTopic:
     require both nodes to be up, so one is enough, unless `min.insync.replicas` of the broker says otherwise.
     """
     state_min_isr = config.transaction_state_log_min_isr
-    configs = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
+    segment_bytes = 104_857_600
+    configs = {"cleanup.policy": "compact"}
     if name == GROUP_TOPIC:
         partitions, replicas = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
+        segment_bytes = config.offsets_topic_segment_bytes
     elif name == SCHEMA_TOPIC:
         partitions, replicas = 1, config.offsets_topic_replication_factor
     elif name == SHARE_TOPIC:
@@ -52,14 +54,15 @@ def internal_topic(name: str, config: BrokerConfig, brokers: int) -> NewTopic:
             "cleanup.policy": "delete",
             "retention.ms": "-1",
             "retention.bytes": "-1",
-            "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
         }
+        segment_bytes = config.share_coordinator_state_topic_segment_bytes
     else:
         assert name == TRANSACTION_TOPIC
         partitions, replicas = (
             config.transaction_state_log_num_partitions,
             config.transaction_state_log_replication_factor,
         )
+        segment_bytes = config.transaction_state_log_segment_bytes
     replicas = max(1, min(replicas, brokers))
     min_isr = max(
         1,
@@ -70,7 +73,7 @@ def internal_topic(name: str, config: BrokerConfig, brokers: int) -> NewTopic:
         name,
         partitions=partitions,
         replication_factor=replicas,
-        configs={**configs, "min.insync.replicas": str(min_isr)},
+        configs={**configs, "segment.bytes": str(segment_bytes), "min.insync.replicas": str(min_isr)},
     )
 
 

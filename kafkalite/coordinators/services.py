@@ -238,7 +238,7 @@ class Rights(Protocol):
         ...
 
     async def create_acls(self, subject: Subject, bindings: Sequence[Binding]) -> list[ApiError | None]:
-        """Errors by position; what is there already is none. Raises ApiError SECURITY_DISABLED."""
+        """Errors by position; None, too, for a binding that is there already. Raises ApiError SECURITY_DISABLED."""
         ...
 
     async def delete_acls(self, subject: Subject, filters: Sequence[Filter]) -> list[list[Binding] | ApiError]:
@@ -340,6 +340,10 @@ class Services(Protocol):
 
     async def update_features(self, levels: Mapping[str, int]) -> None:
         """Choose these levels, which were checked. Raises ApiError, CoordinatorError."""
+        ...
+
+    async def known_everywhere(self, what: str) -> None:
+        """Return when the live nodes act on the changes written before this call, or after a second. `what`: as in CatchUpRequest."""
         ...
 
     def settings_of(self, entity_type: str) -> Mapping[str, Mapping[str, str]]:

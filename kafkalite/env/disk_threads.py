@@ -52,7 +52,7 @@ class Workers:
 
     @contextmanager
     def change(self, path: str) -> Iterator[None]:
-        """See the function of this name."""
+        """See the function `change`."""
         with self._lock:
             self.changing += 1
         try:

@@ -93,7 +93,7 @@ def _collect_again() -> None:
 
 
 class Crowds:
-    """Counts who comes, and gives back what a crowd has left behind, once per DELAY_S at most."""
+    """Counts those that come, and gives back what a crowd has left behind, once per DELAY_S at most."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, give_back: Callable[[], None] = give_back) -> None:
         self._loop = loop

@@ -51,7 +51,7 @@ class ChunkReader(asyncio.StreamReader):
 
     def set_transport(self, transport: asyncio.BaseTransport) -> None:
         super().set_transport(transport)
-        self._source = cast(asyncio.ReadTransport, transport)  # uvloop's is none by its class
+        self._source = cast(asyncio.ReadTransport, transport)  # uvloop's has another class
 
     def feed_data(self, data: bytes) -> None:  # type: ignore[override]
         if not data:

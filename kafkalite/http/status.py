@@ -113,7 +113,7 @@ class StatusPages:
 
 
 def _metadata(state: PartitionState, cache: MetadataCache) -> PartitionMetadata:
-    """As in a response to a client: a leader that is not alive is none."""
+    """As in a response to a client: a leader that is not alive does not count."""
     return PartitionMetadata(
         state.partition,
         int(ErrorCode.NONE),

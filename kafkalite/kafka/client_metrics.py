@@ -65,6 +65,10 @@ class _Instance:
     may_ask: bool = True
     series: dict[tuple[str, tuple[tuple[str, str], ...]], float] = field(default_factory=dict)
 
+    def is_silent(self, now_ms: int) -> bool:
+        """Whether nothing is shown of it any more."""
+        return now_ms - self.pushed_ms > _INTERVALS_SHOWN * self.subscription.interval_ms
+
 
 class ClientMetrics:
     """
@@ -95,7 +99,8 @@ class ClientMetrics:
             and wanted == known.subscription
         ):
             raise api_error(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "asked again before the push interval was over")
-        known.subscription, known.asked_ms, known.may_ask = wanted, now, False
+        self._subscribe(known, wanted)
+        known.asked_ms, known.may_ask = now, False
         return wanted
 
     def check_push(
@@ -119,7 +124,8 @@ class ClientMetrics:
         except ApiError:
             self.refused += 1
             raise
-        known.subscription, known.pushed_ms, known.is_over = current, now, is_last
+        self._subscribe(known, current)
+        known.pushed_ms, known.is_over = now, is_last
         if is_last:  # nothing of it is shown any more
             self._series -= len(known.series)
             known.series.clear()
@@ -131,6 +137,8 @@ class ClientMetrics:
         if known is None or known.is_over:
             return
         prefixes = known.subscription.metrics
+        if self._series >= MAX_ALL_SERIES:
+            self._forget_silent()
         for point in points:
             if not point.name.startswith(prefixes):
                 continue
@@ -145,11 +153,26 @@ class ClientMetrics:
         """(client, metric, attributes, value) of those that push, for the metrics page."""
         now = self._now_ms()
         for known in list(self._instances.values()):
-            age_ms = now - known.pushed_ms
-            if known.pushed_ms < 0 or known.is_over or age_ms > _INTERVALS_SHOWN * known.subscription.interval_ms:
+            if known.pushed_ms < 0 or known.is_over or known.is_silent(now):
                 continue
             for (name, attributes), number in known.series.items():
                 yield known.client, name, attributes, number
+
+    def _subscribe(self, known: _Instance, wanted: MetricsSubscription) -> None:
+        """Nothing is shown of metrics that are not asked for any more."""
+        if wanted.metrics != known.subscription.metrics:
+            left = {key: number for key, number in known.series.items() if key[0].startswith(wanted.metrics)}
+            self._series -= len(known.series) - len(left)
+            known.series = left
+        known.subscription = wanted
+
+    def _forget_silent(self) -> None:
+        """Clients that were killed have not said that they end: their series make room for those of others."""
+        now = self._now_ms()
+        for known in self._instances.values():
+            if known.is_silent(now):
+                self._series -= len(known.series)
+                known.series.clear()
 
     def _known(self, instance_id: bytes, client: MetricsClient) -> _Instance:
         known = self._instances.get(instance_id)

@@ -11,11 +11,13 @@ from collections.abc import Callable
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.replica.client_fetch import AT_ONCE, ClientFetch, Steps
+from kafkalite.security.fair_room import FairRoom, user_of
 from kafkalite.security.principal import Principal
 
 #: Time in ms for which a session may be unused, and after which a larger one may take its place (Kafka's value).
 EVICTION_MS = 120_000
-#: Partitions in all sessions together: a partition is some hundred bytes, and anybody may list names of no topic.
+#: Partitions in all sessions together, but for the reserve of `fair_room`: a partition is some hundred bytes, and anybody may list
+#: names of no topic.
 MAX_PARTITIONS = 500_000
 NO_SESSION = 0
 #: The epochs of requests that list all partitions: the second one asks for no session.
@@ -44,7 +46,7 @@ class ClientSession:
     #: Its partitions when it was used last.
     size: int = 0
     is_evictable: bool = False
-    #: Counts requests: an answer to an older one than the last is none any more.
+    #: Counts requests: only the answer to the last one is used.
     requests: int = 0
 
     def advance(self) -> None:
@@ -77,12 +79,16 @@ class FetchSessions:
         self._sessions: dict[int, ClientSession] = {}
         #: (partitions, id) of those that are no longer new, sorted.
         self._evictable: list[tuple[int, int]] = []
-        #: For metrics, with Kafka's names.
-        self.partitions = 0
+        self._listed = FairRoom(lambda: MAX_PARTITIONS)
         self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def partitions(self) -> int:
+        """In all sessions."""
+        return self._listed.taken
 
     def get(self, session_id: int, owner: tuple[Principal, str]) -> ClientSession | None:
         """None: there is no such session of theirs."""
@@ -94,7 +100,7 @@ class FetchSessions:
     ) -> ClientSession | None:
         """A new one; None if there is no room and none may be ended for it."""
         size = len(fetch.entries)
-        if not size or self.partitions + size > MAX_PARTITIONS:
+        if not size or not self._listed.has_room(user_of(*owner), size):
             return None
         if len(self._sessions) >= self._slots and not self._make_room(size):
             return None
@@ -112,15 +118,17 @@ class FetchSessions:
         if self._sessions.pop(session.session_id, None) is None:
             return False
         self._sessions[session.session_id] = session
+        more = len(session.fetch.entries) - session.size
+        is_room = more <= 0 or self._listed.has_room(user_of(*session.owner), more)
         self._note(session, self._now_ms())
-        return self.partitions <= MAX_PARTITIONS
+        return is_room
 
     def closing(self, session: ClientSession) -> Steps[None]:
         """It is over with this call; the steps free its memory."""
         if self._sessions.pop(session.session_id, None) is None:
             return _no_steps()
         self._forget_size(session)
-        self.partitions -= session.size
+        self._listed.give(user_of(*session.owner), session.size)
         return session.fetch.ending()
 
     def close(self, session: ClientSession) -> None:
@@ -129,7 +137,7 @@ class FetchSessions:
 
     def _note(self, session: ClientSession, now_ms: int) -> None:
         size = len(session.fetch.entries)
-        self.partitions += size - session.size
+        self._listed.give(user_of(*session.owner), session.size - size)
         is_evictable = now_ms - session.created_ms > EVICTION_MS
         if size != session.size or is_evictable != session.is_evictable:
             self._forget_size(session)

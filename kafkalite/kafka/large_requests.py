@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalite.kafka.request import Request
 
 
-class Server(Protocol):
+class RequestHost(Protocol):
     """What the listener lends. `large`, `listings`: turns of such requests, and of those that only list what they are about."""
 
     turns: Turns
@@ -53,7 +53,7 @@ class Server(Protocol):
         ...
 
 
-async def serve(listener: Server, request: Request, body: bytes) -> None:
+async def serve(listener: RequestHost, request: Request, body: bytes) -> None:
     """Answer it. `body`: the message's bytes."""
     connection, api = request.connection, request.api
     assert api is not None
@@ -100,7 +100,7 @@ def _count(request: Request, slices: Slices) -> None:
         request.throttle.work_s += slices.spent
 
 
-async def _serve_whole(listener: Server, request: Request, body: bytes, slices: Slices) -> bool:
+async def _serve_whole(listener: RequestHost, request: Request, body: bytes, slices: Slices) -> bool:
     """Its elements depend on each other: only decoding is done in slices. Whether it was handed to its handler. Raises WireError."""
     assert request.api is not None
     message = await slices.run(decoding(request.api.name + "Request", request.version, memoryview(body), MOST_UNCUT))
@@ -114,7 +114,7 @@ async def _serve_whole(listener: Server, request: Request, body: bytes, slices: 
     return True
 
 
-async def _answer(listener: Server, request: Request, message: Any, slices: Slices) -> Any:
+async def _answer(listener: RequestHost, request: Request, message: Any, slices: Slices) -> Any:
     api = request.api
     assert api is not None
     refused: ApiError | None = None

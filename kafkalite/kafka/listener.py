@@ -8,6 +8,7 @@ requests under way per connection (`max.inflight.requests.per.connection`), memo
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Mapping
 from types import CoroutineType, GeneratorType
@@ -50,6 +51,8 @@ SHARED_BYTES = 512 * 1024
 #: A frame that is not complete after this long is given up (seconds): slow senders hold memory.
 FRAME_DEADLINE_S = 60.0
 _SWEEP_S = 1.0
+#: Connections that a sweep ends because max.connections was lowered.
+_ENDED_AT_ONCE = 1_000
 #: Large requests under way at once: each may take some 100 MB while it is decoded.
 _LARGE_REQUESTS = 4
 #: Threads that decompress for clients: one bomb inflates while somebody else's batch is looked at.
@@ -228,6 +231,18 @@ class KafkaListener:
         for call in self.on_closed:
             call(connection)
 
+    def _end_excess(self) -> None:
+        """After max.connections was lowered: the clients that were silent for the longest time leave, those of nodes stay (KIP-402)."""
+        most = self.services.config.max_connections
+        if len(self.connections) <= most:
+            return
+        is_protected = len(self._bound) > 1  # else clients and nodes come to the same listener
+        staying = [each for each in self.connections if not each.is_closed]
+        clients = [each for each in staying if not (is_protected and each.listener_name == self._for_nodes)]
+        excess = min(len(staying) - most, _ENDED_AT_ONCE)
+        for connection in heapq.nsmallest(excess, clients, key=lambda each: each.last_active):
+            connection.retire("max.connections was lowered")
+
     def _end_the_gone(self) -> None:
         """Nobody reads from a muted connection, so nobody sees its end: clients that come and go would use all connections up."""
         muted = {id(each.transport): each for each in self.connections if each.is_muted}
@@ -249,6 +264,7 @@ class KafkaListener:
                     "answer.unread", "the client did not read a response while others waited for memory", at_once=True
                 )
             self._end_the_gone()
+            self._end_excess()
             for connection in list(self.connections):
                 if connection.is_closed:
                     continue  # it ends when its peer has read everything, or soon (streams.close_when_written)

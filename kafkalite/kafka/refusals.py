@@ -62,7 +62,7 @@ AlterReplicaLogDirs results=dirs.topics partitions=partitions
 """
 #: These fields name what was asked for.
 _COPIED = frozenset({"name", "topic_id", "resource_name", "entity_name"})
-#: What there is none of, where the schema's default is no such value.
+#: The values that say "none", of fields whose default in the schema says something.
 _NONE = dict.fromkeys(
     ["base_offset", "high_watermark", "low_watermark", "committed_offset", "committed_leader_epoch", "node_id", "port"], -1
 )  # fmt: skip

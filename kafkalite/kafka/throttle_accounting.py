@@ -17,7 +17,7 @@ from kafkalite.security.principal import Principal
 from kafkalite.security.quotas import Kind, Quotas
 
 #: Between nodes, or a login, which has a limit of its own (KIP-368: a client that waited would lose its session): not limited
-#: by time. What comes before the login is not either, because it is not known who asks; there is little of that.
+#: by time. Requests before the login are not limited either, because the user is not known yet; there are few of them.
 EXEMPT = frozenset(
     {
         "SaslAuthenticate",

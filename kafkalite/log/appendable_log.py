@@ -169,6 +169,7 @@ class AppendableLog(ReadableLog):
         interval = config.index_interval_bytes
         first = 0
         is_begun = False
+        producers = self._producers
         try:
             if prepared is not None and prepared.completed:
                 local.segments[
@@ -180,6 +181,7 @@ class AppendableLog(ReadableLog):
                 is_begun = is_begun or is_new
                 if is_new:
                     if first and prepared is not None:  # the snapshot at the segment's end has what the segment has
+                        producers = producers.copy() if producers is self._producers else producers
                         self._record_ended(self._producers.apply_until(prepared, bases[first]))
                     # At the log's end, not where the batch begins: offsets that a compaction removed are missing within a
                     # segment, and between segments nothing is missing that was not lost.
@@ -201,7 +203,7 @@ class AppendableLog(ReadableLog):
             if self.log_end_offset > start:  # an earlier segment took its part: all or nothing
                 with local.io("undoing an append"):
                     self._cut_to(start)
-                    self._reload_producers()
+                    self._reload_producers(producers)
             raise self.storage_error("append", error) from error
         if prepared is not None:
             self._record_ended(self._producers.apply(prepared))
@@ -243,6 +245,7 @@ class AppendableLog(ReadableLog):
         local.check_usable()
         local.dir_dirty = True
         with local.io("truncation", changes=True):
+            local.drop_swap()
             for segment in local.segments:
                 segment.remove()
             start = min(offset, self.log_start_offset)

@@ -244,7 +244,8 @@ async def _pass(log: PartitionLog, disk: Disk, work: CleaningPlan, now_ms: int, 
         except Exception:
             _discard(log, disk, group)
             raise
-        if not work.stands(log) or not log.replace_segments(sources, group.segment, path, group.dropped_markers):
+        is_same = work.stands(log)
+        if not (is_same and await log.replace_segments(sources, group.segment, path, group.dropped_markers)):
             _discard(log, disk, group)
             return None
     return offsets.latest_offset + 1

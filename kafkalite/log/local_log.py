@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from kafkalite.env.seams import Disk
 from kafkalite.errors import LogClosed, StorageError
@@ -26,7 +26,7 @@ class LocalLog:
     """
 
     __slots__ = (
-        "_records_compactions", "_unmarked_to", "closed", "compacted_to", "cuts", "dir_dirty", "directory", "disk", "failed", "handles",
+        "_records_compactions", "_swap", "_unmarked_to", "closed", "compacted_to", "cuts", "dir_dirty", "directory", "disk", "failed", "handles",
         "metadata_dirty", "metadata_unwritten", "next_offset", "path", "segments", "sync_failed",
         "topic_id", "topic_partition",
     )  # fmt: skip
@@ -63,6 +63,8 @@ class LocalLog:
         self.closed = False
         #: Counts operations, other than compactions, that cut, remove or rename segments. They make work off the loop void.
         self.cuts = 0
+        #: The compacted segment that is about to replace others; empty: none is.
+        self._swap = ""
         #: partition.metadata and the directory itself are not durable yet.
         self.metadata_dirty = metadata_dirty
         #: partition.metadata does not exist yet: it is written before the first batch, or with the first flush (as in Kafka). An
@@ -240,6 +242,7 @@ class LocalLog:
         if offset < end:  # where to cut is found before anything is removed: there may be damage
             position = segment.position_of(offset)
             end = segment.end_before(position)
+        self.drop_swap()
         while self.segments[-1] is not segment:
             self.segments.pop().remove()
         if offset < segment.next_offset:
@@ -267,6 +270,7 @@ class LocalLog:
         self.cuts += 1
         removed: list[str] = []
         try:
+            self.drop_swap()
             for segment in self.segments[:count]:
                 removed += segment.mark_deleted()
         except OSError:
@@ -280,10 +284,10 @@ class LocalLog:
         first = self._number_of(sources[0])
         return first is not None and self.segments[first : first + len(sources)] == sources
 
-    def replace(self, sources: list[Segment], cleaned: Segment, cleaned_path: str, dropped_markers: set[int]) -> None:
+    async def replace(
+        self, sources: list[Segment], cleaned: Segment, cleaned_path: str, dropped_markers: set[int]
+    ) -> bool:
         """See `PartitionLog.replace_segments`."""
-        first = self._number_of(sources[0])
-        assert first is not None
         aborted = [entry for s in sources for entry in s.aborted() if entry.last_offset not in dropped_markers]
         swap = f"{cleaned.log_path}.swap"
         self.dir_dirty = True
@@ -292,7 +296,12 @@ class LocalLog:
         # If anything fails from here on, the segments on the disk may differ from those in memory.
         with self.io("compaction", changes=True):
             self.disk.rename(cleaned_path, swap)
-            self.disk.sync_dir(self.path)
+            self._swap = swap
+            if not await self._sync_swap(swap):
+                return False
+            self.dir_dirty = True  # again: a flush may have synced it meanwhile
+            first = self._number_of(sources[0])
+            assert first is not None
             for source in sources:
                 source.remove()
             for entry in aborted:
@@ -303,6 +312,32 @@ class LocalLog:
             self.disk.rename(swap, cleaned.log_path)
             self.segments[first : first + len(sources)] = [cleaned]
             cleaned.save_indexes()
+        return True
+
+    async def _sync_swap(self, swap: str) -> bool:
+        """Make the name durable, off the loop. False: the log was cut or closed meanwhile. Raises OSError."""
+        path = self.path
+        try:
+            await self.disk.run_blocking(lambda: self.disk.sync_dir(path), path)
+        except OSError:
+            if self._swap == swap and not self.closed:
+                raise
+        except BaseException:  # nobody will replace anything
+            if not self.closed:  # else its disk may hang
+                with suppress(OSError):
+                    self.drop_swap()
+            raise
+        if self._swap != swap or self.closed or self.failed:
+            return False
+        self._swap = ""
+        return True
+
+    def drop_swap(self) -> None:
+        """No segment is replaced now: the next start would bring back what is cut after this call. Raises OSError."""
+        if self._swap:
+            swap, self._swap = self._swap, ""
+            self.dir_dirty = True
+            self.disk.remove(swap)
 
     def _number_of(self, segment: Segment) -> int | None:
         return next((n for n, each in enumerate(self.segments) if each is segment), None)
@@ -312,6 +347,7 @@ class LocalLog:
         self.close_files()
         self.cuts += 1
         with self.io("renaming the log"):
+            self.drop_swap()
             self.disk.rename(self.path, path)
         self.path = path
         for segment in self.segments:

@@ -36,6 +36,7 @@ from kafkalite.log.compaction_turn import CompactionTurn
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.exchange import LogExchange
 from kafkalite.log.failures import FaultScope, fault_scope
+from kafkalite.log.future_cuts import agree, costly_cut, follow, follow_costly_cuts
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import load_apart, new_log
 from kafkalite.log.log_dir import FUTURE_SUFFIX, STRAY_SUFFIX, LogDir, set_aside_name
@@ -313,7 +314,11 @@ class DiskMoves:
         # Whatever the policy is today: a compaction since the copy may have removed a tombstone of a copied record.
         may_be_compacted = source.is_compacted or "compact" in source.config.cleanup_policy
         if found and found[0].topic_id == source.topic_id and not may_be_compacted:
-            agree(found[0], source)
+            try:
+                await agree(found[0], source, self._cold.lane(move.target))
+            except BaseException:
+                found[0].close()
+                raise
             return found[0]
         if found:
             found[0].close()
@@ -328,6 +333,7 @@ class DiskMoves:
         while True:
             began = self._clock.monotonic()
             await self._load(move, future)
+            await follow_costly_cuts(future, source, self._cold.lane(move.target))
             copied = self._copy_some(move, future)
             unflushed += copied
             if future.log_end_offset >= source.log_end_offset or unflushed >= _FLUSH_BYTES:
@@ -387,6 +393,8 @@ class DiskMoves:
     def _exchange(self, move: LogDirMove, future: PartitionLog) -> bool:
         """Within one turn of the loop: the rest, then the name. False: too much has come meanwhile."""
         source = move.source
+        if costly_cut(future, source) is not None:
+            return False
         for _ in range(4):
             if not self._copy_some(move, future):
                 break
@@ -413,31 +421,3 @@ async def _make_durable(log: PartitionLog) -> None:
             await asyncio.sleep(SHORTAGE_PAUSE_S)
         else:
             return
-
-
-def follow(future: PartitionLog, source: PartitionLog) -> None:
-    """Cut from the future log what the current one has lost since the last time. Raises StorageError."""
-    cut, source.lowest_cut = source.lowest_cut, None
-    if cut is not None and cut < future.log_end_offset:
-        future.truncate_to(cut)
-    start = source.log_start_offset
-    if future.log_end_offset < start:
-        future.truncate_fully_and_start_at(start)
-    elif future.log_start_offset < start:
-        future.advance_log_start_offset(start)
-
-
-def agree(future: PartitionLog, source: PartitionLog) -> None:
-    """Cut a future log that comes from an earlier life to what the current log has, too (KIP-101's rule)."""
-    source.lowest_cut = None
-    while future.log_end_offset > future.log_start_offset:
-        own = future.latest_epoch
-        epoch, end = source.epoch_and_end_offset_for(own)
-        if epoch == own:
-            future.truncate_to(end)
-            return
-        own_end = -1 if epoch < 0 else future.epoch_and_end_offset_for(epoch)[1]
-        if own_end < 0:  # they share no epoch
-            future.truncate_fully_and_start_at(source.log_start_offset)
-            return
-        future.truncate_to(min(end, own_end))

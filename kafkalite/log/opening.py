@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from kafkalite.config import BrokerConfig, TopicConfig, usable_topic_config
@@ -98,7 +99,7 @@ class Opening:
         try:
             for log_dir in self._pool.dirs.values():
                 try:
-                    await self._in_time(log_dir, lambda log_dir=log_dir: log_dir.open(cluster_id, broker_id))  # type: ignore[misc]
+                    await self._in_time(log_dir, partial(log_dir.open, cluster_id, broker_id))
                 except OSError as error:
                     self._failures.dir_failed(dir_error(log_dir, "opening", error))
         except StartupRefused:
@@ -209,7 +210,7 @@ class Opening:
 
         for first in range(0, len(found), _LOAD_CHUNK):
             chunk = found[first : first + _LOAD_CHUNK]
-            await self._disk.run_blocking(lambda chunk=chunk: load(chunk), log_dir.path)  # type: ignore[misc]
+            await self._disk.run_blocking(partial(load, chunk), log_dir.path)
         if failed:
             await self._give_up(log_dir, failed, configs)
         unread = {tp: configs.get(tp.topic, self._config.topic) for tp in failed}
@@ -360,7 +361,7 @@ class Opening:
             )
 
     async def ready_to_return(self) -> list[tuple[str, Awaited]]:
-        """Offline directories for which there is what they wait for, with what it was; each is checked from time to time."""
+        """(path, what it waited for) of offline directories that can return now. Each is checked from time to time."""
         found: list[tuple[str, Awaited]] = []
         for log_dir in list(self._pool.dirs.values()):
             now = self._clock.monotonic()

@@ -201,19 +201,19 @@ class PartitionLog(AppendableLog):
         """A pass is about to remove offsets below `end`: durable when this returns. Raises OSError."""
         await self._local.record_compaction(end)
 
-    def replace_segments(
+    async def replace_segments(
         self, sources: list[Segment], cleaned: Segment, cleaned_path: str, dropped_markers: set[int]
     ) -> bool:
         """Put a compacted segment, complete and synced at `cleaned_path`, in the place of `sources`.
 
-        Crash-safe: once the file is called .swap (and that is durable) the next start finishes the work.
+        Crash-safe: once the file is called .swap (and that is durable) the next start finishes the work. A cut that comes before that is
+        durable removes the file.
         Returns False, changing nothing, when the sources are not in the log as they were. Raises StorageError.
         """
         self._local.check_usable()
         if not self._local.holds(sources):
             return False
-        self._local.replace(sources, cleaned, cleaned_path, dropped_markers)
-        return True
+        return await self._local.replace(sources, cleaned, cleaned_path, dropped_markers)
 
     # --- moving to another disk --------------------------------------------------------------------
 

@@ -125,6 +125,13 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def copy(self) -> ProducerStates:
+        """As they are now; an append puts new entries in the place of those that it changes."""
+        twin = ProducerStates()
+        twin._entries, twin._open, twin._completed = dict(self._entries), dict(self._open), dict(self._completed)
+        twin._verifications = self._verifications
+        return twin
+
     def active(self) -> dict[int, ProducerEntry]:
         """Producer id -> entry. Not to be changed."""
         return self._entries

@@ -7,6 +7,7 @@ delay, too, but only when their records are known to be in sync elsewhere, or by
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import StorageError
@@ -81,7 +82,7 @@ class Removals:
             if not log_dir.online:
                 continue  # logs that come back with their disk are classified then
             try:
-                await log_dir.off_loop(lambda path=path: self._disk.sync_dir(path))  # type: ignore[misc]
+                await log_dir.off_loop(partial(self._disk.sync_dir, path))
             except OSError as error:
                 if not log_dir.online:
                     continue

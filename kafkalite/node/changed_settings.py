@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from kafkalite.admin.acls import AclManager
-from kafkalite.config import BrokerConfig, max_connections
+from kafkalite.config import BrokerConfig
 from kafkalite.controller.controller import Controller
 from kafkalite.kafka.listener import KafkaListener
-from kafkalite.listener_settings import RPC
 from kafkalite.log.log_manager import LogManager
 from kafkalite.node.membership import ClusterMembership
 from kafkalite.node.settings import CurrentSettings
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.rpc.server import RpcServer
 
 
 class ChangedSettings:
@@ -25,7 +23,6 @@ class ChangedSettings:
         logs: LogManager,
         controller: Controller,
         membership: ClusterMembership,
-        rpc: RpcServer,
         listener: KafkaListener,
         rights: AclManager,
     ) -> None:
@@ -34,7 +31,6 @@ class ChangedSettings:
         self._logs = logs
         self._controller = controller
         self._membership = membership
-        self._rpc = rpc
         self._listener = listener
         self._rights = rights
 
@@ -54,7 +50,6 @@ class ChangedSettings:
         """See SettingsEvents."""
         config = self._settings.now
         self._rights.reconfigured(config)
-        self._rpc.max_connections = max_connections(config, RPC)
         self._replicas.fetchers.resize(config.num_replica_fetchers)
         self._replicas.serving.throttled_rate = config.leader_replication_throttled_rate
         housekeeping = self._logs.housekeeping

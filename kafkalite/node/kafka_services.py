@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from kafkalite.env.supervisor import Supervisor
     from kafkalite.log.log_manager import LogManager
     from kafkalite.node.administration import Administration
+    from kafkalite.node.catching_up import CatchingUp
     from kafkalite.node.zookeeper_health import ZooKeeperHealth
     from kafkalite.security.listener import ListenerSecurity
     from kafkalite.security.node_security import NodeSecurity
@@ -93,6 +94,7 @@ class KafkaHost(Protocol):
     logs: LogManager
     replicas: ReplicaManager
     producer_ids: ProducerIds
+    catching_up: CatchingUp
     extension: Mapping[type[Message], Callable[[Any], Awaitable[Message]]]
     loop_times: LoopTimes
 
@@ -140,6 +142,9 @@ class NodeServices:
                 writer.transport.abort()
                 raise
         return reader, writer, lifetime_s
+
+    async def known_everywhere(self, what: str) -> None:
+        await self._node.catching_up.everywhere(what)
 
     async def scram_users(self, names: Sequence[str] | None) -> Mapping[str, Mapping[str, int]]:
         from kafkalite.coordination.scram_users import list_users

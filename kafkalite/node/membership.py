@@ -42,6 +42,8 @@ class Followed(Protocol):
 
     async def follow(self, coordinator: Coordinator) -> None: ...
 
+    async def catch_up(self, coordinator: Coordinator) -> None: ...
+
 
 class ClusterMembership:
     """The node registers when its listeners are bound; then it runs for the election of the controller.

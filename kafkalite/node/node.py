@@ -51,6 +51,7 @@ from kafkalite.model import (
 )
 from kafkalite.node.administration import Administration
 from kafkalite.node.binding import bind
+from kafkalite.node.catching_up import CatchingUp
 from kafkalite.node.changed_settings import ChangedSettings
 from kafkalite.node.controller_rpc import ControllerRpc
 from kafkalite.node.earlier_sessions import EarlierSessions
@@ -58,7 +59,7 @@ from kafkalite.node.extension_handlers import NodeExtension
 from kafkalite.node.health import NodeHealth
 from kafkalite.node.history_file import HistoryFile
 from kafkalite.node.kafka_services import NodeServices
-from kafkalite.node.membership import ClusterMembership
+from kafkalite.node.membership import ClusterMembership, Followed
 from kafkalite.node.rpc_requests import RpcRequests
 from kafkalite.node.settings import CurrentSettings
 from kafkalite.node.znode_acl_check import ZnodeAclCheck
@@ -67,6 +68,7 @@ from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.replica.startup import topic_ids
 from kafkalite.rpc.local_broker import LocalBroker
+from kafkalite.rpc.messages.changes import ACLS, SETTINGS, TOKENS
 from kafkalite.rpc.server import RpcServer
 from kafkalite.schemas.coordinator import SchemaRegistry
 from kafkalite.telemetry.logs import get_logger
@@ -251,6 +253,8 @@ class Node:
         """What a node shows of itself and of the others."""
         env = self.env
         self.peers = Peers(self.peer_env.network, self.supervisor, self.metadata, partial(self.local.hello, "status"))
+        followed: dict[str, Followed] = {SETTINGS: self.settings.configs, ACLS: self.rights, TOKENS: self.tokens}
+        self.catching_up = CatchingUp(self.session, followed, self.peers)
         self.overview = Overview(self, env.clock, self.peers, self.settings.broker_states, self.admin.reassignments)
         self.sampler = Sampler(self)
         self.console = ConsolePages(self)
@@ -278,7 +282,6 @@ class Node:
             logs=self.logs,
             controller=self.controller,
             membership=self._membership,
-            rpc=self.rpc,
             listener=self.kafka.listener,
             rights=self.rights,
         )
@@ -345,7 +348,8 @@ class Node:
         self.supervisor.spawn("session.watch", self.session.watch())
         in_session = self._membership.in_session
         await in_session(registration.ensure_layout)
-        self.local.cluster_id = await in_session(lambda session: registration.cluster_id(session, self.env.random))
+        new_id = partial(registration.new_uuid, self.env.random)
+        self.local.cluster_id = await in_session(lambda session: registration.cluster_id(session, new_id))
         if (security := self.security) is not None:
             key = await in_session(lambda session: registration.decoy_key(session, self.env.entropy))
             security.use_decoy_key(key)

@@ -18,12 +18,14 @@ from kafkalite.extension.messages.watching import HealthRequest, HistoryRequest
 from kafkalite.kafka.forwarded import Forwarded
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import BrokerId
+from kafkalite.node.catching_up import CatchingUp
 from kafkalite.node.load import load_of
 from kafkalite.replica import rpc_handlers
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.handling import Handler, LateReply, Reply, RpcRequest
 from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.changes import CatchUpRequest
 from kafkalite.rpc.messages.connection import ErrorResponse, HeartbeatRequest, HeartbeatResponse
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
 from kafkalite.rpc.messages.forwarding import ForwardRequest, ForwardResponse
@@ -53,6 +55,7 @@ class RpcHost(Protocol):
     draining: Draining
     forwarded: Forwarded
     rights: AclManager
+    catching_up: CatchingUp
     schemas: SchemaRegistry
     extension: Mapping[type[Message], ExtensionHandler]
     logs: LogManager
@@ -77,6 +80,7 @@ class RpcRequests:
             **rpc_handlers.handlers(host.replicas),
             **{cls: _answer(host.extension[cls]) for cls in SHARED},
             LoadRequest: self._load,
+            CatchUpRequest: _answer(host.catching_up.answer),
             IsrChangedRequest: self._isr_changed,
             ControlledShutdownRequest: self._controlled_shutdown,
             CommittedOffsetsRequest: _answer(lambda request: host.draining.answer(request)),
@@ -148,6 +152,9 @@ def _answer(serve: Callable[[Any], Awaitable[Message]]) -> Callable[[RpcRequest]
     """A handler from what takes the message and returns the response."""
 
     async def handle(request: RpcRequest) -> Reply:
-        return Reply(await serve(request.message))
+        try:
+            return Reply(await serve(request.message))
+        except ApiError as error:  # an answer: raised, it would be logged as a task that has failed
+            return Reply(ErrorResponse(int(error.code), str(error)))
 
     return handle

@@ -70,7 +70,7 @@ class CurrentSettings:
     def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
         """A topic's effective configuration on this node."""
         if topic in INTERNAL_TOPICS:
-            return internal_topic_config(self.now.topic, overrides, others_flush=self.configs.any_flushes)
+            return internal_topic_config(self.now, topic, overrides, others_flush=self.configs.any_flushes)
         return usable_topic_config(self.now.topic, overrides)
 
     def broker_states(self) -> dict[BrokerId, str]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from kafkalite.coordination import paths
+from kafkalite.coordination import paths, registration
 from kafkalite.coordination.cluster_znodes import decode_cluster_id
 from kafkalite.coordination.coordinator import Coordinator
 from kafkalite.coordination.patience import refused_at as refused_at_of_the_request
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env.seams import Clock
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.errors import ErrorCode, StartupRefused, api_error
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.telemetry.logs import get_logger
 
@@ -88,18 +88,22 @@ class ZooKeeperHealth:
 
 
 async def _foreign(coordinator: Coordinator, cluster_id: str, *, holds_data: bool) -> str:
-    """Why this ZooKeeper is not our cluster's; empty if it is, or if this node has nothing to lose."""
+    """Why this ZooKeeper is not our cluster's; empty if it is, or if this node has nothing to lose.
+
+    If only the id is missing, it is put there again: the next node that starts would give the cluster another one.
+    """
     found, topics = await coordinator.get_many([paths.CLUSTER_ID, paths.TOPICS])
-    if found is not None:
-        try:
+    try:
+        if found is not None:
             reported = decode_cluster_id(found[0])
-        except ZnodeError:
-            return ""  # written by hand; the directories have the true id
-        return (
-            ""
-            if reported == cluster_id
-            else f"{paths.CLUSTER_ID} names cluster {reported}; this node is of {cluster_id}"
-        )
-    if holds_data and (topics is None or not topics[1].child_count):
-        return f"{paths.CLUSTER_ID} and all topics are missing; this node has logs of cluster {cluster_id}"
-    return ""
+        elif topics is not None and topics[1].child_count:
+            reported = await registration.cluster_id(coordinator, lambda: cluster_id)
+        elif holds_data:
+            return f"{paths.CLUSTER_ID} and all topics are missing; this node has logs of cluster {cluster_id}"
+        else:
+            return ""
+    except (ZnodeError, StartupRefused):
+        return ""  # written by hand; the directories have the true id
+    if reported == cluster_id:
+        return ""
+    return f"{paths.CLUSTER_ID} names cluster {reported}; this node is of {cluster_id}"

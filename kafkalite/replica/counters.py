@@ -40,7 +40,7 @@ class Traffic(NamedTuple):
     messages_out: int = 0
 
     def and_of(self, partition: Partition) -> Traffic:
-        """With what a partition has counted."""
+        """The sum with what a partition has counted."""
         return Traffic(
             self.bytes_in + partition.appended_bytes,
             self.bytes_out + partition.fetched_bytes,

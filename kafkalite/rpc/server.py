@@ -131,7 +131,7 @@ class RpcServer:
         await asyncio.wait((task,))
 
     def greeted(self, connection: ServerConnection) -> None:
-        """It is a node's."""
+        """The peer has said hello: it is a node."""
         self._ungreeted.pop(connection, None)
 
     def _ended(self, number: int, host: str) -> None:

@@ -70,7 +70,7 @@ class Server(Protocol):
         """One line about a connection; many similar ones from one host are suppressed."""
 
     def greeted(self, connection: ServerConnection) -> None:
-        """It has said hello, and is a node's."""
+        """The peer has said hello: it is a node."""
 
 
 class ServerConnection:

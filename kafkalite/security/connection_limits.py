@@ -32,6 +32,7 @@ class ConnectionLimits:
     """Counts per address; as many addresses are kept as have connections.
 
     Args:
+        least: what an address may have in any case, unless its limit is 0.
         rate: new connections per second and address (KIP-612); 0: no limit.
         rate_of: what is set for one address instead; None: nothing.
         rate_of_all: new connections per second of all addresses together; 0: no limit.
@@ -43,6 +44,7 @@ class ConnectionLimits:
         per_ip: int,
         overrides: dict[str, int],
         *,
+        least: int = 0,
         rate: float = 0.0,
         rate_of: Callable[[str], float | None] = lambda host: None,
         rate_of_all: Callable[[], float] = lambda: 0.0,
@@ -57,6 +59,7 @@ class ConnectionLimits:
         self._lately: dict[str, tuple[float, float]] = {}
         self._per_ip = per_ip
         self._overrides = overrides
+        self._least = least
         self._counts: dict[str, int] = {}
 
     def change(self, per_ip: int, rate: float) -> None:
@@ -67,7 +70,8 @@ class ConnectionLimits:
         """One more from there; False: too many, and it does not count."""
         host = canonical(host)
         count = self._counts.get(host, 0)
-        if count >= self._overrides.get(host, self._per_ip) or not self._is_slow_enough(host):
+        limit = self._overrides.get(host, self._per_ip)
+        if count >= (max(limit, self._least) if limit else 0) or not self._is_slow_enough(host):
             return False
         self._counts[host] = count + 1
         return True

@@ -168,6 +168,7 @@ RPC: Mapping[str, Row] = {
             "LeaderAndIsrRequest",
             "LogEndsRequest",
             "LoadRequest",
+            "CatchUpRequest",
             "StopReplicaRequest",
             "UpdateMetadataRequest",
             "IsrChangedRequest",

@@ -112,9 +112,8 @@ def _text(now: datetime, level: str, event: str, fields: dict[str, Any], excepti
 
 def _value(value: Any) -> str:
     text = str(value)
-    if (
-        not text.isprintable()
-    ):  # JSON leaves U+007F alone, and those beyond: terminals take U+009B for the beginning of a command
+    # JSON leaves U+007F alone, and those beyond: terminals take U+009B for the beginning of a command.
+    if not text.isprintable():
         return json.dumps(text).replace("\x7f", "\\u007f")
     return json.dumps(text, ensure_ascii=False) if " " in text or not text else text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.client.retry import BootstrapFailed
@@ -84,7 +85,7 @@ class TopicReader:
         found: dict[TopicPartition, float] = {}
         for tp, begin in sorted(begins.items()):
             try:
-                fetched = self._retry(lambda tp=tp, begin=begin: self.client.fetch_raw(tp, begin, _SAMPLE_BYTES, 0))  # type: ignore[misc]
+                fetched = self._retry(partial(self.client.fetch_raw, tp, begin, _SAMPLE_BYTES, 0))
             except ApiError as error:
                 if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                     raise
@@ -137,7 +138,7 @@ class TopicReader:
         late = [tp for tp in wanted if found[tp] is None]
         if late and self.options.timestamp_strategy == "error":
             raise OptionError(
-                f"{names(late)} has no record as late as the starting timestamp; "
+                f"there is no record as late as the starting timestamp in {names(late)}; "
                 "set startingOffsetsByTimestampStrategy to latest to start at the end"
             )
         ends = self.latest(late)

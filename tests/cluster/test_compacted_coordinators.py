@@ -15,7 +15,8 @@ from kafkalite.errors import ErrorCode
 from kafkalite.protocol import wire
 from kafkalite.testing.processes import ProcessCluster
 from tests.unit.kafka.conftest import FrameClient, batch, fetch, produce
-from tests.unit.kafka.test_coordinators import Producer, commit
+from tests.unit.kafka.coordinator_requests import commit
+from tests.unit.kafka.transactional_producer import Producer
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 

@@ -8,7 +8,9 @@ from typing import Self
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NoNodeError
+from kazoo.security import OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
+from kafkalite.env.real import real_env
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.running import QUICK, kafkalite, wait_until
 from tests.zk import ZooKeeperForTests
@@ -135,6 +137,19 @@ def test_a_plain_cluster_is_closed_and_opened(zookeeper: ZooKeeperForTests, tmp_
         opened = kafkalite("admin", "zookeeper", "open", "--yes", "--zookeeper", where, "--config", config)
         assert opened.code == 0, opened.err
         assert f"{stranger.root}/config/users/alice" in stranger.changeable()
+
+
+async def test_a_chroot_that_an_operator_has_made(zookeeper: ZooKeeperForTests) -> None:
+    """It is in a directory that only the operator may change. There ZooKeeper refuses even to create what is there."""
+    with Stranger(zookeeper.chroot("shared")) as operator:
+        closed = [make_digest_acl("operator", "hush", all=True), make_acl("world", "anyone", read=True)]
+        operator.client.create(operator.root, acl=closed)
+        operator.client.add_auth("digest", "operator:hush")
+        operator.client.create(f"{operator.root}/mine", acl=OPEN_ACL_UNSAFE)
+    session = await real_env().connect_coordinator(f"{zookeeper.connect}{operator.root}/mine", 6_000)
+    await session.ensure_path("/a/b")
+    assert (await session.children("/"))[0] == ["a"]
+    await session.close()
 
 
 def test_another_identity_is_refused(zookeeper: ZooKeeperForTests, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the network, the server and the operating system do to a ZooKeeper session, and how the adapter comes through.
+"""What the network and the operating system do to a ZooKeeper session, and how the adapter comes through.
 
 Each scenario is one that stock aiozk fails (lost elections, lost fences, endless hangs); a proxy or a signal makes it.
 """
@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -19,12 +19,11 @@ from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
 from kafkalite.coordination import aiozk_adapter
-from kafkalite.coordination.aiozk_adapter import ZkCoordinator, ZooKeeperAccess
+from kafkalite.coordination.aiozk_adapter import ZooKeeperAccess
 from kafkalite.coordination.coordinator import (
     AuthFailedError,
     BadVersionError,
     Check,
-    Coordinator,
     CoordinatorError,
     Create,
     MultiFailedError,
@@ -35,44 +34,14 @@ from kafkalite.coordination.coordinator import (
     SetData,
     TooBigError,
 )
-from kafkalite.coordination.embedded import EmbeddedZooKeeper, cache_directory, free_port
 from kafkalite.coordination.retry import retrying
 from kafkalite.env.real import RealClock, real_env
 from kafkalite.env.real_network import RealNetwork
-from tests.support.accepting import accepting
+from tests.cluster.zookeeper_session import TIMEOUT_MS, Bench, connected, once, states
 from tests.zk import ZooKeeperForTests
 from tests.zk_proxy import CONNECT, MULTI_READ, SET, SET_WATCHES, Do, FaultProxy
 
-TIMEOUT_MS = 3000
-
 pytestmark = [pytest.mark.zookeeper]
-
-
-class Bench:
-    """One session through a proxy, others directly."""
-
-    def __init__(self, proxy: FaultProxy, zookeeper: ZooKeeperForTests) -> None:
-        self.proxy = proxy
-        self.zookeeper = zookeeper
-        self.chroot = "/" + zookeeper.chroot("faults").partition("/")[2]
-        self._env = real_env()
-        self._opened: list[Coordinator] = []
-
-    async def session(self, timeout_ms: int = TIMEOUT_MS) -> ZkCoordinator:
-        return await self._open(f"{self.proxy.connect}{self.chroot}", timeout_ms)
-
-    async def direct(self) -> ZkCoordinator:
-        return await self._open(f"{self.zookeeper.connect}{self.chroot}", TIMEOUT_MS)
-
-    async def _open(self, connect: str, timeout_ms: int) -> ZkCoordinator:
-        session = await self._env.connect_coordinator(connect, timeout_ms)
-        assert isinstance(session, ZkCoordinator)
-        self._opened.append(session)
-        return session
-
-    async def close(self) -> None:
-        for session in self._opened:
-            await session.close()
 
 
 @pytest.fixture
@@ -81,43 +50,6 @@ async def bench(zookeeper: ZooKeeperForTests) -> AsyncIterator[Bench]:
         made = Bench(proxy, zookeeper)
         yield made
         await made.close()
-
-
-@pytest.fixture
-def own_server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
-    """A server that the test may kill."""
-    server = EmbeddedZooKeeper(tmp_path / "zk", class_cache=cache_directory())
-    server.start()
-    yield server
-    server.kill()
-
-
-def states(coordinator: Coordinator) -> asyncio.Queue[SessionState]:
-    queue: asyncio.Queue[SessionState] = asyncio.Queue()
-    coordinator.on_state(queue.put_nowait)
-    return queue
-
-
-async def connected(seen: asyncio.Queue[SessionState]) -> None:
-    while (state := await seen.get()) is not SessionState.CONNECTED:
-        assert state is SessionState.SUSPENDED, "the session must survive this"
-
-
-def once(proxy: FaultProxy, opcode: int, act: Do, times: int = 1) -> Callable[[], int]:
-    """Let the next requests of this kind meet `act`; returns how many are left."""
-    left = [times]
-
-    def on_request(seen: int, _frame: bytes) -> Do:
-        if seen == opcode and left[0]:
-            left[0] -= 1
-            return act
-        return Do.PASS
-
-    proxy.on_request = on_request
-    return lambda: left[0]
-
-
-# --- the connection ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", [Do.FIN, Do.RST])
@@ -225,9 +157,6 @@ async def test_nothing_is_ever_sent_twice(bench: Bench) -> None:
     assert stat.version == 20
 
 
-# --- reconnecting ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("act", [Do.DROP, Do.FIN, Do.RST, Do.TRUNCATE])
 async def test_a_missing_answer_to_connect_does_not_cost_the_session(bench: Bench, act: Do) -> None:
     zk = await bench.session()
@@ -325,153 +254,6 @@ async def test_attempts_go_on_until_the_server_accepts_one(bench: Bench) -> None
         await asyncio.sleep(0.01)
     bench.proxy.accepting = True
     await connected(seen)
-
-
-# --- the server --------------------------------------------------------------------------------------------------
-
-
-async def test_a_killed_server_that_returns_keeps_session_data_and_ephemerals(own_server: EmbeddedZooKeeper) -> None:
-    zk = await real_env().connect_coordinator(own_server.connect, 10_000)
-    session = zk.session_id
-    await zk.create("/e", ephemeral=True)
-    await zk.multi([Create(f"/n{number}", b"-1") for number in range(10)])
-    seen = states(zk)
-    acked = [-1] * 10
-    stop = asyncio.Event()
-
-    async def write(number: int) -> None:
-        value = 0
-        while not stop.is_set():
-            try:
-                await zk.set(f"/n{number}", str(value).encode())
-            except (NotSentError, OutcomeUnknownError):
-                await asyncio.sleep(0.005)
-                continue
-            acked[number] = value
-            value += 1
-
-    async with asyncio.TaskGroup() as group:
-        for number in range(10):
-            group.create_task(write(number))
-        while min(acked) < 20:
-            await asyncio.sleep(0.005)
-        own_server.kill()
-        assert await seen.get() is SessionState.SUSPENDED
-        at_kill = list(acked)
-        await asyncio.get_running_loop().run_in_executor(None, own_server.launch)
-        await connected(seen)
-        assert zk.session_id == session
-        stop.set()
-    found = await zk.get_many([f"/n{number}" for number in range(10)])
-    stored = [int(each[0]) for each in found if each is not None]
-    assert all(value >= acked_value for value, acked_value in zip(stored, at_kill, strict=True))
-    assert (await zk.get("/e"))[1].ephemeral_owner == session
-    await zk.close()
-
-
-async def test_a_server_that_hangs_is_left_alone_until_it_answers(own_server: EmbeddedZooKeeper) -> None:
-    zk = await real_env().connect_coordinator(own_server.connect, TIMEOUT_MS)
-    seen = states(zk)
-    own_server.signal(signal.SIGSTOP)
-    assert await seen.get() is SessionState.SUSPENDED
-    assert zk.lease_left() > 0
-    own_server.signal(signal.SIGCONT)
-    await connected(seen)
-    await zk.sync("/")
-    await zk.close()
-
-
-async def test_a_client_that_starts_with_the_server_is_served_when_it_is(tmp_path: Path) -> None:
-    """In its boot window a server accepts connections that it never answers."""
-    server = EmbeddedZooKeeper(tmp_path / "zk", class_cache=cache_directory())
-    try:
-        server.launch()
-        zk = await real_env().connect_coordinator(server.connect, 20_000)
-        assert (await zk.children("/"))[0] == ["zookeeper"]
-        await zk.close()
-    finally:
-        server.kill()
-
-
-@pytest.fixture
-def ensemble(tmp_path: Path) -> Iterator[list[EmbeddedZooKeeper]]:
-    members = [f"127.0.0.1:{free_port('127.0.0.1')}:{free_port('127.0.0.1')}" for _ in range(3)]
-    servers = [
-        EmbeddedZooKeeper(
-            tmp_path / f"zk{number}", my_id=number, members=members, class_cache=cache_directory(), max_heap_mb=64
-        )
-        for number in (1, 2, 3)
-    ]
-    for server in servers:
-        server.launch()
-    yield servers
-    for server in servers:
-        server.kill()
-
-
-@pytest.mark.timeout(120)
-async def test_an_ensemble_loses_servers_and_quorum_but_not_the_session(ensemble: list[EmbeddedZooKeeper]) -> None:
-    loop = asyncio.get_running_loop()
-    env = real_env()
-    # Long enough for an election of the ensemble on a busy machine.
-    zk = await env.connect_coordinator(",".join(server.connect for server in ensemble), 12_000)
-    session = zk.session_id
-    await retrying(lambda: zk.create("/n", b"0"))
-    await retrying(lambda: zk.create("/e", ephemeral=True))
-    seen = states(zk)
-    # The server that we are on dies: the next one takes over.
-    assert isinstance(zk, ZkCoordinator)
-    port = zk.server.port if zk.server is not None else 0
-    mine = next(server for server in ensemble if server.port == port)
-    mine.kill()
-    assert await seen.get() is SessionState.SUSPENDED
-    while zk.state is not SessionState.CONNECTED:
-        assert zk.lease_left() > 0  # a node on this session would not have been fenced
-        await asyncio.sleep(0.01)
-    await connected(seen)
-    assert zk.server is not None
-    assert zk.server.port != port
-    await retrying(lambda: zk.set("/n", b"1"))
-    # A second one stops: no quorum, no server; it goes on: all is as before.
-    other = next(server for server in ensemble if server.running and server.port != zk.server.port)
-    other.kill()
-    while zk.state is SessionState.CONNECTED:
-        await asyncio.sleep(0.01)
-    with pytest.raises(NotSentError):
-        await zk.get("/n")
-    while zk.lease_left() > 0:
-        await asyncio.sleep(0.02)
-    assert zk.state is SessionState.SUSPENDED
-    await loop.run_in_executor(None, other.launch)
-    await connected(seen)
-    assert zk.session_id == session
-    assert (await retrying(lambda: zk.get("/n")))[0] == b"1"
-    assert (await retrying(lambda: zk.get("/e")))[1].ephemeral_owner == session
-    await zk.close()
-
-
-async def test_a_peer_that_is_no_zookeeper_is_given_up(unused_garbage_port: int) -> None:
-    with pytest.raises(NotSentError):
-        await real_env().connect_coordinator(f"127.0.0.1:{unused_garbage_port}", 1000)
-
-
-@pytest.fixture(
-    params=[b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\0\0\0\1x", b""]
-)
-async def unused_garbage_port(request: pytest.FixtureRequest) -> AsyncIterator[int]:
-    tasks: list[asyncio.Task[None]] = []
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(4)
-        writer.write(request.param)
-        writer.close()
-
-    async with accepting(lambda *streams: tasks.append(asyncio.create_task(answer(*streams)))) as port:
-        yield port
-    await asyncio.gather(*tasks)
-
-
-# --- the session -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.checklist("F4")
@@ -578,60 +360,3 @@ async def test_nothing_is_left_open(bench: Bench) -> None:
         await asyncio.sleep(0.005)
     left = {task for task in asyncio.all_tasks() - before if task.get_name() == "zookeeper-session"}
     assert left == set()
-
-
-# --- the launcher ------------------------------------------------------------------------------------------------
-
-
-async def _cli(directory: Path, *arguments: str) -> asyncio.subprocess.Process:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return await asyncio.create_subprocess_exec(
-        sys.executable, "-c", "from kafkalite_cli.zookeeper import zookeeper; zookeeper()",
-        "--dir", str(directory), *arguments,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment,
-    )  # fmt: skip
-
-
-async def _until_refused(port: int) -> None:
-    while True:
-        try:
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:
-            return
-        writer.close()
-        await asyncio.sleep(0.02)
-
-
-async def test_the_command_serves_until_sigterm_and_keeps_its_data(tmp_path: Path) -> None:
-    port = 0
-    for round_number in range(2):
-        process = await _cli(tmp_path / "zk", "--port", str(port))
-        assert process.stdout is not None
-        ready = json.loads(await process.stdout.readline())
-        assert ready["event"] == "zookeeper.ready"
-        assert ready["dir"] == str(tmp_path / "zk")
-        port = ready["port"]
-        zk = await real_env().connect_coordinator(f"127.0.0.1:{port}", TIMEOUT_MS)
-        if round_number == 0:
-            await zk.create("/kept", b"x")
-        assert (await zk.get("/kept"))[0] == b"x"
-        await zk.close()
-        process.terminate()
-        assert await process.wait() == 0
-        await _until_refused(port)
-
-
-async def test_no_server_outlives_a_killed_command(tmp_path: Path) -> None:
-    process = await _cli(tmp_path / "zk", "--port", "0")
-    assert process.stdout is not None
-    port = json.loads(await process.stdout.readline())["port"]
-    process.kill()
-    await process.wait()
-    await _until_refused(port)
-
-
-async def test_a_port_in_use_is_refused_in_one_line(tmp_path: Path, zookeeper: ZooKeeperForTests) -> None:
-    process = await _cli(tmp_path / "zk", "--port", str(zookeeper.port))
-    _, told = await process.communicate()
-    assert process.returncode == 1
-    assert told.decode().strip() == f"kafkalite zookeeper: port {zookeeper.port} on 127.0.0.1 is in use"

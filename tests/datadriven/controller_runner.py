@@ -39,7 +39,6 @@ in which order. Run with KAFKALITE_REWRITE=1 to rewrite the expectations; explai
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from pathlib import Path
 
 from kafkalite.controller.decisions.decide import decide
@@ -108,12 +107,9 @@ from kafkalite.coordination import paths
 from kafkalite.coordination.admin_znodes import PartitionRemoval
 from kafkalite.model import (
     NO_LEADER,
-    NO_TOPIC_ID,
-    BrokerEpoch,
     BrokerId,
     BrokerInfo,
     ControllerEpoch,
-    Endpoint,
     LeaderAndIsr,
     LeaderEpoch,
     Offset,
@@ -121,11 +117,15 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
-from kafkalite.rpc.messages.control import (
-    LeaderAndIsrRequest,
-    PartitionState,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
+from tests.datadriven.controller_words import (
+    broker_of,
+    command_text,
+    ids_of,
+    move_text,
+    partition_of,
+    state_of,
+    state_text,
+    topic_of,
 )
 
 SEPARATOR = "----"
@@ -166,17 +166,17 @@ class Script:
         match verb:
             case "brokers":
                 every = frozenset(TopicPartition(n, p) for n, t in self.topics.items() for p in t.assignment)
-                self.brokers = {info.broker_id: info for info in (_broker(word, every) for word in words)}
+                self.brokers = {info.broker_id: info for info in (broker_of(word, every) for word in words)}
                 if self.in_office:
                     self.handle(BrokersChanged(self.brokers))
             case "topics":
-                self.topics = {name.partition("#")[0]: _topic(name, each) for name, each in options.items()}
+                self.topics = {name.partition("#")[0]: topic_of(name, each) for name, each in options.items()}
                 if self.in_office:
                     self.handle(TopicsChanged(self.topics))
             case "take-office":
                 self.in_office = True
                 ordered = tuple(options["deletions"].split(",")) if "deletions" in options else ()
-                silent = _ids(options["suspects"]) if "suspects" in options else ()
+                silent = ids_of(options["suspects"]) if "suspects" in options else ()
                 unclean = frozenset(self.unclean)
                 states, modified = dict(self.znodes), dict(self.modified)
                 self.handle(
@@ -204,51 +204,51 @@ class Script:
                 self.min_insync = int(words[0])
             case "ends":
                 said = {name: value.split(":") for name, value in options.items()}
-                self.ends[_partition(words[0])] = {
+                self.ends[partition_of(words[0])] = {
                     BrokerId(int(name)): (LeaderEpoch(int(epoch)), Offset(int(end)))
                     for name, (epoch, end) in said.items()
                 }
             case "refuses":
-                info = _broker(words[0])
-                self.handle(ReplicasDoubtful(info.broker_id, info.broker_epoch, tuple(map(_partition, words[1:]))))
+                info = broker_of(words[0])
+                self.handle(ReplicasDoubtful(info.broker_id, info.broker_epoch, tuple(map(partition_of, words[1:]))))
             case "state":
-                partition = _partition(words[0])
-                self.znodes[partition] = _state(options)
+                partition = partition_of(words[0])
+                self.znodes[partition] = state_of(options)
                 self.modified[partition] = int(options.get("modified", self.zxid))
             case "no-state":
-                del self.znodes[_partition(words[0])]
+                del self.znodes[partition_of(words[0])]
             case "race":
-                self.races[_partition(words[0])] = _state(options)
+                self.races[partition_of(words[0])] = state_of(options)
             case "unclean":
                 self.unclean |= set(words)
             case "isr-changed":
-                self.handle(IsrsChanged(tuple(map(_partition, words))))
+                self.handle(IsrsChanged(tuple(map(partition_of, words))))
             case "shutdown":
-                info = _broker(words[0])
+                info = broker_of(words[0])
                 self.handle(ControlledShutdownReceived(info.broker_id, info.broker_epoch, token=1))
             case "preferred":
-                ordered_now = tuple(map(_partition, words))
+                ordered_now = tuple(map(partition_of, words))
                 self.handle(PreferredElectionRequested(ordered_now, version=0, unclean="unclean" in options))
             case "delete":
                 self.handle(DeletionsRequested(tuple(words)))
             case "stopped":
-                info = _broker(words[0])
-                failed = tuple(_partition(each) for each in options.get("failed", "").split(",") if each)
-                done = tuple(map(_partition, words[1:]))
+                info = broker_of(words[0])
+                failed = tuple(partition_of(each) for each in options.get("failed", "").split(",") if each)
+                done = tuple(map(partition_of, words[1:]))
                 ids = tuple(TopicId(options.get("id", "")) for _ in done)
-                away = frozenset(_partition(each) for each in options.get("away", "").split(",") if each)
+                away = frozenset(partition_of(each) for each in options.get("away", "").split(",") if each)
                 self.handle(ReplicasStopped(info.broker_id, info.broker_epoch, done, failed, ids, away))
             case "lost":
-                info = _broker(words[0])
+                info = broker_of(words[0])
                 self.handle(InitialisationDue({info.broker_id: info.broker_epoch}, "queue.overflow"))
             case "restart":
                 made_at = int(options.get("made", self.zxid))
-                asked = tuple(map(_partition, words[1:]))
+                asked = tuple(map(partition_of, words[1:]))
                 order = RestartRequested("req-0", BrokerId(int(words[0])), asked, made_at, "online" in options)
                 self.handle(RestartsRequested((order,)))
             case "dead":
-                info = _broker(words[0])
-                self.handle(ReplicasFailed(info.broker_id, info.broker_epoch, tuple(map(_partition, words[1:]))))
+                info = broker_of(words[0])
+                self.handle(ReplicasFailed(info.broker_id, info.broker_epoch, tuple(map(partition_of, words[1:]))))
             case "limits":
                 values = {name: int(options[name]) for name in sorted(options)}
                 self.limits = ReassignmentLimits(
@@ -257,19 +257,19 @@ class Script:
                     values.get("leaders", UNLIMITED),
                 )
             case "reassign":
-                self.order |= {_partition(name): _ids(value) if value else () for name, value in options.items()}
+                self.order |= {partition_of(name): ids_of(value) if value else () for name, value in options.items()}
                 self.handle(ReassignmentRequested(dict(self.order)))
             case "add":
-                self.adds |= {_partition(name): _ids(value) for name, value in options.items()}
+                self.adds |= {partition_of(name): ids_of(value) for name, value in options.items()}
                 self.handle(PartitionRequests(dict(self.adds), dict(self.removals)))
             case "remove":
-                self.removals |= {_partition(each): PartitionRemoval() for each in words}
-                self.removals |= {_partition(name): PartitionRemoval(drain=True) for name in options}
+                self.removals |= {partition_of(each): PartitionRemoval() for each in words}
+                self.removals |= {partition_of(name): PartitionRemoval(drain=True) for name in options}
                 self.handle(PartitionRequests(dict(self.adds), dict(self.removals)))
             case "drained":
-                self.handle(PartitionsDrained(tuple(map(_partition, words))))
+                self.handle(PartitionsDrained(tuple(map(partition_of, words))))
             case "copied":
-                self._copied(_partition(words[0]))
+                self._copied(partition_of(words[0]))
             case "tick":
                 self.handle(Ticked())
             case _:
@@ -318,7 +318,7 @@ class Script:
             case WriteStates():
                 return self._write(effect)
             case Send(broker_id, command):
-                say(f"send {broker_id} {_command(command)}")
+                say(f"send {broker_id} {command_text(command)}")
             case OpenChannel(broker):
                 say(f"open {broker.broker_id}@{broker.broker_epoch}")
             case CloseChannel(broker_id):
@@ -403,7 +403,7 @@ class Script:
                 states[partition] = self.znodes[partition] = new
                 self.modified[partition] = self.zxid
             for partition in change.partitions:
-                self.output.append(f"write-topic {partition} {_move_text(topic, partition, states.get(partition))}")
+                self.output.append(f"write-topic {partition} {move_text(topic, partition, states.get(partition))}")
             self.adds = {p: each for p, each in self.adds.items() if p not in change.added}
             self.removals |= change.removed
             written.append(dataclasses.replace(change, topic=topic, states=states))
@@ -424,7 +424,7 @@ class Script:
             check_election(self.state, partition, known, wanted)
             self.zxid += 1
             new = dataclasses.replace(wanted, partition_epoch=PartitionEpoch(version + 1))
-            self.output.append(f"write {partition} {_text(new)}" + (" unclean" if effect.unclean else ""))
+            self.output.append(f"write {partition} {state_text(new)}" + (" unclean" if effect.unclean else ""))
             written[partition] = self.znodes[partition] = new
             self.modified[partition] = self.zxid
         return StatesWritten(written, tuple(conflicts), effect.purpose, effect.chunk)
@@ -449,92 +449,6 @@ def check_election(
     assert found is not None, f"{partition}: {now.leader} is not alive"
     assert now.leader == found.leader, f"{partition}: {now.leader} is not alive and was elected after {found.leader}"
     assert now.leader in state.suspects, f"{partition}: {now.leader} is not registered and keeps its leadership"
-
-
-def _broker(text: str, partitions: frozenset[TopicPartition] = frozenset()) -> BrokerInfo:
-    number, _, epoch = text.rstrip("?-").partition("@")
-    at = Endpoint("host", int(number))
-    doubtful = partitions if text.endswith("?") else frozenset()
-    keeps_elr = not text.endswith("-")
-    return BrokerInfo(
-        BrokerId(int(number)), BrokerEpoch(int(epoch or 1)), at, at, doubtful=doubtful, keeps_elr=keeps_elr
-    )
-
-
-def _ids(text: str) -> tuple[BrokerId, ...]:
-    return tuple(BrokerId(int(each)) for each in text.split(","))
-
-
-def _topic(name: str, replicas: str) -> Topic:
-    name, _, life = name.partition("#")
-    topic_id = NO_TOPIC_ID if life == "none" else TopicId(f"id-{name}{life}")
-    return Topic(topic_id, {number: _ids(each) for number, each in enumerate(replicas.split("/"))})
-
-
-def _partition(text: str) -> TopicPartition:
-    topic, _, number = text.rpartition("-")
-    return TopicPartition(topic, int(number))
-
-
-def _state(options: dict[str, str]) -> LeaderAndIsr:
-    return LeaderAndIsr(
-        BrokerId(int(options["leader"])),
-        LeaderEpoch(int(options.get("epoch", 0))),
-        _ids(options["isr"]),
-        ControllerEpoch(int(options.get("controller", 1))),
-        PartitionEpoch(int(options.get("zk", 0))),
-        _ids(options["elr"]) if "elr" in options else (),
-        _ids(options["last"]) if "last" in options else (),
-    )
-
-
-def _text(state: LeaderAndIsr | PartitionState) -> str:
-    text = f"leader={state.leader} epoch={state.leader_epoch} isr={','.join(map(str, state.isr))}"
-    text += f" elr={','.join(map(str, state.elr))}" if state.elr else ""
-    return text + (f" last={','.join(map(str, state.last_known_elr))}" if state.last_known_elr else "")
-
-
-def _move_text(topic: Topic, partition: TopicPartition, state: LeaderAndIsr | None) -> str:
-    def ids(brokers: Iterable[int]) -> str:
-        return ",".join(map(str, brokers))
-
-    number = partition.partition
-    if number not in topic.assignment:
-        return "gone"
-    text = f"AR={ids(topic.assignment[number])}"
-    move = topic.moves.get(number)
-    if move is not None:
-        text += f" target={ids(move.target)}"
-        text += f" step={ids(move.step)}" if move.step else ""
-        text += f" dropping={ids(move.dropping)}" if move.dropping else ""
-        text += " moves-leader" if move.moves_leader else ""
-    return text + (f" {_text(state)}" if state is not None else "")
-
-
-def _command(command: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest) -> str:
-    match command:
-        case LeaderAndIsrRequest():
-            name = "LeaderAndIsr" + (" INIT" if command.is_init else "")
-            parts = [
-                f"{each.topic}-{each.partition}:{each.leader}/{each.leader_epoch}{'*' if each.is_new else ''}"
-                f"{'!' if each.accepts_loss == 1 else ''}"
-                for each in command.partitions
-            ]
-        case UpdateMetadataRequest():
-            name = "UpdateMetadata" + (" FULL" if command.is_full else "")
-            name += f" brokers={','.join(str(each.broker_id) for each in command.brokers)}"
-            parts = [f"{each.topic}-{each.partition}:{each.leader}/{each.leader_epoch}" for each in command.partitions]
-            parts += [f"deleted={','.join(command.deleted_topics)}"] if command.deleted_topics else []
-            gone = [f"{topic}-{number}" for topic, number in command.deleted_partitions]
-            parts += [f"deleted-partitions={','.join(gone)}"] if gone else []
-        case StopReplicaRequest():
-            name = "StopReplica"
-            parts = [
-                f"{each.topic}-{each.partition}{' delete' if each.delete_files else f'/{each.leader_epoch}'}"
-                + (f" ({each.topic_id})" if each.topic_id != f"id-{each.topic}" else "")
-                for each in command.partitions
-            ]
-    return " ".join([name, *parts])
 
 
 def run_scenario(path: Path, *, rewrite: bool) -> tuple[str, str]:

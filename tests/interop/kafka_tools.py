@@ -58,7 +58,7 @@ class Verb(NamedTuple):
     Attributes:
         arguments: one text; `{b}` is the address.
         expects: a regular expression that the output must have.
-        code: the exit code.
+        code: the exit code; None: 0 or 1, as something may be over before the tool asks for it.
         why: why it is refused here.
         alone: the address is not put in front.
         seconds: the most time that it has; negative: it works in threads of its own, and is given this time.
@@ -67,7 +67,7 @@ class Verb(NamedTuple):
     tool: str
     arguments: str
     expects: str = ""
-    code: int = 0
+    code: int | None = 0
     why: str = ""
     stdin: str = ""
     alone: bool = False
@@ -317,7 +317,7 @@ def _cluster(directory: Path) -> list[Verb]:
         Verb(moves, f"--verify --reassignment-json-file {directory}/plan.json --preserve-throttles", "(?i)complete|in progress"),
         Verb(moves, f"--verify --reassignment-json-file {directory}/plan.json", "(?i)complete|in progress"),
         Verb(moves, f"--execute --additional --reassignment-json-file {directory}/back.json", "Successfully started"),
-        Verb(moves, f"--cancel --reassignment-json-file {directory}/back.json", "cancel|None of the specified"),
+        Verb(moves, f"--cancel --reassignment-json-file {directory}/back.json", "cancel|None of the specified|is not being reassigned", code=None),
         Verb(moves, f"--execute --disallow-replication-factor-change --additional --reassignment-json-file {directory}/plan.json", "Successfully started"),
         Verb(elect, "--election-type PREFERRED --topic t --partition 0", ""),
         Verb(elect, "--election-type PREFERRED --all-topic-partitions", ""),

@@ -54,7 +54,6 @@ KNOWN = {
     "describeFeatures": "KRaft's metadata.version and kraft.version",
     "alterUserScramCredentials two": "both mechanisms of a user in one request are accepted",
     "describeUserScramCredentials": "after that",
-    "listClientMetricsResources after": "a node learns of settings a moment after they are stored",
     "listShareGroupOffsets": "the start offset moves with the acknowledgement; an unknown group is an error",
     "alterShareGroupOffsets negative": "a negative offset is refused",
     "alterReplicaLogDirs where it is": "REPLICA_NOT_AVAILABLE for a topic that is not there",

@@ -93,7 +93,7 @@ def test_every_verb_of_kafkas_tools(tmp_path: Path) -> None:
     wrong = {
         f"{verb.tool} {verb.arguments}": (code, output[-1500:])
         for verb, code, output in found
-        if code != verb.code or not re.search(verb.expects, output)
+        if (code not in (0, 1) if verb.code is None else code != verb.code) or not re.search(verb.expects, output)
     }
     assert wrong == {}
     assert (Path(__file__).parents[2] / "docs" / "kafka-tools.md").read_text() == page()

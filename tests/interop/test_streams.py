@@ -129,7 +129,8 @@ async def test_counts_stay_exact_while_brokers_and_instances_are_killed(service_
             await read(sent)
             made = (await roles())["topics"]
             assert [await asyncio.to_thread(each.terminate, 60) for each in instances] == [143, 143]
-            assert all(each.log_path.read_text().rstrip().endswith("closed") for each in instances)
+            # A thread of its own writes the last change of state.
+            assert all("closed" in each.log_path.read_text().splitlines()[-2:] for each in instances)
         finally:
             for instance in instances:
                 instance.kill()

@@ -27,7 +27,8 @@ from kafkalite.controller.decisions.events import (
 from kafkalite.controller.decisions.state import ControllerState, Topic
 from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, TopicPartition
 from kafkalite.rpc.messages.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from tests.datadriven.controller_runner import Script, _broker, _topic
+from tests.datadriven.controller_runner import Script
+from tests.datadriven.controller_words import broker_of, topic_of
 
 BROKERS = (1, 2, 3, 4)
 TOPICS = {"a": "1,2,3/2,3,1", "b": "4,1/3,4,2/1", "c": "2,4,3"}
@@ -116,7 +117,7 @@ class Model(Script):
                     if number in known.isr:
                         self.restarted.setdefault(partition, {})[number] = known.leader_epoch
                 if action == "bounce" or len(brokers) == len(self.brokers):
-                    brokers[BrokerId(number)] = _broker(f"{number}@{self.zxid}")
+                    brokers[BrokerId(number)] = broker_of(f"{number}@{self.zxid}")
                 self.brokers = dict(sorted(brokers.items()))
                 if subject % 3:  # else the controller does not hear of it before the next event of this kind
                     self.handle(BrokersChanged(self.brokers))
@@ -139,7 +140,7 @@ class Model(Script):
                 name = sorted(TOPICS)[subject % len(TOPICS)]
                 if name not in self.topics:
                     self.lives += 1
-                    self.topics = {**self.topics, name: _topic(f"{name}#{self.lives}", TOPICS[name])}
+                    self.topics = {**self.topics, name: topic_of(f"{name}#{self.lives}", TOPICS[name])}
                     self.topics[name] = dataclasses.replace(self.topics[name])
                     self.handle(TopicsChanged(self.topics))
             case "vanish":
@@ -284,7 +285,7 @@ ACTIONS = (
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), max_size=40))
 def test_random_lives(steps: list[tuple[str, int]]) -> None:
     model = Model()
-    model.brokers = {BrokerId(each): _broker(f"{each}@{each}") for each in BROKERS}
+    model.brokers = {BrokerId(each): broker_of(f"{each}@{each}") for each in BROKERS}
     model.step("failover", 0)
     for action, subject in steps:
         model.step(action, subject)

@@ -27,7 +27,8 @@ from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, Offset, Par
 from kafkalite.replica.decisions import isr as rules
 from kafkalite.replica.decisions.leader import PartitionLeader
 from kafkalite.rpc.messages.control import LeaderAndIsrRequest
-from tests.datadriven.controller_runner import Script, _broker, _topic
+from tests.datadriven.controller_runner import Script
+from tests.datadriven.controller_words import broker_of, topic_of
 
 T0 = TopicPartition("t", 0)
 REPLICAS = tuple(map(BrokerId, (1, 2, 3)))
@@ -40,7 +41,7 @@ class Model(Script):
         super().__init__()
         self.zxid = 1_000
         self.min_insync = self.leader_min = 2
-        self.topics = {"t": _topic("t", "1,2,3")}
+        self.topics = {"t": topic_of("t", "1,2,3")}
         self.committed = 0
         self.level = dict.fromkeys(REPLICAS, 0)
         self.doubt = dict.fromkeys(REPLICAS, False)
@@ -53,7 +54,7 @@ class Model(Script):
 
     def register(self, broker: BrokerId) -> None:
         self.zxid += 1
-        info = _broker(f"{broker}@{self.zxid}{'?' if self.doubt[broker] else ''}", frozenset({T0}))
+        info = broker_of(f"{broker}@{self.zxid}{'?' if self.doubt[broker] else ''}", frozenset({T0}))
         self.brokers = dict(sorted({**self.brokers, broker: info}.items()))
 
     # --- the controller's effects ------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from kafkalite.controller.decisions.reassignments import is_over
 from kafkalite.coordination.admin_znodes import PartitionRemoval
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import LeaderAndIsrRequest, StopReplicaRequest
-from tests.datadriven.controller_runner import _broker
+from tests.datadriven.controller_words import broker_of
 from tests.property.test_controller_model import Model
 
 BROKERS = (1, 2, 3, 4)
@@ -169,7 +169,7 @@ class MovingModel(Model):
             if number not in self.brokers:
                 self.zxid += 1
                 self.brokers = dict(
-                    sorted({**self.brokers, BrokerId(number): _broker(f"{number}@{self.zxid}")}.items())
+                    sorted({**self.brokers, BrokerId(number): broker_of(f"{number}@{self.zxid}")}.items())
                 )
         self.handle(BrokersChanged(self.brokers))
         for _ in range(60):
@@ -217,7 +217,7 @@ LIVES = ("toggle", "bounce", "shrink", "topic", "delete", "failover", "preferred
 def test_every_order_ends_as_ordered_or_rolled_back(steps: list[tuple[str, int]], min_insync: int) -> None:
     model = MovingModel()
     model.min_insync = min_insync
-    model.brokers = {BrokerId(each): _broker(f"{each}@{each}") for each in BROKERS}
+    model.brokers = {BrokerId(each): broker_of(f"{each}@{each}") for each in BROKERS}
     model.step("failover", 0)
     model.step("topic", 0)
     model.step("topic", 1)

@@ -224,6 +224,7 @@ DIRECTED = {
     "notice": "tests/unit/controller/test_isr_notices.py",
     # A coordinator has to be replaced and be back while one append waits.
     "reloaded": "tests/unit/kafka/test_stale_coordinators.py",
+    "swap": "tests/unit/log/test_compaction_swap.py",
     "unverified": "tests/datadriven/test_transactions.py",
 }
 

@@ -152,7 +152,7 @@ def test_the_same_frame(spark, bootstrap, records, options: dict[str, str]) -> N
         ({"startingOffsets": "latest"}, "starting offset can't be latest", "startingOffsets latest"),
         ({"endingOffsets": "earliest"}, "ending offset .*earliest", "endingOffsets earliest"),
         ({"startingOffsets": '{"all-kinds":{"0":1}}'}, "don't match what are assigned", "all-kinds-1, all-kinds-2 missing"),
-        ({"startingTimestamp": str(T0 + 10**6)}, "No offset matched", "no record of all-kinds-0"),
+        ({"startingTimestamp": str(T0 + 10**6)}, "No offset matched", "no record as late as the starting timestamp in all-kinds-0"),
         ({"assign": '{"all-kinds":[0]}'}, "Only one of", "assign and subscribe are given"),
         ({"kafka.enable.auto.commit": "true"}, "enable.auto.commit", "enable.auto.commit is not supported"),
         ({"kafka.key.deserializer": "x"}, "key.deserializer", "key.deserializer is not supported"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from kafkalite.client.consumed import committed_batches
 from kafkalite.log.partition_log import PartitionLog
-from kafkalite.record.batch import split_batches
-from kafkalite.record.reader import Record, end_transaction_marker_of, records_of
+from kafkalite.model import Offset, ProducerId
+from kafkalite.partition_values import AbortedTransaction
+from kafkalite.record.reader import Record, records_of
 
 
 def committed(log: PartitionLog, *, max_bytes: int = 1 << 30) -> list[Record]:
@@ -15,19 +17,14 @@ def committed(log: PartitionLog, *, max_bytes: int = 1 << 30) -> list[Record]:
         info = log.read(offset, max_bytes)
         if not info.records:
             break
-        # As a client: a transaction counts as aborted from its first offset to its marker.
-        listed = sorted(log.aborted_transactions(offset, info.next_offset), key=lambda entry: entry.first_offset)
-        aborted: set[int] = set()
         data = memoryview(b"".join(info.records))
-        for position, header in split_batches(data):
-            while listed and listed[0].first_offset <= header.last_offset:
-                aborted.add(listed.pop(0).producer_id)
+        aborted = [
+            AbortedTransaction(ProducerId(each.producer_id), Offset(each.first_offset))
+            for each in log.aborted_transactions(offset, info.next_offset)
+        ]
+        for position, header, is_data in committed_batches(data, offset, aborted):
             offset = header.next_offset
-            if header.is_control:
-                marker = end_transaction_marker_of(data, position, header)
-                if marker is not None and not marker.commit:
-                    aborted.discard(header.producer_id)
-            elif not (header.is_transactional and header.producer_id in aborted):
+            if is_data:
                 found += [one for one in records_of(data, position, header) if one.offset >= log.log_start_offset]
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -29,6 +29,7 @@ _AGAIN = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
+_JOIN_AGAIN = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND})
 
 
 class Offsets:
@@ -82,6 +83,13 @@ class Client:
             if source.random() < 0.5:
                 await self._commit()
             await asyncio.sleep(source.uniform(0.2, 1.2))
+
+    async def _ask_until_answered(self, ask: Callable[[], Awaitable[Any]]) -> None:
+        for _ in range(20):
+            answer = await ask()
+            if answer is not None and not (isinstance(answer, ApiError) and answer.code in _AGAIN):
+                break
+            await asyncio.sleep(0.3)
 
     async def crash(self) -> None:
         """It says nothing any more."""
@@ -157,26 +165,70 @@ class Client:
                 self.book.acked[place] = max(offset, self.book.acked.get(place, 0))
 
 
-class Consumer(Client):
-    """Of the consumer protocol (KIP-848)."""
+class Member(Client):
+    """Of a protocol of heartbeats alone (KIP-848 and later)."""
+
+    #: Errors after which it joins again. Others are unexpected.
+    join_again = _JOIN_AGAIN
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
+        #: 0: it has not joined.
         self.epoch = 0
-        self.is_joined = False
 
     def membership(self) -> tuple[str, str | None, int]:
         return self.name, self.instance_id, self.epoch
 
-    def _request(self, epoch: int, owned: Mapping[TopicId, frozenset[int]] | None) -> ConsumerHeartbeat:
-        # After a lost answer a client sends everything, and the coordinator answers with everything.
-        is_full = epoch == 0 or (epoch > 0 and not self.is_stable) or self.world.source.random() < 0.1
-        return ConsumerHeartbeat(
+    async def _beat(self, epoch: int) -> Any:
+        raise NotImplementedError
+
+    def _take(self, answer: Any) -> None:
+        """What the answer to a heartbeat says of its partitions."""
+        raise NotImplementedError
+
+    def _is_full(self, epoch: int) -> bool:
+        """After a lost answer a client sends everything, and the coordinator answers with everything."""
+        return epoch == 0 or (epoch > 0 and not self.is_stable) or self.world.source.random() < 0.1
+
+    async def step(self) -> None:
+        sent = self.now()
+        answer = await self._beat(self.epoch)
+        if self.is_stopped or answer is None:
+            self.is_stable = False
+        elif isinstance(answer, ApiError):
+            self.is_stable = False
+            if answer.code not in _AGAIN:
+                if answer.code not in self.join_again:
+                    self.unexpected.append(answer.code)
+                self.drop()
+                self.epoch = 0
+        else:
+            self.heard_s, self.epoch, self.is_stable = sent, answer.epoch, True
+            self._take(answer)
+
+    async def leave(self) -> None:
+        self.is_stopped = True
+        self.drop()
+        is_away = self.instance_id is not None and self.world.source.random() < 0.7
+        await self._ask_until_answered(lambda: self._beat(-2 if is_away else -1))
+
+
+class Consumer(Member):
+    """Of the consumer protocol (KIP-848)."""
+
+    join_again = _JOIN_AGAIN | {ErrorCode.UNRELEASED_INSTANCE_ID}
+
+    async def _beat(self, epoch: int) -> Any:
+        owned: dict[TopicId, set[int]] = {}
+        for topic_id, number in self.owned if epoch > 0 else ():
+            owned.setdefault(topic_id, set()).add(number)
+        is_full = self._is_full(epoch)
+        request = ConsumerHeartbeat(
             self.name, epoch, self.instance_id, None, REBALANCE_MS if is_full else -1,
-            topics=tuple(sorted(self.topics)) if is_full else None, owned=owned,
+            topics=tuple(sorted(self.topics)) if is_full else None,
+            owned={key: frozenset(each) for key, each in owned.items()} if epoch >= 0 else None,
         )  # fmt: skip
 
-    async def _beat(self, request: ConsumerHeartbeat) -> Any:
         def serve(groups: GroupCoordinator, reply: Any) -> None:
             groups.consumer_heartbeat(
                 self.group_id, request, lambda _: True, lambda error, answer: reply(error if answer is None else answer)
@@ -184,46 +236,10 @@ class Consumer(Client):
 
         return await self.world.ask(self.group_id, serve)
 
-    async def step(self) -> None:
-        joins = not self.is_joined
-        owned: dict[TopicId, set[int]] = {}
-        for topic_id, number in self.owned if not joins else ():
-            owned.setdefault(topic_id, set()).add(number)
-        sent = self.now()
-        answer = await self._beat(
-            self._request(0 if joins else self.epoch, {key: frozenset(each) for key, each in owned.items()})
-        )
-        if self.is_stopped or answer is None:
-            self.is_stable = False
-            return
-        if isinstance(answer, ApiError):
-            if answer.code not in _AGAIN:
-                if answer.code not in (
-                    ErrorCode.FENCED_MEMBER_EPOCH,
-                    ErrorCode.UNKNOWN_MEMBER_ID,
-                    ErrorCode.GROUP_ID_NOT_FOUND,
-                    ErrorCode.UNRELEASED_INSTANCE_ID,
-                ):
-                    self.unexpected.append(answer.code)
-                self.drop()
-                self.is_joined = False
-            self.is_stable = False
-            return
-        self.heard_s, self.is_joined, self.epoch = sent, True, answer.epoch
-        self.is_stable = True
+    def _take(self, answer: Any) -> None:
         if answer.shows_assignment:
             self.owned = {(topic_id, n) for topic_id, held in answer.member.assigned.items() for n in held}
             self.positions = {place: offset for place, offset in self.positions.items() if place in self.owned}
-
-    async def leave(self) -> None:
-        self.is_stopped = True
-        self.drop()
-        is_away = self.instance_id is not None and self.world.source.random() < 0.7
-        for _ in range(20):
-            answer = await self._beat(self._request(-2 if is_away else -1, None))
-            if answer is not None and not (isinstance(answer, ApiError) and answer.code in _AGAIN):
-                break
-            await asyncio.sleep(0.3)
 
 
 class Classic(Client):
@@ -331,41 +347,18 @@ class Classic(Client):
         def serve(groups: GroupCoordinator, reply: Any) -> None:
             reply(groups.leave(self.group_id, member_id, self.instance_id))
 
-        for _ in range(20):
-            answer = await self.world.ask(self.group_id, serve)
-            if answer is not None and not (isinstance(answer, ApiError) and answer.code in _AGAIN):
-                break
-            await asyncio.sleep(0.3)
+        await self._ask_until_answered(lambda: self.world.ask(self.group_id, serve))
 
 
-class Sharer(Client):
+class Sharer(Member):
     """Of a share group: partitions are not its own."""
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.epoch = 0
 
     async def _beat(self, epoch: int) -> Any:
         topics = tuple(self.topics) if not epoch else None
         request = ShareHeartbeat(self.name, epoch, None, topics, self.name, "/h")
         return await self.world.ask_task(self.group_id, lambda groups: groups.share_heartbeat(self.group_id, request))
 
-    async def step(self) -> None:
-        answer = await self._beat(self.epoch)
-        if self.is_stopped or answer is None:
-            return
-        if isinstance(answer, ApiError):
-            if answer.code not in _AGAIN:
-                if answer.code not in (
-                    ErrorCode.FENCED_MEMBER_EPOCH,
-                    ErrorCode.UNKNOWN_MEMBER_ID,
-                    ErrorCode.GROUP_ID_NOT_FOUND,
-                ):
-                    self.unexpected.append(answer.code)
-                self.drop()
-                self.epoch = 0
-            return
-        self.epoch, self.is_stable = answer.epoch, True
+    def _take(self, answer: Any) -> None:
         if answer.assigned is not None:
             self.owned = {(topic_id, n) for topic_id, numbers in answer.assigned.items() for n in numbers}
 
@@ -375,32 +368,21 @@ class Sharer(Client):
     async def _commit(self) -> None:
         return
 
-    async def leave(self) -> None:
-        self.is_stopped = True
-        self.drop()
-        for _ in range(20):
-            answer = await self._beat(-1)
-            if answer is not None and not (isinstance(answer, ApiError) and answer.code in _AGAIN):
-                break
-            await asyncio.sleep(0.3)
 
-
-class Streamer(Client):
+class Streamer(Member):
     """Of a streams group (KIP-1071) with one subtopology. Its places are tasks."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.topics = ["a"]
-        self.epoch = 0
-        self.is_joined = False
         self.tasks = NOTHING
 
     def drop(self) -> None:
         super().drop()
-        self.tasks, self.is_joined, self.epoch = NOTHING, False, 0
+        self.tasks = NOTHING
 
     async def _beat(self, epoch: int) -> Any:
-        is_full = epoch == 0 or (epoch > 0 and not self.is_stable) or self.world.source.random() < 0.1
+        is_full = self._is_full(epoch)
         request = StreamsHeartbeat(
             self.name, epoch, None, None, REBALANCE_MS if is_full else -1,
             topology=Topology(0, (Subtopology("0", ("a",)),)) if not epoch else None,
@@ -419,38 +401,9 @@ class Streamer(Client):
 
         return await self.world.ask(self.group_id, serve)
 
-    async def step(self) -> None:
-        sent = self.now()
-        answer = await self._beat(self.epoch if self.is_joined else 0)
-        if self.is_stopped or answer is None:
-            self.is_stable = False
-            return
-        if isinstance(answer, ApiError):
-            if answer.code not in _AGAIN:
-                if answer.code not in (
-                    ErrorCode.FENCED_MEMBER_EPOCH,
-                    ErrorCode.UNKNOWN_MEMBER_ID,
-                    ErrorCode.GROUP_ID_NOT_FOUND,
-                ):
-                    self.unexpected.append(answer.code)
-                self.drop()
-            self.is_stable = False
-            return
-        self.heard_s, self.is_joined, self.epoch, self.is_stable = sent, True, answer.epoch, True
+    def _take(self, answer: Any) -> None:
         if answer.shows_assignment:
             self.tasks = answer.member.assigned
             topic_id = self.world.ids["a"]
             self.owned = {(topic_id, number) for _, number in self.tasks.active}
             self.positions = {place: offset for place, offset in self.positions.items() if place in self.owned}
-
-    def membership(self) -> tuple[str, str | None, int]:
-        return self.name, None, self.epoch
-
-    async def leave(self) -> None:
-        self.is_stopped = True
-        self.drop()
-        for _ in range(20):
-            answer = await self._beat(-1)
-            if answer is not None and not (isinstance(answer, ApiError) and answer.code in _AGAIN):
-                break
-            await asyncio.sleep(0.3)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from kafkalite.config import BrokerConfig, TopicConfig
@@ -62,12 +60,6 @@ class Host:
 
     def names(self, directory: str) -> list[str]:
         return [name for name in self.disk.listdir(directory) if name.startswith("t-")]
-
-
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(150):
-        while not holds():
-            await asyncio.sleep(0.001)
 
 
 def values(log: PartitionLog) -> list[tuple[int, bytes]]:

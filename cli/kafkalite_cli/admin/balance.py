@@ -22,6 +22,7 @@ from kafkalite_cli.output import (
     confirm,
     connect,
     group_options,
+    ids_text,
     run_async,
     run_watch,
     size_text,
@@ -107,7 +108,14 @@ def _show_plan(answer: DescribeBalanceResponse, out: Output) -> None:
         click.echo("nothing has to move")
     else:
         rows = [
-            (f"{m.topic}-{m.partition}", _ids(m.replicas), _ids(m.target), size_text(m.copied_bytes), m.goal, m.reason)
+            (
+                f"{m.topic}-{m.partition}",
+                ids_text(m.replicas),
+                ids_text(m.target),
+                size_text(m.copied_bytes),
+                m.goal,
+                m.reason,
+            )
             for m in answer.moves
         ]
         out.table("", ("partition", "now", "then", "to copy", "goal", "why"), rows)
@@ -117,10 +125,6 @@ def _show_plan(answer: DescribeBalanceResponse, out: Output) -> None:
         click.echo(f"\n{count} {'partition changes' if count == 1 else 'partitions change'}, {total} are copied{more}")
     for each in answer.stuck:
         click.echo(f"cannot move: {each.topic}-{each.partition}: {each.reason}")
-
-
-def _ids(brokers: tuple[int, ...]) -> str:
-    return ",".join(map(str, brokers))
 
 
 @balance.command("run")

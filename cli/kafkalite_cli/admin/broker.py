@@ -183,13 +183,9 @@ class _Left:
 
     def text(self) -> str:
         if not self.assigned and not self.moving:
-            return f"{_replicas(max(self.hosted, 0))} to be removed from its disks"
+            return f"{number_of(max(self.hosted, 0), 'replica')} to be removed from its disks"
         size = f", {size_text(self.size_bytes)}" if self.size_bytes > 0 else ""
-        return f"{_replicas(self.assigned)} left{size}; {self.moving} being moved"
-
-
-def _replicas(count: int) -> str:
-    return f"{count} {'replica' if count == 1 else 'replicas'}"
+        return f"{number_of(self.assigned, 'replica')} left{size}; {self.moving} being moved"
 
 
 @broker.command("decommission")
@@ -374,7 +370,7 @@ def replace(
                 if not no_watch:
                     await watch(client, out, timeout_s=timeout_s, is_requested=True)
                 return
-            confirm(f"Move {_replicas(len(made.targets))} of broker {gone} to broker {fresh}?", yes=yes)
+            confirm(f"Move {number_of(len(made.targets), 'replica')} of broker {gone} to broker {fresh}?", yes=yes)
             wanted = tuple(WantedReassignment(*p, target, throttle or 0) for p, target in sorted(made.targets.items()))
             await request_moves(client, wanted, timeout_s, limits=(0, max_partitions or 0, 0))
             if not no_watch:
@@ -414,7 +410,7 @@ def _report(
         "under_way": begun,
         "on_one_rack": [str(each) for each in doubled],
     }
-    text = f"{_replicas(len(targets))} of broker {gone} go to broker {fresh}"
+    text = f"{number_of(len(targets), 'replica')} of broker {gone} go to broker {fresh}"
     if begun:
         text += f"; {begun} more by moves that are under way already"
     out.value(value, text if targets or kept or begun else f"broker {gone} has no replicas")

@@ -100,8 +100,7 @@ def health(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
             value = {"healthy": not problems, "brokers": sorted(answers), "problems": problems, "broker_states": states}
             out.value(value, "")
         elif not problems:
-            count = len(answers)
-            click.echo(f"healthy: {count} {'broker' if count == 1 else 'brokers'}, no problems")
+            click.echo(f"healthy: {number_of(len(answers), 'broker')}, no problems")
         else:
             rows = [
                 (

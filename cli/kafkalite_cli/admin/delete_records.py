@@ -123,6 +123,6 @@ def _report(
     out.table("", columns, [(str(k), *each, *([errors.get(k, "")] if errors else [])) for k, each in rows.items()])
     total = sum(count for key, (_, _, count) in rows.items() if key not in errors)
     if is_done:
-        click.echo(f"\ndeleted {total:,} record{'' if total == 1 else 's'}")
+        click.echo(f"\ndeleted {number_of(total, 'record')}")
     else:
-        click.echo(f"\n{total:,} record{'' if total == 1 else 's'} would be deleted")
+        click.echo(f"\n{number_of(total, 'record')} would be deleted")

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, api_error, error_code
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from kafkalite.wording import number_of
 from kafkalite_cli.output import Output
 
 #: Records in a partition; -1: it has no leader that could say so.
@@ -37,9 +38,8 @@ def counted(found: Counts) -> str:
     """ "3 partitions and 1,200 records"."""
     known = sum(count for count in found.values() if count > 0)
     unknown = sum(count < 0 for count in found.values())
-    records = f"{known:,} record{'' if known == 1 else 's'}"
     more = f" (not counting {unknown} without a leader)" if unknown else ""
-    return f"{len(found)} partition{'' if len(found) == 1 else 's'} and {records}{more}"
+    return f"{number_of(len(found), 'partition')} and {number_of(known, 'record')}{more}"
 
 
 def report_counts(found: Counts, out: Output) -> None:

@@ -14,7 +14,7 @@ from kafkalite.errors import KafkaliteError
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.wording import number_of
 from kafkalite_cli.admin.move_requests import moves_in_progress
-from kafkalite_cli.output import Output, size_text
+from kafkalite_cli.output import Output, ids_text, size_text
 
 SAMPLE_S = 0.5
 #: Partitions shown one by one.
@@ -88,9 +88,9 @@ async def show(client: AsyncClient, out: Output, *, timeout_s: float) -> None:
     rows = [
         (
             str(part.partition),
-            ",".join(map(str, part.origin)),
-            ",".join(map(str, part.replicas)),
-            ",".join(map(str, part.target)),
+            ids_text(part.origin),
+            ids_text(part.replicas),
+            ids_text(part.target),
             "under way" if part.is_under_way else "waits",
             f"{size_text(part.done_bytes)} of {size_text(part.total_bytes)}",
         )

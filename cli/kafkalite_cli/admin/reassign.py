@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -25,6 +25,7 @@ from kafkalite_cli.output import (
     client_options,
     connect,
     group_options,
+    ids_text,
     run_async,
     run_watch,
     size_text,
@@ -149,7 +150,9 @@ def _show_plan(
     if not made.targets:
         click.echo("nothing has to move")
         return
-    rows = [(str(p), _ids(assignment[p]), _ids(target), size_text(copied[p])) for p, target in made.targets.items()]
+    rows = [
+        (str(p), ids_text(assignment[p]), ids_text(target), size_text(copied[p])) for p, target in made.targets.items()
+    ]
     out.table("", ("partition", "now", "then", "to copy"), rows)
     after = {**assignment, **made.targets}
     brokers = sorted({broker for replicas in [*assignment.values(), *after.values()] for broker in replicas})
@@ -170,10 +173,6 @@ def _show_plan(
     changes = "1 partition changes" if len(made.targets) == 1 else f"{len(made.targets)} partitions change"
     copies = f"{number_of(moved, 'replica')} ({total}) {'is' if moved == 1 else 'are'} copied"
     click.echo(f"\n{changes}, {copies}{where}")
-
-
-def _ids(brokers: Sequence[int]) -> str:
-    return ",".join(str(broker) for broker in brokers)
 
 
 @reassign.command("execute")
@@ -288,11 +287,11 @@ def list_(bootstrap: str, timeout_s: float, *, as_json: bool) -> None:
         rows = [
             (
                 f"{each.topic}-{each.partition}",
-                _ids(each.origin),
-                _ids(each.replicas),
-                _ids(each.step) or ("dropping " + _ids(each.dropping) if each.dropping else ""),
-                _ids(each.target),
-                _ids(each.isr),
+                ids_text(each.origin),
+                ids_text(each.replicas),
+                ids_text(each.step) or ("dropping " + ids_text(each.dropping) if each.dropping else ""),
+                ids_text(each.target),
+                ids_text(each.isr),
             )
             for each in found
         ]

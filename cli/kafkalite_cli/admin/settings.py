@@ -12,6 +12,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.config import ALIASES, BROKER_KEYS, LIMIT_KEYS, TOPIC_KEYS, is_dynamic, is_limit
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import BrokerId
+from kafkalite.wording import number_of
 from kafkalite_cli.hints import closest
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
 from kafkalite_cli.parameters import Whole
@@ -166,8 +167,7 @@ def note_of_min_isr(topic: str, replicas: int, changes: Mapping[str, str]) -> st
     wanted = changes.get("min.insync.replicas", "")
     if not wanted.isdigit() or not 0 < replicas < int(wanted):
         return ""
-    has = f"{replicas} replica{'' if replicas == 1 else 's'}"
-    return f"note: {topic} has {has}, so min.insync.replicas={wanted} counts as {replicas}"
+    return f"note: {topic} has {number_of(replicas, 'replica')}, so min.insync.replicas={wanted} counts as {replicas}"
 
 
 async def _refuse_unset(client: AsyncClient, resource: ConfigResource, keys: tuple[str, ...], timeout_s: float) -> None:

@@ -15,11 +15,12 @@ from kafkalite.extension.messages.topics import NewTopic, TopicResult
 from kafkalite.model import BrokerId, is_under_replicated
 from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
+from kafkalite.wording import number_of
 from kafkalite_cli.admin.losses import counted, record_counts, report_counts
 from kafkalite_cli.admin.refusals import raise_for_topic, refuse_forbidden
 from kafkalite_cli.admin.settings import note_of_min_isr, parse_settings
 from kafkalite_cli.admin.zookeeper.note import note_zookeeper
-from kafkalite_cli.output import Output, client_options, confirm, connect, run_async, size_text
+from kafkalite_cli.output import Output, client_options, confirm, connect, ids_text, run_async, size_text
 from kafkalite_cli.parameters import Whole, is_whole, parse_brokers
 
 #: How long `create-topic` waits until every node knows the new leaders.
@@ -108,7 +109,7 @@ async def _create_topic(topic: NewTopic, bootstrap: str, timeout_s: float, out: 
             "ready": spread,
         }
         count, factor = result.partitions, result.replication_factor
-        counts = f"{count} partition{'' if count == 1 else 's'}, {factor} replica{'' if factor == 1 else 's'} each"
+        counts = f"{number_of(count, 'partition')}, {number_of(factor, 'replica')} each"
         known = f": {counts}" if count >= 0 and factor >= 0 else ""  # not after an answer that was lost
         late = "" if spread else "; not every node knows its leaders yet"
         out.value(reported, f"created topic {result.topic}{known}{late}")
@@ -251,9 +252,9 @@ def _describe_topics(topics: Sequence[TopicMetadata], out: Output) -> None:
             entry.partition,
             "none" if entry.leader < 0 else entry.leader,
             entry.leader_epoch,
-            _ids(entry.replicas),
-            _ids(entry.isr),
-            _ids(entry.elr),
+            ids_text(entry.replicas),
+            ids_text(entry.isr),
+            ids_text(entry.elr),
             _state(entry),
         )
         for topic in topics
@@ -300,7 +301,7 @@ async def _describe_internal(client: AsyncClient, topics: Sequence[str], timeout
             f"{r.open_transaction_ms // 1000} s" if r.open_transaction_ms >= 0 else "",
             r.log_end_offset,
             r.log_start_offset,
-            _ids(r.isr),
+            ids_text(r.isr),
             size_text(r.size_bytes),
             r.directory,
             error_code(r.error).name if r.error else "",
@@ -311,7 +312,3 @@ async def _describe_internal(client: AsyncClient, topics: Sequence[str], timeout
     for node, text in sorted(unreachable.items()):
         click.echo(f"kafkalite: broker {node} did not answer: {text}", err=True)
     return 1 if unreachable else 0
-
-
-def _ids(brokers: Sequence[int]) -> str:
-    return ",".join(str(broker) for broker in brokers)

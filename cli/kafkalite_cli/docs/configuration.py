@@ -65,7 +65,7 @@ def configuration_page() -> str:
         "```",
         "",
         "Any Kafka client can do the same (DescribeConfigs returns the source of each value, IncrementalAlterConfigs changes it).",
-        'Keys marked "while running" take effect on every node within a moment; the others need a restart.',
+        'Keys marked "while running" are in force on the live nodes when the change is answered; the others need a restart.',
         "",
         "## Topics (in a broker's configuration: the defaults of all topics)",
         "",

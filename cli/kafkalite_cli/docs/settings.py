@@ -34,9 +34,7 @@ NOT_HERE = {
         "alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds "
         "replication.quota.window.num replication.quota.window.size.seconds"
     ),
-    "settings of the internal topics themselves, as of any topic": (
-        "offsets.topic.compression.codec offsets.topic.segment.bytes transaction.state.log.segment.bytes"
-    ),
+    "settings of the internal topics themselves, as of any topic": "offsets.topic.compression.codec",
     "not offered": "control.plane.listener.name sasl.kerberos.principal.to.local.rules ssl.allow.dn.changes ssl.allow.san.changes",
 }
 

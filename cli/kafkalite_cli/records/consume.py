@@ -16,6 +16,7 @@ from kafkalite.client.membership import CHECK_TIMEOUT_S, PARTITIONS_CHECKED_S
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.model import TopicPartition
+from kafkalite.wording import number_of
 from kafkalite_cli.output import client_options, connect, on_stop, run_async
 from kafkalite_cli.parameters import Whole
 from kafkalite_cli.records.consume_group import consume_in_group
@@ -130,7 +131,7 @@ def consume(
             keys = [TopicPartition(t, n) for t, count in found.items() for n in range(count) if partition in (None, n)]
             if not keys:
                 topic, count = next(iter(found.items()))
-                text = f"{topic}-{partition}: the topic has {count} partition{'' if count == 1 else 's'}"
+                text = f"{topic}-{partition}: the topic has {number_of(count, 'partition')}"
                 raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
             if group is not None:
                 assert isinstance(position, str)

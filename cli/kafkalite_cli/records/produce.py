@@ -14,7 +14,7 @@ import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
-from kafkalite.errors import ApiError, ErrorCode, Fate, KafkaliteError, api_error
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, RecordFate, api_error
 from kafkalite.protocol import wire
 from kafkalite.wording import number_of
 from kafkalite_cli.output import Output, client_options, connect, on_stop, run_async
@@ -134,7 +134,7 @@ class _Run:
         self._lines = 0
         self.acked = 0
         #: Records that were not acknowledged, by what became of them.
-        self.failed: Counter[Fate] = Counter()
+        self.failed: Counter[RecordFate] = Counter()
         self.first_error: BaseException | None = None
         self.bad_line: str | None = None
         #: Why the rest of the input could not be read.
@@ -149,7 +149,7 @@ class _Run:
             async for lines in stdin_lines():
                 taken = await self._send(producer, lines)
                 if taken < len(lines) or self.first_error is not None:
-                    self.failed[Fate.NEVER_SENT] += sum(
+                    self.failed[RecordFate.NEVER_SENT] += sum(
                         1 for line in lines[taken:] if line.strip() or not self._is_json
                     )
                     return
@@ -210,7 +210,7 @@ class _Run:
             self.acked += 1
             return
         fate = error.fate if isinstance(error, ApiError) else None
-        self.failed[fate or Fate.UNKNOWN] += 1
+        self.failed[fate or RecordFate.UNKNOWN] += 1
         self.first_error = self.first_error or error
 
     def report(self, out: Output) -> int:
@@ -222,9 +222,9 @@ class _Run:
             "topic": self._topic,
             "acked": self.acked,
             "failed": failed,
-            "unknown": self.failed[Fate.UNKNOWN],
-            "refused": self.failed[Fate.REFUSED],
-            "never_sent": self.failed[Fate.NEVER_SENT],
+            "unknown": self.failed[RecordFate.UNKNOWN],
+            "refused": self.failed[RecordFate.REFUSED],
+            "never_sent": self.failed[RecordFate.NEVER_SENT],
             "seconds": round(seconds, 3),
         }
         out.value(reported, f"{self.acked} acked")
@@ -245,14 +245,14 @@ class _Run:
 
 #: The words of the report.
 _FATES = {
-    Fate.UNKNOWN: "may or may not be in the log",
-    Fate.REFUSED: "refused",
-    Fate.NEVER_SENT: "never sent",
+    RecordFate.UNKNOWN: "may or may not be in the log",
+    RecordFate.REFUSED: "refused",
+    RecordFate.NEVER_SENT: "never sent",
 }
 
 
 class _Progress:
-    """A line on stderr, if that is a terminal and stdin is none."""
+    """A line on stderr, if that is a terminal and stdin is not."""
 
     def __init__(self, run: _Run) -> None:
         self._run = run

@@ -11,7 +11,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.exchange import Request
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, Offset, TopicPartition
+from kafkalite.model import BrokerId, Offset, TopicPartition, numbers_by_topic
 from kafkalite.protocol import wire
 from kafkalite.protocol.consumer_protocol import CONSUMER, assigned_partitions
 
@@ -148,7 +148,7 @@ class Groups:
         return node, replace(answered, offsets=ordered)
 
     async def _classic(self, group: str) -> tuple[BrokerId, GroupDescription]:
-        """State Dead: there is no such group, or it is none of the classic protocol."""
+        """State Dead: there is no such group, or it is not one of the classic protocol."""
         request = wire.DescribeGroupsRequest([group])
         node, answer = await self.ask(group, request, _described_error)
         answered = answer.groups[0]
@@ -181,12 +181,7 @@ class Groups:
         node, answered = await self._described(_MODERN, group, node)
         if answered is None:
             return node, GroupDescription(_DEAD)
-        members = _members(
-            answered,
-            lambda each: (
-                (topic.topic_name, n) for topic in each.assignment.topic_partitions for n in topic.partitions
-            ),
-        )
+        members = _members(answered, _assigned)
         return node, GroupDescription(
             answered.group_state, CONSUMER, answered.assignor_name, members, group_type=_MODERN
         )
@@ -196,12 +191,7 @@ class Groups:
         node, answered = await self._described(SHARE, group, node)
         if answered is None:
             return node, GroupDescription(_DEAD)
-        members = _members(
-            answered,
-            lambda each: (
-                (topic.topic_name, n) for topic in each.assignment.topic_partitions for n in topic.partitions
-            ),
-        )
+        members = _members(answered, _assigned)
         request = wire.DescribeShareGroupOffsetsRequest
         asked = request([request.DescribeShareGroupOffsetsRequestGroup(group, None)])
         _, answer = await self.ask(group, asked, lambda response: response.groups[0].error_code)
@@ -270,7 +260,7 @@ class Groups:
         if offsets:
             request = messages.commit_offsets_request(group, offsets, member_id=member_id, generation=generation)
             await self._ask(group, request, commit_error)
-        if gone := messages.by_topic(sorted(deletions)):
+        if gone := numbers_by_topic(sorted(deletions)):
             delete = wire.OffsetDeleteRequest
             topics = [
                 delete.OffsetDeleteRequestTopic(name, [delete.OffsetDeleteRequestPartition(n) for n in numbers])
@@ -331,6 +321,11 @@ def commit_error(response: Any) -> tuple[int, str]:
 def _describe(group_type: str, groups: Sequence[str]) -> Any:
     """The request that describes groups of a type."""
     return getattr(wire, _DESCRIBED_BY.get(group_type, "DescribeGroupsRequest"))(list(groups))
+
+
+def _assigned(member: Any) -> Iterable[tuple[str, int]]:
+    """What a member of a consumer or share group is assigned."""
+    return ((topic.topic_name, number) for topic in member.assignment.topic_partitions for number in topic.partitions)
 
 
 def _members(answered: Any, partitions: Callable[[Any], Iterable[tuple[str, int]]]) -> tuple[GroupMember, ...]:

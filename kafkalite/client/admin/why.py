@@ -166,7 +166,7 @@ def diagnose(known: Known) -> Diagnosis:
         for problem in known.problems.get(broker, ()):
             if problem.what in _EVERYBODYS:
                 add(problem.what, f"on broker {broker}: {problem.detail}", problem.since_ms, broker)
-    if findings:  # what is wrong with a replica's broker explains a partition's problem, and alone is none
+    if findings:  # what is wrong with a replica's broker explains a problem of the partition, and is not one of its own
         for broker in metadata.replicas:
             for problem in known.problems.get(broker, ()):
                 if problem.what in _CAUSES:

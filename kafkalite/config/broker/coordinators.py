@@ -24,6 +24,13 @@ class CoordinatorSettings:
     offsets_topic_replication_factor: int = setting(
         3, "number of replicas of __consumer_offsets; fewer as long as there are fewer brokers", low=1, high=SHORT_MAX
     )
+    # Kafka's are of 100 MB. What is in the active segment is not compacted, and Python takes seconds to load that (ADR 66).
+    offsets_topic_segment_bytes: int = setting(
+        10_485_760,
+        "segment.bytes of __consumer_offsets when it is created, and while the topic has no setting of its own",
+        low=14,
+        high=INT_MAX,
+    )
     offsets_retention_minutes: int = setting(
         10_080, "time for which the offsets of an empty group are kept", low=1, high=INT_MAX
     )
@@ -40,6 +47,12 @@ class CoordinatorSettings:
     transaction_state_log_replication_factor: int = setting(
         3, "number of replicas of __transaction_state; fewer as long as there are fewer brokers", low=1, high=SHORT_MAX
     )
+    transaction_state_log_segment_bytes: int = setting(
+        10_485_760,
+        "segment.bytes of __transaction_state when it is created, and while the topic has no setting of its own",
+        low=14,
+        high=INT_MAX,
+    )
     share_coordinator_state_topic_num_partitions: int = setting(
         50, "number of partitions of __share_group_state", low=1, high=INT_MAX
     )
@@ -54,7 +67,10 @@ class CoordinatorSettings:
         high=SHORT_MAX,
     )
     share_coordinator_state_topic_segment_bytes: int = setting(
-        104_857_600, "segment.bytes of __share_group_state when it is created", low=1_048_576, high=INT_MAX
+        104_857_600,
+        "segment.bytes of __share_group_state when it is created, and while the topic has no setting of its own",
+        low=1_048_576,
+        high=INT_MAX,
     )
     share_coordinator_state_topic_prune_interval_ms: int = setting(
         300_000, "interval at which records of __share_group_state that are not needed any more are deleted", low=1
@@ -109,7 +125,7 @@ class CoordinatorSettings:
     )
     group_share_max_share_sessions: int = setting(
         2_000,
-        "maximum number of share sessions (members of share groups that fetch from this node)",
+        "maximum number of share sessions (members of share groups that fetch from this node) of one user; a quarter more is kept for other users",
         low=1,
         high=INT_MAX,
     )

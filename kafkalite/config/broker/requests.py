@@ -26,8 +26,9 @@ class RequestSettings:
     )
     max_connections: int = setting(
         10_000,
-        "maximum number of open connections of the Kafka listeners together, and of the RPC listener;"
-        " listener.name.NAME.max.connections: of that listener (of the HTTP listener it is 100)",
+        "maximum number of open connections of the Kafka listeners together; if it is lowered, the clients that were silent for the"
+        " longest time are disconnected; listener.name.NAME.max.connections: of that listener (without it, the HTTP listener has 100,"
+        " the RPC listener 10000)",
         low=1,
         high=INT_MAX,
         dynamic=True,
@@ -47,7 +48,8 @@ class RequestSettings:
     connections_max_idle_ms: int = setting(600_000, "time after which an idle connection is closed", low=1)
     max_connections_per_ip: int = setting(
         INT_MAX,
-        "maximum number of open connections from one address to the Kafka listeners together, and to each other listener",
+        "maximum number of open connections from one address to the Kafka listeners together, and to each other listener (to the RPC listener"
+        " 100 at least, unless it is 0)",
         low=0,
         high=INT_MAX,
         dynamic=True,

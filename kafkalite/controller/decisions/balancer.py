@@ -18,9 +18,9 @@ _DIMENSIONS = (REPLICAS, LEADERS, BYTES, RATE)
 #: Least scale of a dimension: differences are measured against the mean, but never against less than this. So nobody copies data because
 #: one broker of an idle cluster has 3 kB/s and another 1 kB/s.
 _LEAST = (1.0, 1.0, 64 * 1024**2, 1024**2)
-#: A difference of one replica or leader is none.
+#: A difference of one replica or leader does not count.
 _GRAIN = (1.0, 1.0, 0.0, 0.0)
-#: Least improvement of a move: rounding is none.
+#: Least improvement of a move: less than this is rounding.
 _EPSILON = 1e-9
 #: Pairs of a full and an empty broker, and partitions of each, that are looked at for one move.
 _PAIRS = 12
@@ -40,7 +40,7 @@ class Balancer:
         self._view = view
         self._goals = goals
         self.assignment: dict[TopicPartition, Replicas] = dict(view.assignment)
-        #: Who shares the load: live, takes new replicas, and is to keep what it has.
+        #: The brokers that share the load: live ones that take new replicas, and are to keep what they have.
         self.able = sorted(each for each in view.racks if each not in view.closed and each not in view.leaving)
         self._shares = frozenset(self.able)
         self._racks = {view.racks[each] for each in self.able} - {None}

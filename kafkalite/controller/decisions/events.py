@@ -318,8 +318,8 @@ class BalancerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class InternalTopic:
-    """What an internal topic should have: replicas, and min.insync.replicas when one of them may be missing. `min_insync`: as it is."""
+class WantedReplication:
+    """What an internal topic should have: replicas, and `min_isr` once a replica may be missing. `min_insync`: its setting today."""
 
     replicas: int
     min_isr: int
@@ -339,7 +339,7 @@ class BalancerDue:
     gone: frozenset[BrokerId] = frozenset()
     loads: Mapping[TopicPartition, PartitionLoad] = field(default_factory=dict)
     room: Mapping[BrokerId, DiskRoom] = field(default_factory=dict)
-    internal: Mapping[str, InternalTopic] = field(default_factory=dict)
+    internal: Mapping[str, WantedReplication] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,15 @@ from collections.abc import Container, Mapping
 from kafkalite.controller.decisions.balance_view import BalanceMove
 from kafkalite.controller.decisions.balancer import Balancer
 from kafkalite.controller.decisions.effects import RaiseMinInsync
-from kafkalite.controller.decisions.events import InternalTopic
+from kafkalite.controller.decisions.events import WantedReplication
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.model import BrokerId, Replicas, TopicPartition
 from kafkalite.wording import number_of
 
 
-def lacks_replicas(state: ControllerState, closed: Container[BrokerId], internal: Mapping[str, InternalTopic]) -> bool:
+def lacks_replicas(
+    state: ControllerState, closed: Container[BrokerId], internal: Mapping[str, WantedReplication]
+) -> bool:
     """Whether a broker could take one more replica of one of these topics; what its disks have room for is not looked at."""
     able = {broker for broker in state.brokers if broker not in closed}
     for name, wanted in internal.items():
@@ -33,7 +35,7 @@ def lacks_replicas(state: ControllerState, closed: Container[BrokerId], internal
 
 
 def growth(
-    state: ControllerState, balancer: Balancer, internal: Mapping[str, InternalTopic], limit: int
+    state: ControllerState, balancer: Balancer, internal: Mapping[str, WantedReplication], limit: int
 ) -> tuple[list[BalanceMove], list[RaiseMinInsync]]:
     """The next moves, at most `limit` of them, and the settings to be raised before the moves that follow."""
     moves: list[BalanceMove] = []

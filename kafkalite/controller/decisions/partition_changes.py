@@ -314,8 +314,8 @@ def _lacks(state: ControllerState, broker_id: BrokerId, partition: TopicPartitio
 def _silent_members(
     state: ControllerState, partition: TopicPartition, kept: LeaderAndIsr, live: Collection[BrokerId]
 ) -> frozenset[BrokerId]:
-    """Where nobody in sync or eligible is heard of, those who are registered and silent: only the end of their sessions takes
-    from them what nobody else has."""
+    """The brokers that are registered and silent, if none that is in sync or eligible is heard of: only the end of their sessions
+    takes from them what nobody else has."""
     if not state.suspects or any(id_ in live for id_ in members(kept)):
         return frozenset()
     offline = state.offline_replicas.get(partition, frozenset())

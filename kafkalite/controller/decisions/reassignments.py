@@ -313,10 +313,10 @@ class _MovingPartition:
             return not missing
         lost = self.state.offline_replicas.get(self.partition, frozenset())
         if target == self.move.origin and not any(each in self.live and each not in lost for each in missing):
-            # Rolled back: what was there before has to do, as it did before. Who can come back is waited for: a step may
-            # have taken it out, and without it there would be fewer than ever.
+            # Rolled back: the replicas of before have to be enough, as they were. Those that can come back are waited for: a
+            # step may have taken them out, and without them there would be fewer than ever.
             return True
-        # Replicas that were there before the move and are not in sync keep nobody from going who is not either.
+        # A replica of before the move that is not in sync does not hold up the removal of others that are not in sync either.
         return all(each in self.move.origin for each in missing) and not any(each in in_sync for each in leaving)
 
     def _carried(self, changed: LeaderAndIsr, replicas: Replicas, advance: Advance) -> LeaderAndIsr:

@@ -58,7 +58,7 @@ def view_of(state: ControllerState, event: BalancerDue) -> BalanceView:
     """The cluster as the balancer sees it. Draining and lost brokers are to hold nothing."""
     racks: dict[BrokerId, str | None] = {broker: info.rack or None for broker, info in state.brokers.items()}
     if None in racks.values():
-        racks = dict.fromkeys(racks)  # as for new topics: racks of some brokers only are none
+        racks = dict.fromkeys(racks)  # as for new topics: racks do not count if only some brokers have one
     leaving = {broker: f"broker {broker} is being drained" for broker, kind in event.closed.items() if kind == DRAINING}
     for broker in sorted(event.gone):
         leaving.setdefault(broker, f"broker {broker} has not been alive for a long time")

@@ -142,9 +142,8 @@ def _let_go(state: ControllerState, names: Collection[str]) -> Decision:
     effects: list[Effect] = []
     for at, name in enumerate(names):
         topic = state.topics[name]
-        if (
-            name in state.deletions
-        ):  # ordered, and another topic has the name already: the rest of the old one is still removed
+        # Ordered, and another topic has the name already: the rest of the old one is still removed.
+        if name in state.deletions:
             state = _forget(leftovers.leave(state, name), name)
             continue
         state, kept = vanished.remember(state, name)

@@ -46,7 +46,7 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
 
     def __init__(self, parts: GroupParts, work: Callable[[GroupPartition, GroupEntry], None]) -> None:
         self._services = parts.services
-        self._group_log = GroupLog(parts.services, parts.log)
+        self._group_log = GroupLog(parts.log)
         self._topics = parts.topics
         self._schedule = parts.schedule
         self._work = work

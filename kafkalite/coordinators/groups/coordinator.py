@@ -66,6 +66,7 @@ class GroupCoordinator:
             self._replay.replay,
             self._loaded,
             self._unloaded,
+            settle=self._replay.settle,
             when_committed=True,
         )
         self._repeats = Repeats(self._clock.monotonic)
@@ -126,7 +127,7 @@ class GroupCoordinator:
         if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
             raise api_error(ErrorCode.INVALID_SESSION_TIMEOUT)
         partition, entry = self._find(group_id)
-        if not self._memory.take(size_of(request.protocols)):
+        if not self._memory.take(request.user, size_of(request.protocols)):
             raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the members of all groups take too much memory")
         if entry is None:
             if request.member_id:
@@ -142,13 +143,14 @@ class GroupCoordinator:
             raise api_error(ErrorCode.GROUP_MAX_SIZE_REACHED)
         self._perform(partition, entry, group.join(request, self._now()))
 
-    def _members_bytes(self) -> int:
-        return sum(
-            size_of(member.protocols)
-            for partition in self.log.states()
-            for entry in partition.entries.values()
-            for member in entry.group.members.values()
-        )
+    def _members_bytes(self) -> Mapping[str, int]:
+        taken: dict[str, int] = {}
+        for partition in self.log.states():
+            for entry in partition.entries.values():
+                for member in entry.group.members.values():
+                    user = member.user or member.client_host.removeprefix("/")
+                    taken[user] = taken.get(user, 0) + size_of(member.protocols)
+        return taken
 
     def new_member_id(self, prefix: str) -> str:
         return f"{prefix}-{uuid.UUID(int=self._services.random.getrandbits(128), version=4)}"
@@ -280,7 +282,7 @@ class GroupCoordinator:
             self.tick()
 
     def tick(self) -> None:
-        """Let every group whose deadline has passed see the time, once: what is due again at once is for the next call."""
+        """Serve every group whose deadline has passed, once. If it has another one that is due, the next call serves it."""
         now = self._now()
         due: list[tuple[GroupPartition, GroupEntry]] = []
         while self._ticks and self._ticks[0][0] <= now:

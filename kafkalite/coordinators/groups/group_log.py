@@ -11,16 +11,14 @@ from typing import Any
 
 from kafkalite.coordinators.groups.partition import AssignedRuntime, GroupPartition
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
-from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.model import Offset, TopicPartition
+from kafkalite.model import Offset
 
 
 class GroupLog:
     """See the module."""
 
-    def __init__(self, services: Services, log: InternalLog[GroupPartition]) -> None:
-        self._services = services
+    def __init__(self, log: InternalLog[GroupPartition]) -> None:
         self._log = log
 
     def write(
@@ -50,7 +48,7 @@ class GroupLog:
             raise api_error(outcome[0])
         is_appended = True
         apply()
-        written.written_to = self._bounds(partition)[0]
+        written.written_to = self._log.bounds(partition.index)[0]
         if outcome:
             self._finish(partition, written, done, outcome[0])
         else:
@@ -68,7 +66,7 @@ class GroupLog:
             return
         committed = Offset(0)
         try:
-            committed = self._bounds(partition)[1]
+            committed = self._log.bounds(partition.index)[1]
         except ApiError as failure:
             error = failure.code
         ready = [finish for offset, finish in written.uncommitted if error or offset <= committed]
@@ -80,19 +78,10 @@ class GroupLog:
         self, partition: GroupPartition, written: AssignedRuntime[Any, Any], done: Callable[[ErrorCode], None]
     ) -> None:
         """Call `done` when all that the group has written is replicated. Raises ApiError: that is not expected soon."""
-        _, committed = self._bounds(partition)
+        _, committed = self._log.bounds(partition.index)
         if committed >= written.written_to:
             done(ErrorCode.NONE)
         elif written.appending:
             written.uncommitted.append((written.written_to, done))
         else:
             raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-
-    def _bounds(self, partition: GroupPartition) -> tuple[Offset, Offset]:
-        """(log end, high watermark). Raises ApiError NOT_COORDINATOR."""
-        target = TopicPartition(self._log.topic, partition.index)
-        try:
-            serving = self._services.partitions
-            return serving.local_bounds(target)[1], serving.local_high_watermark(target)
-        except ApiError:
-            raise api_error(ErrorCode.NOT_COORDINATOR) from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kafkalite.coordinators.groups.decisions.classic.group import Group
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.members import GroupEpoch
@@ -14,7 +16,7 @@ from kafkalite.coordinators.groups.records.consumer import ConsumerRecord
 from kafkalite.coordinators.groups.records.share import ShareGroupRecord
 from kafkalite.coordinators.groups.records.streams import StreamsGroupRecord
 from kafkalite.coordinators.services import Services
-from kafkalite.model import ProducerId
+from kafkalite.model import Offset, ProducerId
 from kafkalite.protocol.errors import WireError
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
@@ -50,22 +52,21 @@ class GroupReplay:
             end_transaction(partition, producer_id, is_committed=marker.commit)
             return
         for record in data:
+            key, value = record.key, record.value
+            if key is not None and key[:2] in records.OFFSET_KEYS:
+                if value is None:
+                    partition.unsettled.pop(key, None)
+                elif not header.is_transactional:
+                    partition.unsettled[key] = (value, Offset(record.offset))
+                    continue
             try:
-                parsed = records.parse(record.key, record.value, record.offset)
+                parsed = records.parse(key, value, record.offset)
             except WireError as error:
-                suppressed = self._repeats.admit(("group.record_skipped", partition.index))
-                if suppressed is not None:
-                    _log.error(
-                        "group.record_skipped",
-                        partition=partition.index,
-                        offset=record.offset,
-                        error=str(error),
-                        suppressed=suppressed,
-                    )
+                self._skip(partition, record.offset, error)
                 continue
             match parsed:
                 case records.OffsetRecord():
-                    self._replay_offset(partition, parsed, record.offset, header, producer_id)
+                    self._replay_offset(partition, parsed, record.offset, producer_id)
                 case records.GroupRecord():
                     self._replay_group(partition, parsed)
                 case ConsumerRecord():
@@ -75,22 +76,50 @@ class GroupReplay:
                 case ShareGroupRecord():
                     self._replay_share(partition, parsed)
 
+    def settle(self, partition: GroupPartition) -> Iterator[None]:
+        """Take the committed offsets that `replay` has put aside, in steps.
+
+        Most records of a log are offsets that were committed again soon: only the last record of each is parsed. What comes
+        between them does not change what they mean: the offset whose record is the later one holds (`GroupOffsets`), and a
+        tombstone takes what is put aside with it.
+        """
+        aside, partition.unsettled = partition.unsettled, {}
+        for key, (value, record_offset) in aside.items():
+            yield
+            try:
+                parsed = records.parse(key, value, record_offset)
+            except WireError as error:
+                self._skip(partition, record_offset, error)
+                continue
+            assert isinstance(parsed, records.OffsetRecord) and parsed.value is not None
+            entry = partition.entries.get(parsed.group_id) or self.make(partition, parsed.group_id)
+            entry.offsets.commit(parsed.partition, parsed.value)
+
+    def _skip(self, partition: GroupPartition, record_offset: int, error: WireError) -> None:
+        suppressed = self._repeats.admit(("group.record_skipped", partition.index))
+        if suppressed is not None:
+            _log.error(
+                "group.record_skipped",
+                partition=partition.index,
+                offset=record_offset,
+                error=str(error),
+                suppressed=suppressed,
+            )
+
     def _replay_offset(
         self,
         partition: GroupPartition,
         parsed: records.OffsetRecord,
         record_offset: int,
-        header: BatchHeader,
         producer_id: ProducerId,
     ) -> None:
+        """A tombstone, or a commit in a transaction."""
         entry = partition.entries.get(parsed.group_id) or self.make(partition, parsed.group_id)
         if parsed.value is None:
             entry.offsets.forget(parsed.partition, record_offset)
-        elif header.is_transactional:
+        else:
             entry.offsets.commit_in_transaction(producer_id, parsed.partition, parsed.value)
             partition.transactions.setdefault(producer_id, {})[parsed.group_id] = None
-        else:
-            entry.offsets.commit(parsed.partition, parsed.value)
 
     def _replay_group(self, partition: GroupPartition, parsed: records.GroupRecord) -> None:
         if parsed.is_tombstone:
@@ -152,6 +181,9 @@ class GroupReplay:
         entry.share.apply(parsed.record)
         if parsed.record == GroupEpoch(None):
             del partition.entries[parsed.group_id]
+            beginnings = records.offset_keys_begin(parsed.group_id)
+            for key in [key for key in partition.unsettled if key.startswith(beginnings)]:
+                del partition.unsettled[key]
 
 
 def end_transaction(partition: GroupPartition, producer_id: ProducerId, *, is_committed: bool) -> None:

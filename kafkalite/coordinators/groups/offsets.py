@@ -156,7 +156,11 @@ class GroupOffsets:
     def snapshot(self, is_meant: Callable[[TopicPartition], bool], log_end: Offset) -> Snapshot:
         """Which of these partitions have offsets now, in their order: committed, on their way, or in an open transaction."""
         held: list[Iterable[TopicPartition]] = [self.committed, self.appending, *self.in_transactions.values()]
-        return Snapshot(tuple(sorted({key for each in held for key in each if is_meant(key)})), log_end, self.appends)
+        return self.snapshot_of({key for each in held for key in each if is_meant(key)}, log_end)
+
+    def snapshot_of(self, partitions: Iterable[TopicPartition], log_end: Offset) -> Snapshot:
+        """These partitions now, in their order."""
+        return Snapshot(tuple(sorted(partitions)), log_end, self.appends)
 
     def is_as_in(self, snapshot: Snapshot, partition: TopicPartition) -> bool:
         """Whether no commit for this partition has been appended since, not even one that is not durable yet."""

@@ -20,7 +20,7 @@ from kafkalite.coordinators.groups.decisions.streams.members import TaskSets
 from kafkalite.coordinators.groups.offsets import GroupOffsets
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import LeaderEpoch, Offset, ProducerId
+from kafkalite.model import LeaderEpoch, Offset, ProducerId, TopicId
 
 T = TypeVar("T")
 OutcomeT = TypeVar("OutcomeT", bound=Outcome[Any, Any])
@@ -104,6 +104,9 @@ class ShareRuntime:
     #: Deletions of states that have begun.
     deletions: int = 0
     leaving: SharedTopics = field(default_factory=dict)
+    #: Partitions that had yet to begin when the group was loaded. A state that is there may be that of a removed partition, with the
+    #: epoch of its leader, if the coordinator before this one ended before it was deleted: it is deleted first.
+    doubtful: dict[TopicId, set[int]] = field(default_factory=dict)
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -152,7 +155,7 @@ class GroupEntry:
 
     @property
     def is_listed(self) -> bool:
-        """It has come to be. A group whose last offset was deleted is still there, as in Kafka."""
+        """Whether the group exists for clients. One whose last offset was deleted still does, as in Kafka."""
         return not self.is_new or self.offsets.was_used
 
     @property
@@ -183,7 +186,9 @@ class GroupPartition:
     entries: dict[str, GroupEntry] = field(default_factory=dict)
     #: Producer with an open transaction -> groups it committed offsets for.
     transactions: dict[ProducerId, dict[str, None]] = field(default_factory=dict)
-    #: How often it was there at a sweep (`removal`), 2 at the most.
+    #: While it is loaded: the last record of each committed offset in the piece that is read (key -> value, offset of the record).
+    unsettled: dict[bytes, tuple[bytes, Offset]] = field(default_factory=dict)
+    #: Sweeps that it was loaded at (`removal`), 2 at most.
     sweeps: int = 0
     #: What its share groups have written.
     written: WrittenPartition = field(default_factory=WrittenPartition)

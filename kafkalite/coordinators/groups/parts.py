@@ -13,7 +13,7 @@ from kafkalite.lazy_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GroupParts:
-    """One node's.
+    """What one node's groups share.
 
     Attributes:
         log: the partitions of `__consumer_offsets` that this node leads.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import count
@@ -24,6 +24,7 @@ from kafkalite.coordinators.groups.share.groups import ShareGroups
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
+from kafkalite.env.turns import Slices, Turns
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import NO_TOPIC_ID, Offset, TopicId, TopicPartition
 from kafkalite.partition_values import TopicMetadata
@@ -38,6 +39,8 @@ _SWEEPS_PER_EXPIRY = 10
 #: The sweep at which a partition is swept.
 _SWEPT = 2
 _DELETE_CHUNK = 1_000
+#: Committed offsets that a sweep looks at in one step.
+_STEP = 100
 #: The pause after offsets of a removed topic or partition could not be purged, in seconds.
 _PURGE_AGAIN_S = 1.0
 
@@ -58,6 +61,7 @@ class GroupRemoval:
         self._log = log
         self._find = find
         self._repeats = Repeats(services.clock.monotonic)
+        self._turns = Turns(services.clock.monotonic)
         #: Set once both exist.
         self.shares: ShareGroups
 
@@ -216,7 +220,7 @@ class GroupRemoval:
         that, those of former topics: of a deletion just before a controller's end the next controller does not report.
         """
         for partition in [partition for partition in self._log.states() if partition.sweeps == _SWEPT]:
-            await self._refused(self._of_former_topics(partition))
+            await self._refused(await self._of_former_topics(partition))
             await asyncio.sleep(0)
         due = [partition for partition in self._log.states() if partition.sweeps < _SWEPT]
         if not due:
@@ -230,7 +234,7 @@ class GroupRemoval:
                 partition.sweeps -= 1
             await asyncio.sleep(0)
 
-    def _of_former_topics(self, partition: GroupPartition) -> list[Doomed]:
+    async def _of_former_topics(self, partition: GroupPartition) -> list[Doomed]:
         """Offsets of deleted topics while there are others of their names."""
 
         @cache
@@ -240,25 +244,51 @@ class GroupRemoval:
             topic = self._services.metadata([name]).topics[0]
             return not topic.error and topic.topic_id not in (NO_TOPIC_ID, topic_id)
 
-        return self._found(partition, lambda key, offset: is_former(offset.topic_id, key.topic))
+        return await self._found(partition, lambda key, offset: is_former(offset.topic_id, key.topic))
 
-    def _found(
-        self, partition: GroupPartition, is_gone: Callable[[TopicPartition, CommittedOffset], bool]
+    async def _found(
+        self,
+        partition: GroupPartition,
+        may_be_gone: Callable[[TopicPartition, CommittedOffset], bool],
+        is_gone: Callable[[TopicPartition, CommittedOffset], bool] | None = None,
     ) -> list[Doomed]:
+        """The committed offsets that are gone, found in slices: a partition may have hundreds of thousands.
+
+        Args:
+            is_gone: asked of those that may be gone in the turn of the loop that counts: a topic may have come since the slices began,
+                and an offset may have been committed for it. None: `may_be_gone` says the same at any time.
+        """
+        slices = Slices(self._turns, ("groups.sweep", partition.index))
+        try:
+            return await slices.run(self._finding(partition, may_be_gone, is_gone or may_be_gone))
+        except ApiError:  # another node coordinates its groups
+            return []
+
+    def _finding(
+        self,
+        partition: GroupPartition,
+        may_be_gone: Callable[[TopicPartition, CommittedOffset], bool],
+        is_gone: Callable[[TopicPartition, CommittedOffset], bool],
+    ) -> Generator[None, None, list[Doomed]]:
         doomed: list[Doomed] = []
-        with suppress(ApiError):  # another node coordinates its groups
-            log_end = self._log_end(partition)
-            for entry in partition.entries.values():
-                gone = {key for key, offset in entry.offsets.committed.items() if is_gone(key, offset)}
+        for entry in list(partition.entries.values()):
+            offsets, keys = entry.offsets, list(entry.offsets.committed)
+            for start in range(0, len(keys), _STEP):
+                yield
+                known = [(key, offsets.committed.get(key)) for key in keys[start : start + _STEP]]
+                found = [(key, offset) for key, offset in known if offset is not None and may_be_gone(key, offset)]
+                # A commit that is under way is for the present topic.
+                gone = [key for key, offset in found if is_gone(key, offset) and not offsets.is_unstable(key)]
                 if gone:
-                    doomed.append((partition, entry, entry.offsets.snapshot(gone.__contains__, log_end)))
+                    doomed.append((partition, entry, offsets.snapshot_of(gone, self._log_end(partition))))
         return doomed
 
     async def _sweep(self, partition: GroupPartition, topics: Mapping[str, TopicMetadata]) -> bool:
         """Whether all could be written. `topics`: all of them."""
-        doomed = self._found(
+        doomed = await self._found(
             partition,
             lambda key, offset: _is_gone(key, topics) or offset.is_of_another(topics[key.topic].topic_id),
+            self._is_gone_now,
         )
         shared = [entry.share for entry in partition.entries.values() if entry.share is not None]
         kept = await self._refused(doomed)
@@ -270,11 +300,20 @@ class GroupRemoval:
             self._services.supervisor.spawn("groups.purge", self.shares.partitions_removed(removed), Policy.ISOLATED)
         return not kept
 
+    def _is_gone_now(self, key: TopicPartition, offset: CommittedOffset) -> bool:
+        topic = self._services.metadata([key.topic]).topics[0]
+        return _is_gone(key, {} if topic.error else {key.topic: topic}) or offset.is_of_another(topic.topic_id)
+
     async def expire(self) -> None:
         """Forget offsets that have outlived `offsets.retention.minutes`, and groups with nothing left."""
         retention_ms = self._services.config.offsets_retention_minutes * 60_000
         for partition in list(self._log.states()):
-            for entry in list(partition.entries.values()):
+            slices = Slices(self._turns, ("groups.expiry", partition.index))
+            for group_id, entry in list(partition.entries.items()):
+                if slices.is_over:
+                    await slices.next()
+                if partition.entries.get(group_id) is not entry:
+                    continue
                 try:
                     log_end = self._log_end(partition)
                 except ApiError:  # another node coordinates its groups
@@ -288,6 +327,7 @@ class GroupRemoval:
                     and len(doomed.partitions) == len(entry.offsets.committed)
                 )
                 if doomed.partitions or is_over:
+                    slices.end()
                     await self._forget_quietly(partition, entry, doomed, and_group=is_over)
 
     def _expired(self, entry: GroupEntry, retention_ms: int) -> list[TopicPartition]:

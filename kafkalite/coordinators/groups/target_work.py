@@ -126,7 +126,7 @@ class TargetWork(ABC, Generic[G, R]):
         """Write the targets that have changed, then that they are complete. In between, the old epoch holds."""
         changed = [name for name, target in targets.items() if group.targets.get(name) != target]
         for start in range(0, len(changed), _CHUNK):
-            # Who has left meanwhile has no target any more.
+            # A member that has left meanwhile has no target any more.
             names = [name for name in changed[start : start + _CHUNK] if name in group.members]
             if names:
                 self.groups.write(partition, entry, group, [TargetMember(name, targets[name]) for name in names])

@@ -1,33 +1,25 @@
 """Requests to share coordinators on other nodes, through their Kafka listeners (KIP-932).
 
-One channel per node and API, one request under way per channel. Questions that come meanwhile share the next request if
-they are of one group; each key is in a request once.
+One channel per node and API. A request is about one group, and has each key once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import struct
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from kafkalite.config import inter_broker_listener
-from kafkalite.coordinators.node_connection import NodeConnection, node_address
+from kafkalite.coordinators.node_channels import Address, NodeChannel, NodeChannels
+from kafkalite.coordinators.node_connection import NodeConnection
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares.persistence import ShareKey
-from kafkalite.env.supervisor import Policy
-from kafkalite.errors import ApiError, api_error, error_code
+from kafkalite.errors import api_error, error_code
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
 from kafkalite.protocol.errors import WireError
 from kafkalite.rpc.messages.control import Broker
-
-#: A coordinator appends within 5 s, or says that it could not.
-_TIMEOUT_S = 10.0
-#: Keys in one request.
-_MOST_AT_ONCE = 500
 
 _Answer = TypeVar("_Answer")
 
@@ -46,12 +38,8 @@ class ShareApi(Generic[_Answer]):
     answer: Callable[[Any], _Answer]
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    key: ShareKey
-    #: The request's fields of the partition, after its number.
-    fields: Sequence[Any]
-    outcome: asyncio.Future[Any]
+#: The key, and the request's fields of the partition after its number.
+_Question = tuple[ShareKey, Sequence[Any]]
 
 
 class ShareChannels:
@@ -59,100 +47,60 @@ class ShareChannels:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._listener = inter_broker_listener(services.config).name
-        self._channels: dict[tuple[BrokerId, Hashable], _ShareChannel] = {}
+        self._channels: NodeChannels[_ShareChannel] = NodeChannels(services)
 
     async def ask(self, broker: Broker, api: ShareApi[_Answer], key: ShareKey, *fields: Any) -> _Answer:
         """The answer. Raises ApiError as the coordinator does; OSError when the node could not be asked."""
-        channel = self._channels.get((broker.broker_id, api.name))
-        address = node_address(broker, self._listener)
-        if channel is None or channel.address != address:
-            if channel is not None:
-                channel.close()
-            channel = self._channels[broker.broker_id, api.name] = _ShareChannel(self._services, address, api)
-        partition = await channel.ask(key, fields)
+        channel = self._channels.to(broker, partial(_ShareChannel, self._services, api), api.name)
+        partition = await channel.ask((key, fields))
         if partition.error_code:
             raise api_error(error_code(partition.error_code), partition.error_message or "")
         return api.answer(partition)
 
     def close(self) -> None:
         """Give up the connections."""
-        for channel in self._channels.values():
-            channel.close()
+        self._channels.close()
 
 
-class _ShareChannel:
-    def __init__(self, services: Services, address: tuple[str, int], api: ShareApi[Any]) -> None:
-        self.address = address
-        self._services = services
+class _ShareChannel(NodeChannel[_Question, Any]):
+    most_at_once = 500
+
+    def __init__(self, services: Services, api: ShareApi[Any], address: Address) -> None:
+        response = getattr(wire, f"{api.name}Response")
+        super().__init__(services, f"shares.{api.name}", NodeConnection(services, address, response))
         self._api = api
-        self._connection: NodeConnection[Any] = NodeConnection(services, address, getattr(wire, f"{api.name}Response"))
-        self._queue: list[_Question] = []
-        self._is_running = False
 
-    def close(self) -> None:
-        self._connection.close()
+    async def _exchange(self, questions: Sequence[_Question]) -> list[Any]:
+        response = await self._connection.ask(_request(self._api, questions), self._api.version)
+        answers = _answers(questions[0][0].group_id, response)
+        if answers.keys() != {key for key, _ in questions}:
+            raise WireError("an answer to other questions")
+        return [answers[key] for key, _ in questions]
 
-    async def ask(self, key: ShareKey, fields: Sequence[Any]) -> Any:
-        outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Question(key, fields, outcome))
-        if not self._is_running:
-            self._is_running = True
-            name = f"shares.{self._api.name}.{self.address[0]}:{self.address[1]}"
-            self._services.supervisor.spawn(name, self._run(), Policy.ISOLATED)
-        return await outcome
-
-    async def _run(self) -> None:
-        """Ask until the queue is empty."""
-        work: dict[ShareKey, _Question] = {}
-        try:
-            while self._queue:
-                work = self._take()
-                try:
-                    async with asyncio.timeout(_TIMEOUT_S):
-                        response = await self._connection.ask(_request(self._api, work), self._api.version)
-                    answers = _answers(next(iter(work)).group_id, response)
-                    if answers.keys() != work.keys():
-                        raise WireError("an answer to other questions")
-                except (OSError, TimeoutError, WireError, EOFError, ApiError, struct.error) as error:
-                    self._connection.close()
-                    for question in work.values():
-                        if not question.outcome.done():
-                            question.outcome.set_exception(OSError(f"{self.address}: {error!r}"))
-                else:
-                    for key, question in work.items():
-                        if not question.outcome.done():
-                            question.outcome.set_result(answers[key])
-        finally:
-            self._is_running = False
-            for question in (*work.values(), *self._queue):
-                question.outcome.cancel()
-            self._queue = []
-
-    def _take(self) -> dict[ShareKey, _Question]:
-        """The questions of the next request: of the group that waits longest."""
-        group_id = self._queue[0].key.group_id
-        taken: dict[ShareKey, _Question] = {}
-        left: list[_Question] = []
-        for question in self._queue:
-            is_next = question.key.group_id == group_id and len(taken) < _MOST_AT_ONCE
-            if is_next and question.key not in taken:
-                taken[question.key] = question
+    def _take(self) -> list[tuple[_Question, asyncio.Future[Any]]]:
+        """Those of the group that waits longest, each key once."""
+        group_id = self._queue[0][0][0].group_id
+        taken: dict[ShareKey, tuple[_Question, asyncio.Future[Any]]] = {}
+        left: list[tuple[_Question, asyncio.Future[Any]]] = []
+        for each in self._queue:
+            key = each[0][0]
+            if key.group_id == group_id and len(taken) < self.most_at_once and key not in taken:
+                taken[key] = each
             else:
-                left.append(question)
+                left.append(each)
         self._queue = left
-        return taken
+        return list(taken.values())
 
 
-def _request(api: ShareApi[Any], questions: dict[ShareKey, _Question]) -> object:
+def _request(api: ShareApi[Any], questions: Sequence[_Question]) -> object:
     request = getattr(wire, f"{api.name}Request")
     topic_of, partition_of = getattr(request, api.topic), request.PartitionData
     topics: dict[bytes, list[Any]] = {}
-    group_id = ""
-    for key, question in questions.items():
-        group_id = key.group_id
-        topics.setdefault(key.topic_id.bytes, []).append(partition_of(key.partition, *question.fields))
-    return request(group_id, [topic_of(topic_id, partitions) for topic_id, partitions in topics.items()])
+    for key, fields in questions:
+        topics.setdefault(key.topic_id.bytes, []).append(partition_of(key.partition, *fields))
+    return request(
+        questions[0][0].group_id, [topic_of(topic_id, partitions) for topic_id, partitions in topics.items()]
+    )
 
 
 def _answers(group_id: str, response: Any) -> dict[ShareKey, Any]:

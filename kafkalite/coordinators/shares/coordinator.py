@@ -109,7 +109,7 @@ class ShareCoordinator:
             lambda partition: None,
             when_committed=True,
         )
-        self._appends = CommittedAppends(services, self.log)
+        self._appends = CommittedAppends(self.log)
 
     def start(self) -> None:
         spawn = self._services.supervisor.spawn

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
-from uuid import UUID
 
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares.dead_letters import DeadLetterWriter
@@ -21,7 +20,6 @@ from kafkalite.coordinators.shares.settings import EARLIEST, ShareSettings, shar
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, LeaderEpoch, Offset, TopicId, TopicPartition
-from kafkalite.protocol.topic_ids import to_wire
 from kafkalite.replica.client_fetch import ClientFetch
 from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest
 from kafkalite.resource_configs import duration_ms
@@ -172,7 +170,7 @@ class Led:
     def _failed_to_load(self, code: ErrorCode) -> None:
         if self.is_over:
             return
-        self.failure = ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _OVER else code
+        self.failure = _unreadable(code)
         self._shares.forget(self)
         self.end(self.failure)
 
@@ -302,7 +300,7 @@ class SharedPartitions:
         led = self.known(group_id, topic_id, number)
         if led is None:
             partition, epoch = self._leads(topic_id, number)
-            key = _key(group_id, topic_id, number)
+            key = ShareKey.of(group_id, topic_id, number)
             led = self._led[key] = Led(self, key, partition, epoch)
             self.spawn("shares.load", led.load())
         led.members.add(member)
@@ -310,7 +308,7 @@ class SharedPartitions:
 
     def known(self, group_id: str, topic_id: TopicId, number: int) -> Led | None:
         """The same, if it is loaded or being loaded here."""
-        led = self._led.get(_key(group_id, topic_id, number))
+        led = self._led.get(ShareKey.of(group_id, topic_id, number))
         if led is not None:
             partition, epoch = self._leads(topic_id, number)
             if epoch == led.leader_epoch and partition == led.partition:
@@ -325,7 +323,7 @@ class SharedPartitions:
 
     def leave(self, group_id: str, topic_id: TopicId, number: int, member: str, *, is_over: bool) -> None:
         """A member does not fetch the partition any more; `is_over`: it has ended its session."""
-        led = self._led.get(_key(group_id, topic_id, number))
+        led = self._led.get(ShareKey.of(group_id, topic_id, number))
         if led is not None:
             led.leave(member, is_over=is_over)
 
@@ -398,8 +396,16 @@ class SharedPartitions:
         return found.offset
 
 
-def _key(group_id: str, topic_id: TopicId, number: int) -> ShareKey:
-    return ShareKey(group_id, UUID(bytes=to_wire(topic_id)), number)
+def _unreadable(code: ErrorCode) -> ErrorCode:
+    """What a member that fetches hears if the state could not be loaded: an error that clients repeat.
+
+    Java's consumer throws if a fetch has an error of a coordinator (Kafka's brokers return them), also while a topic is deleted.
+    """
+    if code in _GONE:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if code in _LATER:
+        return ErrorCode.OFFSET_NOT_AVAILABLE
+    return _answered(code)
 
 
 def _answered(code: ErrorCode) -> ErrorCode:

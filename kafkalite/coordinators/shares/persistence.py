@@ -7,7 +7,8 @@ from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from kafkalite.coordinators.shares.delivery_states import DeliveryState, StateBatch
-from kafkalite.model import Offset
+from kafkalite.model import Offset, TopicId
+from kafkalite.protocol.topic_ids import to_wire
 
 __all__ = ["DeliveryState", "ShareKey", "SharePersister", "ShareState", "StateBatch"]
 
@@ -18,6 +19,11 @@ class ShareKey(NamedTuple):
     group_id: str
     topic_id: UUID
     partition: int
+
+    @classmethod
+    def of(cls, group_id: str, topic_id: TopicId, partition: int) -> ShareKey:
+        """`topic_id` as text, as the rest of the program has it."""
+        return cls(group_id, UUID(bytes=to_wire(topic_id)), partition)
 
 
 class ShareState(NamedTuple):

@@ -7,7 +7,7 @@ transaction's markers are then sent until every partition has one, also by the n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 
 from kafkalite.coordinators.internal_log import InternalLog
@@ -60,6 +60,8 @@ class TransactionPartition:
     deciding: set[str] = field(default_factory=set)
     #: Set, and replaced, whenever a transaction is complete.
     completion: asyncio.Event = field(default_factory=asyncio.Event)
+    #: While it is loaded: the last record of each key in the piece that is read (key -> value, offset of the record).
+    unsettled: dict[bytes | None, tuple[bytes | None, int]] = field(default_factory=dict)
 
 
 class TransactionCoordinator:
@@ -77,6 +79,7 @@ class TransactionCoordinator:
             self._replay,
             self._loaded,
             lambda partition: None,
+            settle=self._settle,
             when_committed=True,
         )
 
@@ -413,23 +416,31 @@ class TransactionCoordinator:
         data: list[Record],
         marker: EndTransactionMarker | None,
     ) -> None:
+        """Each record has all that there is about its key: only the last one of a piece is parsed."""
         for record in data:
+            partition.unsettled[record.key] = (record.value, record.offset)
+
+    def _settle(self, partition: TransactionPartition) -> Iterator[None]:
+        """Take what `_replay` has put aside, in steps."""
+        aside, partition.unsettled = partition.unsettled, {}
+        for key, (value, record_offset) in aside.items():
+            yield
             try:
-                if record.key is not None and decisions.is_decision(record.key):
-                    group, decision = decisions.parse(record.key, record.value)
+                if key is not None and decisions.is_decision(key):
+                    group, decision = decisions.parse(key, value)
                     if decision is None:
                         partition.decisions.pop(group, None)
                     else:
                         partition.decisions[group] = decision
                     continue
-                transactional_id, transaction = rules.parse(record.key, record.value)
+                transactional_id, transaction = rules.parse(key, value)
             except WireError as error:
                 suppressed = self._repeats.admit(("transaction.record_skipped", partition.index))
                 if suppressed is not None:
                     _log.error(
                         "transaction.record_skipped",
                         partition=partition.index,
-                        offset=record.offset,
+                        offset=record_offset,
                         error=str(error),
                         suppressed=suppressed,
                     )

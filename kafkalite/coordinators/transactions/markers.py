@@ -1,23 +1,21 @@
 """Bringing transaction markers to the leaders of their partitions, here or on other nodes.
 
-Other nodes are reached through their Kafka listeners by WriteTxnMarkers. One channel per node, one request under way
-per channel, what queues up meanwhile goes in the next one.
+Other nodes are reached through their Kafka listeners by WriteTxnMarkers, see `node_channels`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Sequence
+from functools import partial
 
-from kafkalite.config import inter_broker_listener
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
-from kafkalite.coordinators.node_connection import NodeConnection, node_address
+from kafkalite.coordinators.node_channels import Address, NodeChannel, NodeChannels
+from kafkalite.coordinators.node_connection import NodeConnection
 from kafkalite.coordinators.services import Services
-from kafkalite.env.supervisor import Policy
-from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.errors import ErrorCode, error_code
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import GROUP_TOPIC, BrokerId, ProducerId, TopicPartition
+from kafkalite.model import GROUP_TOPIC, ProducerId, TopicPartition, numbers_by_topic
 from kafkalite.partition_values import ProducedPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.errors import WireError
@@ -27,13 +25,9 @@ from kafkalite.rpc.messages.control import Broker
 _VERSION = 1
 #: Carries the transaction's version (KIP-1228); only for nodes that know it.
 _VERSION_OF_TV2 = 2
-#: Markers that are not answered for this long are sent again, to the leader at that time.
-_TIMEOUT_S = 10.0
 _APPEND_TIMEOUT_MS = 5_000
 #: Markers that are appended in one turn of the loop: the first batch of a partition makes its files.
 _AT_ONCE = 8
-#: Transactions in one request.
-_MOST_AT_ONCE = 1_000
 
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -116,92 +110,36 @@ class MarkerChannels:
     def __init__(self, services: Services, local: LocalMarkers) -> None:
         self._services = services
         self._local = local
-        self._listener = inter_broker_listener(services.config).name
-        self._channels: dict[BrokerId, _MarkerChannel] = {}
+        self._channels: NodeChannels[MarkerChannel] = NodeChannels(services)
 
     async def send(self, broker: Broker, marker: Marker) -> Errors:
-        """Each partition's outcome. Raises OSError, TimeoutError, WireError when the node could not be asked."""
+        """Each partition's outcome. Raises OSError when the node could not be asked."""
         if broker.broker_id == self._services.broker_id:
             return await self._local.write(marker)
-        channel = self._channels.get(broker.broker_id)
-        address = node_address(broker, self._listener)
-        if channel is None or channel.address != address:
-            if channel is not None:
-                channel.disconnect()
-            channel = self._channels[broker.broker_id] = _MarkerChannel(self._services, address)
-        return await channel.send(marker)
+        return await self._channels.to(broker, partial(MarkerChannel, self._services)).ask(marker)
 
     def close(self) -> None:
         """Give up the connections."""
-        for channel in self._channels.values():
-            channel.disconnect()
+        self._channels.close()
 
 
-class _MarkerChannel:
+class MarkerChannel(NodeChannel[Marker, Errors]):
     """One other node."""
 
-    def __init__(self, services: Services, address: tuple[str, int]) -> None:
-        self.address = address
-        self._services = services
-        self._connection = NodeConnection(services, address, wire.WriteTxnMarkersResponse)
-        self._queue: list[tuple[Marker, asyncio.Future[Errors]]] = []
-        self._is_running = False
+    most_at_once = 1_000
 
-    async def send(self, marker: Marker) -> Errors:
-        outcome: asyncio.Future[Errors] = asyncio.get_running_loop().create_future()
-        self._queue.append((marker, outcome))
-        if not self._is_running:
-            self._is_running = True
-            self._services.supervisor.spawn(
-                f"markers.{self.address[0]}:{self.address[1]}", self._run(), Policy.ISOLATED
-            )
-        return await outcome
+    def __init__(self, services: Services, address: Address) -> None:
+        super().__init__(services, "markers", NodeConnection(services, address, wire.WriteTxnMarkersResponse))
 
-    async def _run(self) -> None:
-        """Send until the queue is empty. Every waiter gets an outcome, so no transaction is left behind."""
-        work: list[tuple[Marker, asyncio.Future[Errors]]] = []
-        try:
-            while self._queue:
-                work, self._queue = self._queue[:_MOST_AT_ONCE], self._queue[_MOST_AT_ONCE:]
-                try:
-                    async with asyncio.timeout(_TIMEOUT_S):
-                        answers = await self._exchange([marker for marker, _ in work])
-                except (OSError, TimeoutError, WireError, EOFError, ApiError, struct.error) as error:
-                    self.disconnect()
-                    self._fail(work, error)
-                else:
-                    for (_, outcome), errors in zip(work, answers, strict=True):
-                        if not outcome.done():
-                            outcome.set_result(errors)
-        except asyncio.CancelledError:  # the node stops
-            for _, outcome in (*work, *self._queue):
-                outcome.cancel()
-            raise
-        except BaseException as error:
-            # A bug, which the supervisor reports. The waiters try again, over another connection.
-            self.disconnect()
-            work, self._queue = work + self._queue, []
-            self._fail(work, error)
-            raise
-        finally:
-            self._is_running = False
-
-    def _fail(self, work: Sequence[tuple[Marker, asyncio.Future[Errors]]], error: BaseException) -> None:
-        for _, outcome in work:
-            if not outcome.done():
-                outcome.set_exception(OSError(f"{self.address}: {error!r}"))
-
-    def disconnect(self) -> None:
-        self._connection.close()
-
-    async def _exchange(self, markers: Sequence[Marker]) -> list[Errors]:
-        version = _VERSION_OF_TV2 if any(marker.transaction_version for marker in markers) else _VERSION
-        response = await self._connection.ask(_request(markers), version)
-        if len(response.markers) != len(markers):
+    async def _exchange(self, questions: Sequence[Marker]) -> list[Errors]:
+        version = _VERSION_OF_TV2 if any(marker.transaction_version for marker in questions) else _VERSION
+        response = await self._connection.ask(_request(questions), version)
+        if len(response.markers) != len(questions):
             raise WireError("an answer to other markers")
         return [
             {
-                TopicPartition(topic.name, partition.partition_index): _error_code(partition.error_code)
+                # A code that this version does not know, of a newer node, is no reason to give the other partitions up.
+                TopicPartition(topic.name, partition.partition_index): error_code(partition.error_code)
                 for topic in result.topics
                 for partition in topic.partitions
             }
@@ -213,9 +151,7 @@ def _request(markers: Sequence[Marker]) -> object:
     request = wire.WriteTxnMarkersRequest
     entries = []
     for marker in markers:
-        topics: dict[str, list[int]] = {}
-        for partition in marker.partitions:
-            topics.setdefault(partition.topic, []).append(partition.partition)
+        topics = numbers_by_topic(marker.partitions)
         entries.append(
             request.WritableTxnMarker(
                 marker.producer_id,
@@ -227,11 +163,3 @@ def _request(markers: Sequence[Marker]) -> object:
             )
         )
     return request(entries)
-
-
-def _error_code(code: int) -> ErrorCode:
-    """One that this version does not know, of a newer node, is no reason to give the other partitions up."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

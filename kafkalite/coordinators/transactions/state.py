@@ -13,7 +13,7 @@ from enum import IntEnum
 
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_PRODUCER_ID, ProducerId, TopicPartition
+from kafkalite.model import NO_PRODUCER_ID, ProducerId, TopicPartition, numbers_by_topic
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import decode, encode
 from kafkalite.protocol.errors import WireError
@@ -313,9 +313,7 @@ def key_of(transactional_id: str) -> bytes:
 
 
 def value_of(transaction: Transaction) -> bytes:
-    topics: dict[str, list[int]] = {}
-    for partition in sorted(transaction.partitions):
-        topics.setdefault(partition.topic, []).append(partition.partition)
+    topics = numbers_by_topic(sorted(transaction.partitions))
     value = wire.TransactionLogValue
     partitions = [value.PartitionsSchema(topic, ids) for topic, ids in topics.items()]
     stored = value(

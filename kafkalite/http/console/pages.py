@@ -75,7 +75,7 @@ class ConsolePages:
         return Page(json.dumps(value).encode(), "application/json")
 
     def own_names(self) -> frozenset[str]:
-        """By which browsers may open the console, in lower case."""
+        """The names under which browsers may open the console, in lower case."""
         names = set(http_names(self._node.config))
         broker = self._node.metadata.broker(self._node.local.broker_id)
         if broker is not None:
@@ -83,7 +83,7 @@ class ConsolePages:
         return frozenset(name.lower() for name in names)
 
     def _kafka_asks_everybody(self) -> bool:
-        """Whether no Kafka listener takes anybody who has not said who they are. Then this port may not either."""
+        """Whether every Kafka listener asks for a login. Then this port has to ask for one, too."""
         config = self._node.config
         return (
             all(

@@ -8,6 +8,7 @@ from kafkalite.features import why_not
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
+from kafkalite.rpc.messages.changes import SETTINGS
 
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 #: From this version on, the response names no features.
@@ -50,6 +51,7 @@ class FeatureHandlers:
         wrong = next((text for text in texts.values() if text), None)
         if wrong is None and wanted and not message.validate_only:
             await self._services.update_features(wanted)
+            await self._services.known_everywhere(SETTINGS)
         code = int(ErrorCode.INVALID_UPDATE_VERSION)
         return response(
             error_code=0 if wrong is None else code,
@@ -82,4 +84,5 @@ class FeatureHandlers:
             raise api_error(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is nothing known of a broker {broker_id}")
         if not await self._services.replace_broker_overrides(broker_id, settings, {}):
             raise api_error(ErrorCode.REQUEST_TIMED_OUT, f"the settings of broker {broker_id} are being changed")
+        await self._services.known_everywhere(SETTINGS)
         return wire.UnregisterBrokerResponse(error_message=None)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable
 
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
@@ -14,8 +13,6 @@ from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Offset, TopicPa
 from kafkalite.protocol import wire
 from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest
 
-_S = TypeVar("_S")
-_T = TypeVar("_T")
 _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
 _EARLIEST_PENDING_UPLOAD = -6
@@ -99,55 +96,44 @@ class LogOffsetHandlers:
         self, request: Request, message: wire.OffsetForLeaderEpochRequest
     ) -> wire.OffsetForLeaderEpochResponse:
         response = wire.OffsetForLeaderEpochResponse
-
-        def answer(
-            topic: str, partition: wire.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
-        ) -> wire.OffsetForLeaderEpochResponse.EpochEndOffset:
-            _check_topic(request, topic)
-            epoch, end = self._partitions.end_offset_for_epoch(
-                TopicPartition(topic, partition.partition), partition.current_leader_epoch, partition.leader_epoch
-            )
-            return response.EpochEndOffset(0, partition.partition, epoch, end)
-
-        return response(
-            topics=[
-                response.OffsetForLeaderTopicResult(
-                    topic.topic,
-                    [
-                        _or_error(
-                            lambda topic=topic, partition=partition: answer(topic.topic, partition),  # type: ignore[misc]
-                            lambda code, partition=partition: response.EpochEndOffset(code, partition.partition),  # type: ignore[misc]
-                        )
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in message.topics
-            ]
-        )
+        topics = []
+        for topic in message.topics:
+            ends = []
+            for partition in topic.partitions:
+                answer = response.EpochEndOffset(partition=partition.partition)
+                try:
+                    _check_topic(request, topic.topic)
+                    answer.leader_epoch, answer.end_offset = self._partitions.end_offset_for_epoch(
+                        TopicPartition(topic.topic, partition.partition),
+                        partition.current_leader_epoch,
+                        partition.leader_epoch,
+                    )
+                except ApiError as error:
+                    answer.error_code = int(error.code)
+                ends.append(answer)
+            topics.append(response.OffsetForLeaderTopicResult(topic.topic, ends))
+        return response(topics=topics)
 
     async def delete_records(self, request: Request, message: wire.DeleteRecordsRequest) -> wire.DeleteRecordsResponse:
         """Begin all at once. The response follows when the followers know it too, or with REQUEST_TIMED_OUT."""
         response = wire.DeleteRecordsResponse
         result = response.DeleteRecordsPartitionResult
 
-        def begin(topic: str, partition: wire.DeleteRecordsRequest.DeleteRecordsPartition) -> Awaitable[Offset]:
-            _check_topic(request, topic)
-            if topic in INTERNAL_TOPICS:
-                raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION)  # only its coordinator knows what it needs
-            return self._partitions.delete_records(TopicPartition(topic, partition.partition_index), partition.offset)
+        def begin(topic: str, number: int, before: Offset) -> Awaitable[Offset] | int:
+            try:
+                _check_topic(request, topic)
+                if topic in INTERNAL_TOPICS:  # only its coordinator knows what it needs
+                    return int(ErrorCode.INVALID_TOPIC_EXCEPTION)
+                return self._partitions.delete_records(TopicPartition(topic, number), before)
+            except ApiError as error:
+                return int(error.code)
 
-        begun: list[tuple[str, list[tuple[int, Awaitable[Offset] | int]]]] = [
+        begun = [
             (
                 topic.name,
                 [
-                    (
-                        partition.partition_index,
-                        _or_error(
-                            lambda topic=topic, partition=partition: begin(topic.name, partition),  # type: ignore[misc]
-                            lambda code: code,
-                        ),
-                    )
-                    for partition in topic.partitions
+                    (each.partition_index, begin(topic.name, each.partition_index, each.offset))
+                    for each in topic.partitions
                 ],
             )
             for topic in message.topics
@@ -178,10 +164,3 @@ class LogOffsetHandlers:
 def _check_topic(request: Request, topic: str) -> None:
     if topic in request.denied.topics:
         raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-
-
-def _or_error(attempt: Callable[[], _T], refusal: Callable[[int], _S]) -> _T | _S:
-    try:
-        return attempt()
-    except ApiError as error:
-        return refusal(int(error.code))

@@ -9,6 +9,7 @@ from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.protocol import wire
+from kafkalite.rpc.messages.changes import SETTINGS
 
 #: The numbers of KIP-554.
 _MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
@@ -88,6 +89,7 @@ class SaslHandlers:
             if not code:
                 code, text = await self._change(name, deletions, upsertions)
             results.append(result(name, int(code), text or None))
+        await self._services.known_everywhere(SETTINGS)
         return response(results=results)
 
     def _check_alteration(

@@ -9,6 +9,7 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.protocol import wire
+from kafkalite.rpc.messages.changes import ACLS, SETTINGS
 from kafkalite.security.acl import (
     AclEntry,
     Binding,
@@ -29,6 +30,7 @@ _KINDS = (_USER, _CLIENT_ID, _IP)
 
 class SecurityHandlers:
     def __init__(self, services: Services) -> None:
+        self._services = services
         self._security = services.rights
 
     def table(self) -> dict[str, Handler]:
@@ -84,6 +86,7 @@ class SecurityHandlers:
             for each in message.creations
         ]
         errors = await self._security.create_acls(request, bindings)
+        await self._services.known_everywhere(ACLS)
         return wire.CreateAclsResponse(
             results=[result() if error is None else result(int(error.code), str(error)) for error in errors]
         )
@@ -92,7 +95,9 @@ class SecurityHandlers:
         response = wire.DeleteAclsResponse
         result = response.DeleteAclsFilterResult
         results = []
-        for outcome in await self._security.delete_acls(request, [_filter(each) for each in message.filters]):
+        outcomes = await self._security.delete_acls(request, [_filter(each) for each in message.filters])
+        await self._services.known_everywhere(ACLS)
+        for outcome in outcomes:
             if isinstance(outcome, ApiError):
                 results.append(result(int(outcome.code), str(outcome)))
                 continue
@@ -149,6 +154,8 @@ class SecurityHandlers:
                 code, text = int(error.code), str(error)
             parts = [response.EntityData(part.entity_type, part.entity_name) for part in entry.entity]
             entries.append(response.EntryData(code, text, parts))
+        if not message.validate_only:
+            await self._services.known_everywhere(SETTINGS)
         return response(entries=entries)
 
 

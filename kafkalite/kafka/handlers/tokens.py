@@ -7,6 +7,7 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.protocol import wire
+from kafkalite.rpc.messages.changes import TOKENS
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.security.tokens import SecretToken, Token
@@ -17,6 +18,7 @@ _NO_TIME = -1
 
 class TokenHandlers:
     def __init__(self, services: Services) -> None:
+        self._services = services
         self._tokens = services.tokens
         self._access = services.rights.access
 
@@ -44,6 +46,7 @@ class TokenHandlers:
                 raise api_error(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
             renewers = [Principal(each.principal_type, each.principal_name) for each in message.renewers]
             made = await self._tokens.create(owner, requester, renewers, message.max_lifetime_ms)
+            await self._services.known_everywhere(TOKENS)
         except ApiError as error:
             code = error.code
         token = made.token if made is not None else None
@@ -67,9 +70,9 @@ class TokenHandlers:
         response = wire.RenewDelegationTokenResponse
         try:
             _check_connection(request)
-            return response(
-                0, await self._tokens.renew(request.principal, bytes(message.hmac), message.renew_period_ms)
-            )
+            end_ms = await self._tokens.renew(request.principal, bytes(message.hmac), message.renew_period_ms)
+            await self._services.known_everywhere(TOKENS)
+            return response(0, end_ms)
         except ApiError as error:
             return response(int(error.code), _NO_TIME)
 
@@ -80,9 +83,9 @@ class TokenHandlers:
         response = wire.ExpireDelegationTokenResponse
         try:
             _check_connection(request)
-            return response(
-                0, await self._tokens.expire(request.principal, bytes(message.hmac), message.expiry_time_period_ms)
-            )
+            end_ms = await self._tokens.expire(request.principal, bytes(message.hmac), message.expiry_time_period_ms)
+            await self._services.known_everywhere(TOKENS)
+            return response(0, end_ms)
         except ApiError as error:
             return response(int(error.code), _NO_TIME)
 

@@ -18,7 +18,7 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.node_requests import may_be_node
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import Steps, sliced
-from kafkalite.model import GROUP_TOPIC, INTERNAL_TOPICS, ProducerId, TopicPartition
+from kafkalite.model import GROUP_TOPIC, INTERNAL_TOPICS, ProducerId, TopicPartition, numbers_by_topic
 from kafkalite.protocol import wire
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA
@@ -313,11 +313,7 @@ class TransactionHandlers:
             except ApiError as error:
                 states.append(response.TransactionState(int(error.code), transactional_id))
                 continue
-            topics: dict[str, list[int]] = {}
-            for partition in sorted(known.partitions):
-                if not is_visible(partition.topic):
-                    continue
-                topics.setdefault(partition.topic, []).append(partition.partition)
+            topics = numbers_by_topic(key for key in sorted(known.partitions) if is_visible(key.topic))
             states.append(
                 response.TransactionState(
                     0,
@@ -337,7 +333,7 @@ class TransactionHandlers:
     ) -> wire.ListTransactionsResponse:
         names = {state.wire_name for state in TransactionState}
         found = await sliced(request, self._listed(request, message))
-        if message.transactional_id_pattern:  # Kafka: the empty pattern is none
+        if message.transactional_id_pattern:  # Kafka: an empty pattern means no pattern
             matching = await _matching(request, message.transactional_id_pattern, found)
             found = {name: found[name] for name in matching}
         return wire.ListTransactionsResponse(

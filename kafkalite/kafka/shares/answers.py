@@ -8,16 +8,13 @@ from kafkalite.coordinators.shares.decisions.deliveries import Acknowledgement, 
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.protocol import wire
 
-#: A member's id is a UUID in text (Kafka's limit).
-MAX_MEMBER_ID = 36
-
 Batches = (
     Sequence[wire.ShareFetchRequest.AcknowledgementBatch] | Sequence[wire.ShareAcknowledgeRequest.AcknowledgementBatch]
 )
 
 
 def acknowledgements(batches: Batches, *, is_renewing: bool) -> list[Acknowledgement]:
-    """Raises ApiError INVALID_REQUEST if they overlap, go backwards, or have types that are none."""
+    """Raises ApiError INVALID_REQUEST if they overlap, go backwards, or have types that do not exist."""
     highest = AcknowledgeType.RENEW if is_renewing else AcknowledgeType.REJECT
     found: list[Acknowledgement] = []
     after = 0

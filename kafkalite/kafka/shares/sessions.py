@@ -1,7 +1,7 @@
 """Share sessions (KIP-932): which partitions a member of a share group fetches from this node.
 
 A session belongs to a connection: when that ends, so does the session, and what the member held is free. None is ended
-for another one: then the new member is refused.
+for another one: then the new member is refused. One user's sessions do not keep those of others out (`security.fair_room`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from kafkalite.kafka.connection import KafkaConnection
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicId
 from kafkalite.replica.client_fetch import ClientFetch
+from kafkalite.security.fair_room import FairRoom, user_of
 
 #: Partitions in all sessions together, as for fetch sessions: anybody may list what does not exist.
 MAX_PARTITIONS = 500_000
@@ -31,6 +32,8 @@ class ShareSession:
     connection: KafkaConnection
     #: Listed partition -> the error it was answered with last. The one that is first is read first.
     partitions: dict[Listed, int]
+    #: Who opened it: see `security.fair_room.user_of`.
+    user: str
     #: Of the next request.
     epoch: int = 1
     #: Counts requests: an older one than the last gets no records any more.
@@ -54,17 +57,17 @@ class ShareSessions:
     """One per node.
 
     Args:
-        slots: how many there may be (group.share.max.share.sessions).
+        slots: how many one user may have (group.share.max.share.sessions).
         on_left: a session does not fetch a partition any more; whether because the session is over. Otherwise its member
             may still acknowledge what it holds there.
     """
 
     def __init__(self, slots: Callable[[], int], on_left: LeftPartition) -> None:
-        self._slots = slots
+        self._slots = FairRoom(slots)
+        self._listed = FairRoom(lambda: MAX_PARTITIONS)
         self._on_left = on_left
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._of: dict[KafkaConnection, dict[ShareSession, None]] = {}
-        self.partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -77,9 +80,10 @@ class ShareSessions:
         old = self.get(group_id, member)
         if old is not None:
             self.close(old)
-        if len(self._sessions) >= self._slots() or self.partitions >= MAX_PARTITIONS:
+        user = user_of(connection.principal, connection.peer_host)
+        if not self._listed.has_room(user) or not self._slots.take(user):
             return None
-        session = ShareSession(group_id, member, connection, {})
+        session = ShareSession(group_id, member, connection, {}, user)
         self._sessions[group_id, member] = session
         self._of.setdefault(connection, {})[session] = None
         return session
@@ -93,14 +97,13 @@ class ShareSessions:
 
     def list(self, session: ShareSession, listed: Listed) -> None:
         """The member fetches a partition from now on. More than the node can list are passed over."""
-        if listed not in session.partitions and self.partitions < MAX_PARTITIONS:
+        if listed not in session.partitions and self._listed.take(session.user):
             session.partitions[listed] = 0
-            self.partitions += 1
 
     def forget(self, session: ShareSession, listed: Listed, *, is_over: bool = False) -> None:
         """It does not any more."""
         if session.partitions.pop(listed, None) is not None:
-            self.partitions -= 1
+            self._listed.give(session.user)
             self._on_left(session, listed, is_over=is_over)
 
     def close(self, session: ShareSession) -> None:
@@ -108,6 +111,7 @@ class ShareSessions:
         if self._sessions.get((session.group_id, session.member)) is not session:
             return
         del self._sessions[session.group_id, session.member]
+        self._slots.give(session.user)
         self._disconnect(session)
         session.requests += 1
         for listed in list(session.partitions):

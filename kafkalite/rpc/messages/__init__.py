@@ -12,6 +12,7 @@ Deadlines are in milliseconds from receipt. Error codes are Kafka's (`kafkalite.
 """
 
 from kafkalite.rpc.messages import (
+    changes,
     connection,
     control,
     forwarding,
@@ -24,6 +25,7 @@ from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, 
 
 #: The modules that hold messages; all of them register theirs when the package is imported.
 AREAS = (
+    "changes",
     "connection",
     "control",
     "forwarding",
@@ -39,6 +41,7 @@ __all__ = [
     "PROTOCOL_VERSION",
     "Message",
     "by_kind",
+    "changes",
     "connection",
     "control",
     "forwarding",

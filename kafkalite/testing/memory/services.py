@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkalite.admin.acls import AclManager
 from kafkalite.admin.tokens import TokenAdmin
-from kafkalite.config import BrokerConfig, TopicConfig, topic_config, usable_topic_config, with_dynamic
+from kafkalite.config import (
+    BrokerConfig,
+    TopicConfig,
+    internal_topic_config,
+    topic_config,
+    usable_topic_config,
+    with_dynamic,
+)
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.coordination.topic_configs import FEATURES, GROUPS
 from kafkalite.coordinators.services import LogDirDescription, LogDirReplica
@@ -38,6 +45,7 @@ from kafkalite.extension.messages.topics import (
 from kafkalite.features import Finalized, finalized, registered
 from kafkalite.model import (
     ELR_VERSION,
+    INTERNAL_TOPICS,
     NO_TOPIC_ID,
     TRANSACTION_VERSION,
     BrokerEpoch,
@@ -116,6 +124,9 @@ class MemoryServices:
         if serve is None:
             raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"{type(message).__name__} is not served here")
         return await serve(message)
+
+    async def known_everywhere(self, what: str) -> None:
+        """There is no other node."""
 
     async def run_blocking(self, function: Callable[[], object]) -> object:
         return await asyncio.to_thread(function)
@@ -287,6 +298,8 @@ class MemoryServices:
         return self.overrides[topic]
 
     def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
+        if topic in INTERNAL_TOPICS:
+            return internal_topic_config(self.config, topic, overrides, others_flush=False)
         return usable_topic_config(self.config.topic, overrides)
 
     async def replace_topic_overrides(self, topic: str, before: Mapping[str, str], after: Mapping[str, str]) -> bool:

@@ -32,6 +32,7 @@ from kafkalite.kafka import broker_apis
 from kafkalite.log import checkpoints, cleaner, loader, partition_log, producer_state, retention
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.flushing import Flusher
+from kafkalite.log.local_log import LocalLog
 from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
@@ -437,6 +438,15 @@ def last_read_of_acls(patch: Patch) -> None:
     patch(AclStore, "_read", planted)
 
 
+def cuts_beside_a_swap(patch: Patch) -> None:
+    """A cut leaves the file of a compacted segment that is about to replace what is cut: the next start brings it back."""
+
+    def planted(self: LocalLog) -> None:
+        self._swap = ""
+
+    patch(LocalLog, "drop_swap", planted)
+
+
 #: Errors that drawn seeds find with `--plant`, but no directed plan of the tests brings out in a few runs.
 RARE = frozenset({"unregistered"})
 
@@ -476,6 +486,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "settings": last_writer_of_settings,
     "unpruned": keeps_share_states,
     "uncompacted": compacts_no_internal_topic,
+    "swap": cuts_beside_a_swap,
     "purge": purges_what_is_there_by_then,
     "spared": purges_what_is_committed_meanwhile,
     "name": offsets_of_a_name,

@@ -13,7 +13,7 @@ from kafkalite_pipelines.decoding.registry import RegistrySchema
 from kafkalite_pipelines.definition import PipelineError
 
 _GOOGLE = "google/protobuf/"
-TEXT, BINARY = (".proto",), (".desc", ".pb", ".binpb")
+BINARY = (".desc", ".pb", ".binpb")
 
 
 @dataclass(frozen=True, slots=True)

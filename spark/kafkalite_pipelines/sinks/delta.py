@@ -12,20 +12,17 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import Schema as DeltaSchema
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
 from kafkalite_pipelines.definition import DeltaSink, Pipeline, PipelineError
 from kafkalite_pipelines.sinks import partitions, writing
 from kafkalite_pipelines.sinks.keyed import without_deletions
 from kafkalite_pipelines.sinks.schemas import arrow_schema
 from kafkalite_pipelines.sinks.sink import Batch, Recorded, Staged, merged_json
 from kafkalite_pipelines.sinks.tables import Interval, commit_batch
-
-try:
-    from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-    from deltalake import Schema as DeltaSchema
-    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-    from deltalake.transaction import AddAction
-except ImportError as error:
-    raise PipelineError(f"Delta tables need a package: pip install 'kafkalite[pipelines]' ({error})") from None
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,33 +7,26 @@ committed meanwhile, it fails, and the number is looked up again.
 
 from __future__ import annotations
 
-import functools
 import json
-import logging
 from typing import TYPE_CHECKING, Any
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.table import Table, Transaction
 
 from kafkalite_pipelines.definition import IcebergSink, Pipeline, PipelineError
 from kafkalite_pipelines.places import Place
 from kafkalite_pipelines.sinks import partitions, writing
+from kafkalite_pipelines.sinks.iceberg_files import OneTry, data_file, remove_files, target_of
+from kafkalite_pipelines.sinks.iceberg_maintenance import maintain
 from kafkalite_pipelines.sinks.keyed import without_deletions
 from kafkalite_pipelines.sinks.schemas import arrow_schema
 from kafkalite_pipelines.sinks.sink import Batch, Recorded, Staged, merged_json
 from kafkalite_pipelines.sinks.tables import Interval, commit_batch
 
-try:
-    from pyiceberg.catalog import Catalog, load_catalog
-    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
-    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-    from pyiceberg.table import Table, Transaction
-    from pyiceberg.typedef import Record
-except ImportError as error:
-    raise PipelineError(f"Iceberg tables need a package: pip install 'kafkalite[pipelines]' ({error})") from None
-
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
-
-log = logging.getLogger("kafkalite_pipelines")
 
 #: In summaries of snapshots.
 _SUMMARY = "kafkalite."
@@ -45,13 +38,6 @@ _NEW_TABLE = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
 }
-
-
-class OneTry(Transaction):  # type: ignore[misc]
-    """A transaction that is not put on top of commits that it has not seen: they could be this batch's."""
-
-    def _rebuild_snapshot_updates(self) -> None:
-        raise CommitFailedException("the table was changed at the same time")
 
 
 def open_catalog(pipeline: Pipeline, sink: IcebergSink) -> Catalog:
@@ -174,9 +160,8 @@ class IcebergTable:
         plan = self.sink.maintenance
         if plan is None or not self._maintenance.is_over(plan.every_s) or (table := self.table()) is None:
             return None
-        from kafkalite_pipelines.sinks.iceberg_maintenance import maintain
-
-        return maintain(self, table, plan)
+        done = maintain(table, plan)
+        return f"{self.name}: {done}" if done else None
 
 
 def recorded_in(table: Table, pipeline: str) -> Recorded | None:
@@ -213,95 +198,6 @@ class _IcebergAppend:
 
     def discard(self) -> None:
         remove_files(self._table, self._files)
-
-
-def remove_files(table: Table, files: list[writing.WrittenFile]) -> None:
-    """Files that no commit names. A failure leaves them, which costs room only."""
-    for file in files:
-        try:
-            table.io.delete(f"{data_location(table)}/{file.path}")
-        except OSError as error:
-            log.warning("a file that is not used could not be removed: %s", error)
-
-
-def data_location(table: Table) -> str:
-    location = table.properties.get("write.data.path", f"{table.location()}/data")
-    return str(location).rstrip("/")
-
-
-def target_of(table: Table) -> writing.Target:
-    """Where and how tasks write files of this table."""
-    location = data_location(table)
-    local = location.removeprefix("file://") if location.startswith(("file://", "/")) else None
-    return writing.Target(
-        location=local or location,
-        schema=file_schema(table),
-        partitions=tuple(field.name for field in table.spec().fields),
-        opener=None if local else functools.partial(_open, dict(table.io.properties)),
-        target_bytes=int(table.properties.get("write.target-file-size-bytes", 128 << 20)),
-    )
-
-
-def file_schema(table: Table) -> pa.Schema:
-    """With the field ids by which readers find columns."""
-    import pyarrow as pa
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
-    return pa.schema([_small(field) for field in schema_to_pyarrow(table.schema(), include_field_ids=True)])
-
-
-def _small(field: pa.Field) -> pa.Field:
-    """A field with the types that Spark hands over: pyiceberg's have 64-bit lengths, which would be converted."""
-    import pyarrow as pa
-
-    kind = field.type
-    if pa.types.is_large_string(kind):
-        return field.with_type(pa.string())
-    if pa.types.is_large_binary(kind):
-        return field.with_type(pa.binary())
-    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
-        return field.with_type(pa.list_(_small(kind.value_field)))
-    if pa.types.is_map(kind):
-        return field.with_type(pa.map_(_small(kind.key_field), _small(kind.item_field)))
-    if pa.types.is_struct(kind):
-        return field.with_type(pa.struct([_small(kind.field(number)) for number in range(kind.num_fields)]))
-    return field
-
-
-def _open(properties: dict[str, str], location: str, path: str) -> Any:
-    """In a task, for object stores: with the catalog's credentials."""
-    from pyiceberg.io.pyarrow import PyArrowFileIO
-
-    return PyArrowFileIO(properties).new_output(f"{location}/{path}").create(overwrite=True)
-
-
-def data_file(table: Table, file: writing.WrittenFile) -> DataFile:
-    """What the table's manifest says of a file, statistics of its columns included."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    from pyiceberg.io.pyarrow import (
-        compute_statistics_plan,
-        data_file_statistics_from_parquet_metadata,
-        parquet_path_to_id_mapping,
-    )
-
-    statistics = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=pq.read_metadata(pa.BufferReader(file.footer)),
-        stats_columns=compute_statistics_plan(table.schema(), table.properties),
-        parquet_column_mapping=parquet_path_to_id_mapping(table.schema()),
-    )
-    return DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=f"{data_location(table)}/{file.path}",
-        file_format=FileFormat.PARQUET,
-        partition=Record(*file.partition),
-        file_size_in_bytes=file.size,
-        sort_order_id=None,
-        spec_id=table.spec().spec_id,
-        equality_ids=None,
-        key_metadata=None,
-        **statistics.to_serialized_dict(),
-    )
 
 
 def evolved(table: Table, schema: pa.Schema, *, evolve: bool) -> Table:

@@ -16,7 +16,8 @@ from pyiceberg.table import FileScanTask, Table, Transaction
 
 from kafkalite_pipelines.definition import DELETED
 from kafkalite_pipelines.sinks import writing
-from kafkalite_pipelines.sinks.iceberg import IcebergTable, data_file, remove_files, target_of
+from kafkalite_pipelines.sinks.iceberg import IcebergTable
+from kafkalite_pipelines.sinks.iceberg_files import data_file, read, remove_files, target_of
 from kafkalite_pipelines.sinks.keyed import last_of_each_key
 from kafkalite_pipelines.sinks.sink import Batch
 
@@ -183,14 +184,6 @@ def _rewritten(
         if matched and kept.num_rows:
             [file] = writing.files_of(kept, target, prefix, tuple(files[number].file.partition))
         yield number, matched, file
-
-
-def read(metadata: Any, properties: dict[str, str], location: str, task: FileScanTask) -> pa.Table:
-    """All live rows of a data file, with the table's present columns."""
-    from pyiceberg.io import load_file_io
-    from pyiceberg.io.pyarrow import ArrowScan
-
-    return ArrowScan(metadata, load_file_io(properties, location), metadata.schema(), AlwaysTrue()).to_table([task])
 
 
 def others(rows: pa.Table, keys: pa.Table) -> pa.Table:

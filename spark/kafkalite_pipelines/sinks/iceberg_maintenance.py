@@ -13,7 +13,7 @@ from pyiceberg.table import FileScanTask, Table
 
 from kafkalite_pipelines.definition import Maintenance
 from kafkalite_pipelines.sinks import writing
-from kafkalite_pipelines.sinks.iceberg import IcebergTable, OneTry, data_file, remove_files, target_of
+from kafkalite_pipelines.sinks.iceberg_files import OneTry, data_file, read, remove_files, target_of
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _ROUND_BYTES = 1 << 30
 
 
-def maintain(sink: IcebergTable, table: Table, plan: Maintenance) -> str | None:
-    """One round. What was done, in words; None: nothing."""
+def maintain(table: Table, plan: Maintenance) -> str:
+    """One round. What was done, in words; empty: nothing."""
     done = []
     if plan.compact_below is not None:
         before, after = compact(table, plan)
@@ -34,15 +34,13 @@ def maintain(sink: IcebergTable, table: Table, plan: Maintenance) -> str | None:
         snapshots, files = expire(table, datetime.now(UTC) - timedelta(seconds=plan.expire_after_s))
         if snapshots:
             done.append(f"{snapshots} snapshots and {files} files removed")
-    return f"{sink.name}: {', '.join(done)}" if done else None
+    return ", ".join(done)
 
 
 def compact(table: Table, plan: Maintenance) -> tuple[int, int]:
     """Merge files below `compact_below` of one partition: (files before, files after). A concurrent change wins: then nothing
     is done until the next round."""
     assert plan.compact_below is not None
-    from kafkalite_pipelines.sinks.iceberg_keyed import read
-
     groups: dict[Any, list[FileScanTask]] = defaultdict(list)
     for task in table.scan().plan_files():
         same_spec = task.file.spec_id == table.spec().spec_id

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from kafkalite_pipelines.definition import DeltaSink, IcebergSink, ParquetSink, Pipeline, Sink, TopicSink
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kafkalite_pipelines.definition import (
+    DeltaSink,
+    IcebergSink,
+    ParquetSink,
+    Pipeline,
+    PipelineError,
+    Sink,
+    TopicSink,
+)
 from kafkalite_pipelines.sinks.sink import OpenSink
 
 
 def open_sink(pipeline: Pipeline, sink: Sink) -> OpenSink:
     """The sink, connected. Raises PipelineError: a package is missing, or the table cannot be used as it is described."""
     if isinstance(sink, IcebergSink):
-        if sink.key:
+        with _packages_of("Iceberg"):
+            from kafkalite_pipelines.sinks.iceberg import IcebergTable
             from kafkalite_pipelines.sinks.iceberg_keyed import KeyedIcebergTable
 
-            return KeyedIcebergTable(pipeline, sink)
-        from kafkalite_pipelines.sinks.iceberg import IcebergTable
-
-        return IcebergTable(pipeline, sink)
+        return (KeyedIcebergTable if sink.key else IcebergTable)(pipeline, sink)
     if isinstance(sink, DeltaSink):
-        if sink.key:
+        with _packages_of("Delta"):
+            from kafkalite_pipelines.sinks.delta import DeltaSinkTable
             from kafkalite_pipelines.sinks.delta_keyed import KeyedDeltaTable
 
-            return KeyedDeltaTable(pipeline, sink)
-        from kafkalite_pipelines.sinks.delta import DeltaSinkTable
-
-        return DeltaSinkTable(pipeline, sink)
+        return (KeyedDeltaTable if sink.key else DeltaSinkTable)(pipeline, sink)
     if isinstance(sink, ParquetSink):
         from kafkalite_pipelines.sinks.parquet import ParquetFiles
 
@@ -32,3 +39,12 @@ def open_sink(pipeline: Pipeline, sink: Sink) -> OpenSink:
     from kafkalite_pipelines.sinks.topics import TopicWriter
 
     return TopicWriter(pipeline, sink)
+
+
+@contextmanager
+def _packages_of(format_name: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        text = f"{format_name} tables need a package: pip install 'kafkalite[pipelines]' ({error})"
+        raise PipelineError(text) from None

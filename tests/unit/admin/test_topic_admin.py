@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from kafkalite.admin.brokers import BrokerAdmin
 from kafkalite.admin.decisions.decommissioning import replace_broker, shares_rack
+from kafkalite.admin.decisions.topic_checks import check_name, collision_key
 from kafkalite.admin.new_topics import NewTopics
 from kafkalite.admin.reassignments import ReassignmentAdmin
-from kafkalite.admin.topics import TopicAdmin, check_name, collision_key
+from kafkalite.admin.topics import TopicAdmin
 from kafkalite.coordination import broker_znodes, config_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, Delete
 from kafkalite.errors import ApiError, ErrorCode
@@ -22,7 +23,8 @@ from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopic
 from kafkalite.model import BrokerId, Endpoint, TopicId, TopicPartition
 from kafkalite.testing.simulated.zookeeper import Fate
 from kafkalite.testing.simulated.zookeeper_wire import ZooKeeperWrite
-from tests.unit.controller.cluster import Cluster, until
+from tests.support.waiting import until
+from tests.unit.controller.cluster import Cluster
 
 
 async def orders(cluster: Cluster, racks: tuple[str | None, ...] = (None, None, None)) -> TopicAdmin:

@@ -47,7 +47,7 @@ from kafkalite_cli.admin.backup.files import (
     finished_manifest,
     records_before,
 )
-from kafkalite_cli.admin.backup.records import Comparison, batches_to_send, committed_batches
+from kafkalite_cli.admin.backup.records import Comparison, batches_to_keep, batches_to_send
 from kafkalite_cli.admin.backup.restore import Restore, Restored, RestoreState, Wishes
 from kafkalite_cli.main import cli
 from tests.unit.cli.test_commands import Outcome, kafkalite
@@ -73,7 +73,7 @@ def marker(offset: int, producer: int, *, commit: bool) -> bytes:
 def kept(data: bytes, position: int, end: int, *aborted: tuple[int, int]) -> tuple[list[int], int]:
     """Offsets that would be copied, and where the next fetch begins."""
     gone = [AbortedTransaction(ProducerId(producer), Offset(first)) for producer, first in aborted]
-    found = committed_batches(memoryview(data), position, end, gone)
+    found = batches_to_keep(memoryview(data), position, end, gone)
     offsets = [record.offset for header, one in found.batches for record in records_of(one, 0, header)]
     return offsets, found.position
 
@@ -140,7 +140,7 @@ def compare(there: bytes, *wanted: bytes) -> int:
 
 def test_records_are_compared_however_batches_are_cut() -> None:
     whole = batch(0, 6)
-    cut = [committed_batches(memoryview(whole), at, 6, ()).batches[0][1] for at in (0, 2)]
+    cut = [batches_to_keep(memoryview(whole), at, 6, ()).batches[0][1] for at in (0, 2)]
     assert compare(whole, whole) == compare(bytes(whole), batch(0, 2), bytes(cut[1])) == 6
     large = batch(0, 2, size=20_000)
     assert compare(large + batch(2, 1), large, batch(2, 1)) == 3

@@ -9,11 +9,11 @@ import pytest
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import EARLIEST, Consumer
 from kafkalite.client.exchange import Exchange, introduce
-from kafkalite.client.messages import by_topic, fetch_request, metadata_request, produce_request
+from kafkalite.client.messages import fetch_request, metadata_request, produce_request
 from kafkalite.client.producer import Producer
 from kafkalite.errors import ApiError, ErrorCode, ProtocolError
 from kafkalite.extension.messages.watching import HealthRequest
-from kafkalite.model import Endpoint, TopicPartition
+from kafkalite.model import Endpoint, TopicPartition, numbers_by_topic
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import encode
 from tests.fake_cluster import FakeCluster
@@ -115,7 +115,7 @@ def test_what_was_not_asked_or_is_no_frame_is_an_error(data: bytes) -> None:
 
 def test_partitions_by_topic_keep_their_order() -> None:
     keys = [TopicPartition("b", 2), TopicPartition("a", 0), TopicPartition("b", 1)]
-    assert by_topic(keys) == {"b": [2, 1], "a": [0]}
+    assert numbers_by_topic(keys) == {"b": [2, 1], "a": [0]}
 
 
 async def test_a_broker_that_offers_what_kafka_2_1_did_is_enough() -> None:

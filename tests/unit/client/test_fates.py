@@ -10,7 +10,7 @@ import pytest
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer_core import Completion, Dispatch, ProducerCore
 from kafkalite.client.producer_settings import ProducerSettings
-from kafkalite.errors import ApiError, ErrorCode, Fate, api_error
+from kafkalite.errors import ApiError, ErrorCode, RecordFate, api_error
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.rpc.answers import RpcDisconnected, RpcNotSent
@@ -57,7 +57,7 @@ def test_a_record_that_no_connection_took_was_never_sent() -> None:
     one.lose(was_sent=False)
     one.lose(was_sent=False)
     error = one.timed_out()
-    assert error.fate is Fate.NEVER_SENT
+    assert error.fate is RecordFate.NEVER_SENT
     assert "was never sent; last: cut" in str(error)
 
 
@@ -66,7 +66,7 @@ def test_a_record_that_was_lost_once_stays_unknown() -> None:
     one.lose(was_sent=True)
     one.answer(E.NOT_ENOUGH_REPLICAS)
     error = one.timed_out()
-    assert error.fate is Fate.UNKNOWN
+    assert error.fate is RecordFate.UNKNOWN
     assert "may or may not be in the log" in str(error)
 
 
@@ -74,28 +74,28 @@ def test_a_record_under_way_is_unknown() -> None:
     one = OneBatch()
     one.answer(E.NOT_ENOUGH_REPLICAS)
     one.send()
-    assert one.timed_out().fate is Fate.UNKNOWN
+    assert one.timed_out().fate is RecordFate.UNKNOWN
 
 
 def test_a_leader_that_has_been_replaced_may_have_it() -> None:
     one = OneBatch()
     one.send()
     assert one.core.on_leader_changed(KEY, BrokerId(2), one.now) == []
-    assert one.timed_out().fate is Fate.UNKNOWN
+    assert one.timed_out().fate is RecordFate.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("code", "fate"),
     [
-        (E.NOT_ENOUGH_REPLICAS, Fate.REFUSED),
-        (E.UNKNOWN_TOPIC_OR_PARTITION, Fate.REFUSED),
-        (E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Fate.UNKNOWN),
-        (E.NOT_LEADER_OR_FOLLOWER, Fate.UNKNOWN),
-        (E.REQUEST_TIMED_OUT, Fate.UNKNOWN),
-        (E.KAFKA_STORAGE_ERROR, Fate.UNKNOWN),
+        (E.NOT_ENOUGH_REPLICAS, RecordFate.REFUSED),
+        (E.UNKNOWN_TOPIC_OR_PARTITION, RecordFate.REFUSED),
+        (E.NOT_ENOUGH_REPLICAS_AFTER_APPEND, RecordFate.UNKNOWN),
+        (E.NOT_LEADER_OR_FOLLOWER, RecordFate.UNKNOWN),
+        (E.REQUEST_TIMED_OUT, RecordFate.UNKNOWN),
+        (E.KAFKA_STORAGE_ERROR, RecordFate.UNKNOWN),
     ],
 )
-def test_a_retriable_answer(code: ErrorCode, fate: Fate) -> None:
+def test_a_retriable_answer(code: ErrorCode, fate: RecordFate) -> None:
     one = OneBatch()
     assert one.answer(code) is None
     assert one.timed_out().fate is fate
@@ -104,12 +104,12 @@ def test_a_retriable_answer(code: ErrorCode, fate: Fate) -> None:
 @pytest.mark.parametrize(
     ("code", "fate"),
     [
-        (E.INVALID_RECORD, Fate.REFUSED),
-        (E.TOPIC_AUTHORIZATION_FAILED, Fate.REFUSED),
-        (E.UNKNOWN_SERVER_ERROR, Fate.UNKNOWN),
+        (E.INVALID_RECORD, RecordFate.REFUSED),
+        (E.TOPIC_AUTHORIZATION_FAILED, RecordFate.REFUSED),
+        (E.UNKNOWN_SERVER_ERROR, RecordFate.UNKNOWN),
     ],
 )
-def test_a_final_answer(code: ErrorCode, fate: Fate) -> None:
+def test_a_final_answer(code: ErrorCode, fate: RecordFate) -> None:
     completion = OneBatch().answer(code)
     assert completion is not None
     assert isinstance(completion.error, ApiError)
@@ -118,7 +118,7 @@ def test_a_final_answer(code: ErrorCode, fate: Fate) -> None:
 
 def test_a_producer_that_ends() -> None:
     closed = api_error(E.REQUEST_TIMED_OUT, "the producer was closed")
-    for was_sent, fate in ((False, Fate.NEVER_SENT), (True, Fate.UNKNOWN)):
+    for was_sent, fate in ((False, RecordFate.NEVER_SENT), (True, RecordFate.UNKNOWN)):
         one = OneBatch()
         if was_sent:
             one.send()

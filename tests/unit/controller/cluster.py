@@ -46,6 +46,7 @@ from kafkalite.rpc.messages.control import (
 from kafkalite.rpc.messages.replication import LogEnd, LogEndsRequest, LogEndsResponse
 from kafkalite.rpc.server import RpcServer
 from kafkalite.testing.simulated.zookeeper import SimZooKeeper
+from tests.support.waiting import until
 
 CLUSTER_ID = "test-cluster"
 
@@ -298,13 +299,6 @@ class Cluster:
     def leader_and_isr(self, topic: str, partition: int = 0) -> tuple[int, tuple[int, ...], int] | None:
         state = self.state(TopicPartition(topic, partition))
         return None if state is None else (state.leader, state.isr, state.leader_epoch)
-
-
-async def until(condition: Callable[[], bool], timeout_s: float = 150) -> None:
-    """Let the loop turn until the condition holds."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 async def running(cluster: Cluster, brokers: int = 3) -> None:

@@ -22,7 +22,8 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest
-from tests.unit.controller.cluster import Cluster, until
+from tests.support.waiting import until
+from tests.unit.controller.cluster import Cluster
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 

@@ -11,7 +11,8 @@ import pytest
 from kafkalite.controller import broker_failure_detector as liveness
 from kafkalite.model import TopicPartition
 from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest, LeaderAndIsrRequest
-from tests.unit.controller.cluster import Cluster, until
+from tests.support.waiting import until
+from tests.unit.controller.cluster import Cluster
 
 T0 = TopicPartition("t", 0)
 

@@ -14,7 +14,8 @@ from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import ALL_OF_A_VANISHED_TOPIC, StopReplicaRequest
-from tests.unit.controller.cluster import Cluster, FakeBroker, running, until
+from tests.support.waiting import until
+from tests.unit.controller.cluster import Cluster, FakeBroker, running
 from tests.unit.controller.test_end_to_end import T0, settled
 
 T1 = TopicPartition("t", 1)

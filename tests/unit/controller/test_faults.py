@@ -29,7 +29,8 @@ from kafkalite.model import (
 )
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest, LeaderAndIsrRequest
 from kafkalite.testing.simulated.zookeeper import Fate
-from tests.unit.controller.cluster import Cluster, running, until
+from tests.support.waiting import until
+from tests.unit.controller.cluster import Cluster, running
 
 T0 = TopicPartition("t", 0)
 

@@ -18,7 +18,8 @@ from kafkalite.rpc.codec import pack
 from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest
 from kafkalite.testing.simulated.zookeeper import Fate
 from kafkalite.testing.simulated.zookeeper_wire import Read, Request, ZooKeeperWrite
-from tests.unit.controller.cluster import Cluster, running, until
+from tests.support.waiting import until
+from tests.unit.controller.cluster import Cluster, running
 
 PER_TOPIC = 20
 

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalite.controller.decisions.balance_view import DiskRoom, PartitionLoad
 from kafkalite.controller.decisions.effects import Effect, RaiseMinInsync, WriteTopics
-from kafkalite.controller.decisions.events import BalancerDue, BalancerSettings, InternalTopic
+from kafkalite.controller.decisions.events import BalancerDue, BalancerSettings, WantedReplication
 from kafkalite.controller.decisions.internal_topics import lacks_replicas
 from kafkalite.controller.decisions.rebalancing import on_balancer_due
 from kafkalite.controller.decisions.state import ControllerState
@@ -17,8 +17,8 @@ from tests.unit.controller.test_rebalancing import closed, state_of, targets
 
 OFF = BalancerSettings("off")
 #: offsets.topic.replication.factor=3, transaction.state.log.min.isr=2, created with min.insync.replicas=1.
-WANTED = {"t": InternalTopic(3, 2, 1)}
-SAFE = {"t": InternalTopic(3, 2, 2)}
+WANTED = {"t": WantedReplication(3, 2, 1)}
+SAFE = {"t": WantedReplication(3, 2, 2)}
 
 
 def effects(state: ControllerState, event: BalancerDue) -> list[Effect]:
@@ -41,7 +41,7 @@ def test_only_as_many_as_there_are_brokers_for() -> None:
     assert not targets(state_of({0: (1,)}, live=(1,)), BalancerDue(OFF, internal=WANTED))
     cordoned = BalancerDue(OFF, closed(cordoned=2), internal=WANTED)
     assert set(targets(lone, cordoned)[0]) == {1, 3}
-    assert not targets(lone, BalancerDue(OFF, internal={"t": InternalTopic(1, 2, 1)}))
+    assert not targets(lone, BalancerDue(OFF, internal={"t": WantedReplication(1, 2, 1)}))
     assert not targets(lone, BalancerDue(OFF)), "another topic keeps what its creator chose"
     full = {BrokerId(2): DiskRoom(1000, 10), BrokerId(3): DiskRoom(1000, 900)}
     sized = BalancerDue(OFF, loads={TopicPartition("t", 0): PartitionLoad(500)}, room=full, internal=WANTED)

@@ -13,7 +13,8 @@ from kafkalite.errors import ErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest
 from kafkalite.testing.simulation.plants import PLANTS
-from tests.unit.controller.cluster import Cluster, running, until
+from tests.support.waiting import until
+from tests.unit.controller.cluster import Cluster, running
 
 T0 = TopicPartition("t", 0)
 

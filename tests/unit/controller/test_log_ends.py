@@ -9,7 +9,8 @@ import pytest
 from kafkalite.config import TopicConfig
 from kafkalite.model import LeaderEpoch, Offset, TopicPartition
 from kafkalite.rpc.messages.replication import LogEnd
-from tests.unit.controller.cluster import Cluster, running, until
+from tests.support.waiting import until
+from tests.unit.controller.cluster import Cluster, running
 
 T0 = TopicPartition("t", 0)
 

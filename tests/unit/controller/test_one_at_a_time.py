@@ -31,7 +31,8 @@ from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.coordination import admin_znodes, paths
 from kafkalite.coordination.coordinator import Create
 from kafkalite.model import BrokerId, TopicPartition
-from tests.unit.controller.cluster import Cluster, running, until
+from tests.support.waiting import until
+from tests.unit.controller.cluster import Cluster, running
 
 #: Effects that take time, and the events in which they end.
 ENDS: dict[type, type] = {

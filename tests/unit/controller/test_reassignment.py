@@ -10,7 +10,8 @@ from kafkalite.coordination import admin_znodes, paths, topic_znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import StopReplicaRequest
-from tests.unit.controller.cluster import Cluster, running, until
+from tests.support.waiting import until
+from tests.unit.controller.cluster import Cluster, running
 from tests.unit.controller.copying import Copying
 
 T0 = TopicPartition("t", 0)

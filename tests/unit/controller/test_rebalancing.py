@@ -26,7 +26,8 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
-from tests.unit.controller.cluster import Cluster, running, until
+from tests.support.waiting import until
+from tests.unit.controller.cluster import Cluster, running
 from tests.unit.controller.copying import Copying
 
 ON = BalancerSettings("on")

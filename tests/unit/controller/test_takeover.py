@@ -14,7 +14,8 @@ from kafkalite.coordination import admin_znodes, cluster_znodes, paths
 from kafkalite.coordination.coordinator import Coordinator, Create, Op, OpResult, SetData
 from kafkalite.model import BrokerId, ControllerEpoch, TopicPartition
 from kafkalite.testing.simulated.zookeeper import Fate
-from tests.unit.controller.cluster import Cluster, until
+from tests.support.waiting import until
+from tests.unit.controller.cluster import Cluster
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 

@@ -134,3 +134,27 @@ def test_a_notification_that_goes_while_two_tasks_read_is_no_error(world: World)
         assert (await seen.news(session, None)).fresh == []
 
     world.run(scenario())
+
+
+def test_numbers_that_begin_again_are_seen(world: World) -> None:
+    """Somebody has removed the notifications and their parent. A node makes it again, and ZooKeeper counts from zero."""
+
+    async def scenario() -> None:
+        ours, theirs = await world.connect("n1"), await world.connect("n2")
+        writer, reader = Authorizer(), Authorizer()
+        stores = AclStore(writer, world.loop.time), AclStore(reader, world.loop.time)
+        await stores[0].load(ours)
+        await stores[1].load(theirs)
+        task = world.loop.create_task(stores[1].follow(theirs))
+        await write(stores[0], ours, range(20))
+        for name in (await ours.children(paths.ACL_CHANGES))[0]:
+            await ours.delete(f"{paths.ACL_CHANGES}/{name}")
+        await ours.delete(paths.ACL_CHANGES)
+        await asyncio.sleep(1)
+        await write(stores[0], ours, range(20, 22))
+        await stores[0].update(ours, pattern(0), lambda before: ())
+        await asyncio.sleep(1)
+        assert reader.patterns() == writer.patterns() == [pattern(number) for number in range(1, 22)]
+        task.cancel()
+
+    world.run(scenario())

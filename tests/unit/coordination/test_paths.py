@@ -59,7 +59,7 @@ def test_connect_strings(text: str, endpoints: tuple[Endpoint, ...], chroot: str
     assert split_connect_string(text) == (endpoints, chroot)
 
 
-@pytest.mark.parametrize("text", ["", "h:x", "h:0", "h:70000", "h,,g", "h:1/a//b", "h/../x", ":2181"])
+@pytest.mark.parametrize("text", ["", "h:x", "h:0", "h:70000", "h,,g", "h:1/a//b", "h/../x", ":2181", "h:1/a,g:2/a"])
 def test_connect_strings_that_are_none(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^zookeeper\.connect: "):
         split_connect_string(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+from functools import partial
 
 import pytest
 
@@ -65,12 +66,12 @@ def test_all_nodes_agree_on_one_cluster_id(world: World) -> None:
         sessions = [await world.connect(host) for host in "abc"]
         world.zk.lose_next("a", Fate.LOSE_REPLY, 2)
         ids = await asyncio.gather(
-            *(registration.cluster_id(session, random.Random(n)) for n, session in enumerate(sessions))
+            *(registration.cluster_id(session, partial(str, n)) for n, session in enumerate(sessions))
         )
         assert len(set(ids)) == 1
         world.zk.poke(SetData(paths.CLUSTER_ID, b"garbage"))
         with pytest.raises(StartupRefused):
-            await registration.cluster_id(sessions[0], random.Random(1))
+            await registration.cluster_id(sessions[0], lambda: "1")
 
     world.run(main())
 

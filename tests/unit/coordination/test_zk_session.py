@@ -83,11 +83,11 @@ async def test_a_request_to_a_connection_that_broke_a_moment_ago_was_not_sent() 
     connection = ZkConnection(
         asyncio.StreamReader(),
         writer,  # type: ignore[arg-type]
-        on_reply=lambda zxid, sent_at: None,
+        on_reply=lambda zxid: None,
         on_event=lambda kind, path: None,
     )
     future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-    connection.send(b"request", Pending(1, future, lambda frame, at: None, 0.0))
+    connection.send(b"request", Pending(1, future, lambda frame, at: None))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     connection.abort("reset")
@@ -104,11 +104,11 @@ async def test_a_request_whose_answer_cannot_be_decoded_is_not_waited_for() -> N
     connection = ZkConnection(
         reader,
         writer,  # type: ignore[arg-type]
-        on_reply=lambda zxid, sent_at: None,
+        on_reply=lambda zxid: None,
         on_event=lambda kind, path: None,
     )
     future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-    connection.send(b"request", Pending(1, future, zk_codec.decode_children, 0.0))
+    connection.send(b"request", Pending(1, future, zk_codec.decode_children))
     await asyncio.sleep(0)
     frame = struct.pack("!iqiii", 1, 7, 0, 1, 1) + b"\xff"
     reader.feed_data(struct.pack("!i", len(frame)) + frame)

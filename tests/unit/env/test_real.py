@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 import uvloop
 
 from kafkalite.env import mounts, real_file
-from kafkalite.env.real import RealClock, real_env
+from kafkalite.env.real import SWITCH_S, RealClock, real_env
 from kafkalite.env.real_disk import RealDisk
 from kafkalite.env.real_network import RealNetwork
 from kafkalite.model import Buffer
@@ -408,3 +409,13 @@ def test_a_name_that_no_host_can_have_is_an_oserror(
     """It may be what a broker's registration says; what dials it expects OSError, and ends a node for anything else."""
     with asyncio.Runner(loop_factory=new_loop) as runner, pytest.raises(OSError):
         runner.run(RealNetwork(_fatal).dial(host, 9))
+
+
+def test_a_computing_thread_gives_the_interpreter_back_soon() -> None:
+    began = sys.getswitchinterval()
+    try:
+        sys.setswitchinterval(0.005)
+        real_env()
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_S)
+    finally:
+        sys.setswitchinterval(began)

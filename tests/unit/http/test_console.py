@@ -36,7 +36,7 @@ from kafkalite.security.quotas import CONNECTION_RATE, Entity
 from kafkalite.security.scram import salted_password
 from kafkalite.telemetry.series import KEPT, Rates, Series
 from kafkalite.testing.cluster import Cluster, cluster
-from tests.unit.http.test_http import login, settings
+from tests.unit.http.secured_pages import login, settings
 
 # --- pure parts ------------------------------------------------------------------------------------------------
 

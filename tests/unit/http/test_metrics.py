@@ -66,7 +66,7 @@ async def test_a_working_cluster_tells_every_metric() -> None:
             "kafkalite_client_metric",  # no administrator has subscribed to any
             "kafkalite_controller_rpcs_failed_total",
             "kafka_server_authorizer_metrics_authorization_denied_total",
-            # Nobody is asked who they are (tests/unit/node/test_http.py).
+            # Nobody is asked who they are (test_access.py).
             "kafka_server_socketservermetrics_successful_authentication_total",
             "kafka_server_socketservermetrics_failed_authentication_total",
             "kafkalite_tls_refused_total",

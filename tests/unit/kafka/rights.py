@@ -15,7 +15,7 @@ from kafkalite.security.acl import AclEntry, Operation, Pattern, Permission, Res
 from kafkalite.security.principal import Principal
 
 from .conftest import Broker, FrameClient
-from .test_coordinators import commit, coordinator
+from .coordinator_requests import commit, coordinator
 
 
 def allow(broker: Broker, who: str, kind: ResourceType, name: str, *operations: Operation) -> None:

@@ -13,8 +13,8 @@ from kafkalite.security.acl import CLUSTER_NAME, Operation, ResourceType
 from kafkalite.security.requirements import FREE, KAFKA, Scope
 
 from .conftest import Broker, batch, produce
+from .coordinator_requests import commit, join
 from .rights import allow, client_of, codes_in, forget_all, guarded
-from .test_coordinators import commit, join
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 CLUSTER, TRANSACTION = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID

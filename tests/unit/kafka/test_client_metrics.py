@@ -160,6 +160,35 @@ def test_instances_and_series_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(list(rig.metrics.shown())) == client_metrics.MAX_SERIES  # those that are gone have freed their room
 
 
+def test_clients_that_were_killed_keep_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have not said that they end. A client that starts again has another id each time."""
+    monkeypatch.setattr(client_metrics, "MAX_ALL_SERIES", 500)
+    rig = _Rig()
+    wanted = subscription_of(_CLIENT, rig.settings).subscription_id
+    points = [Point(f"a.{n}", (), 1.0, is_delta=False) for n in range(100)]
+    for number in range(20):
+        instance = number.to_bytes(16)
+        for _ in range(2):
+            rig.metrics.check_push(instance, _CLIENT, wanted, 1, is_last=False)
+            rig.metrics.took(instance, points)
+            rig.now += 1000
+        assert len(list(rig.metrics.shown())) == min(number + 1, 2) * 100, number
+    rig.metrics.took(bytes(16), points)
+    assert len(list(rig.metrics.shown())) == 200
+
+
+def test_metrics_that_are_not_asked_for_any_more_are_not_shown() -> None:
+    rig = _Rig()
+    rig.settings["s"]["metrics"] = "a.,b."
+    both = Point("a.now", (), 1.0, is_delta=False), Point("b.now", (), 2.0, is_delta=False)
+    assert rig.push(*both) is ErrorCode.NONE
+    assert rig.shown() == {"a.now": 1.0, "b.now": 2.0}
+    rig.settings["s"]["metrics"] = "b."
+    rig.now += 1000
+    assert rig.push(*both) is ErrorCode.NONE
+    assert rig.shown() == {"b.now": 2.0}
+
+
 def test_what_a_client_says_of_itself_is_kept_short() -> None:
     """A client id of 32 kB in each of 5,000 lines made a page of the metrics of 160 MB."""
     rig = _Rig()

@@ -20,7 +20,7 @@ from kafkalite.protocol.topic_ids import from_wire
 from kafkalite.record.reader import read_records
 
 from .conftest import Broker, FrameClient
-from .test_coordinators import commit, coordinator, fetched, join, move
+from .coordinator_requests import commit, coordinator, fetched, join, move
 
 _HEARTBEAT_S = 0.01
 
@@ -113,6 +113,24 @@ async def test_a_member_gets_all_and_gives_up_half(broker: Broker) -> None:
     listed = (await client.ask(wire.ListGroupsRequest([], ["consumer"]), 5)).groups
     assert [(each.group_id, each.group_type, each.group_state) for each in listed] == [("g", "consumer", "Stable")]
     assert not (await client.ask(wire.ListGroupsRequest([], ["classic"]), 5)).groups
+
+
+async def test_a_member_that_owns_nothing_yet_has_given_nothing_up(broker: Broker) -> None:
+    """Java's clients say so while they take in an assignment: they are about to have what another member would get."""
+    client = await started(broker)
+    first, second = Member(client, "m1", "t"), Member(client, "m2", "t")
+    await first.beat()
+    await second.beat()
+    asked = await first.beat(topic_partitions=[])
+    assert (asked.member_epoch, len(first.partitions)) == (1, 2)
+    for _ in range(2):
+        await first.beat(topic_partitions=[])
+        await second.beat()
+        assert (first.epoch, second.partitions) == (1, [])
+    await settled(first, second, count=4)
+    await first.beat(0)  # it was started again: now it owns nothing
+    assert (first.epoch, len(first.partitions)) == (2, 2)
+    await settled(first, second, count=4)
 
 
 async def test_requests_that_make_no_sense_are_refused(broker: Broker) -> None:

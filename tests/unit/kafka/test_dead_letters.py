@@ -15,9 +15,10 @@ from kafkalite.model import Offset
 from kafkalite.protocol import wire
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import Record, read_records
+from tests.support.waiting import until
 
 from .conftest import Broker, FrameClient, batch, fetch, produce
-from .test_share_fetching import ACCEPT, REJECT, RELEASE, Group, fetched, got, start, until
+from .test_share_fetching import ACCEPT, REJECT, RELEASE, Group, fetched, got, start
 
 _ENABLED = "errors.deadletterqueue.group.enable"
 _TOPIC, _COPY = "errors.deadletterqueue.topic.name", "errors.deadletterqueue.copy.record.enable"

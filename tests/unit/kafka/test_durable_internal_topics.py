@@ -13,7 +13,7 @@ import pytest
 from kafkalite.config import BrokerConfig, TopicConfig, internal_topic_config
 from kafkalite.coordinators.internal_topics import broker_count, internal_topic
 from kafkalite.errors import ErrorCode
-from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerId, TopicId, TopicPartition
+from kafkalite.model import GROUP_TOPIC, SCHEMA_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC, BrokerId, TopicId, TopicPartition
 from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.replica.requests import MetadataResponse
@@ -21,7 +21,7 @@ from kafkalite.rpc.messages.control import Broker
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 from .conftest import FrameClient, batch, produce
-from .test_coordinators import commit
+from .coordinator_requests import commit
 from .test_node import _client, _leaders
 
 _SETTINGS: dict[str, Any] = {
@@ -52,6 +52,28 @@ def test_the_min_isr_of_an_internal_topic(name: str, alive: int, settings: dict[
     assert order.replication_factor == min(alive, 3)
     assert order.configs is not None
     assert order.configs["min.insync.replicas"] == str(min_isr)
+
+
+SEGMENTS = {
+    GROUP_TOPIC: "offsets.topic.segment.bytes",
+    TRANSACTION_TOPIC: "transaction.state.log.segment.bytes",
+    SHARE_TOPIC: "share.coordinator.state.topic.segment.bytes",
+}
+
+
+@pytest.mark.parametrize("name", sorted(SEGMENTS))
+def test_segment_bytes_of_an_internal_topic(name: str) -> None:
+    """As with Kafka it is written when the topic is created. A topic without it has that of the broker, not that of other topics."""
+    settings: dict[str, Any] = {SEGMENTS[name].replace(".", "_"): 2_000_000}
+    config = BrokerConfig(**settings, topic=TopicConfig(segment_bytes=500))
+    order = internal_topic(name, config, 3)
+    assert order.configs is not None and order.configs["segment.bytes"] == "2000000"
+    effective = [
+        internal_topic_config(config, name, own, others_flush=False).segment_bytes
+        for own in ({}, {"segment.bytes": "7000"})
+    ]
+    assert effective == [2_000_000, 7_000]
+    assert internal_topic_config(config, SCHEMA_TOPIC, {}, others_flush=False).segment_bytes == 500
 
 
 def _known(alive: Iterable[int], *replicas: tuple[int, ...]) -> MetadataResponse:
@@ -96,8 +118,8 @@ def test_before_the_first_metadata_the_number_of_brokers_is_not_known() -> None:
 def test_an_internal_topic_flushes_when_another_topic_does(
     *, broker: bool, own: dict[str, str], others_flush: bool, expected: bool
 ) -> None:
-    base = TopicConfig(log_flush_before_ack=broker)
-    assert internal_topic_config(base, own, others_flush=others_flush).log_flush_before_ack == expected
+    config = BrokerConfig(topic=TopicConfig(log_flush_before_ack=broker))
+    assert internal_topic_config(config, GROUP_TOPIC, own, others_flush=others_flush).log_flush_before_ack == expected
 
 
 async def _create(client: FrameClient, name: str, configs: dict[str, str] | None = None) -> None:

@@ -40,8 +40,8 @@ from kafkalite.security.quotas import Entity, Kind
 from tests.datadriven.test_rpc_messages import sample
 
 from .conftest import Broker, FrameClient
+from .coordinator_requests import coordinator
 from .rights import allow, client_of, counted_turns
-from .test_coordinators import coordinator
 
 E = ErrorCode
 TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER

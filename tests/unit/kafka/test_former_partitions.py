@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,10 +10,11 @@ import pytest
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import GROUP_TOPIC, Offset, TopicPartition
 from kafkalite.protocol import wire
+from tests.support.waiting import until
 
 from .conftest import Broker, FrameClient
-from .test_coordinators import commit, coordinator, fetched, move
-from .test_share_groups import Member, key_of, reload, started, until
+from .coordinator_requests import commit, coordinator, fetched, move
+from .test_share_groups import Member, key_of, reload, started
 
 T1 = TopicPartition("t", 1)
 
@@ -78,6 +80,29 @@ async def test_what_could_not_be_deleted_is_deleted_later(broker: Broker, monkey
     monkeypatch.setattr("kafkalite.coordinators.groups.share.groups._DELETE_AGAIN_S", 0.01)
     await broker.side.groups.removal.partitions_removed([T1])
     assert failed and states_of(broker) == 1
+    await begins_again(broker, client)
+
+
+async def test_a_state_that_a_coordinator_could_not_delete_before_its_end(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one began it again with the epoch of the former leader: the new leader, in epoch 0, was fenced."""
+    client, member = await read_to_five(broker)
+    await member.beat(-1)
+    remove(broker)
+
+    async def never(key: Any) -> None:
+        raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broker.side.share_persister, "delete", never)
+        patched.setattr("kafkalite.coordinators.groups.share.groups._DELETE_AGAIN_S", 0.01)
+        removing = asyncio.create_task(broker.side.groups.removal.partitions_removed([T1]))
+        await until(lambda: bool(broker.side.groups.describe("g").share.shared.initializing))  # type: ignore[union-attr]
+        reload(broker)
+        await until(lambda: not broker.side.groups.log.is_loading)
+        await removing
+    assert states_of(broker) == 2
     await begins_again(broker, client)
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from kafkalite.coordinators.groups.offsets import CommittedOffset
 from kafkalite.coordinators.groups.records import common as records
+from kafkalite.env.turns import Turns
 from kafkalite.extension.messages.topics import DeleteTopicsRequest
 from kafkalite.model import GROUP_TOPIC, NO_TOPIC_ID, Offset, TopicId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import to_wire
 
 from .conftest import Broker, FrameClient
-from .test_coordinators import commit, coordinator, fetched, move
+from .coordinator_requests import commit, coordinator, fetched, move
+from .rights import counted_turns
+from .test_pending_offsets import slow_followers
 
 T0 = TopicPartition("t", 0)
 
@@ -152,3 +156,52 @@ async def test_an_offset_of_a_former_topic_does_not_say_that_a_partition_is_read
     assert committed([T0])[1] == {}
     await client.ask(commit("g", 6), 8)
     assert committed([T0])[1] == {T0: (6, 1, False)}
+
+
+async def test_a_commit_that_is_under_way_during_a_sweep_is_kept(broker: Broker) -> None:
+    """It is for the new topic; the tombstone of the former topic's offset would stand behind it."""
+    client = await made_again(broker)
+    removal = broker.side.groups.removal
+    await removal.sweep()
+    for _ in range(2):
+        with slow_followers(broker) as held:
+            committing = asyncio.create_task(client.ask(commit("g", 6), 8))
+            await held.some(1)
+            await removal.sweep()
+            held.release()
+            await committing
+        assert await by_name(client) == 6
+
+
+async def test_a_sweep_takes_a_turn_for_each_slice(make_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients wait for one slice only; and a topic that comes between two slices keeps what is committed for it."""
+    broker: Broker = await make_broker(offsets_topic_num_partitions=1)
+    client = await broker.client()
+    await coordinator(client, "g")
+    for topic in ("s", "t"):
+        await broker.create(topic)
+        for number in range(20):
+            await client.ask(commit(f"g{number}", 5, topic=topic), 8)
+    await broker.services.delete_topics(DeleteTopicsRequest(("t",)), {})
+    turns, removal = counted_turns(monkeypatch), broker.side.groups.removal
+    for _ in range(3):
+        await removal.sweep()
+    assert turns.count(("groups.sweep", 0)) >= 40
+    await removal.expire()
+    assert turns.count(("groups.expiry", 0)) >= 20
+    [partition] = broker.side.groups.log.states()
+    left = {key for entry in partition.entries.values() for key in entry.offsets.committed}
+    assert left == {TopicPartition("s", 0)}
+
+    taken = Turns.take
+
+    async def meanwhile(self: Turns, owner: Any) -> None:
+        monkeypatch.setattr(Turns, "take", taken)
+        await broker.create("t")
+        await client.ask(commit("g7", 6), 8)
+        await taken(self, owner)
+
+    partition.sweeps = 1
+    monkeypatch.setattr(Turns, "take", meanwhile)
+    await removal.sweep()
+    assert partition.entries["g7"].offsets.committed[T0].offset == 6

@@ -19,7 +19,7 @@ from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.unit.cli.test_commands import Outcome, kafkalite
 
 from .conftest import batch
-from .test_coordinators import TRANSACTIONS
+from .coordinator_requests import TRANSACTIONS
 from .test_durable_internal_topics import _SETTINGS, _coordinator, _create, _patient
 from .test_node import _client
 

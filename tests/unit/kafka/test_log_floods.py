@@ -16,7 +16,8 @@ from kafkalite.model import TRANSACTION_TOPIC
 from kafkalite.telemetry import repeats
 
 from .conftest import Broker
-from .test_coordinators import TRANSACTIONS, Producer, commit, coordinator, wire_error
+from .coordinator_requests import TRANSACTIONS, commit, coordinator, wire_error
+from .transactional_producer import Producer
 
 
 async def test_groups_that_cannot_be_stored(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

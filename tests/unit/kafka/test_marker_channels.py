@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from kafkalite.coordinators.transactions.markers import Marker, _MarkerChannel
+from kafkalite.coordinators.transactions.markers import Marker, MarkerChannel
 from kafkalite.env.streams import open_stream
 from kafkalite.errors import ErrorCode
 from kafkalite.model import ProducerId, TopicPartition
@@ -48,11 +48,11 @@ def test_a_connection_that_was_reset_while_idle_is_left(make_loop: Callable[[], 
                 dial_kafka=dial,
                 supervisor=SimpleNamespace(spawn=lambda name, work, policy: tasks.append(asyncio.ensure_future(work))),
             )
-            channel = _MarkerChannel(services, server.sockets[0].getsockname())
+            channel = MarkerChannel(services, server.sockets[0].getsockname())
             marker = Marker(ProducerId(1), 0, is_commit=True, coordinator_epoch=0, partitions=(TopicPartition("t", 0),))
             for _ in range(2):
                 with pytest.raises(OSError):
-                    await channel.send(marker)
+                    await channel.ask(marker)
             assert len(dialled) == 2
             await asyncio.gather(*tasks)
 
@@ -82,11 +82,11 @@ class _Recorder:
 async def test_an_unexpected_error_reaches_every_waiter() -> None:
     """Cancelled, they would leave their transactions prepared until another node coordinates them."""
     services = _Recorder(ValueError("a bug"), OSError("refused"))
-    channel = _MarkerChannel(services, ("h", 1))  # type: ignore[arg-type]
+    channel = MarkerChannel(services, ("h", 1))  # type: ignore[arg-type]
     marker = Marker(ProducerId(1), 0, is_commit=True, coordinator_epoch=0, partitions=(TopicPartition("t", 0),))
-    first = asyncio.ensure_future(channel.send(marker))
+    first = asyncio.ensure_future(channel.ask(marker))
     await services.dialling.wait()
-    second = asyncio.ensure_future(channel.send(marker))  # queues up behind
+    second = asyncio.ensure_future(channel.ask(marker))  # queues up behind
     await asyncio.sleep(0)
     services.may_go_on.set()
     for waiting in (first, second):
@@ -94,7 +94,7 @@ async def test_an_unexpected_error_reaches_every_waiter() -> None:
             await waiting
     assert (await asyncio.gather(*services.tasks, return_exceptions=True))[0].args == ("a bug",)  # type: ignore[union-attr]
     with pytest.raises(OSError, match="refused"):  # and the channel works again
-        await channel.send(marker)
+        await channel.ask(marker)
 
 
 async def test_an_error_code_of_a_newer_node_concerns_its_partition_alone() -> None:
@@ -125,11 +125,11 @@ async def test_an_error_code_of_a_newer_node_concerns_its_partition_alone() -> N
             return reader, writer, float("inf")
 
         services.dial_kafka = dial  # type: ignore[method-assign]
-        channel = _MarkerChannel(services, server.sockets[0].getsockname())  # type: ignore[arg-type]
+        channel = MarkerChannel(services, server.sockets[0].getsockname())  # type: ignore[arg-type]
         both = (TopicPartition("t", 0), TopicPartition("t", 1))
-        errors = await channel.send(Marker(ProducerId(1), 0, is_commit=True, coordinator_epoch=0, partitions=both))
+        errors = await channel.ask(Marker(ProducerId(1), 0, is_commit=True, coordinator_epoch=0, partitions=both))
         assert errors == {both[0]: ErrorCode.NONE, both[1]: ErrorCode.UNKNOWN_SERVER_ERROR}
-        channel.disconnect()
+        channel.close()
         await asyncio.gather(*services.tasks)
         for writer in streams:
             await writer.wait_closed()
@@ -164,10 +164,10 @@ async def test_markers_of_one_request_are_written_side_by_side(broker: Broker, m
 
 
 async def test_a_request_has_a_bounded_number_of_markers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalite.coordinators.transactions.markers._MOST_AT_ONCE", 2)
+    monkeypatch.setattr(MarkerChannel, "most_at_once", 2)
     services = _Recorder(*(OSError(str(number)) for number in range(3)))
     services.may_go_on.set()
-    channel = _MarkerChannel(services, ("h", 1))  # type: ignore[arg-type]
+    channel = MarkerChannel(services, ("h", 1))  # type: ignore[arg-type]
     sizes: list[int] = []
     exchange = channel._exchange
 
@@ -177,5 +177,5 @@ async def test_a_request_has_a_bounded_number_of_markers(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(channel, "_exchange", counted)
     marker = Marker(ProducerId(1), 0, is_commit=True, coordinator_epoch=0, partitions=(TopicPartition("t", 0),))
-    found = await asyncio.gather(*(channel.send(marker) for _ in range(5)), return_exceptions=True)
+    found = await asyncio.gather(*(channel.ask(marker) for _ in range(5)), return_exceptions=True)
     assert (sizes, [type(each) for each in found]) == ([2, 2, 1], [OSError] * 5)

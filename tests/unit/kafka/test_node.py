@@ -14,7 +14,7 @@ from kafkalite.protocol import wire
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 from .conftest import FrameClient, batch, fetch, produce
-from .test_coordinators import commit
+from .coordinator_requests import commit
 
 _SETTINGS: dict[str, Any] = {
     "offsets.topic.num.partitions": 2,

@@ -16,7 +16,7 @@ from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker as BrokerAddress
 
 from .conftest import Broker
-from .test_coordinators import Producer
+from .transactional_producer import Producer
 
 
 async def _open(broker: Broker, partitions: int) -> Producer:

@@ -18,7 +18,8 @@ from kafkalite.model import GROUP_TOPIC, Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 
 from .conftest import Broker, FrameClient
-from .test_coordinators import Producer, commit, coordinator, fetched, join, move, wire_error
+from .coordinator_requests import commit, coordinator, fetched, join, move, wire_error
+from .transactional_producer import Producer
 
 ZERO = TopicPartition("t", 0)
 

@@ -12,8 +12,8 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.protocol import wire
 
 from .conftest import Broker
+from .coordinator_requests import TRANSACTIONS, commit, coordinator, join
 from .test_consumer_groups import Member, settled, started
-from .test_coordinators import TRANSACTIONS, commit, coordinator, join
 from .test_share_groups import Member as ShareMember
 
 

@@ -12,7 +12,7 @@ from kafkalite.replica.client_fetch import ClientFetch
 
 def test_an_older_fetch_leaves_the_long_poll_of_a_newer_one_alone() -> None:
     """Otherwise the request after that would not end the newer one, and its answer would wait for it."""
-    session = ShareSession("g", "m", cast(Any, None), {})
+    session = ShareSession("g", "m", cast(Any, None), {}, "u")
     older = ShareFetch(
         cast(Any, SimpleNamespace(now_ms=lambda: 0)),
         cast(Any, None),

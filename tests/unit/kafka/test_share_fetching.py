@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +16,7 @@ from kafkalite.model import Offset, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.record.builder import end_transaction_marker
 from kafkalite.record.reader import read_records
+from tests.support.waiting import until
 
 from .conftest import Broker, FrameClient, batch, produce
 
@@ -88,12 +88,6 @@ def got(answer: Any) -> list[tuple[int, int, int]]:
 def values(answer: Any) -> list[bytes | None]:
     parts = [part for topic in answer.responses for part in topic.partitions]
     return [record.value for part in parts for record in read_records(part.records)]
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not holds():
-            await asyncio.sleep(0.005)
 
 
 class Group:
@@ -357,7 +351,23 @@ async def test_topics_and_partitions_that_are_not_there(broker: Broker) -> None:
     unknown = await group.member("m3")
     unknown.group = "nobody"  # its state was never initialised
     answer = await unknown.fetch(0, max_wait_ms=30_000)
-    assert [p.error_code for p in answer.responses[0].partitions] == [ErrorCode.GROUP_ID_NOT_FOUND]
+    # Java's consumer fails for good with an error of the coordinator, GROUP_ID_NOT_FOUND; this one it repeats.
+    assert [p.error_code for p in answer.responses[0].partitions] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+async def test_a_coordinator_that_is_away_for_long_is_an_error_that_clients_repeat(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = await start(broker)
+    monkeypatch.setattr("kafkalite.coordinators.shares.leading.PATIENCE_S", 0)
+
+    async def away(*_: Any) -> None:
+        raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    monkeypatch.setattr(broker.side.shared_partitions.persister, "write", away)
+    member = await group.member()
+    answer = await member.fetch(0, max_wait_ms=30_000)
+    assert [p.error_code for p in answer.responses[0].partitions] == [ErrorCode.OFFSET_NOT_AVAILABLE]
 
 
 async def test_a_group_may_begin_before_1970(broker: Broker) -> None:

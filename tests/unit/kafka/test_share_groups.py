@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -14,15 +13,10 @@ from kafkalite.errors import ErrorCode
 from kafkalite.model import Offset
 from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import to_wire
+from tests.support.waiting import until
 from tests.unit.kafka.conftest import Broker, FrameClient, batch, produce
+from tests.unit.kafka.coordinator_requests import commit, coordinator, join
 from tests.unit.kafka.test_consumer_groups import Member as ConsumerMember
-from tests.unit.kafka.test_coordinators import commit, coordinator, join
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 class Member:
@@ -106,6 +100,7 @@ async def test_requests_that_make_no_sense_are_refused(make_broker: Any) -> None
         ({"epoch": -1}, ErrorCode.GROUP_ID_NOT_FOUND),
         ({"epoch": -2}, ErrorCode.INVALID_REQUEST),
         ({"epoch": 0, "member_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"epoch": 0, "member_id": "m" * 37}, ErrorCode.INVALID_REQUEST),
         ({"epoch": 0, "subscribed_topic_names": None}, ErrorCode.INVALID_REQUEST),
         ({"epoch": 0, "rack_id": ""}, ErrorCode.INVALID_REQUEST),
     ]

@@ -10,9 +10,10 @@ import pytest
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import GROUP_TOPIC
 from kafkalite.protocol import wire
+from tests.support.waiting import until
 
 from .conftest import Broker, FrameClient
-from .test_share_groups import Member, key_of, offsets, reload, started, until
+from .test_share_groups import Member, key_of, offsets, reload, started
 from .test_stale_coordinators import HeldAppends
 
 

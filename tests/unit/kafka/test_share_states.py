@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -19,7 +18,7 @@ from kafkalite.partition_values import PartitionMetadata, TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.rpc.messages.control import Broker as LiveBroker
 from tests.unit.kafka.conftest import Broker
-from tests.unit.kafka.test_coordinators import wire_error
+from tests.unit.kafka.coordinator_requests import wire_error
 
 _ID = UUID("00112233-4455-6677-8899-aabbccddeeff")
 _KEY = ShareKey("g", _ID, 3)
@@ -28,12 +27,6 @@ _NONE = Offset(-1)
 
 def batch(first: int, last: int, state: DeliveryState = DeliveryState.ACKNOWLEDGED, count: int = 1) -> StateBatch:
     return StateBatch(Offset(first), Offset(last), state, count)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 async def refused(work: Any) -> ErrorCode:

@@ -13,7 +13,7 @@ from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, Offset, TopicPartiti
 from kafkalite.testing.simulation.plants import PLANTS
 
 from .conftest import Broker
-from .test_coordinators import TRANSACTIONS, commit, coordinator, fetched, move
+from .coordinator_requests import TRANSACTIONS, commit, coordinator, fetched, move
 
 T0 = TopicPartition("t", 0)
 

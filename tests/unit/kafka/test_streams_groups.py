@@ -11,7 +11,7 @@ from kafkalite.model import GROUP_TOPIC
 from kafkalite.protocol import wire
 
 from .conftest import Broker, FrameClient
-from .test_coordinators import coordinator, move
+from .coordinator_requests import coordinator, move
 
 _HEARTBEAT_S = 0.01
 _REQUEST = wire.StreamsGroupHeartbeatRequest
@@ -128,6 +128,19 @@ async def test_internal_topics_are_created_and_tasks_shared(broker: Broker) -> N
     await settled(first, count=4)
     listed = (await client.ask(wire.ListGroupsRequest([], ["streams"]), 5)).groups
     assert [(each.group_id, each.protocol_type, each.group_state) for each in listed] == [("g", "streams", "Stable")]
+
+
+async def test_a_member_that_has_no_task_yet_has_given_none_up(broker: Broker) -> None:
+    client = await started(broker)
+    first, second = Member(client, "m1"), Member(client, "m2")
+    await settled(first, count=4)
+    await second.beat()
+    nothing: dict[str, Any] = {"active_tasks": [], "standby_tasks": [], "warmup_tasks": []}
+    for _ in range(3):
+        await first.beat(**nothing)
+        await second.beat()
+        assert (len(first.tasks()), second.tasks()) == (2, [])
+    await settled(first, second, count=4)
 
 
 async def test_a_member_that_does_not_say_all_that_it_has_has_given_up_nothing(broker: Broker) -> None:

@@ -17,7 +17,7 @@ from kafkalite.partition_values import ProducedPartition
 from kafkalite.record.reader import read_records
 
 from .conftest import Broker, batch
-from .test_coordinators import move
+from .coordinator_requests import move
 
 E = ErrorCode
 T0 = TopicPartition("t", 0)

@@ -20,7 +20,7 @@ from kafkalite.model import NO_OFFSET, TRANSACTION_TOPIC
 from kafkalite.partition_values import ProducedPartition
 
 from .conftest import Broker
-from .test_coordinators import move
+from .coordinator_requests import move
 from .test_transaction_groups import T0, Group, committed
 
 VERSIONS, TASKS = 5, 2

@@ -18,7 +18,8 @@ from kafkalite.protocol import wire
 from kafkalite.testing.simulation.plants import PLANTS
 
 from .conftest import Broker
-from .test_coordinators import TRANSACTIONS, Producer, coordinator, move
+from .coordinator_requests import TRANSACTIONS, coordinator, move
+from .transactional_producer import Producer
 
 NOT_READY = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 

@@ -22,7 +22,8 @@ from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker as LiveBroker
 
 from .conftest import Broker, FrameClient, batch, produce
-from .test_coordinators import GROUPS, Producer, coordinator, visible
+from .coordinator_requests import GROUPS, coordinator
+from .transactional_producer import Producer, visible
 
 T0 = TopicPartition("t", 0)
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import dataclasses
 import errno
 import random
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.supervisor import Supervisor
+from kafkalite.log.loader import SWAP
 from kafkalite.log.log_manager import LogManager
+from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import split_batches
-from tests.support.compaction import SETTINGS, clean, fill, state
+from kafkalite.testing.simulation.plants import PLANTS
+from tests.support.compaction import SETTINGS, clean, fill, keyed, state
 from tests.support.log_host import host_of, hosted
-from tests.support.logs import PATH, TOPIC_ID, TP, everything, make_log, reopen
+from tests.support.logs import PATH, TOPIC_ID, TP, batch, everything, make_log, reopen
 from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
 
 
@@ -52,6 +60,106 @@ async def test_a_compaction_ends_while_a_flush_is_under_way(seed: int) -> None:
     disk.power_loss(random.Random(seed))
     again = reopen(disk, recovery_point=point, **SETTINGS)
     assert state(again) == expected and again.log_end_offset == log.log_end_offset
+
+
+class InThread(MemoryDisk):
+    """Knows which directories were synced in a thread; calls `during` there, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_in_thread = False
+        self.synced: list[bool] = []
+        self.during: Callable[[], None] | None = None
+
+    def sync_dir(self, path: str) -> None:
+        self.synced.append(self.is_in_thread)
+        super().sync_dir(path)
+
+    async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
+        self.is_in_thread = True
+        synced = len(self.synced)
+        try:
+            result = function()
+        finally:
+            self.is_in_thread = False
+        if len(self.synced) > synced and self.during is not None and self.names(SWAP):
+            during, self.during = self.during, None
+            during()
+        return result
+
+    def names(self, suffix: str) -> list[str]:
+        return [name for name in self.listdir(PATH) if name.endswith(suffix)]
+
+
+async def filled(disk: MemoryDisk) -> PartitionLog:
+    """A log whose first segment keeps records in a compaction."""
+    log = make_log(disk, **SETTINGS)
+    for number in range(10):
+        log.append_as_leader(keyed([(f"once-{number}", "v")]), 1)
+    fill(log)
+    await log.flush()
+    return log
+
+
+async def test_the_directory_of_a_compaction_is_synced_off_the_loop() -> None:
+    disk = InThread()
+    log = await filled(disk)
+    disk.synced.clear()
+    expected = state(log)
+    await clean(log, disk)
+    assert state(log) == expected and disk.synced and all(disk.synced)
+    assert not disk.names(SWAP)
+
+
+def cut(log: PartitionLog) -> None:
+    log.truncate_to(5)
+
+
+def cut_all(log: PartitionLog) -> None:
+    log.truncate_fully_and_start_at(70)
+
+
+def delete_old(log: PartitionLog) -> None:
+    log.config = dataclasses.replace(log.config, cleanup_policy="delete", retention_bytes=1)
+    log.delete_old_segments(log.log_end_offset, 10**12)
+
+
+def fail(log: PartitionLog) -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("change", [cut, cut_all, delete_old, fail])
+async def test_what_cuts_a_log_before_a_swap_is_durable_undoes_the_swap(change: Callable[[PartitionLog], None]) -> None:
+    """Otherwise the next start would finish it, and bring back what was cut."""
+    disk = InThread()
+    log = await filled(disk)
+    disk.during = partial(change, log)
+    before = len(log.segments)
+    with contextlib.suppress(asyncio.CancelledError):
+        assert await clean(log, disk) == 0
+    assert disk.during is None and (change is fail or len(log.segments) < before)
+    assert not disk.names(SWAP) and not disk.names(".cleaned")
+    expected, end = everything(log), log.log_end_offset
+    disk.process_crash()
+    again = reopen(disk, recovery_point=0, **SETTINGS)
+    assert (everything(again), again.log_end_offset) == (expected, end)
+    # The next pass compacts what is there.
+    assert again.append_as_leader(batch(["more"]), 1).first_offset == end
+    kept = state(again)
+    await clean(again, disk)
+    assert state(again) == kept
+
+
+async def test_a_swap_that_a_cut_leaves_brings_back_what_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is put in, and is seen."""
+    PLANTS["swap"](monkeypatch.setattr)
+    disk = InThread()
+    log = await filled(disk)
+    disk.during = partial(cut, log)
+    await clean(log, disk)
+    end = log.log_end_offset
+    disk.process_crash()
+    assert end <= 5 < reopen(disk, recovery_point=0, **SETTINGS).log_end_offset
 
 
 async def test_a_crash_at_each_step_of_the_swap_loses_nothing() -> None:

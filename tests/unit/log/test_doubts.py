@@ -10,7 +10,7 @@ import pytest
 from kafkalite.config import TopicConfig
 from kafkalite.log.log_manager import LogManager
 from tests.support.logs import TOPIC_ID, batch
-from tests.unit.log import test_lone_copies as lone_copies
+from tests.unit.log import failing_logs
 from tests.unit.log.test_log_manager import CONFIG, Host, tp
 
 
@@ -124,7 +124,7 @@ async def test_a_damaged_list_of_doubts_is_reported_and_the_rest_goes_on() -> No
 async def test_a_log_that_could_not_be_opened_is_in_doubt_when_it_can_be(*, is_first: bool) -> None:
     """Its doubt was forgotten: it would have led, without what it had acknowledged. The power is lost before the start that
     cannot open it, or before the one before that."""
-    host = lone_copies.Host("/d1")
+    host = failing_logs.Host("/d1")
     log = (await host.manager()).placing.create(tp(0), TOPIC_ID, CONFIG)
     log.append_as_leader(batch(["v"]), 1)
     await log.flush()
@@ -142,7 +142,7 @@ async def test_a_log_that_could_not_be_opened_is_in_doubt_when_it_can_be(*, is_f
 
 async def test_a_log_that_is_opened_by_order_and_was_cut_is_in_doubt() -> None:
     """Also after a restart: the doubt is on the disk before the log is in service."""
-    host = lone_copies.Host("/d1")
+    host = failing_logs.Host("/d1")
     manager = await host.manager()
     log = manager.placing.create(tp(0), TOPIC_ID, CONFIG)
     for number in range(5):

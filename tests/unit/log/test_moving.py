@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.errors import ApiError, ErrorCode, StorageError
+from kafkalite.log import appendable_log
+from kafkalite.log.partition_log import AppendInfo
 from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.model import TopicId, TopicPartition
 from tests.support.log_host import host_of
 from tests.support.logs import batch, config
-from tests.support.moving import T0, Host, fill, until, values
+from tests.support.moving import T0, Host, fill, values
+from tests.support.waiting import until
 
 
 async def test_a_replica_moves_while_records_come() -> None:
@@ -50,6 +53,35 @@ async def test_producers_and_epochs_go_along() -> None:
     again = host.log.append_as_leader(batch(["a"], producer_id=7, producer_epoch=0, base_sequence=0), 3)
     assert again.duplicate and host.log.latest_epoch == 3
     assert host.log.epoch_and_end_offset_for(1) == (1, 1)
+
+
+async def test_a_cut_of_a_log_with_producers_is_followed_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The producers at the cut are in the headers of up to a segment."""
+
+    def write(value: str, sequence: int, epoch: int) -> AppendInfo:
+        made = batch([value * 100], producer_id=7, producer_epoch=0, base_sequence=sequence)
+        return host.log.append_as_leader(made, epoch)
+
+    host = Host()
+    manager = await host.start()
+    log = host.create()
+    for sequence in range(200):
+        write("a", sequence, 1)
+    move = manager.moves.start(T0, "/d2", throttle=4_096)
+    assert move is not None
+    await until(lambda: move.copied_bytes)
+    lane = manager.cold.lane("/d1")
+    future = move.future
+    assert future is not None and 10 < future.log_end_offset < 200
+    producers = await log.producers_at(10, lane, ("test", 1))
+    monkeypatch.setattr(appendable_log, "replay", lambda *_: pytest.fail("on the loop"))
+    log.truncate_to(10, producers)
+    for sequence in range(10, 30):
+        write("b", sequence, 2)
+    move.throttle = 0
+    await until(lambda: move.state == "done")
+    assert host.log is not log and [value[:1] for _, value in values(host.log)] == [b"a"] * 10 + [b"b"] * 20
+    assert write("b", 29, 2).duplicate and write("c", 30, 2).first_offset == 30
 
 
 async def test_orders_that_cannot_be_carried_out() -> None:

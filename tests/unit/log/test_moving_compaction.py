@@ -9,7 +9,8 @@ import pytest
 from kafkalite.log.partition_log import PartitionLog
 from tests.support.log_host import host_of
 from tests.support.logs import batch, config
-from tests.support.moving import T0, Host, fill, until, values
+from tests.support.moving import T0, Host, fill, values
+from tests.support.waiting import until
 
 
 async def test_a_compacted_log_is_not_compacted_meanwhile_and_begun_anew_after_a_restart() -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from kafkalite.env.seams import File
 from kafkalite.errors import StorageError
 from kafkalite.log import moving
+from kafkalite.log.future_cuts import agree
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import Offset
 from tests.support.logs import make_log
 from tests.support.memory_disk import MemoryDisk
-from tests.support.moving import T0, Host, fill, until, values
+from tests.support.moving import T0, Host, fill, values
+from tests.support.waiting import until
 
 
 async def test_a_target_that_fails_in_the_exchange_changes_nothing() -> None:
@@ -131,12 +133,12 @@ async def test_a_copy_that_finds_no_descriptor_for_its_last_flush_tries_again(mo
     assert manager.moves.start(T0, "/d1") is not None
 
 
-def test_a_copy_whose_epochs_the_log_never_had_is_begun_again() -> None:
+async def test_a_copy_whose_epochs_the_log_never_had_is_begun_again() -> None:
     """After unclean elections back and forth: the comparison of the two did not end, on the loop, at each start."""
     source, future = make_log(MemoryDisk()), make_log(MemoryDisk())
     fill(source, 60, epoch=3)
     fill(source, 10, epoch=6)
     source.advance_log_start_offset(20)
     fill(future, 50, epoch=5)
-    moving.agree(future, source)
+    await agree(future, source, cast(Any, None))
     assert (future.log_start_offset, future.log_end_offset) == (20, 20)

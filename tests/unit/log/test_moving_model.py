@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from kafkalite.errors import ApiError
 from kafkalite.log import moving
 from tests.support.logs import batch, config
-from tests.support.moving import T0, Host, until, values
+from tests.support.moving import T0, Host, values
+from tests.support.waiting import until
 
 Step = Callable[[Host, list[bytes]], Awaitable[None]]
 

@@ -1,20 +1,14 @@
-"""A partition's log on a disk in memory: append, read, truncate, roll, retention, flush, close and reopen."""
+"""A partition's log on a disk in memory: append, read, truncate, roll, retention, close and reopen."""
 
 from __future__ import annotations
-
-import asyncio
-import tracemalloc
-from collections.abc import Callable
 
 import pytest
 
 from kafkalite.errors import ApiError, ErrorCode, StorageError
-from kafkalite.model import TopicId
 from kafkalite.record.batch import HEADER_SIZE, parse_header, split_batches
 from kafkalite.record.builder import encode_batch, encode_record, end_transaction_marker
-from kafkalite.record.compression import Codec, compress
 from kafkalite.record.reader import read_records
-from tests.support.logs import PATH, TP, batch, cold_reads, everything, find_timestamp, make_log, reopen, values
+from tests.support.logs import PATH, TP, batch, everything, make_log, reopen, values
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
 
@@ -82,7 +76,6 @@ def test_a_bad_batch_is_refused_and_nothing_is_written(disk: MemoryDisk, spoil, 
 
 
 def test_wrong_counts_are_refused(disk: MemoryDisk) -> None:
-    from kafkalite.record.builder import encode_batch, encode_record
 
     log = make_log(disk)
     # Two claims fit each other, but not the bytes that are there: the log would go on at an offset of the producer's choice.
@@ -315,217 +308,6 @@ def test_retention_by_time_size_and_log_start(disk: MemoryDisk) -> None:
     assert values(log) == [(40, b"next")]
 
 
-async def test_timestamps_are_found(disk: MemoryDisk) -> None:
-    log = make_log(disk, segment_bytes=2000, index_interval_bytes=100)
-    stamps = [10, 30, 20, 50, 40, 60, 60, 55]
-    for number, stamp in enumerate(stamps * 5):
-        log.append_as_leader(batch([f"{number}"], timestamp_ms=stamp + 100 * (number // 8)), 2)
-    expected_by_offset = [stamp + 100 * (number // 8) for number, stamp in enumerate(stamps * 5)]
-    for twin in (log, reopen(disk, segment_bytes=2000)):
-        for wanted in range(480):
-            first = next(((t, o, 2) for o, t in enumerate(expected_by_offset) if t >= wanted), None)
-            assert await find_timestamp(twin, wanted) == first
-        assert await twin.max_timestamp_offset(cold_reads(twin), (0, 0)) == (460, 37, 2)
-
-
-async def test_the_end_of_a_transaction_can_be_the_newest_of_all(disk: MemoryDisk) -> None:
-    """As in Kafka (ListOffsets with timestamp -3); a look-up of a time finds records only."""
-    log = make_log(disk)
-    log.append_as_leader(
-        batch(["a"], timestamp_ms=10, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True), 2
-    )
-    marker = end_transaction_marker(7, 0, commit=True, coordinator_epoch=0, timestamp_ms=50)
-    log.append_as_leader(marker, 2, origin="coordinator")
-    assert await log.max_timestamp_offset(cold_reads(log), (0, 0)) == (50, 1, 2)
-    assert await find_timestamp(log, 20) is None
-
-
-async def test_a_header_may_say_more_than_its_records_have(disk: MemoryDisk) -> None:
-    """A producer writes the largest timestamp of a batch into its header. Kafka: the broker's own count of it."""
-    log = make_log(disk)
-    log.append_as_leader(batch(["a"], timestamp_ms=10), 2)
-    log.append_as_leader(batch(["b"], timestamp_ms=30), 2)
-    record = encode_record(0, 0, None, b"c", ())
-    claims = encode_batch(record, record_count=1, last_offset_delta=0, base_timestamp=20, max_timestamp=90)
-    log.append_as_leader(claims, 2)
-    assert await log.max_timestamp_offset(cold_reads(log), (0, 0)) == (30, 1, 2)
-    assert await find_timestamp(log, 25) == (30, 1, 2)
-    assert await find_timestamp(log, 40) is None
-
-
-@pytest.mark.parametrize("segment_bytes", [1 << 20, 300])
-async def test_the_newest_record_is_one_that_is_still_there(disk: MemoryDisk, segment_bytes: int) -> None:
-    log = make_log(disk, segment_bytes=segment_bytes)
-    for stamp in (10, 90, 40, 60, 60, 30):
-        log.append_as_leader(batch(["x"], timestamp_ms=stamp), 2)
-    expected = [(90, 1, 2), (90, 1, 2), (60, 3, 2), (60, 3, 2), (60, 4, 2), (30, 5, 2), None]
-    for start, newest in enumerate(expected):
-        log.advance_log_start_offset(start)
-        assert await log.max_timestamp_offset(cold_reads(log), (0, 0)) == newest
-
-
-async def test_the_newest_record_of_a_batch_was_deleted(disk: MemoryDisk) -> None:
-    log = make_log(disk)
-    two = encode_record(0, 80, None, b"a", ()) + encode_record(1, 0, None, b"b", ())
-    log.append_as_leader(encode_batch(two, record_count=2, last_offset_delta=1, base_timestamp=10, max_timestamp=90), 2)
-    log.append_as_leader(batch(["c"], timestamp_ms=50), 2)
-    for start, newest in enumerate([(90, 0, 2), (50, 2, 2), (50, 2, 2)]):
-        log.advance_log_start_offset(start)
-        assert await log.max_timestamp_offset(cold_reads(log), (0, 0)) == newest
-
-
-async def test_a_look_for_the_newest_record_does_not_hold_the_records(disk: MemoryDisk) -> None:
-    """A few kB may be a million of them."""
-    log = make_log(disk)
-    records = b"".join(encode_record(number, number % 7, b"k" * 20, b"", ()) for number in range(20_000))
-    packed = compress(Codec.GZIP, records)
-    log.append_as_leader(
-        encode_batch(
-            packed, record_count=20_000, last_offset_delta=19_999, attributes=Codec.GZIP, base_timestamp=10, max_timestamp=16
-        ),
-        2,
-    )  # fmt: skip
-    tracemalloc.start()
-    try:
-        assert await log.max_timestamp_offset(cold_reads(log), (0, 0)) == (16, 6, 2)
-        assert tracemalloc.get_traced_memory()[1] < 2_000_000
-    finally:
-        tracemalloc.stop()
-
-
-async def test_a_look_up_begins_again_if_the_log_changes_under_it(
-    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = make_log(disk)
-    for number in range(10):
-        log.append_as_leader(batch([f"{number}"], timestamp_ms=number), 1)
-    real, changes = disk.run_blocking, ["truncate", "", "remove"]
-
-    async def racing(function: Callable[[], object], at: str = "") -> object:
-        match changes.pop(0):
-            case "truncate":
-                log.truncate_to(5)
-                log.append_as_leader(batch(["other"], timestamp_ms=50), 2)
-            case "remove":
-                log.truncate_fully_and_start_at(100)
-        return await real(function, at)
-
-    monkeypatch.setattr(disk, "run_blocking", racing)
-    assert await find_timestamp(log, 7) == (50, 5, 2)
-    assert await find_timestamp(log, 7) is None
-
-
-async def test_flush_makes_durable_what_was_there_when_it_began(disk: MemoryDisk) -> None:
-    log = make_log(disk, segment_bytes=1024)
-    for _ in range(20):
-        log.append_as_leader(batch(["x" * 100]), 1)
-
-    async def append_meanwhile() -> None:
-        disk.during_sync = None
-        log.append_as_leader(batch(["late"]), 1)
-
-    disk.during_sync = append_meanwhile
-    assert await log.flush() == 20
-    assert (log.synced_offset, log.recovery_point, log.log_end_offset) == (20, 20, 21)
-    assert await log.flush() == 21
-
-
-async def test_concurrent_flushes_share_one_fsync(disk: MemoryDisk) -> None:
-    log = make_log(disk)
-    log.append_as_leader(batch(["a"]), 1)
-    await log.flush()
-    log.append_as_leader(batch(["b"]), 1)
-    disk.calls.clear()
-
-    async def yield_once() -> None:
-        await asyncio.sleep(0)
-
-    disk.during_sync = yield_once
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(log.flush()) for _ in range(10)]
-    assert [task.result() for task in tasks] == [2] * 10
-    assert [call[0] for call in disk.calls] == ["sync"]
-
-
-async def test_a_flush_proves_nothing_about_what_a_truncation_replaced(disk: MemoryDisk) -> None:
-    log = make_log(disk)
-    for _ in range(10):
-        log.append_as_leader(batch(["a"]), 1)
-
-    async def diverge() -> None:
-        disk.during_sync = None
-        log.truncate_to(4)
-        for _ in range(4):
-            log.append_as_leader(batch(["b"]), 2)
-
-    disk.during_sync = diverge
-    await log.flush()
-    assert log.log_end_offset == 8
-    assert log.synced_offset in (4, 8)
-    await log.flush()
-    assert log.synced_offset == 8
-    assert bytes(disk.entries[f"{PATH}/00000000000000000000.log"].durable) == everything(log)
-
-
-async def test_a_failed_fsync_is_final(disk: MemoryDisk) -> None:
-    log = make_log(disk)
-    log.append_as_leader(batch(["a"]), 1)
-    disk.fail_sync = True
-    with pytest.raises(StorageError):
-        await log.flush()
-    disk.fail_sync = False
-    with pytest.raises(StorageError):
-        await log.flush()
-    assert log.synced_offset == 0
-
-
-async def test_metadata_is_durable_before_data(disk: MemoryDisk) -> None:
-    log = make_log(disk)
-    log.append_as_leader(batch(["a"]), 1)
-    await log.flush()
-    assert f"{PATH}/partition.metadata" in disk.durable_entries
-    order = [path.rsplit("/", 1)[1] for call, path, _ in disk.calls if call == "sync"]
-    assert order == ["partition.metadata", "leader-epoch-checkpoint", "00000000000000000000.log"]
-
-
-async def test_a_new_log_is_only_a_directory(disk: MemoryDisk) -> None:
-    log = make_log(disk)
-    assert not disk.calls and not disk.entries
-    log.append_as_leader(batch(["a"]), 1)
-    written = [path.rsplit("/", 1)[1] for call, path, _ in disk.calls if call in ("write_file", "append")]
-    assert written.index("partition.metadata") < written.index("00000000000000000000.log")
-    assert reopen(disk).topic_id == log.topic_id
-
-
-@pytest.mark.parametrize("how", ["flush", "close_cleanly", "truncate"])
-async def test_a_log_without_records_has_its_topics_id_on_disk_before_anything_relies_on_it(
-    disk: MemoryDisk, how: str
-) -> None:
-    log = make_log(disk)
-    if how == "truncate":
-        log.truncate_fully_and_start_at(5)
-    else:
-        await getattr(log, how)()
-    assert f"{PATH}/partition.metadata" in (disk.entries if how == "truncate" else disk.durable_entries)
-    assert reopen(disk, clean=how == "close_cleanly").topic_id == log.topic_id
-
-
-@pytest.mark.checklist("F18")
-async def test_an_empty_log_takes_the_id_of_the_topic_it_is_given_to(disk: MemoryDisk) -> None:
-    make_log(disk)
-    disk.process_crash()
-    log = reopen(disk)
-    assert log.topic_id == ""
-    other = TopicId("b" * 22)
-    log.take_topic_id(other)
-    log.append_as_leader(batch(["a"]), 1)
-    disk.process_crash()
-    log = reopen(disk)
-    assert log.topic_id == other
-    log.take_topic_id(TopicId("c" * 22))  # it has records: they stay the other topic's
-    assert log.topic_id == other
-
-
 async def test_clean_close_and_reopen_reads_little(disk: MemoryDisk) -> None:
     log = make_log(disk, segment_bytes=100_000, index_interval_bytes=4096)
     for number in range(1000):
@@ -579,12 +361,3 @@ def test_no_flipped_bit_outside_the_crc_makes_a_reader_miss_records(disk: Memory
     with pytest.raises(ApiError) as error:
         log.read(2, 1 << 20)
     assert refused(error) == ErrorCode.CORRUPT_MESSAGE and log.damaged_at == 2
-
-
-def test_a_wall_clock_that_is_put_back_does_not_put_off_the_flush(disk: MemoryDisk) -> None:
-    clock = ManualClock()
-    log = make_log(disk, clock=clock, flush_ms=1_000)
-    log.append_as_leader(batch(["a"]), 1)
-    assert not log.is_flush_due(clock.now_ms + 999)
-    assert log.is_flush_due(clock.now_ms + 1_000)
-    assert log.is_flush_due(clock.now_ms - 3_600_000)

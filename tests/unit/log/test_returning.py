@@ -22,7 +22,7 @@ from kafkalite.log.returning import Awaited
 from kafkalite.model import BrokerId, TopicPartition
 from tests.support.logs import TOPIC_ID, batch, values
 from tests.support.memory_disk import ManualClock
-from tests.unit.log.test_lone_copies import Host
+from tests.unit.log.failing_logs import Host
 
 T0 = TopicPartition("t", 0)
 

@@ -17,7 +17,7 @@ from kafkalite.log.room import MIN_ROOM_BYTES, has_room, needed_bytes
 from kafkalite.model import TopicPartition
 from tests.support.logs import TOPIC_ID, batch, values
 from tests.support.memory_disk import MemoryDisk
-from tests.unit.log.test_lone_copies import Host
+from tests.unit.log.failing_logs import Host
 
 T0 = TopicPartition("t", 0)
 

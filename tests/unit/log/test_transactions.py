@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+from typing import Any
+
 import pytest
 
-from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.log import appendable_log
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import MAX_SEQUENCE
 from kafkalite.record.builder import end_transaction_marker
 from tests.support.logs import batch, everything, make_log, reopen
-from tests.support.memory_disk import ManualClock, MemoryDisk
+from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
 
 
 def write(log: PartitionLog, producer_id: int, sequence: int, *, epoch: int = 0, transactional: bool = True) -> int:
@@ -204,6 +207,40 @@ def test_a_truncation_of_a_log_without_producers_reads_none_of_it_again(monkeypa
     monkeypatch.setattr(appendable_log, "replay", None)
     log.truncate_to(4)
     assert log.log_end_offset == 4
+
+
+def test_an_append_that_is_undone_leaves_the_producers_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not looked for in the segment again: that would hold the loop for seconds."""
+    disk = MemoryDisk()
+    log = make_log(disk, segment_bytes=300)
+    write(log, 7, 0)
+    write(log, 8, 0, transactional=False)
+    log.roll()
+    write(log, 8, 1, transactional=False)
+    before = log._producers.encode_snapshot()
+
+    def never(*_: object) -> None:
+        raise AssertionError("the segment is read")
+
+    monkeypatch.setattr(appendable_log, "replay", never)
+    append, appends = MemoryFile.append, 0
+
+    def second(self: MemoryFile, buffers: Any) -> int:
+        nonlocal appends
+        appends += self.path.endswith(".log")
+        if appends == 2:
+            raise OSError(errno.EIO, "injected")
+        return append(self, buffers)
+
+    monkeypatch.setattr(MemoryFile, "append", second)
+    large = [
+        batch(["v" * 200], producer_id=number, producer_epoch=0, base_sequence=sequence, transactional=number == 7)
+        for number, sequence in ((8, 2), (7, 1), (9, 0))
+    ]
+    with pytest.raises(StorageError):
+        log.append_as_leader(b"".join(large), 1)
+    assert appends == 2 and log.log_end_offset == 3
+    assert log._producers.encode_snapshot() == before and log.last_stable_offset(3) == 0
 
 
 def test_a_transaction_begins_with_its_first_batch_where_sequences_go_on_at_zero() -> None:

@@ -8,7 +8,7 @@ from kafkalite.log.log_dir import dir_error
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import LeaderEpoch, Offset, TopicId
 from tests.support.logs import TOPIC_ID, batch
-from tests.unit.log.test_lone_copies import CONFIG, T0, Host, an_error, filled
+from tests.unit.log.failing_logs import CONFIG, T0, Host, an_error, filled
 
 PRESENT = TopicId("BAAAAAAAAAAAAAAAAAAAAA")
 

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 from kafkalite.coordination.topic_configs import GROUPS
 from kafkalite.protocol import wire
 from kafkalite.testing.kafka_client import FrameClient
 from kafkalite.testing.loopback_cluster import LoopbackCluster
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(150):
-        while not condition():
-            await asyncio.sleep(0.01)
+from tests.support.waiting import until
 
 
 async def test_a_level_that_one_node_stores_holds_on_all_and_after_a_restart(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from kafkalite.client.admin.groups import Groups
@@ -12,14 +10,9 @@ from kafkalite.coordination import config_znodes, paths, topic_znodes
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import GROUP_TOPIC, TopicPartition
 from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.waiting import until
 
 FEW = {"offsets.topic.num.partitions": 4, "balancer.max.moves": 3, "balancer.mode": "off"}
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(60):
-        while not await holds():
-            await asyncio.sleep(0.05)
 
 
 def replicas(cluster: LoopbackCluster) -> set[int]:

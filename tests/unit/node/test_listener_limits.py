@@ -94,6 +94,38 @@ async def test_the_rpc_listener_has_a_limit_of_its_own(tmp_path: Path) -> None:
         assert node.rpc.max_connections == 7
 
 
+async def test_max_connections_does_not_part_nodes(tmp_path: Path) -> None:
+    """However low it is: it is for clients (KIP-402)."""
+    async with (
+        LoopbackCluster(tmp_path, nodes=3, settings=_SETTINGS | {"max.connections": 1}) as cluster,
+        AsyncClient.connect(str(_endpoint(cluster.nodes[1], "INTERNAL"))) as client,
+        asyncio.timeout(60),
+    ):
+        while len((await client.metadata()).brokers) < 3:
+            await asyncio.sleep(0.01)
+
+
+async def test_when_max_connections_is_lowered_the_longest_silent_clients_leave(tmp_path: Path) -> None:
+    """As with Kafka: those of nodes stay, and what was asked is answered."""
+    async with LoopbackCluster(tmp_path, settings=_SETTINGS) as cluster:
+        node = cluster.nodes[1]
+        inside = await _client(node, "INTERNAL")
+        outside = [await _client(node, "EXTERNAL") for _ in range(5)]
+        for client in (inside, *outside, outside[1], outside[0]):
+            assert await _is_served(client)
+        connections = node.kafka.listener.connections
+        async with AsyncClient.connect(str(_endpoint(node, "INTERNAL"))) as admin:
+            assert await alter_broker(admin, 1, {"max.connections": "4"}) == 0
+            async with asyncio.timeout(60):
+                while len(connections) > 4:
+                    await asyncio.sleep(0.01)
+        assert await _is_served(inside)
+        by_recency = [await _is_served(outside[number]) for number in (0, 1, 4, 3, 2)]
+        assert by_recency in ([True] + [False] * 4, [True, True] + [False] * 3), "the administrator has one or two"
+        for each in (inside, *outside):
+            each.close()
+
+
 async def test_the_limits_of_an_address_change_while_a_node_runs(tmp_path: Path) -> None:
     """In an attack nobody wants to restart nodes."""
     async with LoopbackCluster(tmp_path, settings=_SETTINGS) as cluster:

@@ -22,7 +22,8 @@ from pyiceberg.table import CommitTableRequest, Table
 
 from kafkalite_pipelines import PipelineError, parse
 from kafkalite_pipelines.sinks import writing
-from kafkalite_pipelines.sinks.iceberg import IcebergTable, _IcebergAppend, target_of
+from kafkalite_pipelines.sinks.iceberg import IcebergTable, _IcebergAppend
+from kafkalite_pipelines.sinks.iceberg_files import target_of
 from kafkalite_pipelines.sinks.sink import Batch
 
 

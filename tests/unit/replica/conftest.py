@@ -54,6 +54,7 @@ from kafkalite.rpc.messages.control import (
 from kafkalite.rpc.server import RpcServer
 from kafkalite.testing.simulated.zookeeper import SimZooKeeper
 from tests.support.fetching import answered, fetched
+from tests.support.waiting import until
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 TOPIC_ID = TopicId("t0t0t0t0t0t0t0t0t0t0t0")
@@ -316,13 +317,6 @@ class TestCluster:
         stop = StopPartition(tp.topic, tp.partition, TOPIC_ID, LeaderEpoch(epoch), delete)
         request = StopReplicaRequest(BrokerId(99), self.controller_epoch, node.broker_epoch, (stop,))
         return await node.manager.commands.stop_replica(replace(request, **changes))
-
-
-async def until(condition: Callable[[], bool], what: str = "", *, timeout_s: float = 150) -> None:
-    """Wait for other tasks to make `condition` true."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.002)
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ async def test_partitions_are_spread_anew_in_the_middle_of_a_stream(make_cluster
             goal = {tp: sent[tp] + 20 for tp in TPS}
             for node in cluster.nodes.values():
                 node.manager.fetchers.resize(count)
-            await until(lambda goal=goal: all(sent[tp] >= goal[tp] for tp in TPS), f"progress with {count}")
+            await until(lambda goal=goal: all(sent[tp] >= goal[tp] for tp in TPS))
             spread = indexes(cluster.node(3))
             assert set(spread) == set(TPS)
             assert len(set(spread.values())) == min(count, len(TPS))

@@ -18,6 +18,7 @@ from kafkalite.extension.messages.watching import (
     HistoryRequest,
     HistoryResponse,
 )
+from kafkalite.listener_settings import RPC, PerListener
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.rpc import server_connection
 from kafkalite.rpc.client import RpcConnection, RpcDisconnected, RpcNotSent, RpcTimeout
@@ -30,6 +31,8 @@ from kafkalite.rpc.messages.groups import CommittedOffsetsRequest, CommittedOffs
 from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
 
 from .conftest import PEER
+
+_TWO_CONNECTIONS = PerListener(((RPC, "max_connections", 2),))
 
 if TYPE_CHECKING:
     from tests.unit.rpc.conftest import Rig
@@ -399,7 +402,7 @@ async def test_deadlines(rig: Rig) -> None:
 
 
 async def test_too_many_connections_are_turned_away(rig: Rig) -> None:
-    _, endpoint = await rig.serve({HealthRequest: healthy}, max_connections=2)
+    _, endpoint = await rig.serve({HealthRequest: healthy}, per_listener=_TWO_CONNECTIONS)
     first, second = await rig.connect(endpoint), await rig.connect(endpoint)
     with pytest.raises(RpcNotSent):
         await rig.connect(endpoint)
@@ -408,7 +411,7 @@ async def test_too_many_connections_are_turned_away(rig: Rig) -> None:
 
 
 async def test_a_connection_without_a_hello_makes_room_for_a_node(rig: Rig) -> None:
-    server, endpoint = await rig.serve({HealthRequest: healthy}, max_connections=2)
+    server, endpoint = await rig.serve({HealthRequest: healthy}, per_listener=_TWO_CONNECTIONS)
     strangers = [await asyncio.open_connection(endpoint.host, endpoint.port) for _ in range(2)]
     async with asyncio.timeout(10):
         while len(server.connections) < 2:

@@ -47,6 +47,7 @@ from kafkalite.security.requirements import FREE, REFUSALS, RPC, Scope
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.datadriven.test_rpc_messages import sample
 from tests.support.principals import SECURE, by_client_id
+from tests.support.waiting import until
 from tests.unit.kafka.conftest import FrameClient
 
 pytestmark = pytest.mark.timeout(120)
@@ -85,15 +86,6 @@ async def rpc(cluster: LoopbackCluster) -> AsyncIterator[RpcConnection]:
     finally:
         await connection.close()
         await supervisor.stop()
-
-
-async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
-    async with asyncio.timeout(150):
-        while True:
-            found = condition()
-            if found if isinstance(found, bool) else await found:
-                return
-            await asyncio.sleep(0.02)
 
 
 async def admin(cluster: LoopbackCluster, *arguments: str) -> Any:

@@ -150,6 +150,18 @@ def test_limits_as_text() -> None:
     assert limit_text("request_percentage", 12.5) == "12.5"
 
 
+def test_nodes_have_a_least_number_of_connections() -> None:
+    """A limit for clients that is too low would part the nodes; 0 shuts an address out on purpose."""
+    limits = ConnectionLimits(1, parse_overrides("10.0.0.1:2,10.0.0.2:9,10.0.0.3:0"), least=4)
+
+    def taken(host: str) -> int:
+        return sum(limits.opened(host) for _ in range(20))
+
+    assert [taken(f"10.0.0.{number}") for number in range(5)] == [4, 4, 9, 0, 4]
+    limits.change(0, 0)
+    assert taken("10.0.0.9") == 0
+
+
 def test_connections_per_address() -> None:
     limits = ConnectionLimits(2, parse_overrides("10.0.0.1:3, [::1]:0"))
     assert [limits.opened("10.0.0.1") for _ in range(4)] == [True, True, True, False]

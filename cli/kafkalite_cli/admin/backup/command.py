@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kafkalite.wording import number_of
 from kafkalite_cli.admin.backup.files import Manifest, batches_of, finished_manifest
 from kafkalite_cli.admin.backup.pace import CopyRate
 from kafkalite_cli.output import (
@@ -122,8 +123,8 @@ def _report(manifest: Manifest, what: str, out: Output) -> None:
         return
     out.table("", names, rows)
     records, size = sum(row[2] for row in rows), sum(row[3] for row in rows)
-    groups = f"{len(manifest.groups)} group{'' if len(manifest.groups) == 1 else 's'}"
-    click.echo(f"\n{what}: {records:,} record{'' if records == 1 else 's'}, {size_text(size)}, {groups}")
+    groups = number_of(len(manifest.groups), "group")
+    click.echo(f"\n{what}: {number_of(records, 'record')}, {size_text(size)}, {groups}")
     for note in [*manifest.notes, *lost]:
         click.echo(f"note: {note}")
 
@@ -223,7 +224,6 @@ def restore(
         "records": done.records, "bytes": done.size, "restored_earlier": done.earlier, "topics": len(manifest.topics),
         "groups": done.groups, "acls": done.acls, "quotas": done.quotas, "notes": list(done.notes),
     }  # fmt: skip
-    topics = f"{len(manifest.topics)} topic{'' if len(manifest.topics) == 1 else 's'}"
-    groups = f"{done.groups} group{'' if done.groups == 1 else 's'}"
-    text = f"restored and compared: {topics}, {done.records:,} records, {size_text(done.size)}, {groups}"
+    topics, groups = number_of(len(manifest.topics), "topic"), number_of(done.groups, "group")
+    text = f"restored and compared: {topics}, {number_of(done.records, 'record')}, {size_text(done.size)}, {groups}"
     Output(as_json).value(value, "\n".join([text, *(f"note: {note}" for note in done.notes)]))

@@ -35,7 +35,7 @@ from kafkalite_cli.admin.backup.files import (
     write_atomically,
 )
 from kafkalite_cli.admin.backup.pace import Pace, each_in_parallel
-from kafkalite_cli.admin.backup.records import committed_batches
+from kafkalite_cli.admin.backup.records import batches_to_keep
 
 _FETCH_BYTES = 4 << 20
 _READ_COMMITTED = 1
@@ -285,7 +285,7 @@ async def _copy_some(
             writer.note_deleted(position, first)
             await pace.moved(0, first - position)
             return first
-        found = committed_batches(records, position, end, fetched.aborted)
+        found = batches_to_keep(records, position, end, fetched.aborted)
         for header, batch in found.batches:
             writer.write(batch, header)
         if found.position > position or client.now() > deadline:

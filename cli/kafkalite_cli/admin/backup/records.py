@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from kafkalite.client.consumed import committed_batches
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import Buffer
 from kafkalite.partition_values import AbortedTransaction
@@ -16,12 +17,10 @@ from kafkalite.record.batch import (
     TIMESTAMP_TYPE_FLAG,
     BatchHeader,
     parse_header,
-    split_batches,
-    verify_crc,
 )
 from kafkalite.record.builder import encode_batch, encode_record
 from kafkalite.record.compression import Codec, compress
-from kafkalite.record.reader import Record, end_transaction_marker_of, records_of
+from kafkalite.record.reader import Record, records_of
 
 #: Smaller batches are joined before they are sent: each is a round trip to the leader.
 _SMALL_BYTES = 16 << 10
@@ -29,17 +28,17 @@ _SMALL_BYTES = 16 << 10
 _JOINED_BYTES = 256 << 10
 
 
-class CommittedBatches(NamedTuple):
+class BatchesToKeep(NamedTuple):
     """Batches to keep, and the position after everything that was fetched."""
 
     batches: list[tuple[BatchHeader, Buffer]]
     position: int
 
 
-def committed_batches(
+def batches_to_keep(
     records: memoryview, position: int, end: int, aborted: Iterable[AbortedTransaction]
-) -> CommittedBatches:
-    """The data batches of `records` from `position` up to `end` that belong to no aborted transaction (KIP-98), as they are.
+) -> BatchesToKeep:
+    """The committed data batches of `records` from `position` up to `end`, as they are.
 
     A batch that begins before `position` is cut: what was deleted before it is not the backup's business.
 
@@ -48,29 +47,18 @@ def committed_batches(
     """
     found: list[tuple[BatchHeader, Buffer]] = []
     start = position
-    pending = sorted(aborted, key=lambda entry: entry.first_offset)
-    aborting: set[int] = set()
-    for at, header in split_batches(records):
-        verify_crc(records, at, header)
-        while pending and pending[0].first_offset <= header.last_offset:
-            aborting.add(pending.pop(0).producer_id)
-        if header.next_offset <= start:
-            continue
+    for at, header, is_data in committed_batches(records, start, aborted):
         if header.base_offset >= end:
-            return CommittedBatches(found, max(position, end))
+            return BatchesToKeep(found, max(position, end))
         position = max(position, header.next_offset)
-        if header.is_control:
-            if end_transaction_marker_of(records, at, header) is not None:
-                aborting.discard(header.producer_id)
-            continue
-        if header.record_count == 0 or (header.is_transactional and header.producer_id in aborting):
+        if not is_data or header.record_count == 0:
             continue
         if header.base_offset < start:
             if (cut := _cut(records, at, header, start)) is not None:
                 found.append((parse_header(cut), cut))
         else:
             found.append((header, records[at : at + header.size]))
-    return CommittedBatches(found, position)
+    return BatchesToKeep(found, position)
 
 
 def _cut(buffer: Buffer, at: int, header: BatchHeader, start: int) -> bytes | None:

@@ -18,11 +18,11 @@ from kafkalite.client.admin.groups import Groups
 from kafkalite.client.admin.quotas import alter_quotas
 from kafkalite.client.admin.refusals import refuse
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.messages import by_topic, first_commit_error
+from kafkalite.client.messages import first_commit_error
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error, error_code
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Buffer, TopicPartition
+from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Buffer, TopicPartition, numbers_by_topic
 from kafkalite.partition_values import TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.record.batch import BatchHeader, split_batches
@@ -377,7 +377,7 @@ class Restore:
                     for number in numbers
                 ],
             )
-            for name, numbers in by_topic(sorted(offsets)).items()
+            for name, numbers in numbers_by_topic(sorted(offsets)).items()
         ]
         message = request(group.group, -1, "", topics=topics)
 
@@ -402,9 +402,8 @@ class Restore:
             self._notes.append("the backup has no quotas")
             return 0
         owned = [each for each in self._manifest.quotas if {each["user"], each["client_id"], each.get("ip")} != {None}]
-        if len(owned) < len(
-            self._manifest.quotas
-        ):  # until 2026-11 a backup had limits of addresses without the address
+        # Until 2026-11 a backup had limits of addresses without the address.
+        if len(owned) < len(self._manifest.quotas):
             self._notes.append("the backup does not have the addresses of some quotas: set these by hand")
         for each in owned:
             entity = Entity(each["user"], each["client_id"], each.get("ip"))

@@ -22,13 +22,13 @@ from kafkalite.coordinators.groups.decisions.members import (
 )
 from kafkalite.coordinators.groups.partition import ConsumerRuntime, GroupEntry, GroupPartition, Matching
 from kafkalite.coordinators.groups.parts import GroupParts
+from kafkalite.coordinators.groups.settings import int_setting
 from kafkalite.coordinators.groups.target_work import TargetWork, result_of
 from kafkalite.coordinators.groups.topics import metadata_hash
 from kafkalite.coordinators.patterns import full_match, matching_texts, text_pieces
 from kafkalite.env.fair_lane import FairLane
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import TopicId
-from kafkalite.resource_configs import group_setting
 
 #: Members that are prepared for the assignor between two yields.
 _PIECE = 250
@@ -56,8 +56,7 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
         return group.needs_assignment or is_unknown or bool(progress.matching)
 
     def _pause_s(self, group: ConsumerGroup) -> float:
-        own = self._services.group_settings(group.group_id)
-        return int(group_setting(own, "consumer.assignment.interval.ms", self._services.config)) / 1000
+        return int_setting(self._services, group.group_id, "consumer.assignment.interval.ms") / 1000
 
     async def _round(
         self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup, is_current: Callable[[], bool]

@@ -31,11 +31,11 @@ from kafkalite.coordinators.groups.partition import (
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.records import consumer as consumer_records
 from kafkalite.coordinators.groups.records.common import classic_record
+from kafkalite.coordinators.groups.settings import int_setting
 from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.coordinators.patterns import full_match
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.resource_configs import group_setting
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -92,12 +92,12 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
 
     def settings(self, group_id: str) -> GroupSettings:
         """The group's own, or the broker's."""
-        config, own = self._services.config, self._services.group_settings(group_id)
+        config = self._services.config
         policy = config.group_consumer_migration_policy
         return GroupSettings(
             config.group_consumer_assignors,
-            int(group_setting(own, "consumer.session.timeout.ms", config)),
-            int(group_setting(own, "consumer.heartbeat.interval.ms", config)),
+            int_setting(self._services, group_id, "consumer.session.timeout.ms"),
+            int_setting(self._services, group_id, "consumer.heartbeat.interval.ms"),
             config.group_consumer_max_size,
             config.group_max_size,
             can_upgrade=policy in ("bidirectional", "upgrade"),

@@ -48,7 +48,7 @@ def share_out(
 
 
 def _quotas(owners: Sequence[int], members: int) -> tuple[list[int], list[list[int]]]:
-    """How many slots each member gets, and those that it has. Those who have most get the ones that are left over."""
+    """How many slots each member gets, and those that it has. The members that have most get the slots that are left over."""
     held: list[list[int]] = [[] for _ in range(members)]
     for slot, owner in enumerate(owners):
         if owner != NOBODY:

@@ -21,6 +21,8 @@ from kafkalite.protocol.errors import WireError
 
 _OFFSET_KEY_VERSION = 1
 _OFFSET_VALUE_VERSION = 4
+#: How keys of committed offsets begin.
+OFFSET_KEYS = frozenset({b"\0\0", b"\0\1"})
 _GROUP_KEY_VERSION = 2
 _GROUP_VALUE_VERSION = 3
 
@@ -54,6 +56,12 @@ def _versioned(version: int, message: object) -> bytes:
 
 def offset_key(group_id: str, partition: TopicPartition) -> bytes:
     return _versioned(_OFFSET_KEY_VERSION, wire.OffsetCommitKey(group_id, partition.topic, partition.partition))
+
+
+def offset_keys_begin(group_id: str) -> tuple[bytes, ...]:
+    """What the keys of all committed offsets of a group begin with."""
+    name = group_id.encode()
+    return tuple(version + len(name).to_bytes(2) + name for version in sorted(OFFSET_KEYS))
 
 
 def offset_value(offset: CommittedOffset) -> bytes:

@@ -8,9 +8,8 @@ waits for it for a while, so that it need not wait for its next heartbeat.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from uuid import UUID
 
 from kafkalite.coordinators.committed import CommittedAppends
 from kafkalite.coordinators.groups.decisions.members import LEAVE_EPOCH, CurrentAssignment
@@ -28,17 +27,17 @@ from kafkalite.coordinators.groups.decisions.share.group import (
     without_topics,
 )
 from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
-from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition, ShareRuntime
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.records import share as share_records
+from kafkalite.coordinators.groups.settings import int_setting
+from kafkalite.coordinators.groups.share.states import due, each_of, keys_of
 from kafkalite.coordinators.groups.topics import metadata_hash
 from kafkalite.coordinators.shares.persistence import ShareKey, SharePersister
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET, Offset, TopicId, TopicPartition
-from kafkalite.protocol.topic_ids import to_wire
-from kafkalite.resource_configs import group_setting
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -71,16 +70,12 @@ class ShareGroups:
         self._log = parts.log
         self._topics = parts.topics
         self._schedule = parts.schedule
-        self._appends = CommittedAppends(parts.services, parts.log)
+        self._appends = CommittedAppends(parts.log)
         #: Set once the share coordinator exists.
         self.persister: SharePersister
 
     def _now(self) -> int:
         return int(self._services.clock.monotonic() * 1000)
-
-    def _setting(self, group_id: str, name: str) -> int:
-        """The group's own, or the broker's."""
-        return int(group_setting(self._services.group_settings(group_id), name, self._services.config))
 
     # --- members ---
 
@@ -93,11 +88,11 @@ class ShareGroups:
         group = entry.share or ShareGroup(entry.group.group_id)
         records = rules.heartbeat(group, request, self._services.config.group_share_max_size)
         self._write(partition, entry, group, records)
-        session_ms = self._setting(group.group_id, "share.session.timeout.ms")
+        session_ms = int_setting(self._services, group.group_id, "share.session.timeout.ms")
         deadline = group.deadlines[request.member_id] = self._now() + session_ms
         self._schedule(partition, entry, deadline)
         self._refresh(partition, entry, group)
-        if not request.epoch and _due(entry, group):
+        if not request.epoch and due(entry, group):
             await self._begun(entry)
             if not self._is_current(partition, entry, group):
                 raise api_error(ErrorCode.NOT_COORDINATOR)
@@ -107,7 +102,7 @@ class ShareGroups:
         if after is not before:
             self._write(partition, entry, group, [CurrentAssignment(after.member_id, after)])
         await self._appends.wait(partition)
-        interval_ms = self._setting(group.group_id, "share.heartbeat.interval.ms")
+        interval_ms = int_setting(self._services, group.group_id, "share.heartbeat.interval.ms")
         shows = request.topics is not None or request.epoch != after.epoch
         return ShareHeartbeatAnswer(after.member_id, after.epoch, interval_ms, after.assigned if shows else None)
 
@@ -132,7 +127,9 @@ class ShareGroups:
         runtime, version = entry.share_runtime, self._topics.version
         is_changed = runtime.topics_version != version and self._now() - runtime.compared_ms >= _COMPARE_MS
         # What is too early now is done with a later heartbeat of any member.
-        is_early = self._now() < runtime.assigned_ms + self._setting(group.group_id, "share.assignment.interval.ms")
+        is_early = self._now() < runtime.assigned_ms + int_setting(
+            self._services, group.group_id, "share.assignment.interval.ms"
+        )
         if group.members and (is_changed or group.epoch > group.target_epoch) and not is_early:
             runtime.topics_version, runtime.compared_ms = version, self._now()
             before = group.target_epoch
@@ -146,7 +143,7 @@ class ShareGroups:
             runtime.is_deleting = True
             name = f"groups.share_deletion.{group.group_id}"
             self._services.supervisor.spawn(name, self._resume_deletion(partition, entry, group), Policy.ISOLATED)
-        if _due(entry, group) and not runtime.is_initializing:
+        if due(entry, group) and not runtime.is_initializing:
             runtime.is_initializing = True
             name = f"groups.share.{group.group_id}"
             self._services.supervisor.spawn(name, self._initialize(partition, entry, group), Policy.ISOLATED)
@@ -175,10 +172,10 @@ class ShareGroups:
         runtime = entry.share_runtime
         try:
             while self._is_current(partition, entry, group):
-                keys = _keys(group.group_id, _due(entry, group))[:_CHUNK]
+                keys = keys_of(group.group_id, due(entry, group))[:_CHUNK]
                 epoch = group.epoch
                 await self._stored(partition, entry, group)
-                begun = await _each([self.persister.initialize(key, epoch, NO_OFFSET) for _, key in keys])
+                begun = await each_of([self._begin(runtime, topic_id, key, epoch, NO_OFFSET) for topic_id, key in keys])
                 done: dict[TopicId, set[int]] = {}
                 for (topic_id, key), error in zip(keys, begun, strict=True):
                     if error is None:
@@ -193,6 +190,15 @@ class ShareGroups:
             runtime.is_initializing = False
             begun_before, runtime.begun = runtime.begun, asyncio.Event()
             begun_before.set()
+
+    async def _begin(
+        self, runtime: ShareRuntime, topic_id: TopicId, key: ShareKey, epoch: int, start_offset: Offset
+    ) -> None:
+        """Begin the state of one partition, or set where it begins. Raises ApiError."""
+        if key.partition in runtime.doubtful.get(topic_id, ()):
+            await self.persister.delete(key)
+            runtime.doubtful[topic_id].discard(key.partition)
+        await self.persister.initialize(key, epoch, start_offset)
 
     async def delete_states(
         self, partition: GroupPartition, entry: GroupEntry, topic_ids: Iterable[TopicId]
@@ -212,11 +218,11 @@ class ShareGroups:
         runtime.deletions += 1
         try:
             await self._stored(partition, entry, group)
-            keys = _keys(group.group_id, doomed)
+            keys = keys_of(group.group_id, doomed)
             failed: dict[TopicId, ApiError | None] = dict.fromkeys(doomed)
             for start in range(0, len(keys), _CHUNK):
                 chunk = keys[start : start + _CHUNK]
-                errors = await _each([self.persister.delete(key) for _, key in chunk])
+                errors = await each_of([self.persister.delete(key) for _, key in chunk])
                 for (topic_id, _), error in zip(chunk, errors, strict=True):
                     failed[topic_id] = failed[topic_id] or error
             if not self._is_current(partition, entry, group):
@@ -260,15 +266,18 @@ class ShareGroups:
         epoch = group.epoch
         await self._stored(partition, entry, group)
         keys = [
-            (topic_id, _key(group.group_id, topic_id, number))
+            (topic_id, ShareKey.of(group.group_id, topic_id, number))
             for topic_id, (_, each) in wanted.items()
             for number in each
         ]
         results: dict[tuple[TopicId, int], ApiError | None] = {}
         for start in range(0, len(keys), _CHUNK):
             chunk = keys[start : start + _CHUNK]
-            errors = await _each(
-                [self.persister.initialize(key, epoch, wanted[topic_id][1][key.partition]) for topic_id, key in chunk]
+            errors = await each_of(
+                [
+                    self._begin(runtime, topic_id, key, epoch, wanted[topic_id][1][key.partition])
+                    for topic_id, key in chunk
+                ]
             )
             for (topic_id, key), error in zip(chunk, errors, strict=True):
                 results[topic_id, key.partition] = error
@@ -308,7 +317,7 @@ class ShareGroups:
         for key in keys:
             wanted.setdefault(key.topic, set()).add(key.partition)
         gone = self._still_gone(wanted)
-        await _each(
+        await each_of(
             [
                 self._delete_removed(partition, entry, entry.share, doomed)
                 for partition in self._log.states()
@@ -335,9 +344,9 @@ class ShareGroups:
         try:
             self._write(partition, entry, group, rules.beginning_again(group, doomed))
             await self._stored(partition, entry, group)
-            keys = _keys(group.group_id, doomed)
+            keys = keys_of(group.group_id, doomed)
             while keys and self._is_current(partition, entry, group):
-                errors = await _each([self.persister.delete(key) for _, key in keys[:_CHUNK]])
+                errors = await each_of([self.persister.delete(key) for _, key in keys[:_CHUNK]])
                 failed = [key for key, error in zip(keys, errors, strict=False) if error is not None]
                 keys = [*failed, *keys[_CHUNK:]]
                 if failed:
@@ -396,10 +405,13 @@ class ShareGroups:
         """Members get a whole session to find their new coordinator."""
         group = entry.share
         assert group is not None
-        session_ms = self._setting(group.group_id, "share.session.timeout.ms")
+        session_ms = int_setting(self._services, group.group_id, "share.session.timeout.ms")
         group.deadlines = dict.fromkeys(group.members, self._now() + session_ms)
         self._schedule(partition, entry, group.next_deadline())
-        partition.written.end = max(partition.written.end, self._appends.bounds(partition.index)[0])
+        entry.share_runtime.doubtful = {
+            topic_id: set(numbers) for topic_id, numbers in partitions_of(group.shared.initializing).items()
+        }
+        partition.written.end = max(partition.written.end, self._log.bounds(partition.index)[0])
 
     def unloaded(self, entry: GroupEntry) -> None:
         """Another node coordinates the group."""
@@ -426,35 +438,3 @@ class ShareGroups:
 def _not_deleted() -> Exception:
     """What is set while offsets are deleted may be deleted, too. A client that gets this error asks again."""
     return api_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "offsets of the group are being deleted")
-
-
-def _key(group_id: str, topic_id: TopicId, partition: int) -> ShareKey:
-    return ShareKey(group_id, UUID(bytes=to_wire(topic_id)), partition)
-
-
-def _due(entry: GroupEntry, group: ShareGroup) -> dict[TopicId, SharedTopic]:
-    """The partitions whose states are to begin now."""
-    return without(group.shared.initializing, partitions_of(entry.share_runtime.leaving))
-
-
-def _keys(group_id: str, topics: SharedTopics) -> list[tuple[TopicId, ShareKey]]:
-    return [
-        (topic_id, _key(group_id, topic_id, number))
-        for topic_id, numbers in sorted(partitions_of(topics).items())
-        for number in sorted(numbers)
-    ]
-
-
-async def _each(work: Sequence[Coroutine[object, object, None]]) -> list[ApiError | None]:
-    """Do all side by side; the error of each."""
-
-    async def one(each: Coroutine[object, object, None]) -> ApiError | None:
-        try:
-            await each
-        except ApiError as error:
-            return error
-        return None
-
-    async with asyncio.TaskGroup() as tasks:
-        found = [tasks.create_task(one(each)) for each in work]
-    return [task.result() for task in found]

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsSettings
+from kafkalite.coordinators.groups.settings import int_setting
 from kafkalite.coordinators.services import Services
-from kafkalite.resource_configs import group_setting
-
-
-def _setting(services: Services, group_id: str, name: str) -> int:
-    return int(group_setting(services.group_settings(group_id), name, services.config))
 
 
 def streams_settings(services: Services, group_id: str) -> StreamsSettings:
     """As they are now."""
 
     def setting(name: str) -> int:
-        return _setting(services, group_id, name)
+        return int_setting(services, group_id, name)
 
     return StreamsSettings(
         setting("streams.session.timeout.ms"),
@@ -30,4 +26,4 @@ def streams_settings(services: Services, group_id: str) -> StreamsSettings:
 
 def assignment_interval_s(services: Services, group_id: str) -> float:
     """The least time between two assignments."""
-    return _setting(services, group_id, "streams.assignment.interval.ms") / 1000
+    return int_setting(services, group_id, "streams.assignment.interval.ms") / 1000

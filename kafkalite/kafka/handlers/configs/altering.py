@@ -31,6 +31,7 @@ from kafkalite.kafka.request import Handler, Request
 from kafkalite.listener_settings import split
 from kafkalite.listeners import ADVERTISED
 from kafkalite.protocol import wire
+from kafkalite.rpc.messages.changes import SETTINGS
 
 _SET, _DELETE, _APPEND = 0, 1, 2
 #: Attempts at a change that others keep winning.
@@ -81,6 +82,8 @@ class AlterConfigHandlers:
             except ApiError as error:
                 code, text = int(error.code), str(error)
             results.append((code, text, resource.resource_type, resource.resource_name))
+        if not message.validate_only:
+            await self._services.known_everywhere(SETTINGS)
         return results
 
     async def _alter(self, resource: _Altered, change: Change, *, validate_only: bool) -> None:

@@ -11,6 +11,7 @@ from kafkalite.config import (
     BROKER_KEYS,
     TOPIC_KEYS,
     UNITS,
+    broker_key_of,
     is_dynamic,
     is_limit,
     kafka_listeners,
@@ -83,7 +84,7 @@ class DescribeConfigHandlers:
             for key, (spec, _) in sorted(TOPIC_KEYS.items()):
                 if wanted is None or key in wanted:
                     values = [(_SOURCE_TOPIC, overrides[key])] if key in overrides else []
-                    values += self._values(key, spec, layers)
+                    values += self._values(broker_key_of(resource.resource_name, key), layers)
                     entries.append(_entry(key, getattr(config, spec.name), spec, values, message, is_read_only=False))
         elif resource.resource_type == BROKER:
             broker_id = broker_of(resource.resource_name)
@@ -101,7 +102,7 @@ class DescribeConfigHandlers:
                     names = [name for name in _names(key) if wanted is None or name in wanted]
                     if key not in (ADVERTISED, LISTENERS) and names:
                         # What ZooKeeper has, not what this node has seen so far: a client that has set it expects to see it.
-                        values = self._values(key, spec, layers)
+                        values = self._values(key, layers)
                         value = with_dynamic(broker, {key: values[0][1]}) if is_dynamic(key) else broker
                         shown = getattr(value.topic if owner is broker.topic else value, spec.name)
                         read_only = not is_dynamic(key)
@@ -129,7 +130,7 @@ class DescribeConfigHandlers:
         layers = await self._broker_layers()
         found = []
         for key, (spec, _) in sorted(TOPIC_KEYS.items()):
-            source = _SOURCE_TOPIC if key in overrides else self._values(key, spec, layers)[0][0]
+            source = _SOURCE_TOPIC if key in overrides else self._values(broker_key_of(topic, key), layers)[0][0]
             text = as_text(getattr(config, spec.name))
             found.append(wire.CreateTopicsResponse.CreatableTopicConfigs(key, text, config_source=source))
         return found
@@ -140,12 +141,10 @@ class DescribeConfigHandlers:
         everybody = await self._services.broker_overrides(None)
         return [(_SOURCE_DYNAMIC_BROKER, canonical(own)), (_SOURCE_DYNAMIC_DEFAULT, canonical(everybody))]
 
-    def _values(
-        self, key: str, spec: dataclasses.Field[Any], layers: list[tuple[int, dict[str, str]]]
-    ) -> list[tuple[int, str]]:
+    def _values(self, key: str, layers: list[tuple[int, dict[str, str]]]) -> list[tuple[int, str]]:
         """Where a broker's value comes from, most specific first."""
         static = self._services.static_config
-        owner = static.topic if key in TOPIC_KEYS else static
+        owner, (spec, _) = (static.topic, TOPIC_KEYS[key]) if key in TOPIC_KEYS else (static, BROKER_KEYS[key])
         dynamic = [(source, settings[key]) for source, settings in layers if key in settings]
         return [*dynamic, *_defaults(getattr(owner, spec.name), spec.default)]
 

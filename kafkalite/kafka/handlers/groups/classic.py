@@ -7,6 +7,7 @@ from kafkalite.coordinators.groups.decisions.classic.events import JoinAnswer, J
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.protocol import wire
+from kafkalite.security.fair_room import user_of
 
 #: Errors of single members that leave; all others are the group's.
 _OF_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
@@ -47,6 +48,7 @@ class ClassicGroupHandlers:
                     protocols=tuple((protocol.name, protocol.metadata) for protocol in message.protocols),
                     requires_known_member_id=request.version >= 4 and instance_id is None,
                     supports_skip_assignment=request.version >= 9,
+                    user=user_of(request.principal, request.client_host),
                 ),
             )
         except ApiError as error:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from kafkalite.coordinators.groups.consumer.groups import HeartbeatAnswer
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.groups.decisions.consumer import heartbeats
 from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerHeartbeat
-from kafkalite.coordinators.groups.decisions.members import Assignment, ConsumerMember
+from kafkalite.coordinators.groups.decisions.members import ConsumerMember
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import GROUP_FEATURE
-from kafkalite.kafka.handlers.groups.described_topics import DESCRIBE_TOPIC, check_visible
+from kafkalite.kafka.handlers.groups.described_topics import DESCRIBE_TOPIC, check_visible, named
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import TopicId
 from kafkalite.protocol import wire
@@ -110,16 +110,15 @@ class ConsumerGroupHandlers:
             member.client_host,
             list(member.topics),
             member.regex or None,
-            response.Assignment([response.TopicPartitions(*each) for each in self._named(assigned)]),
+            response.Assignment([response.TopicPartitions(*each) for each in named(assigned, self._groups.topics)]),
             response.TargetAssignment(
-                [response.TargetTopicPartitions(*each) for each in self._named(group.target_of(member.member_id))]
+                [
+                    response.TargetTopicPartitions(*each)
+                    for each in named(group.target_of(member.member_id), self._groups.topics)
+                ]
             ),
             _CONSUMER if member.classic is None else _CLASSIC,
         )
-
-    def _named(self, assignment: Assignment) -> Iterable[tuple[bytes, str, list[int]]]:
-        for topic_id, partitions in sorted(assignment.items()):
-            yield to_wire(topic_id), self._groups.topics.topic_name(topic_id) or "<UNKNOWN>", sorted(partitions)
 
 
 def _heartbeat(request: Request, message: wire.ConsumerGroupHeartbeatRequest, member_id: str = "") -> ConsumerHeartbeat:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kafkalite.coordinators.groups.decisions.members import Assignment
+from kafkalite.coordinators.groups.topics import GroupTopics
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka.request import Request
+from kafkalite.protocol.topic_ids import to_wire
 from kafkalite.security.access import Access
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import Need, Scope
@@ -19,3 +22,9 @@ def check_visible(access: Access, request: Request, topics: Iterable[str]) -> No
     if not all(is_visible(topic) for topic in topics):
         text = "The group has described topic(s) that the client is not authorized to describe."
         raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+
+
+def named(assignment: Assignment, topics: GroupTopics) -> Iterable[tuple[bytes, str, list[int]]]:
+    """(id, name, partitions) of each topic, as descriptions of members have it."""
+    for topic_id, partitions in sorted(assignment.items()):
+        yield to_wire(topic_id), topics.topic_name(topic_id) or "<UNKNOWN>", sorted(partitions)

@@ -17,7 +17,7 @@ from kafkalite.kafka import stepped
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.kafka.stepped import STEP, Steps
 from kafkalite.kafka.topic_names import name_topics
-from kafkalite.model import GROUP_TOPIC, NO_TOPIC_ID, Offset, ProducerId, TopicId, TopicPartition
+from kafkalite.model import GROUP_TOPIC, NO_TOPIC_ID, Offset, ProducerId, TopicId, TopicPartition, numbers_by_topic
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.structs import ZERO_UUID
 from kafkalite.security.acl import Operation, ResourceType
@@ -329,13 +329,10 @@ def _offset_topics(
 
     `topic_id`: of all that are asked for, as the client knows it. What was committed for another topic of this name is not meant.
     """
-    wanted: dict[str, list[int]] = {}
     if asked is None:
-        for key in sorted(offsets.committed):
-            if not is_visible(key.topic):
-                continue
-            wanted.setdefault(key.topic, []).append(key.partition)
+        wanted = numbers_by_topic(key for key in sorted(offsets.committed) if is_visible(key.topic))
     else:
+        wanted = {}
         for topic in asked:
             wanted.setdefault(topic.name, []).extend(topic.partition_indexes)
     topics = []

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from uuid import UUID
+from collections.abc import Mapping
 
 from kafkalite.coordinators.end_offsets import Leaders
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
-from kafkalite.coordinators.groups.decisions.members import Assignment
 from kafkalite.coordinators.groups.decisions.share import heartbeats as rules
 from kafkalite.coordinators.groups.decisions.share.group import ShareGroup, ShareMember
 from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
@@ -17,7 +15,7 @@ from kafkalite.coordinators.shares.persistence import ShareKey
 from kafkalite.coordinators.shares.persister import ClusterSharePersister
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.features import SHARE_FEATURE
-from kafkalite.kafka.handlers.groups.described_topics import DESCRIBE_TOPIC, check_visible
+from kafkalite.kafka.handlers.groups.described_topics import DESCRIBE_TOPIC, check_visible, named
 from kafkalite.kafka.request import Handler, Request
 from kafkalite.model import Offset, TopicId, TopicPartition
 from kafkalite.protocol import wire
@@ -121,12 +119,10 @@ class ShareGroupHandlers:
             member.client_id,
             member.client_host,
             list(member.topics),
-            response.Assignment([response.TopicPartitions(*each) for each in self._named(member.assigned)]),
+            response.Assignment(
+                [response.TopicPartitions(*each) for each in named(member.assigned, self._groups.topics)]
+            ),
         )
-
-    def _named(self, assignment: Assignment) -> Iterable[tuple[bytes, str, list[int]]]:
-        for topic_id, partitions in sorted(assignment.items()):
-            yield to_wire(topic_id), self._groups.topics.topic_name(topic_id) or "<UNKNOWN>", sorted(partitions)
 
     # --- start offsets ---
 
@@ -188,7 +184,7 @@ class ShareGroupHandlers:
 
     async def _summary(self, group_id: str, topic_id: TopicId, number: int) -> ShareSummary | ApiError:
         try:
-            return await self._persister.summary(ShareKey(group_id, UUID(bytes=to_wire(topic_id)), number))
+            return await self._persister.summary(ShareKey.of(group_id, topic_id, number))
         except ApiError as error:
             return error
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from kafkalite.coordinators.groups.decisions.share.heartbeats import MAX_MEMBER_ID
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares.leading import SharedPartitions
 from kafkalite.env.supervisor import Policy
@@ -14,7 +15,7 @@ from kafkalite.features import SHARE_FEATURE
 from kafkalite.kafka.connection import KafkaConnection
 from kafkalite.kafka.current_leaders import MOVED, CurrentLeaders
 from kafkalite.kafka.request import Handler, Request
-from kafkalite.kafka.shares.answers import MAX_MEMBER_ID, Batches, acknowledgements
+from kafkalite.kafka.shares.answers import Batches, acknowledgements
 from kafkalite.kafka.shares.fetch import Delivered, ShareFetch, ShareTerms
 from kafkalite.kafka.shares.sessions import FINAL_EPOCH, INITIAL_EPOCH, Listed, ShareSession, ShareSessions
 from kafkalite.model import NO_LEADER, NO_LEADER_EPOCH, TopicId, TopicPartition

@@ -37,8 +37,8 @@ def internal_topics(plan: Plan) -> list[str]:
     return found
 
 
-class InternalTopics:
-    """Nothing where the plan leaves them as they are."""
+class SmallSegments:
+    """It does nothing if the plan leaves the topics as they are."""
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation

@@ -155,7 +155,7 @@ public final class OldClient {
         return found;
     }
 
-    private void transactions() {
+    private void transactions() throws InterruptedException {
         TopicPartition partition = new TopicPartition("old-txn", 0);
         KafkaProducer<String, String> producer = producer("transactional.id", "old-txn");
         producer.initTransactions();
@@ -180,6 +180,10 @@ public final class OldClient {
             offsets.put(partition, new OffsetAndMetadata(5));
             producer.sendOffsetsToTransaction(offsets, "old-txn-group");
             producer.commitTransaction();
+            // The marker comes to the group's coordinator after the answer.
+            while (reader.committed(partition) == null) {
+                Thread.sleep(20);
+            }
             seen.put("offset by transaction", reader.committed(partition).offset());
         }
         try (KafkaProducer<String, String> fencing = producer("transactional.id", "old-txn")) {

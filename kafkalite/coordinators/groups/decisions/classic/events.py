@@ -88,6 +88,8 @@ class JoinRequest:
     protocols: tuple[tuple[str, bytes], ...]
     requires_known_member_id: bool = False
     supports_skip_assignment: bool = False
+    #: Whose memory the member takes (`security.fair_room.user_of`).
+    user: str = ""
 
 
 def refuse_join(request: JoinRequest, error: ErrorCode, member_id: str | None = None) -> JoinAnswer:

@@ -79,6 +79,7 @@ class Joining(Rebalancing):
             request.rebalance_timeout_ms,
             request.protocols,
             join_token=request.token,
+            user=request.user,
         )
         if not self.members:
             self.protocol_type = request.protocol_type
@@ -100,7 +101,7 @@ class Joining(Rebalancing):
         member.protocols = request.protocols
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        member.client_id, member.client_host = request.client_id, request.client_host
+        member.client_id, member.client_host, member.user = request.client_id, request.client_host, request.user
         member.join_token = request.token
         self._touch(member, now)
         return [*effects, *self._prepare_rebalance(now), *self._maybe_complete_join(now)]

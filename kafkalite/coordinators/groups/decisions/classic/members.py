@@ -34,6 +34,8 @@ class ClassicGroupMember:
     sync_token: Token | None = None
     #: The member is dropped when nothing was heard of it until then.
     deadline_ms: int = 0
+    #: See JoinRequest; empty: the member was read from the log.
+    user: str = ""
 
     def identity(self) -> MemberIdentity:
         return MemberIdentity(

@@ -140,24 +140,31 @@ def advance(
     if bumps or (is_joining and group.needs_assignment):
         outcome.waits = outcome.shows_assignment = True
         return outcome
-    return _reconciled(group, outcome, group.target_for(updated), owned, now)
+    return _reconciled(group, outcome, group.target_for(updated), owned, now, is_joining=is_joining)
 
 
 def settle(group: ConsumerGroup, member_id: str, owned: Assignment | None, now: int) -> ConsumerOutcome:
     """The target assignment that a member waits for is there: its next step. Raises ApiError UNKNOWN_MEMBER_ID."""
     outcome = ConsumerOutcome(group.member(member_id), shows_assignment=True)
-    return _reconciled(group, outcome, group.target_of(member_id), owned, now)
+    return _reconciled(group, outcome, group.target_of(member_id), owned, now, is_joining=True)
 
 
 def _reconciled(
-    group: ConsumerGroup, outcome: ConsumerOutcome, target: Assignment, owned: Assignment | None, now: int
+    group: ConsumerGroup,
+    outcome: ConsumerOutcome,
+    target: Assignment,
+    owned: Assignment | None,
+    now: int,
+    *,
+    is_joining: bool,
 ) -> ConsumerOutcome:
     before = outcome.member
 
     def is_free(topic_id: TopicId, partition: int) -> bool:
         return group.is_free(topic_id, partition, before.member_id)
 
-    return take_step(group, outcome, reconcile(before, group.target_epoch, target, owned, is_free), now)
+    after = reconcile(before, group.target_epoch, target, owned, is_free, is_joining=is_joining)
+    return take_step(group, outcome, after, now)
 
 
 def _updated(known: ConsumerMember, request: ConsumerHeartbeat) -> ConsumerMember:

@@ -32,6 +32,9 @@ from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicId
 
+#: A member's id is a UUID in text (Kafka's limit).
+MAX_MEMBER_ID = 36
+
 
 @dataclass(frozen=True, slots=True)
 class ShareHeartbeat:
@@ -50,6 +53,8 @@ def check(request: ShareHeartbeat) -> None:
     why = ""
     if not request.member_id:
         why = "MemberId can't be empty."
+    elif len(request.member_id) > MAX_MEMBER_ID:
+        why = f"MemberId can't have more than {MAX_MEMBER_ID} characters."
     elif request.rack_id == "":
         why = "RackId can't be empty."
     elif request.epoch < LEAVE_EPOCH:

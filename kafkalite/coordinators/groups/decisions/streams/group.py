@@ -56,7 +56,7 @@ class StreamsGroup(AssignedGroup[StreamsMember, TaskSets]):
     holders: dict[Task, set[str]] = field(default_factory=dict)
     #: None: not compared with the topics yet.
     configured: Configured | None = None
-    #: Who has asked that the whole application ends.
+    #: The member that has asked for the end of the whole application.
     shutdown_by: str | None = None
     #: Until when a new group waits for more members (ms of the monotonic clock); 0: it does not.
     delayed_until: int = 0

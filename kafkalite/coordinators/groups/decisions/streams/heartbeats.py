@@ -152,7 +152,7 @@ def heartbeat(
     if (bumps or group.needs_assignment) and is_joining and not group.delayed_until:
         outcome.waits = outcome.shows_assignment = True
         return outcome
-    outcome = _reconciled(group, outcome, group.target_for(updated), request.owned, now)
+    outcome = _reconciled(group, outcome, group.target_for(updated), request.owned, now, is_joining=is_joining)
     # An answer may have been lost: then the member has other tasks than it should, or an older epoch.
     is_behind = request.epoch != outcome.member.epoch
     outcome.shows_assignment |= is_behind or request.owned not in (None, outcome.member.assigned)
@@ -213,18 +213,25 @@ def _matters(member: StreamsMember) -> tuple[object, ...]:
 def settle(group: StreamsGroup, member_id: str, owned: TaskSets | None, now: int) -> StreamsOutcome:
     """The target assignment that a member waits for is there: its next step. Raises ApiError UNKNOWN_MEMBER_ID."""
     outcome = StreamsOutcome(group.member(member_id), shows_assignment=True)
-    return _reconciled(group, outcome, group.target_of(member_id), owned, now)
+    return _reconciled(group, outcome, group.target_of(member_id), owned, now, is_joining=True)
 
 
 def _reconciled(
-    group: StreamsGroup, outcome: StreamsOutcome, target: TaskSets, owned: TaskSets | None, now: int
+    group: StreamsGroup,
+    outcome: StreamsOutcome,
+    target: TaskSets,
+    owned: TaskSets | None,
+    now: int,
+    *,
+    is_joining: bool,
 ) -> StreamsOutcome:
     before = outcome.member
 
     def is_free(task: Task) -> tuple[bool, bool]:
         return group.is_free(task, before)
 
-    return take_step(group, outcome, reconcile(before, group.reached_epoch, target, owned, is_free), now)
+    after = reconcile(before, group.reached_epoch, target, owned, is_free, is_joining=is_joining)
+    return take_step(group, outcome, after, now)
 
 
 def _updated(known: StreamsMember, request: StreamsHeartbeat) -> StreamsMember:

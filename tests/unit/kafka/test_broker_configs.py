@@ -1,0 +1,127 @@
+"""Settings of brokers through the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkalite.config import ALIASES, BROKER_KEYS, TOPIC_KEYS, UNITS
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka.handlers.configs.true_values import TRUE_VALUES
+from kafkalite.protocol import wire
+from kafkalite_cli.docs.settings import NOT_HERE
+
+from .config_requests import BROKER, alter, described
+from .conftest import Broker
+
+
+@pytest.mark.parametrize("name", ["2147483648", "9" * 5_000, "-1", "²"])
+async def test_what_is_no_broker_id_is_refused(broker: Broker, name: str) -> None:
+    """Also thousands of digits, of which Python makes no number."""
+    client = await broker.client()
+    assert await alter(client, ("max.connections", 0, "70"), name=name, kind=BROKER) == ErrorCode.INVALID_REQUEST
+    assert (await described(client, name=name, kind=BROKER)).error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_dynamic_settings_of_brokers(broker: Broker) -> None:
+    client = await broker.client()
+    key = "reassignment.parallel.partition.count"
+    assert await alter(client, (key, 0, "5"), name="", kind=BROKER) == 0
+    assert await alter(client, ("retention.ms", 0, "9"), name="1", kind=BROKER) == 0
+    assert await alter(client, ("leader.replication.throttled.rate", 1, None), name="1", kind=BROKER) == 0
+    assert await alter(client, (key, 0, "5"), name="one", kind=BROKER) == ErrorCode.INVALID_REQUEST
+    assert await alter(client, (key, 0, "5"), name="1", kind=BROKER) == ErrorCode.INVALID_CONFIG
+    assert await alter(client, (key, 0, "none"), name="", kind=BROKER) == ErrorCode.INVALID_CONFIG
+    assert await alter(client, ("some.key", 0, "x"), name="1", kind=BROKER) == ErrorCode.INVALID_REQUEST
+    for fixed in ("log.retention.hours", "listener.name.external.max.connections", "node.id", "broker.id"):
+        request = wire.IncrementalAlterConfigsRequest
+        resource = request.AlterConfigsResource(BROKER, "1", [request.AlterableConfig(fixed, 0, "1")])
+        [answer] = (await client.ask(request([resource]), 1)).responses
+        assert answer.error_message == f"{fixed}: cannot be changed without a restart"
+    assert broker.services.broker_settings == {None: {key: "5"}, 1: {"retention.ms": "9"}}
+    of_all = await described(client, name="", kind=BROKER)
+    assert [(entry.name, entry.value, entry.config_source) for entry in of_all.configs] == [(key, "5", 3)]
+    mine = {entry.name: entry.config_source for entry in (await described(client, name="1", kind=BROKER)).configs}
+    assert (mine[key], mine["retention.ms"], mine["num.partitions"]) == (3, 2, 5)
+    [one] = (await described(client, "retention.ms", name="1", kind=BROKER)).configs
+    assert one.value == "9"
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_a_brokers_configuration(broker: Broker, version: int) -> None:
+    client = await broker.client()
+    result = await described(client, name="1", kind=BROKER, version=version)
+    values = {entry.name: entry.value for entry in result.configs}
+    assert values["offsets.topic.num.partitions"] == "2"
+    assert values["auto.create.topics.enable"] == "true"
+    assert values["advertised.listeners"].startswith("PLAINTEXT://127.0.0.1:")
+    wrong = await described(client, name="9", kind=BROKER, version=version)
+    assert wrong.error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_brokers_and_the_cluster_default_are_configured_while_they_run(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    assert await alter(client, ("max.connections", 0, "70"), ("log.retention.ms", 0, "9000"), name="", kind=BROKER) == 0
+    assert await alter(client, ("max.connections", 0, "80"), name="1", kind=BROKER) == 0
+    entries = {entry.name: entry for entry in (await described(client, name="1", kind=BROKER)).configs}
+    told = entries["max.connections"]
+    assert (told.value, told.config_source, told.read_only) == ("80", 2, False)
+    assert [(synonym.source, synonym.value) for synonym in told.synonyms] == [(2, "80"), (3, "70"), (5, "10000")]
+    assert (entries["retention.ms"].value, entries["retention.ms"].config_source) == ("9000", 3)
+    assert entries["num.partitions"].read_only
+    cluster = (await described(client, name="", kind=BROKER)).configs
+    of_all = {
+        "max.connections": "70",
+        "retention.ms": "9000",
+        "log.retention.ms": "9000",
+    }  # as of one broker: both names
+    assert {entry.name: entry.value for entry in cluster} == of_all
+    [own] = (await described(client, "retention.ms")).configs  # of the topic: where its default comes from
+    assert (own.value, own.config_source) == ("9000", 3)
+    assert await alter(client, ("max.connections", 1, None), name="1", kind=BROKER) == 0
+    [told] = (await described(client, "max.connections", name="1", kind=BROKER)).configs
+    assert (told.value, told.config_source) == ("70", 3)
+    for name, key, value, code in (
+        ("1", "max.connections", "none", ErrorCode.INVALID_CONFIG), ("", "broker.id", "2", ErrorCode.INVALID_REQUEST),
+        ("x", "max.connections", "1", ErrorCode.INVALID_REQUEST), ("", "no.such", "1", ErrorCode.INVALID_REQUEST),
+    ):  # fmt: skip
+        assert await alter(client, (key, 0, value), name=name, kind=BROKER) == code
+
+
+async def test_kafkas_settings_that_are_facts_here(make_broker: Any) -> None:
+    """Shown with what is true, never to be changed, and no setting of ours at the same time."""
+    broker = await make_broker(broker_id=1)
+    client = await broker.client()
+    request = wire.DescribeConfigsRequest
+    node = str(broker.services.broker_id)
+    answer = await client.ask(
+        request(
+            [request.DescribeConfigsResource(BROKER, node, None)], include_synonyms=True, include_documentation=True
+        ),
+        4,
+    )
+    names = [each.name for each in answer.results[0].configs]
+    assert len(names) == len(set(names))
+    shown = {each.name: each for each in answer.results[0].configs}
+    assert shown.keys() >= TRUE_VALUES.keys() and not TRUE_VALUES.keys() & (
+        BROKER_KEYS.keys() | TOPIC_KEYS.keys() | ALIASES.keys()
+    )
+    assert all(shown[name].read_only and shown[name].documentation for name in TRUE_VALUES)
+    assert (shown["num.io.threads"].value, shown["node.id"].value) == ("1", str(broker.services.config.broker_id))
+    assert shown["log.retention.ms"].value == shown["retention.ms"].value
+    one = await client.ask(request([request.DescribeConfigsResource(BROKER, node, ["num.io.threads"])]), 4)
+    assert [each.name for each in one.results[0].configs] == ["num.io.threads"]
+    alter = wire.IncrementalAlterConfigsRequest
+    change = alter.AlterableConfig("num.io.threads", 0, "8")
+    refused = await client.ask(alter([alter.AlterConfigsResource(BROKER, node, [change])]), 1)
+    assert refused.responses[0].error_code == ErrorCode.INVALID_REQUEST
+    assert "cannot be changed" in refused.responses[0].error_message
+
+
+def test_a_setting_of_kafka_is_here_or_has_a_reason_but_not_both() -> None:
+    absent = [name for names in NOT_HERE.values() for name in names.split()]
+    assert len(absent) == len(set(absent))
+    known = {*BROKER_KEYS, *TOPIC_KEYS, *ALIASES, *UNITS, *TRUE_VALUES}
+    assert not known & set(absent)

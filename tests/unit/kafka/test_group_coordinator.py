@@ -1,0 +1,228 @@
+"""The group coordinator through the wire: what clients see, what is stored, what survives a move."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkalite.coordinators.groups import member_memory
+from kafkalite.coordinators.groups.offsets import CommittedOffset
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.model import Offset, ProducerId, TopicPartition
+from kafkalite.protocol import wire
+
+from .conftest import Broker
+from .coordinator_requests import GROUPS, commit, coordinator, fetched, join, move
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_find_coordinator_creates_the_topic(broker: Broker, version: int) -> None:
+    client = await broker.client()
+    await coordinator(client, "g", GROUPS, version)
+    assert broker.services.overrides["__consumer_offsets"]["cleanup.policy"] == "compact"
+
+
+async def test_offsets_survive_a_move(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    for offset in (5, 6):
+        answer = await client.ask(commit("g", offset, metadata="m"), 8)
+        assert answer.topics[0].partitions[0].error_code == 0
+    await move(broker, "__consumer_offsets")
+    away = await fetched(client, "g", TopicPartition("t", 0))
+    assert away.error_code in (0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    await coordinator(client, "g")
+    known = (await fetched(client, "g")).topics[0].partitions[0]
+    assert (known.committed_offset, known.metadata) == (6, "m")
+    unknown = (await fetched(client, "g", TopicPartition("t", 7))).topics[0].partitions[0]
+    assert (unknown.committed_offset, unknown.error_code) == (-1, 0)
+
+
+async def test_not_the_coordinator(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    broker.services.partitions.led = lambda key: key.topic != "__consumer_offsets"
+    broker.services.partitions.tell_change()
+    assert (await client.ask(join("g"), 5)).error_code == ErrorCode.NOT_COORDINATOR
+    answer = await client.ask(commit("g", 1), 8)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+    assert (await client.ask(wire.HeartbeatRequest("g", 1, "m"), 4)).error_code == ErrorCode.NOT_COORDINATOR
+    described = await client.ask(wire.DescribeGroupsRequest(["g"]), 5)
+    assert described.groups[0].error_code == ErrorCode.NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("version", range(10))
+async def test_commits_in_every_version(broker: Broker, version: int) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    answer = await client.ask(commit("g", 3, retention_time_ms=60_000 if 2 <= version <= 4 else -1), version)
+    assert answer.topics[0].partitions[0].error_code == 0
+    request = wire.OffsetFetchRequest
+    topics = [request.OffsetFetchRequestTopic("t", [0])]
+    groups = [
+        request.OffsetFetchRequestGroup("g", topics=[request.OffsetFetchRequestTopics("t", partition_indexes=[0])])
+    ]
+    answer = await client.ask(request(group_id="g", topics=topics, groups=groups), version)
+    holder = answer.groups[0] if version >= 8 else answer
+    assert holder.topics[0].partitions[0].committed_offset == 3
+
+
+async def test_an_offset_that_is_kept_for_ever(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    answer = await client.ask(commit("g", 3, retention_time_ms=2**63 - 1), 3)
+    assert answer.topics[0].partitions[0].error_code == 0
+
+
+async def test_commit_errors(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+
+    async def code(request: Any) -> int:
+        return int((await client.ask(request, 8)).topics[0].partitions[0].error_code)
+
+    assert await code(commit("g", 1, topic="nowhere")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await code(commit("", 1)) == ErrorCode.INVALID_GROUP_ID
+    assert await code(commit("g", 1, metadata="x" * 5000)) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    generation: dict[str, Any] = {"generation_id_or_member_epoch": 4, "member_id": "m"}
+    assert await code(commit("unheard-of", 1, **generation)) == ErrorCode.ILLEGAL_GENERATION
+    newer = await client.ask(commit("unheard-of", 1, **generation), 9)
+    assert newer.topics[0].partitions[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    offset = {TopicPartition("t", 0): CommittedOffset(Offset(1), -1, "", 0)}
+    offsets = broker.side.groups.offsets
+    with pytest.raises(ApiError, match="ILLEGAL_GENERATION"):
+        list(offsets.committing("unheard-of", "m", None, 4, offset, lambda _: None, producer=(ProducerId(1), 0)))
+    assert broker.side.groups.find("unheard-of")[1] is None
+    # The latter: too many requests of others wait here. A Java consumer or producer knows it of no coordinator, and gives up.
+    for refused in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.THROTTLING_QUOTA_EXCEEDED):
+        broker.services.partitions.fail_appends = refused
+        assert await code(commit("g", 9)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    broker.services.partitions.fail_appends = None
+    assert (await fetched(client, "g", TopicPartition("t", 0))).topics[0].partitions[0].committed_offset == -1
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+async def test_a_member_in_every_version_survives_a_move(broker: Broker, version: int) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    joined = await client.ask(join("g"), version)
+    if version >= 4:
+        assert joined.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        joined = await client.ask(join("g", joined.member_id), version)
+    assert (joined.error_code, joined.generation_id, joined.leader) == (0, 1, joined.member_id)
+    assignment = wire.SyncGroupRequest.SyncGroupRequestAssignment(joined.member_id, b"mine")
+    named = {"protocol_type": "consumer", "protocol_name": "range"}
+    request = wire.SyncGroupRequest("g", 1, joined.member_id, assignments=[assignment], **named)
+    assert (await client.ask(request, min(version, 5))).assignment == b"mine"
+    await move(broker, "__consumer_offsets")
+    await coordinator(client, "g")
+    beat = await client.ask(wire.HeartbeatRequest("g", 1, joined.member_id), min(version, 4))
+    assert beat.error_code == 0
+    [described] = (await client.ask(wire.DescribeGroupsRequest(["g"]), 5)).groups
+    assert (described.group_state, described.members[0].member_assignment) == ("Stable", b"mine")
+    left = wire.LeaveGroupRequest("g", joined.member_id, [wire.LeaveGroupRequest.MemberIdentity(joined.member_id)])
+    assert (await client.ask(left, min(version, 5))).error_code == 0
+    assert (await client.ask(wire.HeartbeatRequest("g", 1, joined.member_id), 0)).error_code != 0
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_a_group_without_a_name_cannot_be_left(broker: Broker, version: int) -> None:
+    """It is the request that is wrong, not its members (Kafka's GroupCoordinatorService.leaveGroup)."""
+    client = await broker.client()
+    await coordinator(client, "g")
+    leave = wire.LeaveGroupRequest
+    for members in ([], [leave.MemberIdentity("m")]):
+        answer = await client.ask(leave("", "m", members), version)
+        assert (answer.error_code, answer.members) == (ErrorCode.INVALID_GROUP_ID, [] if version >= 3 else ())
+
+
+async def test_administration_of_groups(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    await client.ask(commit("simple", 1), 8)
+    joined = await client.ask(join("g"), 3)
+    assert joined.error_code == 0
+    listed = await client.ask(wire.ListGroupsRequest(), 5)
+    states = {group.group_id: (group.group_state, group.protocol_type) for group in listed.groups}
+    assert states == {"g": ("CompletingRebalance", "consumer"), "simple": ("Empty", "")}
+    only = await client.ask(wire.ListGroupsRequest(states_filter=["Empty"]), 4)
+    assert [group.group_id for group in only.groups] == ["simple"]
+    assert (await client.ask(wire.ListGroupsRequest(types_filter=["consumer"]), 5)).groups == []
+    deleted = await client.ask(wire.DeleteGroupsRequest(["g", "simple", "nothing"]), 2)
+    assert [result.error_code for result in deleted.results] == [
+        ErrorCode.NON_EMPTY_GROUP,
+        0,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    ]
+    await move(broker, "__consumer_offsets")
+    await coordinator(client, "simple")
+    assert not (await fetched(client, "simple")).topics
+    [dead] = (await client.ask(wire.DescribeGroupsRequest(["simple"]), 5)).groups
+    assert dead.group_state == "Dead"
+
+
+async def test_offsets_are_deleted_by_admins_with_topics_and_by_age(broker: Broker) -> None:
+    for topic in ("t", "u", "v"):
+        await broker.create(topic)
+    client = await broker.client()
+    await coordinator(client, "g")
+    for topic in ("t", "u", "v"):
+        await client.ask(commit("g", 4, topic=topic), 8)
+    request = wire.OffsetDeleteRequest
+    doomed = request.OffsetDeleteRequestTopic("t", [request.OffsetDeleteRequestPartition(0)])
+    answer = await client.ask(request("g", [doomed]), 0)
+    assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
+    await broker.side.groups.removal.topics_deleted(["u"])
+    assert [topic.name for topic in (await fetched(client, "g")).topics] == ["v"]
+    await broker.side.groups.removal.expire()
+    assert [topic.name for topic in (await fetched(client, "g")).topics] == ["v"]
+    object.__setattr__(broker.services.config, "offsets_retention_minutes", -1)
+    await broker.side.groups.removal.expire()
+    assert not (await fetched(client, "g")).topics
+    assert broker.side.groups.describe("g") is None
+
+
+async def test_a_group_whose_last_offset_was_deleted_is_there_until_it_is_deleted(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    await client.ask(commit("g", 4, topic="t"), 8)
+    request = wire.OffsetDeleteRequest
+    doomed = request.OffsetDeleteRequestTopic("t", [request.OffsetDeleteRequestPartition(0)])
+    assert not (await client.ask(request("g", [doomed]), 0)).error_code
+    assert [each.group_id for each in (await client.ask(wire.ListGroupsRequest(), 5)).groups] == ["g"]
+    [described] = (await client.ask(wire.DescribeGroupsRequest(["g"]), 6)).groups
+    assert (described.error_code, described.group_state) == (0, "Empty")
+    [deleted] = (await client.ask(wire.DeleteGroupsRequest(["g"]), 2)).results
+    assert not deleted.error_code
+    assert not (await client.ask(wire.ListGroupsRequest(), 5)).groups
+
+
+async def test_what_members_say_of_themselves_is_bounded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in no record yet: a user that may read one group could fill the memory, 16 MB with each member."""
+    monkeypatch.setattr(member_memory, "MAX_BYTES", 2500)
+    monkeypatch.setattr(member_memory, "_COUNT_AGAIN_MS", 0)
+    client = await broker.client()
+    await coordinator(client, "a")
+
+    async def joined(group: str, size: int, member_id: str = "") -> Any:
+        said = [wire.JoinGroupRequest.JoinGroupRequestProtocol("range", bytes(size))]
+        return await client.ask(join(group, member_id, protocols=said), 3)
+
+    first = await joined("a", 1000)
+    for _ in range(5):  # the same member takes the same memory
+        assert (await joined("a", 1000, first.member_id)).error_code == 0
+    assert (await joined("b", 1000)).error_code == 0
+    assert (await joined("c", 1000)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert "c" not in {each.group.group_id for each in broker.side.groups.groups()}
+    assert (await joined("d", 100)).error_code == 0
+    assert (await client.ask(wire.LeaveGroupRequest("a", first.member_id), 2)).error_code == 0
+    assert (await joined("c", 1000)).error_code == 0

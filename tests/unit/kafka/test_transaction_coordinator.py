@@ -1,0 +1,225 @@
+"""The transaction coordinator through the wire: what clients see, what is stored, what survives a move."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kafkalite.errors import ErrorCode
+from kafkalite.model import TopicPartition
+from kafkalite.protocol import wire
+
+from .conftest import Broker
+from .coordinator_requests import GROUPS, TRANSACTIONS, coordinator, fetched, move, wire_error
+from .transactional_producer import Producer, visible
+
+
+@pytest.mark.parametrize("version", [0, 3, 5])
+async def test_commit_and_abort(broker: Broker, version: int) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    producer = Producer(client)
+    assert await producer.start() == 0
+    for value, is_commit in ((b"kept", True), (b"dropped", False)):
+        assert await producer.add(version=version) == 0
+        assert await producer.send(value) == 0
+        assert b"kept" not in (await visible(client))[0] or not is_commit
+        assert await producer.end(committed=is_commit, version=min(version, 4)) == 0
+        while (await visible(client))[2] != broker.services.partitions.logs[TopicPartition("t", 0)].log_end_offset:
+            await asyncio.sleep(0)
+    values, aborted, stable = await visible(client)
+    assert values == [b"kept", b"dropped"] and aborted == [(producer.id, 2)] and stable == 4
+
+
+async def test_a_coordinator_that_was_replaced_cannot_confirm_the_end_of_a_transaction(broker: Broker) -> None:
+    """The last end it knows is not the one that is asked for: its next transaction began at another node."""
+    await broker.create("t")
+    client = await broker.client()
+    producer = Producer(client)
+    assert await producer.start() == 0
+    assert await producer.add() == 0
+    assert await producer.send(b"first") == 0
+    assert await producer.end(committed=True) == 0
+    while (await visible(client))[2] != broker.services.partitions.logs[TopicPartition("t", 0)].log_end_offset:
+        await asyncio.sleep(0)
+    assert await producer.end(committed=True) == 0, "a repetition, as far as it knows"
+    broker.services.partitions.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS  # what it writes is confirmed by nobody
+    assert await producer.end(committed=True) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_a_prepared_commit_is_completed_after_a_move(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    producer = Producer(client)
+    await producer.start()
+    await producer.add()
+    await producer.send(b"kept")
+    # The partition takes no marker yet: the transaction stays prepared.
+    real, seen = broker.services.partitions.append_internal, []
+
+    def no_markers(timeout_ms: int, partitions: Any, done: Any, **more: Any) -> None:
+        if partitions[0][0].topic == "t":
+            seen.append(1)
+            done(tuple(wire_error(key) for key, _ in partitions))
+        else:
+            real(timeout_ms, partitions, done, **more)
+
+    broker.services.partitions.append_internal = no_markers  # type: ignore[method-assign]
+    assert await producer.end(committed=True) == 0
+    while not seen:
+        await asyncio.sleep(0)
+    assert (await visible(client))[2] == 0
+    await move(broker, "__transaction_state")
+    broker.services.partitions.append_internal = real  # type: ignore[method-assign]
+    async with asyncio.timeout(150):
+        while (await visible(client))[2] != 2:
+            await asyncio.sleep(0.01)
+    assert (await visible(client))[0] == [b"kept"]
+
+
+async def test_a_producer_cannot_add_an_internal_topic(broker: Broker) -> None:
+    client = await broker.client()
+    producer = Producer(client)
+    await producer.start()
+    await coordinator(client, "g", GROUPS)
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        assert await producer.add(topic) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert await producer.add(topic, version=4) == 0  # of a node, for offsets in a transaction
+
+
+async def test_a_second_incarnation_fences_the_first(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    first, second = Producer(client), Producer(client)
+    await first.start()
+    await first.add()
+    await first.send(b"lost")
+    assert await second.start() == 0
+    assert (second.id, second.epoch) == (first.id, 2)  # one epoch for the abort, one for the newcomer
+    assert await first.end(committed=True) == ErrorCode.PRODUCER_FENCED
+    assert await first.end(committed=True, version=1) == ErrorCode.INVALID_PRODUCER_EPOCH  # what older clients know
+    assert await first.add() == ErrorCode.PRODUCER_FENCED
+    await second.add()
+    await second.send(b"kept")
+    await second.end(committed=True)
+    async with asyncio.timeout(150):
+        while (await visible(client))[2] != 4:
+            await asyncio.sleep(0.01)
+    values, aborted, _ = await visible(client)
+    assert values == [b"lost", b"kept"] and aborted == [(first.id, 0)]
+
+
+async def test_a_transaction_that_takes_too_long_is_aborted(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    producer = Producer(client)
+    await coordinator(client, "x", TRANSACTIONS)
+    answer = await client.ask(wire.InitProducerIdRequest("x", 1), 4)
+    producer.id, producer.epoch = answer.producer_id, answer.producer_epoch
+    await producer.add()
+    await producer.send(b"late")
+    async with asyncio.timeout(150):
+        while (await visible(client))[2] != 2:
+            await broker.side.transactions.abort_overdue()
+            await asyncio.sleep(0.005)
+    assert (await visible(client))[1] == [(producer.id, 0)]
+    assert await producer.end(committed=True) == ErrorCode.PRODUCER_FENCED
+
+
+async def test_an_open_transaction_outlives_a_wall_clock_that_jumps(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    producer = Producer(client)
+    await coordinator(client, "x", TRANSACTIONS)
+    answer = await client.ask(wire.InitProducerIdRequest("x", 60_000), 4)
+    producer.id, producer.epoch = answer.producer_id, answer.producer_epoch
+    await producer.add()
+    await producer.send(b"kept")
+    clock, real = broker.services.clock, broker.services.clock.wall_ms
+    for hours in (2, -2):
+        monkeypatch.setattr(clock, "wall_ms", lambda hours=hours: real() + hours * 3_600_000)
+        await broker.side.transactions.abort_overdue()
+    later = clock.monotonic() + 59
+    monkeypatch.setattr(clock, "monotonic", lambda: later)
+    await broker.side.transactions.abort_overdue()
+    assert await producer.end(committed=True) == ErrorCode.NONE
+    await producer.add()
+    await broker.side.transactions.abort_overdue()
+    later += 61
+    await broker.side.transactions.abort_overdue()
+    assert await producer.end(committed=True) == ErrorCode.PRODUCER_FENCED
+
+
+async def test_offsets_in_a_transaction(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    producer = Producer(client)
+    await producer.start()
+    for offset, is_commit in ((11, False), (12, True)):
+        while True:
+            added = await client.ask(wire.AddOffsetsToTxnRequest("x", producer.id, producer.epoch, "g"), 3)
+            if added.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
+                break
+        assert added.error_code == 0
+        request = wire.TxnOffsetCommitRequest
+        part = request.TxnOffsetCommitRequestPartition(0, offset)
+        topics = [request.TxnOffsetCommitRequestTopic("t", partitions=[part])]
+        answer = await client.ask(request("x", "g", producer.id, producer.epoch, topics=topics), 3)
+        assert answer.topics[0].partitions[0].error_code == 0
+        waiting = (await fetched(client, "g", TopicPartition("t", 0), stable=True)).topics[0].partitions[0]
+        assert waiting.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+        before = (await fetched(client, "g", TopicPartition("t", 0))).topics[0].partitions[0]
+        assert before.committed_offset == -1
+        await move(broker, "__consumer_offsets")  # the open transaction is in the log
+        await coordinator(client, "g")
+        assert await producer.end(committed=is_commit) == 0
+        async with asyncio.timeout(5):
+            while broker.side.groups.offsets.offsets_of("g").in_transactions:
+                await asyncio.sleep(0.01)
+        after = (await fetched(client, "g", TopicPartition("t", 0), stable=True)).topics[0].partitions[0]
+        assert (after.error_code, after.committed_offset) == (0, 12 if is_commit else -1)
+
+
+async def test_init_producer_id_errors(broker: Broker) -> None:
+    client = await broker.client()
+    ids = [(await client.ask(wire.InitProducerIdRequest(None, 0), version)).producer_id for version in range(6)]
+    assert len(set(ids)) == 6
+    await coordinator(client, "x", TRANSACTIONS)
+
+    async def code(*fields: Any) -> int:
+        return int((await client.ask(wire.InitProducerIdRequest(*fields), 4)).error_code)
+
+    assert await code("", 1000) == ErrorCode.INVALID_REQUEST
+    assert await code("x", 0) == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert await code("x", 10**9) == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert await code("x", 1000, 5, -1) == ErrorCode.INVALID_REQUEST
+    producer = Producer(client)
+    await producer.start()
+    producer.id += 1
+    await broker.create("t")
+    assert await producer.add() == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert await producer.add("nowhere") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    listed = await client.ask(wire.ListTransactionsRequest(state_filters=["Empty", "Odd"]), 0)
+    assert [entry.transactional_id for entry in listed.transaction_states] == ["x"]
+    assert listed.unknown_state_filters == ["Odd"]
+    for pattern, names in (("x|z", ["x"]), ("y", []), ("", ["x"]), (None, ["x"])):
+        listed = await client.ask(wire.ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+        assert [entry.transactional_id for entry in listed.transaction_states] == names
+    listed = await client.ask(wire.ListTransactionsRequest(transactional_id_pattern="("), 2)
+    assert listed.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    missing = await client.ask(wire.DescribeTransactionsRequest(["y"]), 0)
+    assert missing.transaction_states[0].error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+async def test_idle_transactional_ids_are_forgotten(broker: Broker) -> None:
+    client = await broker.client()
+    await Producer(client).start()
+    object.__setattr__(broker.services.config, "transactional_id_expiration_ms", -10)
+    await broker.side.transactions.expire()
+    missing = await client.ask(wire.DescribeTransactionsRequest(["x"]), 0)
+    assert missing.transaction_states[0].error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
