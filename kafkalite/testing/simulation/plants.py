@@ -393,15 +393,6 @@ def compacts_no_internal_topic(patch: Patch) -> None:
     patch(cleaner, "plan", planted)
 
 
-def cuts_beside_a_swap(patch: Patch) -> None:
-    """A cut leaves the file of a compacted segment that is about to replace what is cut: the next start brings it back."""
-
-    def planted(self: LocalLog) -> None:
-        self._swap = ""
-
-    patch(LocalLog, "drop_swap", planted)
-
-
 def late_commands(patch: Patch) -> None:
     """A command counts whenever it arrives, also over a connection that the controller has given up since."""
     patch(CommandOrder, "check", lambda self, request, epoch: None)
@@ -445,6 +436,15 @@ def last_read_of_acls(patch: Patch) -> None:
             self._apply(pattern, path, None if znode is None else znode[0])
 
     patch(AclStore, "_read", planted)
+
+
+def cuts_beside_a_swap(patch: Patch) -> None:
+    """A cut leaves the file of a compacted segment that is about to replace what is cut: the next start brings it back."""
+
+    def planted(self: LocalLog) -> None:
+        self._swap = ""
+
+    patch(LocalLog, "drop_swap", planted)
 
 
 #: Errors that drawn seeds find with `--plant`, but no directed plan of the tests brings out in a few runs.
