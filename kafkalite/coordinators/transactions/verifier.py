@@ -257,6 +257,7 @@ class TransactionVerifier:
                     if not self._renew(asker, line[0], answers) and not is_early:
                         break
                     line[0].join_late()
+                    _join_next(line)
                 self._answer(asker, line, answers)
         finally:
             while line:  # the node stops
@@ -394,6 +395,23 @@ def refusal(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
     if is_retriable(error) or error is ErrorCode.OPERATION_NOT_ATTEMPTED:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error
+
+
+def _join_next(line: deque[_Inquiry]) -> None:
+    """The first question is about to be repeated with new guards: it is that of the next one's waiters with the same guards, too.
+
+    They would be appended later than what comes when the first ones have opened the transaction, out of order.
+    """
+    if len(line) < 2:
+        return
+    first, following = line
+    left = [each for each in following.waiting if first.guards.get(each.partition) != each.guard]
+    first.waiting += [each for each in following.waiting if first.guards.get(each.partition) == each.guard]
+    line.pop()
+    if left:
+        line.append(_Inquiry())
+        for waiter in left:
+            line[1].join(waiter)
 
 
 def _produce_error(error: ErrorCode, *, knows_abortable: bool) -> tuple[ErrorCode, str]:

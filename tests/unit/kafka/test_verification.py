@@ -242,6 +242,48 @@ async def test_batches_behind_each_other_stay_in_order(broker: Broker) -> None:
     assert (await visible(producer.client))[0] == [b"0", b"1", b"2", b"3", b"4"]
 
 
+async def test_a_batch_that_comes_after_the_marker_waits_behind_the_one_before_it(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one asks while the marker of the transaction before is on its way; the second one comes when it has been written."""
+    producer = await started(broker)
+    verifier, real = broker.side.verifier, broker.side.verifier._ask
+    assert await send(producer, b"before", 12) == 0
+    assert await bump(producer, committed=True) == 0
+    await complete(producer)
+    answers = iter((ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE, ErrorCode.NONE))
+    asked, go_on = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def slow(asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
+        asked.set()
+        await go_on.acquire()
+        answer = next(answers)
+        return dict.fromkeys(partitions, answer) if answer else await real(asker, partitions)
+
+    monkeypatch.setattr(verifier, "_ask", slow)
+    log = broker.services.partitions.logs[T0]
+    records = [
+        batch(b"%d" % n, producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=n, transactional=True)
+        for n in range(3)
+    ]
+    producer.client.send(produce("t", (0, records[0]), transactional_id=producer.name), 12)
+    await asked.wait()
+    log.verifications.end(producer.id)  # as the marker does
+    producer.client.send(produce("t", (0, records[1]), transactional_id=producer.name), 12)
+    while not any(inquiry.waiting for line in verifier._lines.values() for inquiry in list(line)[1:]):
+        await asyncio.sleep(0)
+    go_on.release()
+    go_on.release()
+    _, first = await producer.client.receive()
+    third = await (await broker.client()).ask(produce("t", (0, records[2]), transactional_id=producer.name), 12)
+    go_on.release()
+    _, second = await producer.client.receive()
+    assert [each.responses[0].partition_responses[0].error_code for each in (first, second, third)] == [0, 0, 0]
+    assert await bump(producer, committed=True) == 0
+    await complete(producer)
+    assert (await visible(producer.client))[0] == [b"before", b"0", b"1", b"2"]
+
+
 # --- transaction.version 2 -----------------------------------------------------------------------
 
 
