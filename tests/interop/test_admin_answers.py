@@ -37,6 +37,11 @@ ONLY_KAFKA = {
     "share.coordinator.state.topic.min.isr": 1,
     "auto.create.topics.enable": "false",
 }
+#: Lists directly after a deletion: the broker of Apache Kafka that is asked may not know of it yet, ours does (ADR 63).
+AFTER = {
+    "describeClientQuotas ann after": ["{ClientQuotaEntity(entries=client-id=c,user=ann)={consumer_byte_rate=2000.0}}"],
+    "listClientMetricsResources after": ["[]"],
+}
 #: Beginning of a step's name -> why its answers differ.
 KNOWN = {
     "createTopics a": "names: ours beside Kafka's, and without those of tiered storage",
@@ -107,5 +112,6 @@ async def test_admin_gets_the_answers_of_apache_kafka(tmp_path: Path) -> None:
     with ProcessCluster(tmp_path / "kafkalite", nodes=3, settings=SETTINGS | {"authorizer.enabled": "true"}) as cluster:
         ours = await answers(classes, ",".join(cluster.bootstrap), tmp_path / "kafkalite.txt")
     assert len(ours) > 400 and ours.keys() == theirs.keys()
-    different = {name: (theirs[name], ours[name]) for name in ours if ours[name] != theirs[name]}
+    assert {name: ours[name] for name in AFTER} == AFTER
+    different = {name: (theirs[name], ours[name]) for name in ours.keys() - AFTER if ours[name] != theirs[name]}
     assert {name: both for name, both in different.items() if not name.startswith(tuple(KNOWN))} == {}
