@@ -29,6 +29,7 @@ from kafkalite.coordination.coordinator import (
     NoNodeError,
     NotSentError,
     OutcomeUnknownError,
+    SessionExpiredError,
     SessionState,
     Stat,
     Watch,
@@ -193,7 +194,10 @@ async def _remove(coordinator: Coordinator, path: str, version: int) -> None:
 
 
 async def _gone(coordinator: Coordinator, path: str, czxid: int, patience: float) -> bool:
-    """Wait until the znode created at `czxid` is there no more; False: it was there for `patience` seconds of a connection."""
+    """Wait until the znode created at `czxid` is there no more; False: it was there for `patience` seconds of a connection.
+
+    Raises SessionExpiredError.
+    """
     connected = 0
     while True:
         changed = asyncio.Event()
@@ -206,6 +210,8 @@ async def _gone(coordinator: Coordinator, path: str, czxid: int, patience: float
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience / _LOOKS):
                     await changed.wait()
+            if coordinator.state is SessionState.EXPIRED:  # which fires no watch
+                raise SessionExpiredError("expired")
             # A ZooKeeper that comes back gives every session its whole time again.
             connected = connected + 1 if coordinator.state is SessionState.CONNECTED else 0
 

@@ -12,7 +12,7 @@ import pytest
 from kafkalite.coordination import paths, registration
 from kafkalite.coordination.broker_znodes import BrokerZnode, decode_broker, encode_broker
 from kafkalite.coordination.cluster_znodes import ProducerIdBlock
-from kafkalite.coordination.coordinator import CoordinatorError, Create, Delete, SetData
+from kafkalite.coordination.coordinator import CoordinatorError, Create, Delete, SessionExpiredError, SetData
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import StartupRefused
 from kafkalite.model import BrokerId, Endpoint
@@ -208,6 +208,22 @@ def test_of_two_nodes_with_one_id_the_second_refuses_to_start(world: World) -> N
         found = world.zk.peek("/brokers/ids/1")
         assert found is not None
         assert found[1].czxid == epoch
+
+    world.run(main())
+
+
+def test_a_node_whose_session_ends_while_it_waits_for_its_id_hears_of_it(world: World) -> None:
+    """It waited for ever, although the id was free soon: seed 300022 of the simulation."""
+
+    async def main() -> None:
+        first = await world.connect("a")
+        await registration.register_broker(first, ONE, BROKER, session_timeout_ms=6000)
+        second = await world.connect("b")
+        waiting = asyncio.ensure_future(registration.register_broker(second, ONE, BROKER, session_timeout_ms=6000))
+        await asyncio.sleep(1)
+        world.zk.expire("b")
+        with pytest.raises(SessionExpiredError):
+            await waiting
 
     world.run(main())
 
