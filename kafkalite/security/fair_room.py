@@ -15,7 +15,7 @@ _RESERVE = 4
 
 
 def user_of(principal: Principal, host: str) -> str:
-    """Whose room it is: the user's; the host's where clients do not log in."""
+    """The name under which room is counted: the user; the host, where clients do not log in."""
     return host if principal == ANONYMOUS else str(principal)
 
 

@@ -405,13 +405,14 @@ def _join_next(line: deque[_Inquiry]) -> None:
     if len(line) < 2:
         return
     first, following = line
-    left = [each for each in following.waiting if first.guards.get(each.partition) != each.guard]
-    first.waiting += [each for each in following.waiting if first.guards.get(each.partition) == each.guard]
     line.pop()
-    if left:
-        line.append(_Inquiry())
-        for waiter in left:
-            line[1].join(waiter)
+    for waiter in following.waiting:
+        if first.guards.get(waiter.partition) == waiter.guard:
+            first.waiting.append(waiter)
+            continue
+        if len(line) == 1:
+            line.append(_Inquiry())
+        line[1].join(waiter)
 
 
 def _produce_error(error: ErrorCode, *, knows_abortable: bool) -> tuple[ErrorCode, str]:

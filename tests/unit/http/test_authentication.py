@@ -24,7 +24,7 @@ from tests.unit.http.secured_pages import USERS, login
 
 
 class Pool:
-    """Runs what is slow when it is told to."""
+    """Runs slow work only when the test asks for it."""
 
     def __init__(self) -> None:
         self.calls = 0
