@@ -32,7 +32,10 @@ def find_problems(
     for partition, replicas in state.assigned():
         known = state.partitions.get(partition)
         if known is None:
-            offline.append((str(partition), f"{partition} has no state yet; none of {list(replicas)} is alive"))
+            detail = f"{partition} has no state yet"
+            if not any(replica in state.brokers for replica in replicas):
+                detail += f"; none of {list(replicas)} is alive"
+            offline.append((str(partition), detail))
         elif known.leader not in state.brokers:
             detail = f"{partition} has no leader; only {[*known.isr, *known.elr]} may lead it"
             if known.last_known_elr:

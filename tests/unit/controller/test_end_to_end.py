@@ -155,7 +155,7 @@ async def test_nobody_in_sync_means_nobody_leads_unless_unclean(cluster: Cluster
     await until(lambda: cluster.leader_and_isr("strict") == (-1, (1,), 1))
     await until(lambda: cluster.leader_and_isr("loose") == (2, (2,), 1))
     await until(lambda: cluster.controllers[1].stats.unclean_elections == 1)  # counted when the write is answered
-    assert [problem.what for problem in cluster.controllers[1].problems()] == ["partition.offline"]
+    await until(lambda: [each.what for each in cluster.controllers[1].problems()] == ["partition.offline"])
     assert cluster.controllers[1].offline_partitions == 1
     await cluster.start_broker(1)
     await until(lambda: cluster.leader_and_isr("strict") == (1, (1,), 2))
