@@ -23,6 +23,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": 5,
     "zookeeper.session.timeout.ms": 6000,
 }
+_NOTHING_MORE_MS = 20_000
 _TOOLS = "org.apache.kafka.tools"
 
 
@@ -123,9 +124,10 @@ class ToolBox:
         assert len(acked) == count
         return acked
 
-    def consumer(self, name: str, topic: str, protocol: str = "consumer") -> JavaProgram:
-        """Prints what is committed."""
+    def consumer(self, name: str, topic: str, protocol: str = "consumer", *, ends: bool = False) -> JavaProgram:
+        """Prints what is committed. `ends`: when no record has come for a while, so that one too many is seen, too."""
         return self.tool(
             name, "consumer.ConsoleConsumer", "--bootstrap-server", self.bootstrap, "--topic", topic, "--from-beginning",
             "--group", name, "--isolation-level", "read_committed", "--command-property", f"group.protocol={protocol}",
+            *(("--timeout-ms", _NOTHING_MORE_MS) if ends else ()),
         )  # fmt: skip

@@ -41,7 +41,6 @@ def test_flink_copies_exactly_once(
             bounce(tools.cluster, node)
         job.until(lambda: job.has_ended, "through", 600)
         assert "COPIED" in job.lines(), job.output()[-3000:]
-        consumer = tools.consumer("reader", "output")
-        consumer.until(lambda: len(consumer.lines()) >= len(acked), "at the end")
-        consumer.kill()
+        consumer = tools.consumer("reader", "output", ends=True)
+        consumer.until(lambda: consumer.has_ended, "at the end")
         assert sorted(map(int, consumer.lines())) == sorted(acked)

@@ -62,14 +62,18 @@ class _Copying:
             copier.until(lambda: self._has_copied(copier), "through")  # noqa: B023
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 @pytest.mark.parametrize(
-    ("killed", "partitions", "flags"),
+    ("killed", "partitions", "flags", "protocol"),
     [
-        ("nodes", (2, 3), ()),
-        ("copiers", (2, 3), ("--use-group-metadata",)),
-        ("nodes", (1, 1), ("--use-group-metadata",)),
-        ("copiers", (9, 3), ("--use-group-metadata", "--group-mode")),
+        ("nodes", (2, 3), (), "consumer"),
+        ("copiers", (2, 3), ("--use-group-metadata",), "classic"),
+        ("nodes", (1, 1), ("--use-group-metadata",), "classic"),
+        (
+            "copiers",
+            (9, 9),
+            ("--use-group-metadata", "--group-mode"),
+            "consumer",
+        ),  # it copies a partition to its number
     ],
     ids=["nodes", "copiers", "order", "group"],
 )
@@ -94,11 +98,11 @@ def test_copies_in_transactions_are_whole(
             for _ in range(3):
                 copying.restart_each()
         copying.finish()
-        afterwards = tools.consumer("afterwards", "output", protocol)
+        afterwards = tools.consumer("afterwards", "output", protocol, ends=True)
+        afterwards.until(lambda: afterwards.has_ended, "at the end")
+        beside.until(lambda: len(beside.lines()) >= len(acked), "at the end")
+        beside.kill()
         for consumer in (beside, afterwards):
-            consumer.until(lambda: len(consumer.lines()) >= len(acked), "at the end")  # noqa: B023
-        for consumer in (beside, afterwards):
-            consumer.kill()
             read = [int(line) for line in consumer.lines()]
             if partitions == (1, 1):
                 assert read == acked
