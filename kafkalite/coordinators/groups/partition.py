@@ -118,6 +118,7 @@ class GroupEntry:
     `scheduled_ms` is the earliest tick that is due for it.
     """
 
+    partition: GroupPartition
     group: Group
     offsets: GroupOffsets = field(default_factory=GroupOffsets)
     scheduled_ms: int | None = None

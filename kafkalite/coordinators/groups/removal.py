@@ -44,7 +44,7 @@ _STEP = 100
 #: The pause after offsets of a removed topic or partition could not be purged, in seconds.
 _PURGE_AGAIN_S = 1.0
 
-Doomed = tuple[GroupPartition, GroupEntry, Snapshot]
+Doomed = tuple[GroupEntry, Snapshot]
 
 
 class GroupRemoval:
@@ -54,7 +54,7 @@ class GroupRemoval:
         self,
         services: Services,
         log: InternalLog[GroupPartition],
-        find: Callable[[str], tuple[GroupPartition, GroupEntry | None]],
+        find: Callable[[str], GroupEntry | None],
     ) -> None:
         self._services = services
         self._clock = services.clock
@@ -67,20 +67,20 @@ class GroupRemoval:
 
     async def delete_group(self, group_id: str) -> None:
         """Raises ApiError NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
-        partition, entry = self._find(group_id)
+        entry = self._find(group_id)
         if entry is None or entry.is_dead or not entry.is_listed:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND)
         if not entry.is_empty:
             raise api_error(ErrorCode.NON_EMPTY_GROUP)
         if entry.share is not None:
-            await self.shares.delete_group(partition, entry)
+            await self.shares.delete_group(entry)
             return
-        doomed = entry.offsets.snapshot(lambda _: True, self._log_end(partition))
-        await self._forget(partition, entry, doomed, and_group=True)
+        doomed = entry.offsets.snapshot(lambda _: True, self._log_end(entry.partition))
+        await self._forget(entry, doomed, and_group=True)
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> CommitResults:
         """Forget offsets of topics that no member subscribes to. Raises ApiError GROUP_ID_NOT_FOUND."""
-        partition, entry = self._find(group_id)
+        entry = self._find(group_id)
         if entry is None or entry.is_dead or not entry.is_listed:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND)
         group = entry.group
@@ -93,8 +93,9 @@ class GroupRemoval:
             else ErrorCode.NONE
             for key in partitions
         }
-        doomed = entry.offsets.snapshot(lambda key: results.get(key) is ErrorCode.NONE, self._log_end(partition))
-        await self._forget(partition, entry, doomed)
+        log_end = self._log_end(entry.partition)
+        doomed = entry.offsets.snapshot(lambda key: results.get(key) is ErrorCode.NONE, log_end)
+        await self._forget(entry, doomed)
         return results
 
     async def topics_deleted(self, topics: Iterable[str]) -> None:
@@ -127,7 +128,7 @@ class GroupRemoval:
                 for entry in partition.entries.values():
                     doomed = entry.offsets.snapshot(is_gone, log_end)
                     if doomed.partitions:
-                        found.append((partition, entry, doomed))
+                        found.append((entry, doomed))
         return found
 
     def _log_end(self, partition: GroupPartition) -> Offset:
@@ -141,21 +142,24 @@ class GroupRemoval:
             kept = await self._refused(doomed)
             while kept:
                 await asyncio.sleep(_PURGE_AGAIN_S)
-                kept = await self._refused(each for each in kept if self._log.ready_state(each[0].index) is each[0])
+                kept = await self._refused(
+                    (entry, found)
+                    for entry, found in kept
+                    if self._log.ready_state(entry.partition.index) is entry.partition
+                )
 
     async def _refused(self, doomed: Iterable[Doomed]) -> list[Doomed]:
         """Forget this; returns what could not be written."""
         return [each for each in doomed if not await self._forget_quietly(*each)]
 
-    async def _forget(
-        self, partition: GroupPartition, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False
-    ) -> None:
+    async def _forget(self, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False) -> None:
         """Write tombstones, then forget what was committed before them. Raises ApiError if they could not be written.
 
         Only what is committed still as in `doomed` is meant: there may have been commits since, also between two appends. A tombstone
         would stand behind their records, whether these are durable or not.
         """
         group_id, offsets, keys = entry.group.group_id, entry.offsets, doomed.partitions
+        entries = entry.partition.entries
         for start in range(0, len(keys) or 1, _DELETE_CHUNK):
             chunk = [key for key in keys[start : start + _DELETE_CHUNK] if offsets.is_as_in(doomed, key)]
             tombstones: list[KeyValue] = [(records.offset_key(group_id, key), None) for key in chunk]
@@ -164,18 +168,18 @@ class GroupRemoval:
                 tombstones += _group_tombstones(entry)
             if not tombstones:
                 continue
-            base_offset = await self._append(partition, tombstones)
+            base_offset = await self._append(entry.partition, tombstones)
             for index, key in enumerate(chunk):
                 offsets.forget(key, base_offset + index)
         # A member or a commit that came meanwhile keeps the group.
         is_over = and_group and entry.is_empty and offsets.is_empty()
-        if is_over and partition.entries.get(group_id) is entry:
+        if is_over and entries.get(group_id) is entry:
             if entry.consumer is not None:
                 entry.consumer.is_dead = True
             if entry.streams is not None:
                 entry.streams.is_dead = True
             entry.group.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            del partition.entries[group_id]
+            del entries[group_id]
 
     async def _append(self, partition: GroupPartition, pairs: Sequence[KeyValue]) -> Offset:
         """The offset of the first record. Raises ApiError if they could not be written."""
@@ -191,12 +195,10 @@ class GroupRemoval:
             raise api_error(error)
         return base_offset
 
-    async def _forget_quietly(
-        self, partition: GroupPartition, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False
-    ) -> bool:
+    async def _forget_quietly(self, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False) -> bool:
         """Whether it could be written."""
         try:
-            await self._forget(partition, entry, doomed, and_group=and_group)
+            await self._forget(entry, doomed, and_group=and_group)
         except ApiError as error:
             if (suppressed := self._repeats.admit(("group.expiry_failed", error.code))) is not None:
                 _log.warning(
@@ -280,7 +282,7 @@ class GroupRemoval:
                 # A commit that is under way is for the present topic.
                 gone = [key for key, offset in found if is_gone(key, offset) and not offsets.is_unstable(key)]
                 if gone:
-                    doomed.append((partition, entry, offsets.snapshot_of(gone, self._log_end(partition))))
+                    doomed.append((entry, offsets.snapshot_of(gone, self._log_end(partition))))
         return doomed
 
     async def _sweep(self, partition: GroupPartition, topics: Mapping[str, TopicMetadata]) -> bool:
@@ -328,7 +330,7 @@ class GroupRemoval:
                 )
                 if doomed.partitions or is_over:
                     slices.end()
-                    await self._forget_quietly(partition, entry, doomed, and_group=is_over)
+                    await self._forget_quietly(entry, doomed, and_group=is_over)
 
     def _expired(self, entry: GroupEntry, retention_ms: int) -> list[TopicPartition]:
         """The partitions whose offsets nobody needs any more (KIP-211)."""

@@ -27,7 +27,7 @@ from kafkalite.coordinators.groups.decisions.share.group import (
     without_topics,
 )
 from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
-from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition, ShareRuntime
+from kafkalite.coordinators.groups.partition import GroupEntry, ShareRuntime
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.records import share as share_records
 from kafkalite.coordinators.groups.settings import int_setting
@@ -79,38 +79,36 @@ class ShareGroups:
 
     # --- members ---
 
-    async def heartbeat(
-        self, partition: GroupPartition, entry: GroupEntry, request: ShareHeartbeat
-    ) -> ShareHeartbeatAnswer:
+    async def heartbeat(self, entry: GroupEntry, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
         """A member joins, is there, or leaves."""
         if request.epoch == LEAVE_EPOCH:
-            return await self._leave(partition, entry, request.member_id)
+            return await self._leave(entry, request.member_id)
         group = entry.share or ShareGroup(entry.group.group_id)
         records = rules.heartbeat(group, request, self._services.config.group_share_max_size)
-        self._write(partition, entry, group, records)
+        self._write(entry, group, records)
         session_ms = int_setting(self._services, group.group_id, "share.session.timeout.ms")
         deadline = group.deadlines[request.member_id] = self._now() + session_ms
-        self._schedule(partition, entry, deadline)
-        self._refresh(partition, entry, group)
+        self._schedule(entry, deadline)
+        self._refresh(entry, group)
         if not request.epoch and due(entry, group):
             await self._begun(entry)
-            if not self._is_current(partition, entry, group):
+            if not self._is_current(entry, group):
                 raise api_error(ErrorCode.NOT_COORDINATOR)
-            self._refresh(partition, entry, group)
+            self._refresh(entry, group)
         before = group.member(request.member_id)
         after = rules.reached(group, before)
         if after is not before:
-            self._write(partition, entry, group, [CurrentAssignment(after.member_id, after)])
-        await self._appends.wait(partition)
+            self._write(entry, group, [CurrentAssignment(after.member_id, after)])
+        await self._appends.wait(entry.partition)
         interval_ms = int_setting(self._services, group.group_id, "share.heartbeat.interval.ms")
         shows = request.topics is not None or request.epoch != after.epoch
         return ShareHeartbeatAnswer(after.member_id, after.epoch, interval_ms, after.assigned if shows else None)
 
-    async def _leave(self, partition: GroupPartition, entry: GroupEntry, member_id: str) -> ShareHeartbeatAnswer:
+    async def _leave(self, entry: GroupEntry, member_id: str) -> ShareHeartbeatAnswer:
         group = self._group(entry)
-        self._write(partition, entry, group, rules.removed(group, [group.member(member_id)]))
-        self._refresh(partition, entry, group)
-        await self._appends.wait(partition)
+        self._write(entry, group, rules.removed(group, [group.member(member_id)]))
+        self._refresh(entry, group)
+        await self._appends.wait(entry.partition)
         return ShareHeartbeatAnswer(member_id, LEAVE_EPOCH, 0)
 
     def _group(self, entry: GroupEntry | None) -> ShareGroup:
@@ -118,11 +116,11 @@ class ShareGroups:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such share group")
         return entry.share
 
-    def _is_current(self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup) -> bool:
-        is_loaded = self._log.ready_state(partition.index) is partition
+    def _is_current(self, entry: GroupEntry, group: ShareGroup) -> bool:
+        is_loaded = self._log.ready_state(entry.partition.index) is entry.partition
         return is_loaded and entry.share is group and not group.is_dead
 
-    def _refresh(self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup) -> None:
+    def _refresh(self, entry: GroupEntry, group: ShareGroup) -> None:
         """Bring states and the target up to date with members and topics."""
         runtime, version = entry.share_runtime, self._topics.version
         is_changed = runtime.topics_version != version and self._now() - runtime.compared_ms >= _COMPARE_MS
@@ -134,29 +132,29 @@ class ShareGroups:
             runtime.topics_version, runtime.compared_ms = version, self._now()
             before = group.target_epoch
             topics = self._topics.lookup(group.subscribed_topics())
-            self._write(partition, entry, group, rules.topics_compared(group, topics, metadata_hash(topics)))
-            self._write(partition, entry, group, rules.new_target(group, topics, self._services.clock.wall_ms()))
+            self._write(entry, group, rules.topics_compared(group, topics, metadata_hash(topics)))
+            self._write(entry, group, rules.new_target(group, topics, self._services.clock.wall_ms()))
             # A first target assigns nothing: the states of the partitions are not begun yet.
             if group.target_epoch != before and any(group.targets.values()):
                 runtime.assigned_ms = self._now()
         if group.shared.deleting and not runtime.is_deleting:
             runtime.is_deleting = True
             name = f"groups.share_deletion.{group.group_id}"
-            self._services.supervisor.spawn(name, self._resume_deletion(partition, entry, group), Policy.ISOLATED)
+            self._services.supervisor.spawn(name, self._resume_deletion(entry, group), Policy.ISOLATED)
         if due(entry, group) and not runtime.is_initializing:
             runtime.is_initializing = True
             name = f"groups.share.{group.group_id}"
-            self._services.supervisor.spawn(name, self._initialize(partition, entry, group), Policy.ISOLATED)
+            self._services.supervisor.spawn(name, self._initialize(entry, group), Policy.ISOLATED)
 
     # --- states of partitions ---
 
-    async def _stored(self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup) -> None:
+    async def _stored(self, entry: GroupEntry, group: ShareGroup) -> None:
         """Return when all that the group has written is replicated.
 
         States change after that only: a coordinator that did not know why would take them for what they were. Raises ApiError.
         """
-        await self._appends.wait(partition)
-        if not self._is_current(partition, entry, group):
+        await self._appends.wait(entry.partition)
+        if not self._is_current(entry, group):
             raise api_error(ErrorCode.NOT_COORDINATOR)
 
     async def _begun(self, entry: GroupEntry) -> None:
@@ -167,23 +165,23 @@ class ShareGroups:
         except TimeoutError:
             pass
 
-    async def _initialize(self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup) -> None:
+    async def _initialize(self, entry: GroupEntry, group: ShareGroup) -> None:
         """Begin the states of partitions that are new. What cannot be begun now is tried again by a later heartbeat."""
         runtime = entry.share_runtime
         try:
-            while self._is_current(partition, entry, group):
+            while self._is_current(entry, group):
                 keys = keys_of(group.group_id, due(entry, group))[:_CHUNK]
                 epoch = group.epoch
-                await self._stored(partition, entry, group)
+                await self._stored(entry, group)
                 begun = await each_of([self._begin(runtime, topic_id, key, epoch, NO_OFFSET) for topic_id, key in keys])
                 done: dict[TopicId, set[int]] = {}
                 for (topic_id, key), error in zip(keys, begun, strict=True):
                     if error is None:
                         done.setdefault(topic_id, set()).add(key.partition)
-                if not done or not self._is_current(partition, entry, group):
+                if not done or not self._is_current(entry, group):
                     return
                 found = {topic_id: frozenset(numbers) for topic_id, numbers in done.items()}
-                self._write(partition, entry, group, rules.initialized(group, found))
+                self._write(entry, group, rules.initialized(group, found))
         except ApiError as error:
             _log.info("group.share_not_begun", group=group.group_id, error=error.code.name)
         finally:
@@ -200,24 +198,22 @@ class ShareGroups:
             runtime.doubtful[topic_id].discard(key.partition)
         await self.persister.initialize(key, epoch, start_offset)
 
-    async def delete_states(
-        self, partition: GroupPartition, entry: GroupEntry, topic_ids: Iterable[TopicId]
-    ) -> dict[TopicId, ApiError | None]:
+    async def delete_states(self, entry: GroupEntry, topic_ids: Iterable[TopicId]) -> dict[TopicId, ApiError | None]:
         """Forget how far the group is on these topics, and what became of each. Members get them no more meanwhile."""
         group = self._group(entry)
         doomed = {key: each for key, each in rules.begun(group).items() if key in set(topic_ids)}
-        self._write(partition, entry, group, [without_topics(group.shared, doomed)] if doomed else [])
-        return await self._delete(partition, entry, group, doomed)
+        self._write(entry, group, [without_topics(group.shared, doomed)] if doomed else [])
+        return await self._delete(entry, group, doomed)
 
     async def _delete(
-        self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup, doomed: SharedTopics
+        self, entry: GroupEntry, group: ShareGroup, doomed: SharedTopics
     ) -> dict[TopicId, ApiError | None]:
         """Delete the states of topics that are noted as being deleted."""
         runtime = entry.share_runtime
         runtime.is_deleting = True
         runtime.deletions += 1
         try:
-            await self._stored(partition, entry, group)
+            await self._stored(entry, group)
             keys = keys_of(group.group_id, doomed)
             failed: dict[TopicId, ApiError | None] = dict.fromkeys(doomed)
             for start in range(0, len(keys), _CHUNK):
@@ -225,15 +221,15 @@ class ShareGroups:
                 errors = await each_of([self.persister.delete(key) for _, key in chunk])
                 for (topic_id, _), error in zip(chunk, errors, strict=True):
                     failed[topic_id] = failed[topic_id] or error
-            if not self._is_current(partition, entry, group):
+            if not self._is_current(entry, group):
                 raise api_error(ErrorCode.NOT_COORDINATOR)
-            self._write(partition, entry, group, rules.deleted(group, doomed, [key for key in doomed if failed[key]]))
+            self._write(entry, group, rules.deleted(group, doomed, [key for key in doomed if failed[key]]))
         finally:
             runtime.is_deleting = False
-        await self._appends.wait(partition)
+        await self._appends.wait(entry.partition)
         return failed
 
-    async def _resume_deletion(self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup) -> None:
+    async def _resume_deletion(self, entry: GroupEntry, group: ShareGroup) -> None:
         """What a coordinator before this one, or an attempt that failed, has begun to delete."""
         names = group.shared.deleting
         known = {topic.topic_id: topic for topic in self._topics.lookup(set(names.values())).values()}
@@ -242,13 +238,12 @@ class ShareGroups:
             for topic_id, name in names.items()
         }
         try:
-            await self._delete(partition, entry, group, doomed)
+            await self._delete(entry, group, doomed)
         except ApiError as error:
             _log.info("group.share_states_kept", group=group.group_id, error=error.code.name)
 
     async def alter_offsets(
         self,
-        partition: GroupPartition,
         entry: GroupEntry,
         wanted: Mapping[TopicId, tuple[str, Mapping[int, Offset]]],
     ) -> dict[tuple[TopicId, int], ApiError | None]:
@@ -257,14 +252,14 @@ class ShareGroups:
         if group.members:
             raise api_error(ErrorCode.NON_EMPTY_GROUP, "the group has members")
         if not runtime.is_deleting and not wanted.keys().isdisjoint(group.shared.deleting):
-            await self._resume_deletion(partition, entry, group)
+            await self._resume_deletion(entry, group)
         if not wanted.keys().isdisjoint(group.shared.deleting):
             raise _not_deleted()
         deletions = runtime.deletions
         # Under a new epoch: what the partitions' leaders may still write is fenced.
-        self._write(partition, entry, group, rules.next_epoch(group))
+        self._write(entry, group, rules.next_epoch(group))
         epoch = group.epoch
-        await self._stored(partition, entry, group)
+        await self._stored(entry, group)
         keys = [
             (topic_id, ShareKey.of(group.group_id, topic_id, number))
             for topic_id, (_, each) in wanted.items()
@@ -281,7 +276,7 @@ class ShareGroups:
             )
             for (topic_id, key), error in zip(chunk, errors, strict=True):
                 results[topic_id, key.partition] = error
-        if not self._is_current(partition, entry, group):
+        if not self._is_current(entry, group):
             raise api_error(ErrorCode.NOT_COORDINATOR)
         if runtime.deletions != deletions:
             raise _not_deleted()
@@ -289,8 +284,8 @@ class ShareGroups:
             topic_id: (name, frozenset(number for number in each if results[topic_id, number] is None))
             for topic_id, (name, each) in wanted.items()
         }
-        self._write(partition, entry, group, rules.set_by_hand(group, done))
-        await self._appends.wait(partition)
+        self._write(entry, group, rules.set_by_hand(group, done))
+        await self._appends.wait(entry.partition)
         return results
 
     async def topics_deleted(self, names: Iterable[str]) -> None:
@@ -307,7 +302,7 @@ class ShareGroups:
                 ]
                 if doomed:
                     try:
-                        await self.delete_states(partition, entry, doomed)
+                        await self.delete_states(entry, doomed)
                     except ApiError as error:
                         _log.info("group.share_states_kept", group=entry.share.group_id, error=error.code.name)
 
@@ -319,7 +314,7 @@ class ShareGroups:
         gone = self._still_gone(wanted)
         await each_of(
             [
-                self._delete_removed(partition, entry, entry.share, doomed)
+                self._delete_removed(entry, entry.share, doomed)
                 for partition in self._log.states()
                 for entry in partition.entries.values()
                 if entry.share is not None and (doomed := only(rules.begun(entry.share), gone))
@@ -332,9 +327,7 @@ class ShareGroups:
             for name, topic in self._topics.lookup(numbers).items()
         }
 
-    async def _delete_removed(
-        self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup, doomed: SharedTopics
-    ) -> None:
+    async def _delete_removed(self, entry: GroupEntry, group: ShareGroup, doomed: SharedTopics) -> None:
         """Delete the states of partitions that were removed from their topics, however often it fails.
 
         Until then these are partitions whose states have yet to begin: they begin again if the topics get them back.
@@ -342,29 +335,29 @@ class ShareGroups:
         runtime = entry.share_runtime
         runtime.leaving = joined(runtime.leaving, doomed)
         try:
-            self._write(partition, entry, group, rules.beginning_again(group, doomed))
-            await self._stored(partition, entry, group)
+            self._write(entry, group, rules.beginning_again(group, doomed))
+            await self._stored(entry, group)
             keys = keys_of(group.group_id, doomed)
-            while keys and self._is_current(partition, entry, group):
+            while keys and self._is_current(entry, group):
                 errors = await each_of([self.persister.delete(key) for _, key in keys[:_CHUNK]])
                 failed = [key for key, error in zip(keys, errors, strict=False) if error is not None]
                 keys = [*failed, *keys[_CHUNK:]]
                 if failed:
                     await asyncio.sleep(_DELETE_AGAIN_S)
             gone = self._still_gone({topic.name: topic.partitions for topic in doomed.values()})
-            if self._is_current(partition, entry, group):
-                self._write(partition, entry, group, rules.forgotten(group, only(doomed, gone)))
+            if self._is_current(entry, group):
+                self._write(entry, group, rules.forgotten(group, only(doomed, gone)))
         finally:
             runtime.leaving = without(runtime.leaving, partitions_of(doomed))
 
-    async def delete_group(self, partition: GroupPartition, entry: GroupEntry) -> None:
+    async def delete_group(self, entry: GroupEntry) -> None:
         """Raises ApiError NON_EMPTY_GROUP too; and the group is left with the states that could not be deleted."""
         group = self._group(entry)
         if group.members:
             raise api_error(ErrorCode.NON_EMPTY_GROUP)
         if group.shared.deleting:
-            await self._resume_deletion(partition, entry, group)
-        failed = await self.delete_states(partition, entry, list(rules.begun(group)))
+            await self._resume_deletion(entry, group)
+        failed = await self.delete_states(entry, list(rules.begun(group)))
         for error in failed.values():
             if error is not None:
                 raise error
@@ -374,14 +367,14 @@ class ShareGroups:
 
         def forget(_: object) -> None:
             group.is_dead = True
-            partition.entries.pop(group.group_id, None)
+            entry.partition.entries.pop(group.group_id, None)
 
         pairs = [share_records.encode_record(group.group_id, record) for record in tombstones(group)]
-        await self._appends.store(partition, pairs, forget)
+        await self._appends.store(entry.partition, pairs, forget)
 
     # --- time ---
 
-    def tick(self, partition: GroupPartition, entry: GroupEntry) -> None:
+    def tick(self, entry: GroupEntry) -> None:
         """Remove members that are overdue."""
         group = entry.share
         assert group is not None
@@ -389,7 +382,7 @@ class ShareGroups:
         if not gone:
             return
         try:
-            self._write(partition, entry, group, rules.removed(group, gone))
+            self._write(entry, group, rules.removed(group, gone))
         except ApiError:  # not written: a later tick tries again
             for member in gone:
                 group.deadlines[member.member_id] = self._now() + 1_000
@@ -399,19 +392,20 @@ class ShareGroups:
                 "group.member_removed", group=group.group_id, member=member.member_id, reason="its session expired"
             )
         with suppress(ApiError):  # the next heartbeat tries again
-            self._refresh(partition, entry, group)
+            self._refresh(entry, group)
 
-    def loaded(self, partition: GroupPartition, entry: GroupEntry) -> None:
+    def loaded(self, entry: GroupEntry) -> None:
         """Members get a whole session to find their new coordinator."""
         group = entry.share
         assert group is not None
         session_ms = int_setting(self._services, group.group_id, "share.session.timeout.ms")
         group.deadlines = dict.fromkeys(group.members, self._now() + session_ms)
-        self._schedule(partition, entry, group.next_deadline())
+        self._schedule(entry, group.next_deadline())
         entry.share_runtime.doubtful = {
             topic_id: set(numbers) for topic_id, numbers in partitions_of(group.shared.initializing).items()
         }
-        partition.written.end = max(partition.written.end, self._log.bounds(partition.index)[0])
+        written = entry.partition.written
+        written.end = max(written.end, self._log.bounds(entry.partition.index)[0])
 
     def unloaded(self, entry: GroupEntry) -> None:
         """Another node coordinates the group."""
@@ -420,9 +414,7 @@ class ShareGroups:
 
     # --- the log ---
 
-    def _write(
-        self, partition: GroupPartition, entry: GroupEntry, group: ShareGroup, records: Sequence[ShareRecord]
-    ) -> None:
+    def _write(self, entry: GroupEntry, group: ShareGroup, records: Sequence[ShareRecord]) -> None:
         """Append and apply, without waiting for replication. Raises ApiError: nothing was appended, and nothing has changed."""
 
         def apply(_: object) -> None:
@@ -432,7 +424,7 @@ class ShareGroups:
 
         if records:
             pairs = [share_records.encode_record(group.group_id, record) for record in records]
-            self._appends.append(partition, pairs, apply)
+            self._appends.append(entry.partition, pairs, apply)
 
 
 def _not_deleted() -> Exception:
