@@ -11,8 +11,8 @@ from kafkalite.coordinators.groups.consumer.assigning import TargetAssignments
 from kafkalite.errors import ErrorCode
 
 from .conftest import Broker
+from .consumer_members import Member, described, settled, started
 from .coordinator_requests import join
-from .test_consumer_groups import Member, described, settled, started
 
 
 class SlowAssignor:

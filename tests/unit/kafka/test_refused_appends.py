@@ -12,8 +12,8 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.protocol import wire
 
 from .conftest import Broker
+from .consumer_members import Member, settled, started
 from .coordinator_requests import TRANSACTIONS, commit, coordinator, join
-from .test_consumer_groups import Member, settled, started
 from .test_share_groups import Member as ShareMember
 
 

@@ -15,8 +15,8 @@ from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import to_wire
 from tests.support.waiting import until
 from tests.unit.kafka.conftest import Broker, FrameClient, batch, produce
+from tests.unit.kafka.consumer_members import Member as ConsumerMember
 from tests.unit.kafka.coordinator_requests import commit, coordinator, join
-from tests.unit.kafka.test_consumer_groups import Member as ConsumerMember
 
 
 class Member:
