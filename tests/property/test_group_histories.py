@@ -96,9 +96,9 @@ class History:
                 return
             entry = groups.share_group(group_id)
             if kind == "alter":
-                await groups.shares.alter_offsets(entry, {topic_id: ("a", {0: Offset(3), 1: Offset(4)})})
+                await groups.share_states.alter_offsets(entry, {topic_id: ("a", {0: Offset(3), 1: Offset(4)})})
             elif entry.share is not None and not entry.share.members:
-                await groups.shares.delete_states(entry, [topic_id])
+                await groups.share_states.delete_states(entry, [topic_id])
 
         await world.ask_task(group_id, serve)
 

@@ -32,7 +32,9 @@ from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.records import common as records
 from kafkalite.coordinators.groups.removal import GroupRemoval
+from kafkalite.coordinators.groups.share.group_log import ShareGroupLog
 from kafkalite.coordinators.groups.share.groups import ShareGroups, ShareHeartbeatAnswer
+from kafkalite.coordinators.groups.share.states import ShareGroupStates
 from kafkalite.coordinators.groups.streams.assigning import StreamsTargets
 from kafkalite.coordinators.groups.streams.descriptions import TopologyDescriptions
 from kafkalite.coordinators.groups.streams.groups import StreamsDone, StreamsGroups
@@ -77,15 +79,16 @@ class GroupCoordinator:
         self._memory = MemberMemory(self._members_bytes, self._now)
         self.topics = GroupTopics(services)
         self.offsets = OffsetCommits(services.clock, self.log, self.topics, self.find, self._make)
-        self.removal = GroupRemoval(services, self.log, self.find)
         parts = GroupParts(services, self.log, self.topics, self._schedule_at)
         targets = TargetAssignments(parts)
         self.consumers = targets.groups = ConsumerGroups(parts, targets.work, self._perform)
         streams_targets = StreamsTargets(parts)
         self.streams = streams_targets.groups = StreamsGroups(parts, streams_targets.work)
         self.descriptions = TopologyDescriptions(services, self._known)
-        self.shares = ShareGroups(parts)
-        self.removal.shares = self.shares
+        share_log = ShareGroupLog(self.log)
+        self.share_states = ShareGroupStates(parts, share_log)
+        self.shares = ShareGroups(parts, share_log, self.share_states)
+        self.removal = GroupRemoval(services, self.log, self.find, self.share_states)
 
     def start(self) -> None:
         spawn = self._services.supervisor.spawn

@@ -12,7 +12,7 @@ from typing import Any
 from kafkalite.coordinators.groups.commits import CommitResults
 from kafkalite.coordinators.groups.decisions.classic.group import GroupState
 from kafkalite.coordinators.groups.decisions.consumer.group import tombstones as consumer_tombstones
-from kafkalite.coordinators.groups.decisions.share.heartbeats import begun as share_topics
+from kafkalite.coordinators.groups.decisions.share.states import begun as share_topics
 from kafkalite.coordinators.groups.decisions.streams.group import tombstones as streams_tombstones
 from kafkalite.coordinators.groups.decisions.subscription import CONSUMER, topics_in
 from kafkalite.coordinators.groups.offsets import CommittedOffset, Snapshot
@@ -20,7 +20,7 @@ from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.records import common as records
 from kafkalite.coordinators.groups.records import consumer as consumer_records
 from kafkalite.coordinators.groups.records import streams as streams_records
-from kafkalite.coordinators.groups.share.groups import ShareGroups
+from kafkalite.coordinators.groups.share.states import ShareGroupStates
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
@@ -55,6 +55,7 @@ class GroupRemoval:
         services: Services,
         log: InternalLog[GroupPartition],
         find: Callable[[str], GroupEntry | None],
+        shares: ShareGroupStates,
     ) -> None:
         self._services = services
         self._clock = services.clock
@@ -62,8 +63,7 @@ class GroupRemoval:
         self._find = find
         self._repeats = Repeats(services.clock.monotonic)
         self._turns = Turns(services.clock.monotonic)
-        #: Set once both exist.
-        self.shares: ShareGroups
+        self._shares = shares
 
     async def delete_group(self, group_id: str) -> None:
         """Raises ApiError NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
@@ -73,7 +73,7 @@ class GroupRemoval:
         if not entry.is_empty:
             raise api_error(ErrorCode.NON_EMPTY_GROUP)
         if entry.share is not None:
-            await self.shares.delete_group(entry)
+            await self._shares.delete_group(entry)
             return
         doomed = entry.offsets.snapshot(lambda _: True, self._log_end(entry.partition))
         await self._forget(entry, doomed, and_group=True)
@@ -101,12 +101,12 @@ class GroupRemoval:
     async def topics_deleted(self, topics: Iterable[str]) -> None:
         """Offsets of topics that are no more are purged, and what share groups have of them."""
         gone = frozenset(topics)
-        await self._purge_everywhere(lambda key: key.topic in gone, lambda: self.shares.topics_deleted(gone))
+        await self._purge_everywhere(lambda key: key.topic in gone, lambda: self._shares.topics_deleted(gone))
 
     async def partitions_removed(self, keys: Iterable[TopicPartition]) -> None:
         """Offsets of partitions that are no more are purged, and what share groups have of them."""
         gone = frozenset(keys)
-        await self._purge_everywhere(gone.__contains__, lambda: self.shares.partitions_removed(gone))
+        await self._purge_everywhere(gone.__contains__, lambda: self._shares.partitions_removed(gone))
 
     async def _purge_everywhere(
         self, is_gone: Callable[[TopicPartition], bool], purge_shares: Callable[[], Coroutine[Any, Any, None]]
@@ -295,11 +295,11 @@ class GroupRemoval:
         shared = [entry.share for entry in partition.entries.values() if entry.share is not None]
         kept = await self._refused(doomed)
         begun = [topic for group in shared for topic in share_topics(group).values()]
-        await self.shares.topics_deleted(topic.name for topic in begun)
+        await self._shares.topics_deleted(topic.name for topic in begun)
         keys = [TopicPartition(topic.name, number) for topic in begun for number in topic.partitions]
         removed = [key for key in keys if _is_gone(key, topics)]
         if removed:
-            self._services.supervisor.spawn("groups.purge", self.shares.partitions_removed(removed), Policy.ISOLATED)
+            self._services.supervisor.spawn("groups.purge", self._shares.partitions_removed(removed), Policy.ISOLATED)
         return not kept
 
     def _is_gone_now(self, key: TopicPartition, offset: CommittedOffset) -> bool:

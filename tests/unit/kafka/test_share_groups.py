@@ -180,7 +180,7 @@ async def test_a_group_has_an_interval_between_assignments(broker: Broker) -> No
 
 async def test_states_that_cannot_be_begun_now_are_begun_later(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     client = await started(broker)
-    monkeypatch.setattr("kafkalite.coordinators.groups.share.groups._PATIENCE_S", 0.01)
+    monkeypatch.setattr("kafkalite.coordinators.groups.share.states._PATIENCE_S", 0.01)
     monkeypatch.setattr("kafkalite.coordinators.shares.persister._PATIENCE_S", 0.01)
     monkeypatch.setattr(
         broker.side.shares, "coordinator_of", lambda key: (_ for _ in ()).throw(OSError("not now")), raising=True
