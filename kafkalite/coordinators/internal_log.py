@@ -186,10 +186,10 @@ class InternalLog(Generic[State]):
         brokers = broker_count(self._services.metadata(None))
         if not brokers:
             raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        order = internal_topic(self.topic, self._services.config, brokers)
-        [result] = (await self._services.create_topics(CreateTopicsRequest((order,)))).topics
+        new_topic = internal_topic(self.topic, self._services.config, brokers)
+        [result] = (await self._services.create_topics(CreateTopicsRequest((new_topic,)))).topics
         if result.error == ErrorCode.INVALID_REPLICATION_FACTOR:
-            await self._services.create_topics(CreateTopicsRequest((with_fewest_replicas(order),)))
+            await self._services.create_topics(CreateTopicsRequest((with_fewest_replicas(new_topic),)))
 
     # --- leadership ---
 

@@ -256,7 +256,7 @@ class Commands:
         topic_id = self._logs.failures.failed_topic_id(key) if log is None else log.topic_id
         if topic_id is not None and is_other(topic_id, wanted.topic_id):
             if wanted.delete_files:
-                self._logs.removals.ordered(key, wanted.topic_id)
+                self._logs.removals.deletion_requested(key, wanted.topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if partition is not None:
             if wanted.leader_epoch != EPOCH_DURING_DELETE and wanted.leader_epoch < partition.leader_epoch:
@@ -272,7 +272,7 @@ class Commands:
         if not wanted.delete_files:
             return ErrorCode.NONE
         if topic_id is None:
-            self._logs.removals.ordered(key, wanted.topic_id)
+            self._logs.removals.deletion_requested(key, wanted.topic_id)
             return ErrorCode.NONE
         self._roles.stopped_high_watermarks.pop(key, None)
         try:

@@ -251,16 +251,16 @@ class GroupCoordinator:
                     token(effect)
         self._schedule(entry)
 
-    def _store(self, entry: GroupEntry, order: StoreGroup) -> None:
+    def _store(self, entry: GroupEntry, effect: StoreGroup) -> None:
         group = entry.group
 
         def done(error: ErrorCode, base_offset: Offset) -> None:
             if error and (suppressed := self._repeats.admit(("group.store_failed", error))) is not None:
                 _log.warning("group.store_failed", group=group.group_id, error=error.name, suppressed=suppressed)
-            self._perform(entry, group.stored(order, error, self._now()))
+            self._perform(entry, group.stored(effect, error, self._now()))
 
         group.stored_ms = self._clock.wall_ms()
-        value = records.group_value(group, order.assignments)
+        value = records.group_value(group, effect.assignments)
         self.log.append(entry.partition.index, entry.partition, [(records.group_key(group.group_id), value)], done)
 
     # --- time ---

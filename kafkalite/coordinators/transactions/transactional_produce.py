@@ -47,7 +47,7 @@ def produce(
         serving.produce(acks, timeout_ms, partitions, done)
         return
     keys = [key for key, _ in partitions]
-    pending = _PendingProduce(serving, acks, timeout_ms, keys, done, knows_abortable=knows_abortable)
+    pending = _TransactionalProduce(serving, acks, timeout_ms, keys, done, knows_abortable=knows_abortable)
     at_once: list[tuple[int, Buffer]] = []
     unverified: dict[Asker, list[Waiter]] = {}
     for index, (key, records) in enumerate(partitions):
@@ -72,7 +72,7 @@ def produce(
         verifier.ask(asker, waiters)
 
 
-class _PendingProduce:
+class _TransactionalProduce:
     """One request: the parts appended at once, those appended after the coordinator's answer, and its one response."""
 
     def __init__(
