@@ -175,7 +175,7 @@ class ReplicaSelfHealing:
             if now >= due:
                 pause = min(pause * 2, _ASK_AGAIN_MAX_S)
                 due = now + pause
-                replicas.restarting.ask_again(partition)
+                replicas.offline_replicas.ask_again(partition)
             self._again[key] = (due, pause)
 
 

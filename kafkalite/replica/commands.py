@@ -67,13 +67,13 @@ class Commands:
         fetchers: Fetchers,
         metadata: MetadataCache,
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
-        restarting: OfflineReplicas,
+        offline_replicas: OfflineReplicas,
         doubtful: DoubtfulReplicas,
         isr_keeper: IsrKeeper,
         roles: Roles,
         strays: StrayLogs,
     ) -> None:
-        self._restarting = restarting
+        self._offline_replicas = offline_replicas
         self._doubts = doubtful
         self._hosted = hosted
         self._logs = logs
@@ -204,11 +204,13 @@ class Commands:
         return self.queue.place(self._retry_offline)
 
     async def _retry_offline(self) -> None:
-        for position, (key, state) in enumerate(sorted(self._restarting.commanded.items())):
+        for position, (key, state) in enumerate(sorted(self._offline_replicas.commanded.items())):
             partition = self._hosted.get(key)
             if partition is None or partition.storage_error is None:
-                self._restarting.forget(key)
-            elif self._restarting.commanded.get(key) is state and not self._restarting.refusal(partition, state):
+                self._offline_replicas.forget(key)
+            elif self._offline_replicas.commanded.get(key) is state and not self._offline_replicas.refusal(
+                partition, state
+            ):
                 self._roles.apply(state, "the disk is back, or another disk takes the replica")
             if position % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
