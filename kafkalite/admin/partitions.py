@@ -220,7 +220,7 @@ class PartitionAdmin:
         # The last ones first, so that what is requested is always the end of the topic.
         for stop in range(have, request.count, -MAX_PER_TRANSACTION):
             part = range(max(request.count, stop - MAX_PER_TRANSACTION), stop)
-            await self._request_removal(zk, request.topic, part, drain=request.drain)
+            await self._write_removals(zk, request.topic, part, drain=request.drain)
         _log.info(
             "partitions.removal_requested",
             topic=request.topic,
@@ -229,7 +229,7 @@ class PartitionAdmin:
         )
         return tuple(range(request.count, before))
 
-    async def _request_removal(self, zk: Coordinator, topic: str, numbers: Iterable[int], *, drain: bool) -> None:
+    async def _write_removals(self, zk: Coordinator, topic: str, numbers: Iterable[int], *, drain: bool) -> None:
         requests = [paths.partition_remove(TopicPartition(topic, number)) for number in numbers]
         data = admin_znodes.encode_partition_remove(admin_znodes.PartitionRemoval(drain=drain))
         for _ in range(ATTEMPTS):
