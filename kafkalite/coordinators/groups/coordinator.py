@@ -241,6 +241,14 @@ class GroupCoordinator:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
         return entry
 
+    def _groups_of(self, entry: GroupEntry) -> ConsumerGroups | StreamsGroups | ShareGroups | None:
+        """Those of the entry's protocol; None: it is a classic group."""
+        if entry.streams is not None:
+            return self.streams
+        if entry.share is not None:
+            return self.shares
+        return None if entry.consumer is None else self.consumers
+
     def _perform(self, entry: GroupEntry, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
@@ -267,8 +275,7 @@ class GroupCoordinator:
 
     def _schedule(self, entry: GroupEntry) -> None:
         """Make sure that the group's next deadline is in the heap. Stale entries are dropped when they come up."""
-        group = entry.share or entry.streams or entry.consumer or entry.group
-        self._schedule_at(entry, group.next_deadline())
+        self._schedule_at(entry, (entry.newer or entry.group).next_deadline())
 
     def _schedule_at(self, entry: GroupEntry, deadline: int | None) -> None:
         if deadline is not None and (entry.scheduled_ms is None or deadline < entry.scheduled_ms):
@@ -297,14 +304,11 @@ class GroupCoordinator:
             effects: Sequence[Effect] = ()
             if self.log.ready_state(entry.partition.index) is not entry.partition:
                 continue
-            if entry.streams is not None:
-                self.streams.tick(entry)
-            elif entry.share is not None:
-                self.shares.tick(entry)
-            elif entry.consumer is not None:
-                self.consumers.tick(entry)
-            else:
+            groups = self._groups_of(entry)
+            if groups is None:
                 effects = entry.group.tick(now)
+            else:
+                groups.tick(entry)
             self._perform(entry, effects)
 
     # --- administration ---
@@ -347,14 +351,9 @@ class GroupCoordinator:
     def _loaded(self, partition: GroupPartition) -> None:
         now = self._now()
         for group_id, entry in list(partition.entries.items()):
-            if entry.streams is not None:
-                self.streams.loaded(entry)
-                continue
-            if entry.share is not None:
-                self.shares.loaded(entry)
-                continue
-            if entry.consumer is not None:
-                self.consumers.loaded(entry)
+            groups = self._groups_of(entry)
+            if groups is not None:
+                groups.loaded(entry)
                 continue
             group = entry.group
             if group.generation == 0 and not group.members and entry.offsets.is_empty():

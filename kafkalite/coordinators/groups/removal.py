@@ -174,10 +174,8 @@ class GroupRemoval:
         # A member or a commit that came meanwhile keeps the group.
         is_over = and_group and entry.is_empty and offsets.is_empty()
         if is_over and entries.get(group_id) is entry:
-            if entry.consumer is not None:
-                entry.consumer.is_dead = True
-            if entry.streams is not None:
-                entry.streams.is_dead = True
+            if entry.newer is not None:
+                entry.newer.is_dead = True
             entry.group.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             del entries[group_id]
 
