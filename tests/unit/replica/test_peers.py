@@ -9,9 +9,9 @@ from kafkalite.config import BrokerConfig
 from kafkalite.env.real_network import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.extension.messages.watching import HealthRequest, HealthResponse
-from kafkalite.http.peers import Peers
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch
 from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.peers import Peers
 from kafkalite.rpc.client import RpcTimeout
 from kafkalite.rpc.greeting import Identity
 from kafkalite.rpc.handling import Reply, RpcRequest
