@@ -49,7 +49,7 @@ class Member:
 
 async def settled(*members: Member, count: int) -> None:
     """Members send heartbeats until all partitions are shared out."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(150):
         while True:
             for member in members:
                 await member.beat()

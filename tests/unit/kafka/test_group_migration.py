@@ -47,7 +47,7 @@ async def test_a_group_goes_over_to_the_consumer_protocol_and_back(broker: Broke
     assert classic.groups[0].group_state == "Dead"
     beat = await client.ask(wire.HeartbeatRequest("g", generation, given), 4)
     assert beat.error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(150):
         while len(modern.partitions) < 2 or (await described(client)).group_state != "Stable":
             generation, synced = await classic_round(client, given)
             await modern.beat()
