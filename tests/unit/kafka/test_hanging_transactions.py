@@ -131,7 +131,7 @@ async def a_hanging_transaction(directory: Path, **settings: Any) -> AsyncIterat
         await _create(client, "t")
         client.close()
         story = Story(cluster)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(150):
             story.hanging = await story.begin("x")
             await story.end("x", story.hanging)
             while story.stable() < 2:  # the abort marker

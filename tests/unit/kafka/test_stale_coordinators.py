@@ -111,7 +111,7 @@ async def test_overdue_transactions_are_aborted_side_by_side(broker: Broker, mon
     appends = HeldAppends(broker, monkeypatch)
     appends.is_holding = True
     look = asyncio.create_task(transactions.abort_overdue())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(150):
         while len(appends.held) < len(names):
             await asyncio.sleep(0)
     appends.release()
@@ -200,7 +200,7 @@ async def test_a_load_that_ends_by_a_bug_is_tried_again(make_broker: Any, monkey
     monkeypatch.setattr(log, "_replay", fail_first)
     await move(broker, GROUP_TOPIC)
     await coordinator(client, "a")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(150):
         while (found := await fetched(client, "a", T0)).error_code:
             await asyncio.sleep(0.01)
     assert failed and found.topics[0].partitions[0].committed_offset == 5
@@ -229,7 +229,7 @@ async def test_a_deletion_that_comes_while_a_coordinator_loads_is_not_missed(bro
     goes_on.set()
     for _ in range(2):
         await coordinator(client, "g")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(150):
             while (await fetched(client, "g", T0)).topics[0].partitions[0].committed_offset >= 0:
                 await asyncio.sleep(0)
         await move(broker, GROUP_TOPIC)

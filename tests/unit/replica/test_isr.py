@@ -22,11 +22,13 @@ from kafkalite.model import (
 )
 from kafkalite.testing.simulated.zookeeper import Fate
 
+from .conftest import QUICK
+
 TP = TopicPartition("t", 0)
 
 
 async def started(make_cluster, count=3, isr=(1, 2, 3), **overrides):
-    cluster = await make_cluster(count, **overrides)
+    cluster = await make_cluster(count, **QUICK | overrides)
     cluster.create_topic("t", {0: (1, 2, 3)})
     state = cluster.decide(TP, leader=1, isr=isr, epoch=0, replicas=(1, 2, 3))
     for number in range(1, count + 1):
@@ -151,7 +153,7 @@ async def test_a_write_without_an_answer_is_settled_by_reading(make_cluster, unt
 
 @pytest.mark.checklist("F7")
 async def test_many_shrinks_go_in_one_round_and_one_notice(make_cluster, until):
-    cluster = await make_cluster(1)
+    cluster = await make_cluster(1, **QUICK)
     count = 300
     cluster.create_topic("t", dict.fromkeys(range(count), (1, 2)))
     states = [cluster.decide(TopicPartition("t", p), leader=1, isr=(1, 2), epoch=0) for p in range(count)]
