@@ -182,7 +182,9 @@ async def test_why_tells_what_is_wrong_and_what_led_there() -> None:
             client, StatusRequest(topic="orders"), lambda a: a.partitions and a.partitions[0].leader == leader
         )
         calm = diagnose(await ask(client, key, timeout_s=150))
-        assert calm.findings == () and calm.leader == leader
+        while calm.findings:  # a follower that the machine keeps waiting is one
+            calm = diagnose(await ask(client, key, timeout_s=150))
+        assert calm.leader == leader
 
         await running.stop_node(leader)
         wrong = {"broker.unreachable", "partition.under_min_isr"}

@@ -11,6 +11,7 @@ import pytest
 from kafkalite.errors import ErrorCode
 from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, Offset, TopicPartition
 from kafkalite.testing.simulation.plants import PLANTS
+from tests.support.waiting import until
 
 from .conftest import Broker
 from .coordinator_requests import TRANSACTIONS, commit, coordinator, fetched, move
@@ -81,7 +82,7 @@ async def test_a_producer_is_not_forgotten_by_an_old_look_at_it(make_broker: Any
     transactions = broker.side.transactions
     for name in ("a", "b"):
         await coordinator(client, name, TRANSACTIONS)
-        producer_id, epoch = await transactions.init_producer(name, 10_000, (-1, -1))
+        producer_id, epoch = await transactions.init_producer(name, 600_000, (-1, -1))
     object.__setattr__(broker.services.config, "transactional_id_expiration_ms", -1)
     appends = HeldAppends(broker, monkeypatch)
     appends.is_holding = True
@@ -155,7 +156,7 @@ async def test_a_load_that_was_given_up_replaces_nothing(broker: Broker, monkeyp
     for topics_away in ({GROUP_TOPIC}, set[str]()):
         monkeypatch.setattr(partitions, "led", lambda key, away=topics_away: key.topic not in away)
         partitions.tell_change()
-        await asyncio.sleep(0.01)
+        await until(lambda away=topics_away: bool(log._loads) is not bool(away))
     await coordinator(client, "g")
     assert loads == 2
     state = log.state_for("g")

@@ -181,7 +181,7 @@ class TestNode:
         return found
 
     async def produce(
-        self, tp: TopicPartition, *values: bytes, acks: int = -1, timeout_ms: int = 5_000, batch: bytes | None = None
+        self, tp: TopicPartition, *values: bytes, acks: int = -1, timeout_ms: int = 60_000, batch: bytes | None = None
     ) -> ProducedPartition:
         answer: asyncio.Future[tuple[ProducedPartition, ...]] = asyncio.get_running_loop().create_future()
         records = batch or build_batch([(None, value) for value in values])

@@ -10,6 +10,8 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.log import checkpoints
 from kafkalite.model import Offset, TopicPartition
 
+from .conftest import QUICK
+
 TP = TopicPartition("t", 0)
 
 
@@ -51,7 +53,7 @@ async def test_it_is_done_when_every_member_of_the_isr_begins_there(make_cluster
 
 
 async def test_a_member_that_is_silent_is_waited_for_until_it_leaves_the_isr(make_cluster, until):
-    cluster = await started(make_cluster)
+    cluster = await started(make_cluster, **QUICK)
     third = cluster.node(3)
     third.manager.fetchers.close()
     waiting = delete(cluster, 3)

@@ -118,7 +118,7 @@ async def test_a_version_that_moved_under_the_same_leadership_is_adopted(make_cl
 async def test_a_leader_that_finds_a_later_epoch_resigns(make_cluster, until):
     cluster = await started(make_cluster, count=1, isr=(1, 2, 3))
     leader = cluster.node(1)
-    waiting = asyncio.create_task(leader.produce(TP, b"x", timeout_ms=30_000))
+    waiting = asyncio.create_task(leader.produce(TP, b"x", timeout_ms=150_000))
     cluster.decide(TP, leader=2, isr=(2, 3), epoch=1, replicas=(1, 2, 3))
     assert (await waiting).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert leader.partition(TP).leader is None
@@ -189,7 +189,7 @@ async def test_a_leader_without_zookeeper_goes_on_with_its_followers_and_not_wit
         assert refused.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert "ZooKeeper has not answered" in refused.message
     assert leader.partition(TP).high_watermark == mark
-    assert (await cluster.node(2).produce(TP, b"z", timeout_ms=10_000)).error == ErrorCode.NONE
+    assert (await cluster.node(2).produce(TP, b"z", timeout_ms=60_000)).error == ErrorCode.NONE
     cluster.zookeeper.unblock("node1")
     await until(lambda: leader.session.usable())
     await leader.manager.session_roles.on_session(await leader.session.wait())
@@ -245,7 +245,7 @@ def _batch():
 async def test_min_insync_replicas_at_append_and_at_completion(make_cluster, until):
     cluster = await started(make_cluster, count=1, isr=(1, 2, 3), **{"min.insync.replicas": 2})
     leader = cluster.node(1)
-    waiting = asyncio.create_task(leader.produce(TP, b"x", timeout_ms=30_000))
+    waiting = asyncio.create_task(leader.produce(TP, b"x", timeout_ms=150_000))
     assert (await waiting).error == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     assert cluster.state(TP).isr == (1,)
     assert (await leader.produce(TP, b"y")).error == ErrorCode.NOT_ENOUGH_REPLICAS
