@@ -64,9 +64,10 @@ class Section:
         return value
 
     def choice(self, key: str, values: Iterable[str], default: str) -> str:
+        before = len(self.problems)
         value = self.text(key, default)
         allowed = list(values)
-        if value not in allowed:
+        if value not in allowed and len(self.problems) == before:
             self.problem(key, f"must be {' or '.join(allowed)}, not {value!r}{_meant(str(value), allowed)}")
             return default
         return value
@@ -180,7 +181,8 @@ class Section:
             self.problem(key, f"must be written [[{self._name(key)}]], with two brackets, because there may be several")
             return []
         if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
-            self.problem(key, f"must be a list of tables ([[{self._name(key)}]]), not {kind(value)}")
+            of = " of other values" if isinstance(value, list) else ""
+            self.problem(key, f"must be tables ([[{self._name(key)}]]), not {kind(value)}{of}")
             return []
         return [Section(each, f"{self._name(key)}[{number}]", self.problems) for number, each in enumerate(value, 1)]
 
