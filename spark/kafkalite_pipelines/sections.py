@@ -65,9 +65,11 @@ class Section:
 
     def choice(self, key: str, values: Iterable[str], default: str) -> str:
         before = len(self.problems)
-        value = self.text(key, default)
+        value = self.text(key) or default
         allowed = list(values)
-        if value not in allowed and len(self.problems) == before:
+        if len(self.problems) > before:  # it is no text, or empty
+            return default
+        if value not in allowed:
             self.problem(key, f"must be {' or '.join(allowed)}, not {value!r}{_meant(str(value), allowed)}")
             return default
         return value
