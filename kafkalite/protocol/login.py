@@ -20,6 +20,10 @@ def log_in(mechanism: str, client: SaslClient) -> Generator[tuple[Any, int], Any
     response = yield wire.SaslHandshakeRequest(mechanism), 1
     if response.error_code:
         code = error_code(response.error_code)
+        if code is ErrorCode.ILLEGAL_SASL_STATE:
+            raise api_error(
+                code, f"{code.name}: nobody logs in at this listener; its security.protocol is PLAINTEXT or SSL"
+            )
         raise api_error(code, f"{code.name}: {mechanism} (offered: {', '.join(response.mechanisms)})")
     token = client.first()
     lifetime_ms = 0
