@@ -59,6 +59,13 @@ class TlsFiles:
         return context
 
 
+def _reason(error: OSError | ValueError, files: TlsFiles) -> str:
+    """An error of the system names its file; one of OpenSSL does not."""
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return f"{files.keystore or files.truststore}: {error}"
+
+
 class _Reloading:
     """A context that follows its files. While they cannot be used, the last good ones stay; one log line says so."""
 
@@ -85,7 +92,7 @@ class _Reloading:
         except (OSError, ValueError) as error:  # ValueError: a password that is too long
             if not isinstance(error, ssl.SSLError):
                 self._stamp = ()  # it was not what is in the files: the next handshake tries again
-            text = f"{self.files.keystore or self.files.truststore}: {error}"
+            text = _reason(error, self.files)
             if self._context is None:
                 raise ConfigError(f"TLS: {text}") from None
             if text != self._complaint:

@@ -111,7 +111,7 @@ def test_a_time_without_a_zone_is_utc(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for Kafka's tools, and as `consume --from` has it."""
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
-    assert _reset(None, "2023-11-14T22:13:20", None, None).value == 1_700_000_000_000
+    assert _reset("earliest", "2023-11-14T22:13:20", None, None).value == 1_700_000_000_000
     monkeypatch.undo()
     time.tzset()
 

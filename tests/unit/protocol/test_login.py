@@ -14,8 +14,8 @@ from kafkalite.protocol.login import log_in
 @pytest.mark.parametrize(
     ("code", "mechanisms", "says"),
     [
-        (ErrorCode.ILLEGAL_SASL_STATE, [], "ILLEGAL_SASL_STATE: nobody logs in at this listener; its security.protocol is PLAINTEXT or SSL"),
-        (ErrorCode.UNSUPPORTED_SASL_MECHANISM, ["SCRAM-SHA-256"], "UNSUPPORTED_SASL_MECHANISM: PLAIN (offered: SCRAM-SHA-256)"),
+        (ErrorCode.ILLEGAL_SASL_STATE, [], "ILLEGAL_SASL_STATE: this listener takes no login: set security.protocol to PLAINTEXT or SSL"),
+        (ErrorCode.UNSUPPORTED_SASL_MECHANISM, ["SCRAM-SHA-256"], "UNSUPPORTED_SASL_MECHANISM: the broker does not take PLAIN, but SCRAM-SHA-256"),
     ],
 )  # fmt: skip
 def test_a_listener_that_refuses_says_what_it_takes(code: ErrorCode, mechanisms: list[str], says: str) -> None:
