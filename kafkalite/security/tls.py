@@ -85,7 +85,7 @@ class _Reloading:
         except (OSError, ValueError) as error:  # ValueError: a password that is too long
             if not isinstance(error, ssl.SSLError):
                 self._stamp = ()  # it was not what is in the files: the next handshake tries again
-            text = f"{self.files.keystore or self.files.truststore}: {error}"
+            text = f"{self.files.keystore or self.files.truststore}: {_unusable(error)}"
             if self._context is None:
                 raise ConfigError(f"TLS: {text}") from None
             if text != self._complaint:
@@ -141,18 +141,25 @@ def own_name(files: TlsFiles) -> str:
     """
     server_context = ServerTls(files, "required").context()
     client_context = ClientTls(files, check_hostname=False).context()
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = client_context.wrap_bio(to_client, to_server)
-    server = server_context.wrap_bio(to_server, to_client, server_side=True)
-    sides = [client, server]
     try:
-        for _ in range(10):  # two round trips do
-            sides = [side for side in sides if not _shaken(side)]
-        if not sides:
-            return peer_name(server)
+        return peer_name(shake_hands(server_context, client_context))
     except ssl.SSLError as error:
         raise ConfigError(f"ssl.keystore.location: our own certificate does not verify: {error}") from None
-    raise ConfigError("ssl.keystore.location: no handshake with our own certificate")
+
+
+def shake_hands(
+    server_context: ssl.SSLContext, client_context: ssl.SSLContext, host: str | None = None
+) -> ssl.SSLObject:
+    """A handshake in memory; the server's side of it. `host`: what the client dials. Raises ssl.SSLError."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context.wrap_bio(to_client, to_server, server_hostname=host)
+    server = server_context.wrap_bio(to_server, to_client, server_side=True)
+    sides = [client, server]
+    for _ in range(10):  # two round trips do
+        sides = [side for side in sides if not _shaken(side)]
+        if not sides:
+            return server
+    raise ssl.SSLError("no handshake")
 
 
 def _shaken(side: ssl.SSLObject) -> bool:
@@ -161,6 +168,16 @@ def _shaken(side: ssl.SSLObject) -> bool:
     except ssl.SSLWantReadError:
         return False
     return True
+
+
+def _unusable(error: Exception) -> str:
+    """Why files cannot be used. OpenSSL says of a file that is not PEM, and of one without a key, no more than "PEM lib"."""
+    if isinstance(error, ssl.SSLError) and "PEM lib" in str(error):
+        return (
+            "not PEM with a certificate and its key, or another password (a PKCS#12 store: openssl pkcs12 -in store.p12 -nodes"
+            " -out store.pem)"
+        )
+    return str(error)
 
 
 def describe(error: BaseException) -> str:
