@@ -18,7 +18,8 @@ from kafkalite_cli.admin.groups import _reset
 from kafkalite_cli.records import consume
 from kafkalite_cli.records.last import last_records
 from kafkalite_cli.records.positions import At, resolve
-from tests.fake_cluster import FakeCluster, FakeLog
+from tests.fake_cluster import FakeCluster
+from tests.fake_log import FakeLog
 from tests.unit.cli.test_commands import start
 
 T0 = TopicPartition("t", 0)
