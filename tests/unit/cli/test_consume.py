@@ -18,7 +18,8 @@ from kafkalite_cli.admin.groups import _reset
 from kafkalite_cli.records import consume
 from kafkalite_cli.records.last import last_records
 from kafkalite_cli.records.positions import At, resolve
-from tests.fake_cluster import FakeCluster, FakeLog
+from tests.fake_cluster import FakeCluster
+from tests.fake_log import FakeLog
 from tests.unit.cli.test_commands import start
 
 T0 = TopicPartition("t", 0)
@@ -110,7 +111,7 @@ def test_a_time_without_a_zone_is_utc(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for Kafka's tools, and as `consume --from` has it."""
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
-    assert _reset(None, "2023-11-14T22:13:20", None, None).value == 1_700_000_000_000
+    assert _reset("earliest", "2023-11-14T22:13:20", None, None).value == 1_700_000_000_000
     monkeypatch.undo()
     time.tzset()
 

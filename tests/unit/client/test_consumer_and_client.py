@@ -21,7 +21,8 @@ from kafkalite.partition_values import AbortedTransaction, TopicMetadata
 from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
 from kafkalite.rpc.client import RpcError
-from tests.fake_cluster import FakeCluster, FakeLog
+from tests.fake_cluster import FakeCluster
+from tests.fake_log import FakeLog
 
 E = ErrorCode
 T0 = TopicPartition("t", 0)

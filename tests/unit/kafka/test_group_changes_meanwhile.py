@@ -11,8 +11,8 @@ from kafkalite.coordinators.groups.consumer.assigning import TargetAssignments
 from kafkalite.errors import ErrorCode
 
 from .conftest import Broker
+from .consumer_members import Member, described, settled, started
 from .coordinator_requests import join
-from .test_consumer_groups import Member, described, settled, started
 
 
 class SlowAssignor:
@@ -102,11 +102,11 @@ async def test_a_member_that_waits_for_its_target_is_there(broker: Broker, monke
     joining = asyncio.create_task(member.beat())
     await assignor.has_begun.wait()
     groups = broker.side.groups
-    partition, entry = groups.find("g")
+    entry = groups.find("g")
     assert entry is not None and entry.consumer is not None
     session_ms = entry.consumer.times["m"].session - groups._now()
     entry.consumer.times["m"].session = 1
-    groups.consumers.tick(partition, entry)
+    groups.consumers.tick(entry)
     assert list(entry.consumer.members) == ["m"]
     entry.consumer.times["m"].session = groups._now() + 1
     assignor.go_on.set()

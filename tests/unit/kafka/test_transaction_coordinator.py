@@ -210,6 +210,10 @@ async def test_init_producer_id_errors(broker: Broker) -> None:
     for pattern, names in (("x|z", ["x"]), ("y", []), ("", ["x"]), (None, ["x"])):
         listed = await client.ask(wire.ListTransactionsRequest(transactional_id_pattern=pattern), 2)
         assert [entry.transactional_id for entry in listed.transaction_states] == names
+    # As with Kafka, an id without a transaction since it was initialized is older than any duration.
+    for duration, names in ((-1, ["x"]), (0, ["x"]), (10**12, ["x"]), (2**62, [])):
+        listed = await client.ask(wire.ListTransactionsRequest(duration_filter=duration), 1)
+        assert [entry.transactional_id for entry in listed.transaction_states] == names, duration
     listed = await client.ask(wire.ListTransactionsRequest(transactional_id_pattern="("), 2)
     assert listed.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     missing = await client.ask(wire.DescribeTransactionsRequest(["y"]), 0)
