@@ -125,7 +125,7 @@ def serve(
         raise click.ClickException("refusing to run under python -O: assertions guard the data")
     flags = _settings(broker_id, zookeeper, kafka, rpc, http, log_dir, settings)
     try:
-        config, warnings = configuration.load(_read(config_file), os.environ, flags)
+        config, warnings = configuration.load(_read(config_file), os.environ, flags, config_file or "")
         split_connect_string(config.zookeeper_connect)
         if config.broker_id < 0:
             raise ConfigError("the node's id is missing: give --id, or broker.id in the configuration")

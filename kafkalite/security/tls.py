@@ -59,6 +59,24 @@ class TlsFiles:
         return context
 
 
+def _reason(error: OSError | ValueError, files: TlsFiles) -> str:
+    """Why files cannot be used. An error of the system names its file; one of OpenSSL does not.
+
+    Of a file that is not PEM, and of one without a key, OpenSSL says no more than "PEM lib".
+    """
+    named = files.keystore or files.truststore
+    if isinstance(error, ssl.SSLError):
+        if "PEM lib" not in str(error):
+            return f"{named}: {error}"
+        return (
+            f"{named}: not PEM with a certificate and its key, or another password (a PKCS#12 store: openssl pkcs12 -in store.p12"
+            " -nodes -out store.pem)"
+        )
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return f"{named}: {error}"
+
+
 class _Reloading:
     """A context that follows its files. While they cannot be used, the last good ones stay; one log line says so."""
 
@@ -85,7 +103,7 @@ class _Reloading:
         except (OSError, ValueError) as error:  # ValueError: a password that is too long
             if not isinstance(error, ssl.SSLError):
                 self._stamp = ()  # it was not what is in the files: the next handshake tries again
-            text = f"{self.files.keystore or self.files.truststore}: {_unusable(error)}"
+            text = _reason(error, self.files)
             if self._context is None:
                 raise ConfigError(f"TLS: {text}") from None
             if text != self._complaint:
@@ -168,16 +186,6 @@ def _shaken(side: ssl.SSLObject) -> bool:
     except ssl.SSLWantReadError:
         return False
     return True
-
-
-def _unusable(error: Exception) -> str:
-    """Why files cannot be used. OpenSSL says of a file that is not PEM, and of one without a key, no more than "PEM lib"."""
-    if isinstance(error, ssl.SSLError) and "PEM lib" in str(error):
-        return (
-            "not PEM with a certificate and its key, or another password (a PKCS#12 store: openssl pkcs12 -in store.p12 -nodes"
-            " -out store.pem)"
-        )
-    return str(error)
 
 
 def describe(error: BaseException) -> str:

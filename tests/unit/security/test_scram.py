@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-import re
 import hashlib
 import hmac
+import re
 
 import pytest
 from hypothesis import given
