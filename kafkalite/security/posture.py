@@ -253,7 +253,7 @@ def _checks_off(config: BrokerConfig, listeners: tuple[ListenerPosture, ...]) ->
     found = []
     if any(each.protocol.endswith("SSL") for each in listeners) and not config.ssl_endpoint_identification_algorithm:
         found.append(
-            "ssl.endpoint.identification.algorithm is empty: anybody with a certificate of the trusted authorities can pose as a"
+            "ssl.endpoint.identification.algorithm is empty: a client with any certificate of the trusted authorities can pose as a"
             " node towards this one"
         )
     takes_tokens = any(
