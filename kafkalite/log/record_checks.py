@@ -1,21 +1,31 @@
 """What a leader looks for inside a client's batch before it appends it, and how the batch is compressed again. No I/O.
 
-Most batches are never looked into: uncompressed ones of topics without compaction. All else is done on the loop while it is
+Of most batches only the first records are looked at, by the append: uncompressed ones of topics without compaction. All else is done on the loop while it is
 cheap, or else off the loop by `prepare`, in little memory whatever the batch stands for. Errors name the single records
 that are wrong (KIP-467). Source: Kafka's LogValidator.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from kafkalite.config import TopicConfig
-from kafkalite.log.validation import CHEAP_BYTES, MAX_COMPRESSED_RECORDS, NO_TIMESTAMP, CheckedRecords, check_records
+from kafkalite.errors import ApiError
+from kafkalite.log.validation import (
+    CHEAP_BYTES,
+    MAX_COMPRESSED_RECORDS,
+    NO_TIMESTAMP,
+    CheckedRecords,
+    check_records,
+    not_to_be_repeated,
+)
 from kafkalite.model import Buffer
 from kafkalite.record.batch import COMPRESSION_MASK, CRC_START, HEADER, HEADER_SIZE, MAGIC, BatchHeader
 from kafkalite.record.builder import encode_batch
 from kafkalite.record.checksum import crc32c
 from kafkalite.record.compression import Codec
+from kafkalite.record.framing import check_framing
 from kafkalite.record.inflating import PIECE_CHARGE_BYTES, pieces
 from kafkalite.record.recompressing import recompressed
 
@@ -102,7 +112,7 @@ def _is_more_than_cheap(header: BatchHeader, payload: memoryview, looks: CheapLo
     if looks.left <= 0:
         return True
     size = 0
-    for piece in pieces(header.compression, payload):
+    for piece in _looked_at(header, payload):
         charge = max(len(piece), _LEAST_CHARGE_BYTES if not size else PIECE_CHARGE_BYTES)
         size += charge
         looks.left -= charge
@@ -111,13 +121,29 @@ def _is_more_than_cheap(header: BatchHeader, payload: memoryview, looks: CheapLo
     return False
 
 
+def _looked_at(header: BatchHeader, payload: memoryview) -> Iterator[Buffer]:
+    """The pieces of a batch whose CRC is right; the first records are looked at. Raises ApiError INVALID_RECORD."""
+    first: Buffer | None = None
+    is_whole = True
+    try:
+        for piece in pieces(header.compression, payload):
+            if first is None:
+                first = piece
+            else:
+                is_whole = False
+            yield piece
+    except ApiError as error:
+        raise not_to_be_repeated(error) from None
+    check_framing(first or b"", 0, len(first or b""), header.record_count, is_whole=is_whole)
+
+
 def prepare(records: Buffer, rules: RecordRules, now_ms: int) -> CheckedRecords:
     """The batch as it is to be appended: looked into, and compressed as the topic wants it. It may take seconds.
 
     What is wrong with a batch otherwise is the append's to say; such a batch is returned as it is.
 
     Raises:
-        ApiError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP (with `record_errors`), MESSAGE_TOO_LARGE,
+        ApiError: INVALID_RECORD, INVALID_TIMESTAMP (with `record_errors`), MESSAGE_TOO_LARGE,
             UNSUPPORTED_COMPRESSION_TYPE.
     """
     view = memoryview(records)
@@ -130,7 +156,7 @@ def prepare(records: Buffer, rules: RecordRules, now_ms: int) -> CheckedRecords:
     if rules.needs_keys or wants_codec or _is_suspicious(header, rules, now_ms):
         _check(view, header, rules, now_ms)
     else:
-        for _ in pieces(header.compression, payload):
+        for _ in _looked_at(header, payload):
             pass
     if not wants_codec or rules.codec is None:
         return CheckedRecords(records)

@@ -6,7 +6,7 @@ import struct
 from typing import Literal
 
 from kafkalite.config import TopicConfig
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.record.batch import (
     CRC_START,
     HEADER,
@@ -17,6 +17,7 @@ from kafkalite.record.batch import (
     split_batches,
 )
 from kafkalite.record.checksum import crc32c
+from kafkalite.record.framing import check_framing
 from kafkalite.record.reader import EndTransactionMarker, end_transaction_marker_of, scan
 
 #: client: everything is checked. coordinator: control batches too, no sequences (transaction markers, group offsets).
@@ -110,6 +111,8 @@ def _check_batch(
             raise api_error(ErrorCode.INVALID_RECORD, "clients may not write control batches")
         if header.producer_id >= 0 and header.base_sequence < 0:
             raise api_error(ErrorCode.INVALID_RECORD, "a producer id without a sequence")
+        if not header.compression:
+            check_framing(view, position + HEADER_SIZE, position + size, header.record_count)
         if "compact" in config.cleanup_policy and not keys_checked:
             _check_keys(view, position, header)
 
@@ -131,30 +134,38 @@ def check_timestamps(batches: list[tuple[int, BatchHeader]], config: TopicConfig
 
 
 def _check_keys(view: memoryview, position: int, header: BatchHeader) -> None:
-    """A compacted topic takes no record without a key. The one check that looks at records, on such topics only."""
+    """A compacted topic takes no record without a key. The one check that looks at every record, on such topics only."""
     check_records(view, position, header, needs_keys=True)
 
 
 def check_records(
     view: memoryview, position: int, header: BatchHeader, *, needs_keys: bool, bounds: tuple[int, int] | None = None
 ) -> None:
-    """Look at every record of a batch. `bounds`: the earliest and latest timestamp, in ms.
+    """Look at every record of a batch whose CRC is right. `bounds`: the earliest and latest timestamp, in ms.
 
-    Raises ApiError: CORRUPT_MESSAGE; INVALID_RECORD, INVALID_TIMESTAMP with `record_errors` (KIP-467).
+    Raises ApiError INVALID_RECORD, INVALID_TIMESTAMP, with `record_errors` (KIP-467) if single records are wrong.
     """
     keyless: list[int] = []
     untimely: list[int] = []
     earliest, latest = bounds or (0, 0)
-    for number, record in enumerate(scan(view, position, header)):
-        if needs_keys and record.key is None:
-            keyless.append(number)
-        if bounds and not earliest <= record.timestamp <= latest and record.timestamp != NO_TIMESTAMP:
-            untimely.append(number)
+    try:
+        for number, record in enumerate(scan(view, position, header)):
+            if needs_keys and record.key is None:
+                keyless.append(number)
+            if bounds and not earliest <= record.timestamp <= latest and record.timestamp != NO_TIMESTAMP:
+                untimely.append(number)
+    except ApiError as error:
+        raise not_to_be_repeated(error) from None
     if keyless:
         raise _wrong_records(ErrorCode.INVALID_RECORD, "a compacted topic accepts no record without a key", keyless)
     if untimely:
         text = f"a timestamp is not within {earliest}..{latest} (milliseconds)"
         raise _wrong_records(ErrorCode.INVALID_TIMESTAMP, text, untimely)
+
+
+def not_to_be_repeated(error: ApiError) -> ApiError:
+    """Of a batch whose CRC is right: the same bytes would be wrong again. (A client sends again what is CORRUPT_MESSAGE.)"""
+    return api_error(ErrorCode.INVALID_RECORD, str(error)) if error.code is ErrorCode.CORRUPT_MESSAGE else error
 
 
 def _wrong_records(code: ErrorCode, text: str, numbers: list[int]) -> Exception:

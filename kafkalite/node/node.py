@@ -36,7 +36,6 @@ from kafkalite.errors import CannotListen, KafkaliteError, StartupRefused
 from kafkalite.http.authentication import HttpAuthenticator
 from kafkalite.http.console.pages import POSTS, ConsolePages
 from kafkalite.http.overview import Overview
-from kafkalite.http.peers import Peers
 from kafkalite.http.sampling import Sampler
 from kafkalite.http.schemas import SchemaPages
 from kafkalite.http.server import HttpServer
@@ -65,6 +64,7 @@ from kafkalite.node.settings import CurrentSettings
 from kafkalite.node.znode_acl_check import ZnodeAclCheck
 from kafkalite.node.zookeeper_health import ZooKeeperHealth
 from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.peers import Peers
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.replica.startup import topic_ids
 from kafkalite.rpc.local_broker import LocalBroker

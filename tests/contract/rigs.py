@@ -18,7 +18,10 @@ from kafkalite.testing.simulated.zookeeper_wire import Read, Request
 from tests.zk import ZooKeeperForTests
 from tests.zk_proxy import CONNECT, PING, Do, FaultProxy
 
-TIMEOUT_MS = 1500
+#: Of sessions that nothing is to end, however long a loaded machine stands still.
+LONG_MS = 100_000
+#: Of sessions that are to run out within the test, or are to live by their heartbeats.
+TIMEOUT_MS = 4_000
 #: What the adapter proves its lease with, after the request's number.
 _CONFIRMATION = zk_codec.multi(0, (Check("/", -1),))[4:]
 
@@ -31,7 +34,7 @@ class Rig(Protocol):
         """Heartbeats of "a" that have reached the server."""
         ...
 
-    async def connect(self, host: str = "a", timeout_ms: int = TIMEOUT_MS, chroot: str = "") -> Coordinator: ...
+    async def connect(self, host: str = "a", timeout_ms: int = LONG_MS, chroot: str = "") -> Coordinator: ...
     def cut(self) -> None: ...
     def refuse(self) -> None: ...
     def accept(self) -> None: ...
@@ -62,7 +65,7 @@ class SimRig:
         self.server.poke(Create("/test"))
         self.opened: list[Coordinator] = []
 
-    async def connect(self, host: str = "a", timeout_ms: int = TIMEOUT_MS, chroot: str = "") -> Coordinator:
+    async def connect(self, host: str = "a", timeout_ms: int = LONG_MS, chroot: str = "") -> Coordinator:
         session = await self.server.connector(host)(f"sim/test{chroot}", timeout_ms)
         self.opened.append(session)
         return session
@@ -96,7 +99,7 @@ class SimRig:
         return self.server.pings
 
     async def outlive_a_silent_session(self) -> None:
-        await self.connect("silent")
+        await self.connect("silent", TIMEOUT_MS)
         self.server.block("silent")
         while self.server.session_ids("silent"):
             await asyncio.sleep(0.01)
@@ -118,7 +121,7 @@ class RealRig:
         self.lose: Do | None = None
         proxy.on_request = self._on_request
 
-    async def connect(self, host: str = "a", timeout_ms: int = TIMEOUT_MS, chroot: str = "") -> Coordinator:
+    async def connect(self, host: str = "a", timeout_ms: int = LONG_MS, chroot: str = "") -> Coordinator:
         server = self.proxy.connect if host == "a" else self.zookeeper.connect
         session = await self.env.connect_coordinator(f"{server}{self.chroot}{chroot}", timeout_ms)
         self.opened.append(session)

@@ -356,7 +356,8 @@ class TransactionHandlers:
                 (not wanted or state in wanted)
                 and (not producers or known.producer_id in producers)
                 and is_visible(name)
-                and (message.duration_filter < 0 or 0 <= known.started_ms < now - message.duration_filter)
+                # Kafka: an id without a transaction (-1) is older than any duration.
+                and (message.duration_filter < 0 or now - known.started_ms > message.duration_filter)
             ):
                 found[name] = wire.ListTransactionsResponse.TransactionState(name, known.producer_id, state)
         return found

@@ -155,7 +155,7 @@ async def test_produce_says_exactly_what_became_of_each_line() -> None:
     """A broker stops to answer: what it has acknowledged, what it may have, and what has never left."""
     async with FakeCluster(1) as cluster:
         cluster.create("t")
-        process = await start("produce", "t", "--timeout", "3", "--json", cluster=cluster)
+        process = await start("produce", "t", "--timeout", "10", "--json", cluster=cluster)
         assert process.stdin is not None
         process.stdin.write(b"early\n" * 10)
         while cluster.log("t").end < 10:
@@ -244,7 +244,7 @@ async def test_to_the_end_of_a_partition_that_cannot_be_read() -> None:
         await kafkalite("produce", "t", "--partition", "0", cluster=cluster, stdin=b"a\nb\n")
         cluster.log("t", 1).end = 7  # records that no fetch gives
         read = await kafkalite(
-            "consume", "t", "--from", "beginning", "--exit-at-end", "--timeout", "1", cluster=cluster
+            "consume", "t", "--from", "beginning", "--exit-at-end", "--timeout", "5", cluster=cluster
         )
         assert (read.code, read.out) == (1, "a\nb\n")
         assert "REQUEST_TIMED_OUT" in read.err and "t-1 at 0 of 7" in read.err and "t-0" not in read.err

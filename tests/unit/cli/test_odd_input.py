@@ -148,14 +148,14 @@ async def test_partitions_that_came_meanwhile_are_not_removed(monkeypatch: pytes
         loop = asyncio.get_running_loop()
 
         def confirm(_question: str, *, yes: bool) -> None:
-            adding = partitions.add_partitions(client, "t", 6, (), timeout_s=10)
+            adding = partitions.add_partitions(client, "t", 6, (), timeout_s=150)
             asyncio.run_coroutine_threadsafe(adding, loop).result()
 
         monkeypatch.setattr("kafkalite_cli.admin.partitions.confirm", confirm)
         arguments = ["admin", "remove-partitions", "t", "--count", "2", "--bootstrap", ",".join(on.bootstrap)]
         said = await asyncio.to_thread(CliRunner().invoke, cli, arguments)
         assert "nothing was changed" in str(said.exception)
-        assert await partitions.partition_count(client, "t", timeout_s=10) == 6
+        assert await partitions.partition_count(client, "t", timeout_s=150) == 6
 
 
 async def test_a_total_number_of_partitions_may_be_asked_for_twice() -> None:
@@ -397,7 +397,7 @@ async def test_a_port_where_something_else_listens() -> None:
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        outcome = await kafkalite("admin", "list-topics", "--bootstrap", f"127.0.0.1:{port}", "--timeout", "0.3")
+        outcome = await kafkalite("admin", "list-topics", "--bootstrap", f"127.0.0.1:{port}", "--timeout", "3")
     assert outcome.code == 1
     assert "not a Kafka listener, or one that wants TLS or SASL? See --client-config" in outcome.err
     assert outcome.err.count(f"127.0.0.1:{port}") <= 2 and outcome.err.count("\n") == 1

@@ -92,7 +92,7 @@ async def test_content_that_is_not_what_the_codec_says_is_refused(broker: Broker
         whole[61:-3], record_count=2, last_offset_delta=1, attributes=int(Codec.ZSTD), base_timestamp=0, max_timestamp=0
     ))  # fmt: skip
     answer = await client.ask(produce("t", (0, torn)), 9)
-    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.CORRUPT_MESSAGE
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
     answer = await client.ask(produce("t", (0, whole)), 9)
     assert answer.responses[0].partition_responses[0].base_offset == 0
 

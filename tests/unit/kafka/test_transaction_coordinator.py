@@ -178,7 +178,7 @@ async def test_offsets_in_a_transaction(broker: Broker) -> None:
         await move(broker, "__consumer_offsets")  # the open transaction is in the log
         await coordinator(client, "g")
         assert await producer.end(committed=is_commit) == 0
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(150):
             while broker.side.groups.offsets.offsets_of("g").in_transactions:
                 await asyncio.sleep(0.01)
         after = (await fetched(client, "g", TopicPartition("t", 0), stable=True)).topics[0].partitions[0]
@@ -210,6 +210,10 @@ async def test_init_producer_id_errors(broker: Broker) -> None:
     for pattern, names in (("x|z", ["x"]), ("y", []), ("", ["x"]), (None, ["x"])):
         listed = await client.ask(wire.ListTransactionsRequest(transactional_id_pattern=pattern), 2)
         assert [entry.transactional_id for entry in listed.transaction_states] == names
+    # As with Kafka, an id without a transaction since it was initialized is older than any duration.
+    for duration, names in ((-1, ["x"]), (0, ["x"]), (10**12, ["x"]), (2**62, [])):
+        listed = await client.ask(wire.ListTransactionsRequest(duration_filter=duration), 1)
+        assert [entry.transactional_id for entry in listed.transaction_states] == names, duration
     listed = await client.ask(wire.ListTransactionsRequest(transactional_id_pattern="("), 2)
     assert listed.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
     missing = await client.ask(wire.DescribeTransactionsRequest(["y"]), 0)

@@ -83,12 +83,33 @@ def test_content_of_another_form_is_refused(codec: Codec) -> None:
         )  # fmt: skip
         with pytest.raises(ApiError) as refused:
             is_costly(bad, rules_of(PLAIN), NOW, CheapLooks())
-        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert refused.value.code is ErrorCode.INVALID_RECORD  # clients repeat CORRUPT_MESSAGE
         with pytest.raises(ApiError) as refused:
             checked(bad)
-        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert refused.value.code is ErrorCode.INVALID_RECORD
         assert not is_costly(bad, rules_of(TopicConfig(compressed_content_validation_enable=False)), NOW, CheapLooks())
     assert not is_costly(good, rules_of(PLAIN), NOW, CheapLooks())
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
+@pytest.mark.parametrize("cleanup_policy", ["delete", "compact"])
+@pytest.mark.parametrize(
+    ("content", "count"),
+    [(b"\x07" * 40, 1), (b"\0" * 40, 1), (b"", 1), (encode_record(0, 0, b"k", b"v", ()), 2), (bytes(1_000_000), 9)],
+)
+def test_malformed_records_are_refused_under_any_codec(
+    codec: Codec, cleanup_policy: str, content: bytes, count: int
+) -> None:
+    """Kafka 4.4: INVALID_RECORD. They were appended, and each reader of the partition failed at them."""
+    bad = encode_batch(
+        compress(codec, content), record_count=count, last_offset_delta=count - 1, attributes=int(codec),
+        base_timestamp=NOW, max_timestamp=NOW,
+    )  # fmt: skip
+    rules = rules_of(TopicConfig(cleanup_policy=cleanup_policy))
+    with pytest.raises(ApiError) as refused:
+        assert is_costly(bad, rules, NOW, CheapLooks())
+        prepare(bad, rules, NOW)
+    assert refused.value.code is ErrorCode.INVALID_RECORD
 
 
 def test_what_is_left_to_a_thread() -> None:
