@@ -76,8 +76,8 @@ class NodeChannel(ABC, Generic[Question, Answer]):
                     async with asyncio.timeout(_TIMEOUT_S):
                         answers = await self._exchange([question for question, _ in work])
                 except (OSError, TimeoutError, WireError, EOFError, ApiError, struct.error) as error:
-                    self.close()
                     self._fail(work, error)
+                    self.close()
                 else:
                     for (_, outcome), answer in zip(work, answers, strict=True):
                         if not outcome.done():
@@ -88,9 +88,9 @@ class NodeChannel(ABC, Generic[Question, Answer]):
             raise
         except BaseException as error:
             # A bug, which the supervisor reports. The waiters try again, over another connection.
-            self.close()
             work, self._queue = work + self._queue, []
             self._fail(work, error)
+            self.close()
             raise
         finally:
             self._is_running = False

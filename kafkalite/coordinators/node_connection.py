@@ -45,8 +45,8 @@ class NodeConnection(Generic[_Response]):
     def close(self) -> None:
         """Give the connection up. A request that the peer has not got yet never arrives: it may be repeated elsewhere."""
         if self._streams is not None:
-            cut(self._streams[1].transport)
-            self._streams = None
+            (_, writer), self._streams = self._streams, None
+            cut(writer.transport)
 
     async def ask(self, message: object, version: int) -> _Response:
         """The response. After any error `close` the connection.

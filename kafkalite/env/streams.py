@@ -213,7 +213,8 @@ def cut(transport: asyncio.WriteTransport) -> None:
     """
     raw = transport.get_extra_info("socket")
     if raw is not None:
-        with contextlib.suppress(OSError):  # closed already
+        # Closed already; uvloop's socket has no descriptor then, which is a ValueError.
+        with contextlib.suppress(OSError, ValueError):
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
     transport.abort()
 

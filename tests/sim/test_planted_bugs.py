@@ -183,6 +183,8 @@ BUGS: dict[str, Plan] = {
             with_transactions(plan(1, *each_node(FaultKind.CRASH, 0.6))), members=2, shares=2, rolls=True, orders=False
         ),
     ),
+    # Hosts of coordinators lose their power, and answer with a reset when they are back.
+    "lost": with_transactions(plan(1, *each_node(FaultKind.POWER, 3.0, 4.0), flush_before_ack=True)),
     # Many groups have offsets of a topic that is deleted and created again.
     **dict.fromkeys(("purge", "spared", "name"), with_recreated_topic(plan(1))),
     # What the controller has sent to a node that was cut off arrives when it is back in sync. It is not suspected meanwhile.

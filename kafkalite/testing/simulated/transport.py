@@ -111,6 +111,22 @@ class Pipe:
             self._timer = None
 
 
+class _TransportSocket:
+    """What uvloop gives out for "socket": after the connection's end it has no descriptor."""
+
+    def __init__(self, transport: SimTransport) -> None:
+        self._transport = transport
+
+    def fileno(self) -> int:
+        """There is none to poll."""
+        return -1
+
+    def setsockopt(self, level: int, option: int, value: object) -> None:
+        """Options make no difference here. Raises ValueError as uvloop's."""
+        if self._transport.is_lost:
+            raise ValueError("negative file descriptor")
+
+
 class SimTransport(asyncio.Transport):
     """One end of a connection: the program's transport and its kernel's socket."""
 
@@ -316,10 +332,16 @@ class SimTransport(asyncio.Transport):
         self._lost = self._closing = True
         self._leave_kernel()
 
+    @property
+    def is_lost(self) -> bool:
+        """The connection is over in the process."""
+        return self._lost
+
     # --- asyncio.Transport -----------------------------------------------------------------------
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return {"peername": self.peer_address, "sockname": self.local_address}.get(name, default)
+        known = {"peername": self.peer_address, "sockname": self.local_address, "socket": _TransportSocket(self)}
+        return known.get(name, default)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol

@@ -26,6 +26,7 @@ from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
 from kafkalite.coordinators.groups.offsets import CommittedOffset, GroupOffsets
 from kafkalite.coordinators.groups.removal import GroupRemoval
 from kafkalite.coordinators.internal_log import InternalLog, _Load
+from kafkalite.coordinators.node_connection import NodeConnection
 from kafkalite.coordinators.shares.coordinator import ShareCoordinator
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.kafka import broker_apis
@@ -451,6 +452,19 @@ def cuts_beside_a_swap(patch: Patch) -> None:
 RARE = frozenset({"unregistered"})
 
 
+def connections_that_stay(patch: Patch) -> None:
+    """A connection that its peer has ended cannot be given up: nothing is asked of that node any more."""
+
+    def planted(connection: NodeConnection[Any]) -> None:
+        if connection._streams is not None:
+            transport = connection._streams[1].transport
+            transport.get_extra_info("socket").setsockopt(0, 0, b"")
+            transport.abort()
+            connection._streams = None
+
+    patch(NodeConnection, "close", planted)
+
+
 def forgets_offline_disks(patch: Patch) -> None:
     """ADR 61: a broker confirms a deletion although a disk of it is away, and keeps what the disk brings back."""
     patch(LogPool, "has_offline_dir", property(lambda self: False))
@@ -475,6 +489,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "decided": uncommitted_decisions,
     "vanished": vanished_is_deleted,
     "disk-away": forgets_offline_disks,
+    "lost": connections_that_stay,
     "away": who_fetches_is_in_sync,
     "fsync": no_fsync,
     "unregistered": takes_commands_of_its_earlier_life,

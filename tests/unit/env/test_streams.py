@@ -254,3 +254,25 @@ def test_what_the_peer_has_not_got_when_a_connection_is_cut_never_arrives(
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(go())
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_a_connection_that_the_peer_has_reset_may_be_cut(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """uvloop's transport keeps the socket that it was asked for once; after the connection's end that has no descriptor."""
+
+    async def go() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            reader, writer = await open_stream("127.0.0.1", listening.getsockname()[1], 1 << 16)
+            assert writer.get_extra_info("socket") is not None
+            accepted, _ = listening.accept()
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            accepted.close()
+            with pytest.raises(ConnectionResetError):
+                await reader.readexactly(1)
+            while not writer.transport.is_closing():
+                await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            cut(writer.transport)
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(go())
