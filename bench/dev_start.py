@@ -31,7 +31,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.kafka_peer import CACHE, PeerLoad, scratch_python, tree_bytes
-from kafkalite.testing.apache_kafka import KafkaCluster, KafkaJarsMissing, class_path, free_ports
+from kafkalite.testing.apache_kafka import KafkaCluster, class_path, free_ports
+from kafkalite.testing.maven import JarsMissing
 from kafkalite.testing.processes import DIE_WITH_PARENT, Process, ProcessCluster
 
 PATIENCE_S = 90.0
@@ -130,7 +131,7 @@ def kafkalite_fixture(load: PeerLoad, directory: Path) -> StartOutcome:
 
 
 def apache_kafka(load: PeerLoad, directory: Path) -> StartOutcome:
-    """One broker. Raises KafkaJarsMissing."""
+    """One broker. Raises JarsMissing."""
     cluster = KafkaCluster(directory / "kafka", class_path(CACHE), nodes=1)
     try:
         load.send("first_ack", cluster.bootstrap, "first")
@@ -214,7 +215,7 @@ def main(rounds: int, rows: str, beside: Path | None, target: str | None) -> Non
             try:
                 with tempfile.TemporaryDirectory(prefix="kafkalite-start-") as directory:
                     found.setdefault(name, []).append(measure(load, Path(directory)))
-            except (KafkaJarsMissing, FileNotFoundError) as error:
+            except (JarsMissing, FileNotFoundError) as error:
                 missing[name] = str(error)
                 found.pop(name, None)
             finally:

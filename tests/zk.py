@@ -42,6 +42,6 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperFor
     """The shared real server: .connect, .port, .chroot(name)."""
     directory: Path = tmp_path_factory.mktemp("zookeeper")
     server = EmbeddedZooKeeper(directory, force_sync=False, class_cache=cache_directory())
-    server.start()
+    server.start(deadline_s=150)
     yield ZooKeeperForTests(server)
     server.stop()

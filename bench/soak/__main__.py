@@ -30,7 +30,7 @@ import click
 
 from bench.kafka_peer import CACHE, scratch_python
 from bench.soak.checks import steady
-from bench.soak.disks import LoopDisk
+from bench.soak.disks import LoopDisk, with_own_mounts
 from bench.soak.disks import available as disks_available
 from bench.soak.faults import ANYWHERE, EVERYWHERE_FLUSHED, WITH_DISKS, Fault, SoakStage
 from kafkalite.testing.apache_kafka import java, newest_client_class_path
@@ -229,6 +229,8 @@ def main(
         raise click.ClickException("network namespaces are needed: run as root, with iproute2 and nsenter")
     seed = seed if seed is not None else random.SystemRandom().randrange(10**6)
     has_disks = disks_available()
+    if has_disks:
+        with_own_mounts("bench.soak", sys.argv[1:])
     kinds = [*ANYWHERE, *(WITH_DISKS if has_disks else ()), *(EVERYWHERE_FLUSHED if flush and has_disks else ())]
     if faults:
         wanted = {name.strip().replace("-", "_") for name in faults.split(",")}

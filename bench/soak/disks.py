@@ -7,7 +7,9 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 #: EXT4_IOC_SHUTDOWN, and its flag for "write nothing more, the journal neither".
@@ -16,11 +18,23 @@ _NO_LOG_FLUSH = 2
 #: Seconds between the file system's own commits; long, so that bytes that were not synced are lost.
 _COMMIT_S = 300
 _UNMOUNT_S = 20.0
+_OWN_MOUNTS = "KAFKALITE_SOAK_OWN_MOUNTS"
 
 
 def available() -> bool:
     """Whether this process can make such disks (root, mkfs.ext4, loop devices)."""
     return os.geteuid() == 0 and shutil.which("mkfs.ext4") is not None and Path("/dev/loop-control").exists()
+
+
+def with_own_mounts(module: str, arguments: Sequence[str]) -> None:
+    """Run the module again with mounts that no other process of the machine sees; returns if it runs so already.
+
+    A namespace that somebody else makes meanwhile takes over every mount that it sees: a disk would stay in use after its unmount, and
+    come back as the one that was shut down.
+    """
+    if _OWN_MOUNTS not in os.environ:
+        os.environ[_OWN_MOUNTS] = "1"
+        os.execvp("unshare", ["unshare", "--mount", sys.executable, "-m", module, *arguments])
 
 
 def _run(*command: str) -> None:

@@ -212,6 +212,16 @@ def _print_error(message: str, code: str, *, wants_json: bool, path: str = "kafk
             click.echo(json.dumps({"error": {"code": code or "USAGE", "message": line}}))
 
 
+def _written(code: int) -> int:
+    """The exit code, when all output has left. What a full disk did not take is dropped: Python would try again, and end with 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return code or 1
+    return code
+
+
 def _open_standard_files() -> None:
     """Reopen standard input, output and error if the parent process has closed them: files and sockets would get their numbers."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
@@ -230,4 +240,4 @@ def main() -> None:
         from kafkalite_cli.completing import answer
 
         sys.exit(answer(cli, "kafkalite", COMPLETE_VARIABLE, instruction))
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(_written(run(sys.argv[1:])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -17,11 +18,12 @@ import click
 from kafkalite import config as configuration
 from kafkalite.coordination.paths import split_connect_string
 from kafkalite.errors import CannotListen, ConfigError, KafkaliteError, StartupRefused
-from kafkalite.security.files import readable_by_others, secret_files
-from kafkalite.security.posture import Posture, posture
+from kafkalite.security.files import open_directories, readable_by_others, secret_files
+from kafkalite.security.posture import Posture, listeners_of, posture
 from kafkalite.telemetry import logs
 from kafkalite_cli.hints import with_key
 from kafkalite_cli.imports import uncollected
+from kafkalite_cli.new_files import keep_from_others
 from kafkalite_cli.parameters import is_whole, os_error_text
 
 
@@ -123,7 +125,7 @@ def serve(
         raise click.ClickException("refusing to run under python -O: assertions guard the data")
     flags = _settings(broker_id, zookeeper, kafka, rpc, http, log_dir, settings)
     try:
-        config, warnings = configuration.load(_read(config_file), os.environ, flags)
+        config, warnings = configuration.load(_read(config_file), os.environ, flags, config_file or "")
         split_connect_string(config.zookeeper_connect)
         if config.broker_id < 0:
             raise ConfigError("the node's id is missing: give --id, or broker.id in the configuration")
@@ -133,6 +135,7 @@ def serve(
     except ConfigError as error:
         click.echo(f"kafkalite: {with_key(str(error))}", err=True)
         sys.exit(2)
+    keep_from_others()
     logs.configure(level=log_level, form=log_format, node=config.broker_id)
     for warning in warnings:
         click.echo(f"kafkalite: {warning}", err=True)
@@ -162,6 +165,14 @@ def _warn(config: configuration.BrokerConfig, found: Posture, settings: tuple[st
     for exposure in found.exposures:
         log.warning("security.open", listener=exposure.name, detail=exposure.detail)
     warnings = [*found.warnings, *readable_by_others(secret_files(config))]
+    listeners = listeners_of(config)
+    if any(each.authenticates for each in listeners):
+        warnings += open_directories(config.log_dirs)
+    if any(each.protocol.endswith("SSL") for each in listeners):
+        from kafkalite.security.own_certificate import certificate_warnings  # a node in plain text loads no TLS
+
+        with contextlib.suppress(ConfigError):  # what cannot be used is an error when the listeners are made
+            warnings += certificate_warnings(config)
     for setting in settings:
         key, _, value = setting.partition("=")
         spec = configuration.BROKER_KEYS.get(key.strip())

@@ -11,6 +11,7 @@ from types import FrameType
 import click
 
 from kafkalite.coordination.embedded import EmbeddedZooKeeper, ZooKeeperUnavailable, cache_directory
+from kafkalite_cli.new_files import keep_from_others
 
 _LOOK_S = 3600.0
 
@@ -40,6 +41,7 @@ def zookeeper(directory: Path, port: int, host: str, *, as_json: bool) -> None:
       kafkalite zookeeper --dir zk --port 2181
     """
     del as_json
+    keep_from_others()
     server = EmbeddedZooKeeper(directory.absolute(), port, host=host, class_cache=cache_directory())
 
     def stop(_number: int, _frame: FrameType | None) -> None:

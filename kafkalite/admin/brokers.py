@@ -15,8 +15,8 @@ from kafkalite.model import BrokerId, Replicas, TopicPartition
 class BrokerAdmin:
     """Checks; the caller writes the setting, and the controller acts on it."""
 
-    def __init__(self, orders: TopicAdmin) -> None:
-        self._orders = orders
+    def __init__(self, topics: TopicAdmin) -> None:
+        self._topics = topics
 
     async def check_state(self, broker: BrokerId, state: str) -> None:
         """Whether the broker may be given this state.
@@ -24,7 +24,7 @@ class BrokerAdmin:
         Raises:
             ApiError: INVALID_REQUEST if there is no such broker; INVALID_REPLICATION_FACTOR if its replicas cannot all move away.
         """
-        await self._orders.repeating(lambda zk: self._check(zk, broker, state))
+        await self._topics.repeating(lambda zk: self._check(zk, broker, state))
 
     async def _check(self, zk: Coordinator, broker: BrokerId, state: str) -> None:
         if state == ACTIVE:

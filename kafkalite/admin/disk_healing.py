@@ -30,7 +30,7 @@ _RETRY_S = 0.2
 #: How often offline replicas are looked at: pauses that are over, disks that are back.
 _LOOK_S = 1.0
 #: ZooKeeper's answer about logs that came back with a disk; then it is asked again at the next look.
-_JUDGE_TIMEOUT_S = 5.0
+_CLASSIFY_TIMEOUT_S = 5.0
 #: Delay before an unanswered request is repeated; it doubles each time.
 _ASK_AGAIN_S = 10.0
 _ASK_AGAIN_MAX_S = 300.0
@@ -68,7 +68,7 @@ class ReplicaSelfHealing:
         self._wake.set()
 
     def schedule(self) -> None:
-        """Something has changed for offline replicas (a verdict, a disk that is back)."""
+        """Something has changed for offline replicas (a role, a disk that is back)."""
         self._heal.set()
 
     def disk_is_back(self) -> None:
@@ -159,7 +159,7 @@ class ReplicaSelfHealing:
             return
         was_back, self._is_back = self._is_back, False
         try:
-            async with asyncio.timeout(_JUDGE_TIMEOUT_S):
+            async with asyncio.timeout(_CLASSIFY_TIMEOUT_S):
                 is_examined = await replicas.session_roles.set_aside_strays(coordinator, is_guarded=not was_back)
         except (CoordinatorError, TimeoutError) as error:
             _log.info("logs.decided_later", error=repr(error))
@@ -175,7 +175,7 @@ class ReplicaSelfHealing:
             if now >= due:
                 pause = min(pause * 2, _ASK_AGAIN_MAX_S)
                 due = now + pause
-                replicas.restarting.ask_again(partition)
+                replicas.offline_replicas.ask_again(partition)
             self._again[key] = (due, pause)
 
 

@@ -135,7 +135,7 @@ class LogDirAdmin:
         if partition is None:
             text = f"this node has no replica of {request.path} belonged"
             return StrayOrderResponse(ErrorCode.REPLICA_NOT_AVAILABLE, text)
-        refusal = self._replicas.restarting.restore_refusal(partition)
+        refusal = self._replicas.offline_replicas.restore_refusal(partition)
         if refusal:
             return StrayOrderResponse(ErrorCode.INVALID_REQUEST, refusal)
         try:

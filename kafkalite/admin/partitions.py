@@ -1,4 +1,4 @@
-"""Orders about partitions, on any node: add, remove, elect. Validated, written to ZooKeeper, and waited for a while."""
+"""Requests about partitions, on any node: add, remove, elect. Validated, written to ZooKeeper, and waited for a while."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from kafkalite.wording import number_of
 
 _log = get_logger(__name__)
 
-#: Orders of one transaction (invariant F31).
+#: Requests of one transaction (invariant F31).
 MAX_PER_TRANSACTION = 400
 
 
 class PartitionAdmin:
     """Writes; the controller acts."""
 
-    def __init__(self, orders: TopicAdmin, config: Callable[[], BrokerConfig], rng: random.Random) -> None:
-        self._orders = orders
+    def __init__(self, topics: TopicAdmin, config: Callable[[], BrokerConfig], rng: random.Random) -> None:
+        self._topics = topics
         self._config = config
         self._rng = rng
 
@@ -67,9 +67,9 @@ class PartitionAdmin:
     async def _add(self, wanted: NewPartitions, timeout_ms: int, *, validate_only: bool) -> TopicResult:
         try:
             async with patience(timeout_ms):
-                topic, new = await self._orders.repeating(lambda zk: self._new_partitions(zk, wanted))
+                topic, new = await self._topics.repeating(lambda zk: self._new_partitions(zk, wanted))
                 if not validate_only:
-                    await self._orders.repeating(lambda zk: self._request_add(zk, wanted.topic, new))
+                    await self._topics.repeating(lambda zk: self._request_add(zk, wanted.topic, new))
                     await self._until(lambda zk: self._has(zk, wanted.topic, wanted.count))
         except TimeoutError:
             return TopicResult(
@@ -85,7 +85,7 @@ class PartitionAdmin:
     async def _new_partitions(
         self, zk: Coordinator, wanted: NewPartitions
     ) -> tuple[topic_znodes.TopicZnode, dict[int, Replicas]]:
-        """What has to be ordered. Raises ApiError."""
+        """What has to be requested. Raises ApiError."""
         _refuse_internal(wanted.topic)
         topic = (await readable_topics(zk, [wanted.topic])).get(wanted.topic)
         if topic is None:
@@ -95,7 +95,7 @@ class PartitionAdmin:
             reason = f"topic {wanted.topic!r} has {number_of(have, 'partition')} already; {wanted.count} is not more"
             raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
         check_partition_count(wanted.count, self._config().max_partitions_per_topic)
-        existing = await self._orders.existing(zk)
+        existing = await self._topics.existing(zk)
         if standing := await self._children(zk, paths.partitions_remove(wanted.topic)):
             where = [f"{paths.partitions_remove(wanted.topic)}/{each}" for each in standing]
             hosts = {broker for each in await zk.get_many(where) if each is not None for broker in _hosts(each[0])}
@@ -158,7 +158,7 @@ class PartitionAdmin:
                 return
             except MultiFailedError as failed:
                 if isinstance(failed.error, NodeExistsError):
-                    ops = [op for at, op in enumerate(ops) if at != failed.index]  # ordered before
+                    ops = [op for at, op in enumerate(ops) if at != failed.index]  # requested before
                     if not ops:
                         return
                 elif not isinstance(failed.error, NoNodeError):
@@ -182,8 +182,8 @@ class PartitionAdmin:
             async with patience(request.timeout_ms):
                 before = request.before
                 if before < 0:
-                    before = await self._orders.repeating(lambda zk: self._count(zk, request.topic))
-                gone = await self._orders.repeating(lambda zk: self._request_removal(zk, request, before))
+                    before = await self._topics.repeating(lambda zk: self._count(zk, request.topic))
+                gone = await self._topics.repeating(lambda zk: self._request_removal(zk, request, before))
                 if not request.drain:
                     await self._until(lambda zk: self._is_removed(zk, request.topic))
         except TimeoutError:
@@ -205,7 +205,7 @@ class PartitionAdmin:
         return len(topic.partitions)
 
     async def _request_removal(self, zk: Coordinator, request: RemovePartitionsRequest, before: int) -> tuple[int, ...]:
-        """The partitions from `count` to `before`; those that have left the topic already need no order. May be repeated."""
+        """The partitions from `count` to `before`; those that have left the topic already need no request. May be repeated."""
         _refuse_internal(request.topic)
         have = await self._count(zk, request.topic)
         if have > before:
@@ -217,10 +217,10 @@ class PartitionAdmin:
         if await self._children(zk, paths.partitions_add(request.topic)):
             reason = f"partitions are being added to {request.topic!r}"
             raise api_error(ErrorCode.REASSIGNMENT_IN_PROGRESS, reason)
-        # The last ones first, so that what is ordered is always the end of the topic.
+        # The last ones first, so that what is requested is always the end of the topic.
         for stop in range(have, request.count, -MAX_PER_TRANSACTION):
             part = range(max(request.count, stop - MAX_PER_TRANSACTION), stop)
-            await self._order_removal(zk, request.topic, part, drain=request.drain)
+            await self._write_removals(zk, request.topic, part, drain=request.drain)
         _log.info(
             "partitions.removal_requested",
             topic=request.topic,
@@ -229,12 +229,12 @@ class PartitionAdmin:
         )
         return tuple(range(request.count, before))
 
-    async def _order_removal(self, zk: Coordinator, topic: str, numbers: Iterable[int], *, drain: bool) -> None:
-        orders = [paths.partition_remove(TopicPartition(topic, number)) for number in numbers]
+    async def _write_removals(self, zk: Coordinator, topic: str, numbers: Iterable[int], *, drain: bool) -> None:
+        requests = [paths.partition_remove(TopicPartition(topic, number)) for number in numbers]
         data = admin_znodes.encode_partition_remove(admin_znodes.PartitionRemoval(drain=drain))
         for _ in range(ATTEMPTS):
             ops: list[Op] = []
-            for path, standing in zip(orders, await zk.get_many(orders), strict=True):
+            for path, standing in zip(requests, await zk.get_many(requests), strict=True):
                 if standing is None:
                     ops.append(Create(path, data))
                 elif not drain and _drains(standing[0]):
@@ -266,11 +266,11 @@ class PartitionAdmin:
         """Write the request, wait until it has been executed, and return who leads."""
         try:
             async with patience(request.timeout_ms):
-                wanted, results = await self._orders.repeating(lambda zk: self._due(zk, request))
+                wanted, results = await self._topics.repeating(lambda zk: self._due(zk, request))
                 if wanted:
-                    await self._orders.repeating(lambda zk: self._request_election(zk, wanted, unclean=request.unclean))
+                    await self._topics.repeating(lambda zk: self._request_election(zk, wanted, unclean=request.unclean))
                     await self._until(lambda zk: self._is_absent(zk, paths.PREFERRED_REPLICA_ELECTION))
-                    results += await self._orders.repeating(
+                    results += await self._topics.repeating(
                         lambda zk: self._outcomes(zk, wanted, unclean=request.unclean)
                     )
         except TimeoutError:
@@ -383,22 +383,22 @@ class PartitionAdmin:
 
     async def _until(self, holds: Callable[[Coordinator], Awaitable[bool]]) -> None:
         """Look again and again; the caller has a deadline."""
-        while not await self._orders.repeating(holds):  # noqa: ASYNC110 - several znodes, seen by whatever session there is
+        while not await self._topics.repeating(holds):  # noqa: ASYNC110 - several znodes, seen by whatever session there is
             await asyncio.sleep(POLL_S)
 
 
-def _hosts(order: bytes) -> Replicas:
+def _hosts(data: bytes) -> Replicas:
     """The brokers that had replicas of the partition when it left the topic."""
     try:
-        return admin_znodes.decode_partition_remove(order).replicas
+        return admin_znodes.decode_partition_remove(data).replicas
     except ZnodeError:
         return ()  # the controller reports it
 
 
-def _drains(order: bytes) -> bool:
-    """Whether a standing order waits until the partition is empty."""
+def _drains(data: bytes) -> bool:
+    """Whether a standing request waits until the partition is empty."""
     try:
-        standing = admin_znodes.decode_partition_remove(order)
+        standing = admin_znodes.decode_partition_remove(data)
     except ZnodeError:
         return False  # the controller reports it
     return standing.drain and not standing.replicas

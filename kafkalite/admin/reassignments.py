@@ -1,4 +1,4 @@
-"""Orders to reassign partitions, on any node: validated, merged into /admin/reassign_partitions, and listed."""
+"""Requests to reassign partitions, on any node: validated, merged into /admin/reassign_partitions, and listed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Cluster:
     brokers: frozenset[BrokerId]
     #: Brokers that take no new replicas, with their states.
     closed: Mapping[BrokerId, str]
-    ordered: Mapping[TopicPartition, Replicas]
+    requested: Mapping[TopicPartition, Replicas]
     throttles: Mapping[TopicPartition, int]
     version: int | None
     limits: admin_znodes.RequestLimits = admin_znodes.NO_LIMITS
@@ -60,17 +60,17 @@ class _Cluster:
 class ReassignmentAdmin:
     """Writes and reads; the controller acts."""
 
-    def __init__(self, orders: TopicAdmin) -> None:
-        self._orders = orders
+    def __init__(self, topics: TopicAdmin) -> None:
+        self._topics = topics
 
-    # --- ordering --------------------------------------------------------------------------------------------
+    # --- altering --------------------------------------------------------------------------------------------
 
     async def alter(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse:
         """One result per partition; an error is a result, never raised. NONE: the request stands."""
         accepted: set[TopicPartition] = set()
         try:
             async with patience(request.timeout_ms):
-                results, written = await self._orders.repeating(lambda zk: self._order(zk, request, accepted))
+                results, written = await self._topics.repeating(lambda zk: self._alter(zk, request, accepted))
         except TimeoutError:
             reason = "ZooKeeper has not answered: it is unknown whether the request was stored"
             return AlterReassignmentsResponse(ErrorCode.REQUEST_TIMED_OUT, reason)
@@ -82,7 +82,7 @@ class ReassignmentAdmin:
             await self._wait_for_controller(written)
         return AlterReassignmentsResponse(ErrorCode.NONE, "", results)
 
-    async def _order(
+    async def _alter(
         self, zk: Coordinator, request: AlterReassignmentsRequest, accepted: set[TopicPartition]
     ) -> tuple[tuple[PartitionResult, ...], dict[TopicPartition, Replicas]]:
         """The results, and what was written; may be repeated: `accepted` has what an earlier attempt may have written.
@@ -116,7 +116,7 @@ class ReassignmentAdmin:
             if len(new) > _CHECKED_AT_ONCE:
                 await asyncio.sleep(0)
             data = admin_znodes.encode_reassignment(
-                {**cluster.ordered, **new}, {**cluster.throttles, **throttles}, limits
+                {**cluster.requested, **new}, {**cluster.throttles, **throttles}, limits
             )
             try:
                 if cluster.version is None:
@@ -142,20 +142,20 @@ class ReassignmentAdmin:
         except NoNodeError:
             return _Cluster(topics, frozenset(brokers), closed, {}, {}, None)
         try:
-            ordered, throttles = admin_znodes.decode_reassignment(data), admin_znodes.decode_throttles(data)
+            requested, throttles = admin_znodes.decode_reassignment(data), admin_znodes.decode_throttles(data)
         except ZnodeError as error:
             reason = f"{error.path} is malformed ({error.reason}); remove or repair it first"
             raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
         limits = admin_znodes.decode_request_limits(data)
-        return _Cluster(topics, frozenset(brokers), closed, ordered, throttles, stat.version, limits)
+        return _Cluster(topics, frozenset(brokers), closed, requested, throttles, stat.version, limits)
 
     async def _wait_for_controller(self, written: Mapping[TopicPartition, Replicas]) -> None:
-        """Until the topics' znodes show what was ordered."""
+        """Until the topics' znodes show what was requested."""
         try:
             async with asyncio.timeout(TAKE_UP_WAIT_S):
                 while True:
                     names = sorted({partition.topic for partition in written})
-                    topics = await self._orders.repeating(partial(readable_topics, names=names))
+                    topics = await self._topics.repeating(partial(readable_topics, names=names))
                     if all(_is_taken_up(topics.get(p.topic), p.partition, written[p]) for p in written):
                         return
                     await asyncio.sleep(POLL_S)
@@ -168,7 +168,7 @@ class ReassignmentAdmin:
         """From the topics' znodes, where the truth is: any node answers the same."""
         try:
             async with patience(None):
-                return await self._orders.repeating(lambda zk: self._list(zk, request))
+                return await self._topics.repeating(lambda zk: self._list(zk, request))
         except TimeoutError:
             return ListReassignmentsResponse(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper has not answered")
         except CoordinatorError as error:
@@ -250,8 +250,8 @@ def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassign
         move = None
     partition = TopicPartition(wanted.topic, wanted.partition)
     standing, throttle = (None, 0) if move is None else (move.target, move.throttle)
-    if partition in cluster.ordered:
-        standing, throttle = cluster.ordered[partition], cluster.throttles.get(partition, 0)
+    if partition in cluster.requested:
+        standing, throttle = cluster.requested[partition], cluster.throttles.get(partition, 0)
     replicas = wanted.replicas
     if replicas is None:
         if standing is None:
@@ -285,10 +285,10 @@ def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassign
     return _result(wanted, ErrorCode.NONE)
 
 
-def _is_taken_up(topic: topic_znodes.TopicZnode | None, partition: int, ordered: Replicas) -> bool:
+def _is_taken_up(topic: topic_znodes.TopicZnode | None, partition: int, requested: Replicas) -> bool:
     if topic is None or partition not in topic.partitions:
         return True
     move = topic.moves.get(partition)
     if move is None:
-        return ordered in ((), topic.partitions[partition])
-    return move.target == (ordered or move.origin)
+        return requested in ((), topic.partitions[partition])
+    return move.target == (requested or move.origin)

@@ -1,4 +1,4 @@
-"""Orders about topics, answered when they have come true: the topic has leaders, or is gone, as far as this node knows."""
+"""Requests about topics, answered when they have come true: the topic has leaders, or is gone, as far as this node knows."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _MAX_WAIT_MS = 300_000
 class TopicRequests:
     """Writes the request (durable in ZooKeeper), then waits for the controller's work to be seen here."""
 
-    def __init__(self, orders: TopicAdmin, metadata: MetadataCache) -> None:
-        self._orders = orders
+    def __init__(self, topics: TopicAdmin, metadata: MetadataCache) -> None:
+        self._topics = topics
         self._metadata = metadata
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        """REQUEST_TIMED_OUT: the topic is ordered and will come, but has not got all its leaders in time."""
+        """REQUEST_TIMED_OUT: the topic was accepted and will come, but has not got all its leaders in time."""
         began = asyncio.get_running_loop().time()
-        response = await self._orders.create_topics(request)
+        response = await self._topics.create_topics(request)
         if request.validate_only:
             return response
         made = [result for result in response.topics if result.error == ErrorCode.NONE]
@@ -52,9 +52,11 @@ class TopicRequests:
     ) -> DeleteTopicsResponse:
         """REQUEST_TIMED_OUT: the deletion was requested and continues (a dead replica may have to return first)."""
         began = asyncio.get_running_loop().time()
-        response = await self._orders.delete_topics(request, ids)
-        ordered = [result.topic for result in response.topics if result.error == ErrorCode.NONE]
-        if await self._within(began, request.timeout_ms, lambda: all(self._metadata.topic(t) is None for t in ordered)):
+        response = await self._topics.delete_topics(request, ids)
+        accepted = [result.topic for result in response.topics if result.error == ErrorCode.NONE]
+        if await self._within(
+            began, request.timeout_ms, lambda: all(self._metadata.topic(t) is None for t in accepted)
+        ):
             return response
         return DeleteTopicsResponse(
             tuple(

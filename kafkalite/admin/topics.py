@@ -1,4 +1,4 @@
-"""Orders of administrators, on any node: validated, then written to ZooKeeper, where the controller finds them.
+"""Requests of administrators, on any node: validated, then written to ZooKeeper, where the controller finds them.
 
 So a request survives every crash, and is the same as one given with a ZooKeeper shell.
 """
@@ -66,7 +66,7 @@ ATTEMPTS = 20
 
 
 class TopicAdmin:
-    """Writes orders of administrators.
+    """Writes requests of administrators.
 
     Args:
         session: the current ZooKeeper session, waiting for one if need be (`patience`). May raise ApiError.
@@ -246,7 +246,7 @@ class TopicAdmin:
     async def delete_topics(
         self, request: DeleteTopicsRequest, ids: Mapping[str, TopicId] = MappingProxyType({})
     ) -> DeleteTopicsResponse:
-        """Order the deletion of topics. NONE means: the request stands, and will be carried out.
+        """Request the deletion of topics. NONE means: the request stands, and will be carried out.
 
         Waits a little for that, so that as a rule a topic of the same name can be created right afterwards.
 
@@ -325,9 +325,9 @@ class TopicAdmin:
                     await zk.ensure_path(paths.parent(paths.DELETE_TOPICS))
                     await zk.create(paths.DELETE_TOPICS, admin_znodes.encode_delete_topics(names))
                     return
-                ordered = admin_znodes.decode_delete_topics(data)
-                wanted = tuple(dict.fromkeys([*ordered, *names]))
-                if wanted != ordered:
+                requested = admin_znodes.decode_delete_topics(data)
+                wanted = tuple(dict.fromkeys([*requested, *names]))
+                if wanted != requested:
                     await zk.set(paths.DELETE_TOPICS, admin_znodes.encode_delete_topics(wanted), stat.version)
                 return
             except ZnodeError as error:

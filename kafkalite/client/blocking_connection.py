@@ -23,6 +23,10 @@ READ_BYTES = 1024 * 1024
 _LARGE_BYTES = 65_536
 
 
+class NotKafka(RpcDisconnected):
+    """What came is no response of a Kafka listener. The message says what it is."""
+
+
 class ConnectTimeout(RpcNotSent):
     """No connection in time: the host may be busy, or a firewall may drop what is sent there."""
 
@@ -58,6 +62,8 @@ class BlockingConnection:
                 self._session = Session(dialling, os.urandom)
                 self._log_in(self._session, deadline)
             is_open = True
+        except NotKafka as error:
+            raise RpcNotSent(str(error)) from None
         except RpcDisconnected as error:
             hint = "not a Kafka listener, or one that wants TLS or SASL?"
             raise RpcNotSent(f"{error} before it said its versions or took the login: {hint}") from None
@@ -153,7 +159,7 @@ class BlockingConnection:
             raise RpcDisconnected(f"{self.endpoint}: {error}") from None
         except ProtocolError as error:
             self.close()
-            raise RpcDisconnected(str(error)) from None
+            raise NotKafka(str(error)) from None
         except RpcError:
             self.close()
             raise

@@ -13,7 +13,7 @@ from kafkalite.env.streams import close_when_written
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, KafkaliteError, ProtocolError
 from kafkalite.model import Buffer, Endpoint
-from kafkalite.rpc.answers import RpcDisconnected, RpcError, RpcNotSent, RpcRefused, RpcTimeout
+from kafkalite.rpc.answers import RpcDisconnected, RpcError, RpcNotSent, RpcRefused, RpcTimeout, dialling_error
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Connection:
         except ConnectionRefusedError as error:
             raise RpcRefused(f"{endpoint}: {error.strerror or error}") from None
         except OSError as error:
-            raise RpcNotSent(f"{endpoint}: {error.strerror or error}") from None
+            raise RpcNotSent(f"{endpoint}: {dialling_error(error)}") from None
         except RpcError as error:
             raise RpcNotSent(str(error)) from None
         finally:

@@ -94,14 +94,17 @@ class Router:
             raise _invalid_topic(topic)
         deadline = self._now() + timeout_s
         attempts = 0
+        said: ApiError | None = None
         while not (count := self.view.partition_count(topic)):
             error = yield Refresh(frozenset((topic,)), self._left(deadline))
             if count := self.view.partition_count(topic):
                 break
             if error is None:
-                error = self._topic_error(topic) or api_error(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic}")
+                error = said = self._topic_error(topic) or api_error(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {topic}")
                 if not is_retriable(error.code):
                     raise error
+            elif said is not None and isinstance(error, RpcTimeout):
+                error = said  # the end cut off the last question: what the cluster said before it says more
             attempts += 1
             yield from self._pause(attempts, deadline, error)
         return count

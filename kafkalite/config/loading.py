@@ -76,12 +76,20 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def load(text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]:
-    """The configuration from a TOML text (or None), the environment and the flags, and warnings. Raises ConfigError."""
-    return broker_config(settings_from(text, environ, flags))
+def load(
+    text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any], name: str = ""
+) -> tuple[BrokerConfig, list[str]]:
+    """The configuration from a TOML text (or None), the environment and the flags, and warnings. Raises ConfigError.
+
+    Args:
+        name: the text's file, for errors.
+    """
+    return broker_config(settings_from(text, environ, flags, name))
 
 
-def settings_from(text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any]) -> dict[str, Any]:
+def settings_from(
+    text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any], name: str = ""
+) -> dict[str, Any]:
     """What is set, by key, in whatever spelling it was set; unchecked. Raises ConfigError if `text` is not TOML."""
     settings: dict[str, Any] = {}
     if text is not None:
@@ -90,7 +98,7 @@ def settings_from(text: str | None, environ: Mapping[str, str], flags: Mapping[s
         try:
             settings |= _canonical(flatten(tomllib.loads(text)))
         except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"configuration file: {error}") from None
+            raise ConfigError(f"configuration file: {name}{': ' if name else ''}{error}") from None
     known = BROKER_KEYS.keys() | TOPIC_KEYS.keys() | ALIASES.keys() | UNITS.keys()
     by_variable = {"KAFKALITE_" + key.upper().replace(".", "_"): key for key in known}
     settings |= _canonical({by_variable[name]: value for name, value in environ.items() if name in by_variable})

@@ -41,7 +41,7 @@ class ClusterReader:
         self,
         storage: Storage,
         inbox: Inbox,
-        liveness: BrokerFailureDetector,
+        failure_detector: BrokerFailureDetector,
         log_ends: LogEnds,
         *,
         topic_config: Callable[[str], TopicConfig],
@@ -49,7 +49,7 @@ class ClusterReader:
     ) -> None:
         self._storage = storage
         self._inbox = inbox
-        self._liveness = liveness
+        self._failure_detector = failure_detector
         self._log_ends = log_ends
         self._topic_config = topic_config
         self._limits = limits
@@ -73,10 +73,10 @@ class ClusterReader:
         """
         # Read in the order of need: live brokers, commands, topics.
         brokers, self.malformed_brokers = await self._storage.read_brokers(self.watch(NewsSource.BROKERS))
-        deletions, order_error = await self._storage.read_deletions(self.watch(NewsSource.DELETIONS))
+        deletions, unreadable = await self._storage.read_deletions(self.watch(NewsSource.DELETIONS))
         leftovers = await self._storage.read_leftovers()
         vanished = await self._storage.read_vanished()
-        partition_requests = await self._storage.read_partition_requests(self.watch(NewsSource.PARTITION_ORDERS))
+        partition_requests = await self._storage.read_partition_requests(self.watch(NewsSource.PARTITION_REQUESTS))
         topics, malformed = await self._storage.read_topics({}, self.watch(NewsSource.TOPICS), again=True)
         assigned = [
             TopicPartition(name, number) for name in sorted(topics) for number in sorted(topics[name].assignment)
@@ -94,7 +94,7 @@ class ClusterReader:
             for partition, each in states.items()
             for id_ in each.isr
         )
-        refusing = await self._liveness.refusing(brokers, some_restarted=some_restarted)
+        refusing = await self._failure_detector.refusing(brokers, some_restarted=some_restarted)
         events: list[ClusterRead | DeletionsRequested] = [
             ClusterRead(
                 brokers={id_: info for id_, info in brokers.items() if id_ not in refusing},
@@ -111,8 +111,8 @@ class ClusterReader:
                 min_insync=self._min_insync(topics),
             )
         ]
-        if order_error is not None:
-            events.append(DeletionsRequested(deletions, order_error))
+        if unreadable is not None:
+            events.append(DeletionsRequested(deletions, unreadable))
         self.topic_watches.follow(topics)
         return events
 

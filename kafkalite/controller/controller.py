@@ -91,7 +91,7 @@ class Controller:
         self._live_config = live_config or (lambda: config)
         self._dead_sessions = dead_sessions
         self._reports: LoadReports | None = None
-        self._leadership: ControllerEventLoop | None = None
+        self._event_loop: ControllerEventLoop | None = None
         self._candidate: ControllerElection | None = None
         #: (what, subject) of a problem -> wall time at which it was noticed.
         self._since: dict[tuple[str, str], int] = {}
@@ -99,12 +99,12 @@ class Controller:
     @property
     def is_active(self) -> bool:
         """Whether this node is the controller and has sent the state in ZooKeeper to the brokers."""
-        return self._leadership is not None and self._leadership.ready
+        return self._event_loop is not None and self._event_loop.ready
 
     @property
     def epoch(self) -> ControllerEpoch:
         """The elected epoch of this controller, -1 while dormant."""
-        return ControllerEpoch(-1) if self._leadership is None else self._leadership.state.epoch
+        return ControllerEpoch(-1) if self._event_loop is None else self._event_loop.state.epoch
 
     def seen_id(self) -> BrokerId:
         """See `controller_id`."""
@@ -119,7 +119,7 @@ class Controller:
     @property
     def state(self) -> ControllerState | None:
         """The state of the active controller; None while dormant. For metrics and the status page."""
-        return None if self._leadership is None else self._leadership.state
+        return None if self._event_loop is None else self._event_loop.state
 
     # --- one session -----------------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class Controller:
 
         inbox = Inbox(self._env.clock)
         storage = Storage(coordinator, connectivity, won.epoch_version, self.stats)
-        liveness = BrokerFailureDetector(
+        failure_detector = BrokerFailureDetector(
             config=self._config,
             env=self._env,
             own_time=self._own_time,
@@ -188,13 +188,13 @@ class Controller:
             internal=self._internal_topics,
             post=inbox.post,
         )
-        leadership = ControllerEventLoop(
+        event_loop = ControllerEventLoop(
             state=ControllerState(self._local.broker_id, won.epoch),
             inbox=inbox,
             reader=ClusterReader(
                 storage,
                 inbox,
-                liveness,
+                failure_detector,
                 LogEnds(self._env, self._own_time, self._supervisor, self._hello),
                 topic_config=self._topic_config,
                 limits=self._limits,
@@ -210,7 +210,7 @@ class Controller:
                 post=inbox.post,
                 on_stale=inbox.stale,
             ),
-            liveness=liveness,
+            failure_detector=failure_detector,
             clock=self._env.clock,
             stats=self.stats,
             balance=self._balance(),
@@ -218,18 +218,18 @@ class Controller:
             phases=phases,
             history=self.history,
         )
-        self._leadership, self._reports = leadership, reports
+        self._event_loop, self._reports = event_loop, reports
         watcher = self._supervisor.spawn(
-            "controller.incumbency", self._watch_incumbency(candidate, leadership), Policy.FATAL
+            "controller.incumbency", self._watch_incumbency(candidate, event_loop), Policy.FATAL
         )
-        looking = self._supervisor.spawn("controller.balancer", self._look_at_balance(leadership, reports))
+        looking = self._supervisor.spawn("controller.balancer", self._look_at_balance(event_loop, reports))
         try:
-            await leadership.run()
+            await event_loop.run()
         finally:
-            self._leadership = self._reports = None
+            self._event_loop = self._reports = None
             looking.cancel()
             self._since.clear()
-            leadership.close()
+            event_loop.close()
             watcher.cancel()
 
     def _balance(self) -> Balance | None:
@@ -271,35 +271,35 @@ class Controller:
             config.balancer_broker_timeout_ms / 1000,
         )
 
-    async def _look_at_balance(self, leadership: ControllerEventLoop, reports: LoadReports) -> None:
-        while not leadership.ready:  # noqa: ASYNC110 - a few moments at the beginning of a term
+    async def _look_at_balance(self, event_loop: ControllerEventLoop, reports: LoadReports) -> None:
+        while not event_loop.ready:  # noqa: ASYNC110 - a few moments at the beginning of a term
             await asyncio.sleep(PAUSE_S)
         await reports.run()
 
-    async def _watch_incumbency(self, candidate: ControllerElection, leadership: ControllerEventLoop) -> None:
+    async def _watch_incumbency(self, candidate: ControllerElection, event_loop: ControllerEventLoop) -> None:
         """Resign when this node is not the controller any more, for any reason."""
         try:
             await candidate.wait_until_lost()
-            leadership.inbox.resign("this node is not the controller any more")
+            event_loop.inbox.resign("this node is not the controller any more")
         except SessionExpiredError:
-            leadership.inbox.expire()
+            event_loop.inbox.expire()
 
     def _hello(self) -> HelloRequest:
         return self._local.hello("controller")
 
     def _present_state(self) -> ControllerState:
         """Raises ApiError NOT_CONTROLLER: a request that describes the balance may outlive the term."""
-        if self._leadership is None:
+        if self._event_loop is None:
             raise _not_controller()
-        return self._leadership.state
+        return self._event_loop.state
 
     def _limits(self) -> ReassignmentLimits:
         return limits_from(self._cluster_settings())
 
     def settings_changed(self) -> None:
         """The cluster's dynamic settings are others: a reassignment that waits for a slot may go on."""
-        if self._leadership is not None:
-            self._leadership.inbox.mark(NewsSource.MOVES)
+        if self._event_loop is not None:
+            self._event_loop.inbox.mark(NewsSource.MOVES)
         if self._reports is not None:
             self._reports.kick()
 
@@ -312,21 +312,21 @@ class Controller:
         successor may have read the state before the change, and the leader has to send the notice again, to that one.
         """
         answer: asyncio.Future[IsrChangedResponse] = asyncio.get_running_loop().create_future()
-        leadership = self._leadership
-        if leadership is None or not leadership.ready:
+        event_loop = self._event_loop
+        if event_loop is None or not event_loop.ready:
             answer.set_result(IsrChangedResponse(ErrorCode.NOT_CONTROLLER))
-        elif not leadership.state.has_broker(request.broker_id, request.broker_epoch):
+        elif not event_loop.state.has_broker(request.broker_id, request.broker_epoch):
             answer.set_result(IsrChangedResponse(ErrorCode.STALE_BROKER_EPOCH))
         else:
-            leadership.isr_changed(request, answer)
+            event_loop.isr_changed(request, answer)
         return answer
 
     async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
         """Move leadership off a broker that is about to stop."""
-        leadership = self._leadership
-        if leadership is None or not leadership.ready:
+        event_loop = self._event_loop
+        if event_loop is None or not event_loop.ready:
             return ControlledShutdownResponse(ErrorCode.NOT_CONTROLLER)
-        answer = leadership.controlled_shutdown(request.broker_id, request.broker_epoch)
+        answer = event_loop.controlled_shutdown(request.broker_id, request.broker_epoch)
         try:
             return await answer
         except asyncio.CancelledError:
@@ -337,29 +337,29 @@ class Controller:
 
     async def describe_balance(self, request: DescribeBalanceRequest) -> DescribeBalanceResponse:
         """How even the load is, and what the balancer would move. Raises ApiError NOT_CONTROLLER."""
-        leadership, reports = self._leadership, self._reports
-        if leadership is None or reports is None or not leadership.ready:
+        event_loop, reports = self._event_loop, self._reports
+        if event_loop is None or reports is None or not event_loop.ready:
             raise _not_controller()
-        return await describe_balance(request, leadership.state, reports, self._balancer_config())
+        return await describe_balance(request, event_loop.state, reports, self._balancer_config())
 
     # --- health ----------------------------------------------------------------------------------------------
 
     @property
     def offline_partitions(self) -> int:
         """How many partitions nobody leads; `problems` names some of them."""
-        return 0 if self._leadership is None else len(without_leader(self._leadership.state))
+        return 0 if self._event_loop is None else len(without_leader(self._event_loop.state))
 
     def problems(self) -> tuple[HealthProblem, ...]:
         """Problems of the cluster that the active controller sees; nothing while dormant."""
-        leadership = self._leadership
-        if leadership is None:
+        event_loop = self._event_loop
+        if event_loop is None:
             return ()
         wanted = {name: each.replicas for name, each in self._internal_topics().items()}
-        found = find_problems(leadership.state, leadership.reader.malformed_brokers, wanted)
+        found = find_problems(event_loop.state, event_loop.reader.malformed_brokers, wanted)
         now_ms = self._env.clock.wall_ms()
         self._since = {(what, subject): self._since.get((what, subject), now_ms) for what, subject, _ in found}
         own = [HealthProblem(what, self._since[what, subject], detail, subject) for what, subject, detail in found]
-        return (*own, *leadership.channels.problems(leadership.state.partitions))
+        return (*own, *event_loop.channels.problems(event_loop.state.partitions))
 
 
 def _not_controller() -> ApiError:

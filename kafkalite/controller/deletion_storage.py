@@ -1,4 +1,4 @@
-"""ZooKeeper's znodes about topics that go: orders to delete them, replicas that are left, states that may be needed again."""
+"""ZooKeeper's znodes about topics that go: requests to delete them, replicas that are left, states that may be needed again."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ REQUESTS_AT_ONCE = MAX_OPS // 2
 
 
 class DeletionStorage(ZkAccess):
-    """The controller's access to orders for deletion, and to topics that are deleted or have vanished."""
+    """The controller's access to requests for deletion, and to topics that are deleted or have vanished."""
 
     async def read_deletions(self, watch: Watch) -> tuple[tuple[str, ...], str | None]:
-        """The topics ordered to be deleted: in /admin/delete_topics (ours), and as znodes below it (Kafka's); and why its data
+        """The topics whose deletion is requested: in /admin/delete_topics (ours), and as znodes below it (Kafka's); and why its data
         cannot be read, if so. The watch fires at any change of either."""
-        order = await self.read_request(paths.DELETE_TOPICS, watch)
-        if order is None:
+        found = await self.read_request(paths.DELETE_TOPICS, watch)
+        if found is None:
             return (), None
         children = await self._children_if_there(paths.DELETE_TOPICS, watch)
         try:
-            return tuple(dict.fromkeys([*admin_znodes.decode_delete_topics(order[0]), *children])), None
+            return tuple(dict.fromkeys([*admin_znodes.decode_delete_topics(found[0]), *children])), None
         except ZnodeError as error:
             return tuple(children), error.reason
 
@@ -52,13 +52,13 @@ class DeletionStorage(ZkAccess):
             return []
         ops: list[Op] = [Delete(paths.delete_topic(name)) for name in children if name in names]
         try:
-            ordered = admin_znodes.decode_delete_topics(data)
+            requested = admin_znodes.decode_delete_topics(data)
         except ZnodeError:
             return ops  # data that cannot be read is left alone
-        left = [name for name in ordered if name not in names]
-        if not left and len(ops) == len(children) and (ops or ordered):
+        left = [name for name in requested if name not in names]
+        if not left and len(ops) == len(children) and (ops or requested):
             return [*ops, Delete(paths.DELETE_TOPICS, stat.version)]
-        if len(left) != len(ordered):
+        if len(left) != len(requested):
             kept = admin_znodes.encode_delete_topics(left) if left else b""
             ops.append(SetData(paths.DELETE_TOPICS, kept, stat.version))
         return ops

@@ -21,7 +21,6 @@ from kafkalite.controller.decisions.effects import (
     AskLogEnds,
     CloseChannel,
     DropLeftover,
-    DropOrder,
     DropRestartRequests,
     DropVanished,
     Effect,
@@ -31,6 +30,7 @@ from kafkalite.controller.decisions.effects import (
     Post,
     RaiseMinInsync,
     ReadStates,
+    RemoveAdminRequest,
     RemoveDeletionRequests,
     RemovePartition,
     RemovePartitionRequests,
@@ -123,7 +123,7 @@ class ControllerEventLoop:
         reader: ClusterReader,
         storage: Storage,
         channels: Channels,
-        liveness: BrokerFailureDetector,
+        failure_detector: BrokerFailureDetector,
         clock: Clock,
         stats: ControllerStats,
         balance: Balance | None,
@@ -134,7 +134,7 @@ class ControllerEventLoop:
         self.state = state
         self.inbox = inbox
         self.channels = channels
-        self.liveness = liveness
+        self.failure_detector = failure_detector
         self.reader = reader
         self._history = history
         self.ready = False
@@ -186,7 +186,7 @@ class ControllerEventLoop:
 
     def close(self) -> None:
         """The term is over: nothing waits for us any more."""
-        self.liveness.close()
+        self.failure_detector.close()
         self.channels.close_all()
         self._notices.close()
         for token in sorted(self._shutdowns):
@@ -317,7 +317,7 @@ class ControllerEventLoop:
             pending[:0] = outcomes
             if self.inbox.resign_reason is not None:
                 raise ControllerMovedError(self.inbox.resign_reason)
-        self.liveness.follow({**self.state.brokers, **self.state.suspects}, self.state.suspects)
+        self.failure_detector.follow({**self.state.brokers, **self.state.suspects}, self.state.suspects)
         if measured is not None:
             self._phases = None
             self._finish(measured)
@@ -326,7 +326,7 @@ class ControllerEventLoop:
         """All commands of a failover are queued; note when they are answered."""
         phases.sent_ms = self._since(phases)
         if phases.kind == "broker":
-            self.liveness.strained(phases.partitions)
+            self.failure_detector.strained(phases.partitions)
 
         def acked() -> None:
             phases.acked_ms = self._since(phases)
@@ -371,7 +371,7 @@ class ControllerEventLoop:
                 self.reader.stale_topics |= set(topics)
                 self.inbox.mark(NewsSource.TOPICS)
                 if self.state.removals:
-                    self.inbox.mark(NewsSource.PARTITION_ORDERS)
+                    self.inbox.mark(NewsSource.PARTITION_REQUESTS)
             case AdvanceReassignments():
                 self.inbox.mark(NewsSource.MOVES)
             case RemoveReassignmentRequests(done):
@@ -394,8 +394,8 @@ class ControllerEventLoop:
                 await self._storage.drop_vanished(topic_id)
             case RemoveDeletionRequests(topics):
                 await self._storage.remove_deletion_requests(topics)
-            case DropOrder(path, version):
-                await self._storage.drop_order(path, version)
+            case RemoveAdminRequest(path, version):
+                await self._storage.remove_admin_request(path, version)
             case DropRestartRequests(names):
                 await self._storage.drop_restarts(names)
             case ReplyShutdown(token, response):

@@ -1,7 +1,7 @@
 """What a controller reads from ZooKeeper: a number for each source of news, and for the admin znodes how each becomes an event.
 
 A new admin znode is one entry of `ADMIN` here, its path (`coordination.paths`) and format (`coordination.admin_znodes`), its
-event, and the decision about it (`controller.decisions`). The effect `DropOrder` removes it when it is done.
+event, and the decision about it (`controller.decisions`). The effect `RemoveAdminRequest` removes it when it is done.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class NewsSource(IntEnum):
     DELETIONS = 3
     RESTARTS = 4
     PREFERRED_ELECTION = 5
-    PARTITION_ORDERS = 6
+    PARTITION_REQUESTS = 6
     REASSIGNMENT = 7
     MOVES = 8
     TICK = 9
@@ -53,10 +53,10 @@ async def _deletions(storage: Storage, watch: Watch) -> Event:
 
 
 async def _preferred_election(storage: Storage, watch: Watch) -> Event:
-    order = await storage.read_request(paths.PREFERRED_REPLICA_ELECTION, watch)
-    if order is None:
+    found = await storage.read_request(paths.PREFERRED_REPLICA_ELECTION, watch)
+    if found is None:
         return PreferredElectionRequested((), -1)
-    data, version = order
+    data, version = found
     try:
         election = admin_znodes.decode_preferred_election(data)
         return PreferredElectionRequested(election.partitions, version, unclean=election.unclean)
@@ -65,11 +65,11 @@ async def _preferred_election(storage: Storage, watch: Watch) -> Event:
 
 
 async def _reassignment(storage: Storage, watch: Watch) -> Event:
-    order = await storage.read_request(paths.REASSIGN_PARTITIONS, watch)
-    if order is None:
+    found = await storage.read_request(paths.REASSIGN_PARTITIONS, watch)
+    if found is None:
         return ReassignmentRequested({})
     try:
-        data = order[0]
+        data = found[0]
         targets, throttles = admin_znodes.decode_reassignment(data), admin_znodes.decode_throttles(data)
         return ReassignmentRequested(targets, throttles, limits=admin_znodes.decode_request_limits(data), is_there=True)
     except ZnodeError as error:
@@ -80,6 +80,6 @@ ADMIN: Mapping[NewsSource, AdminSource] = {
     NewsSource.DELETIONS: AdminSource(_deletions, is_read_at_start=True),
     NewsSource.RESTARTS: AdminSource(Storage.read_restarts, names_topics=False),
     NewsSource.PREFERRED_ELECTION: AdminSource(_preferred_election),
-    NewsSource.PARTITION_ORDERS: AdminSource(Storage.read_partition_requests),
+    NewsSource.PARTITION_REQUESTS: AdminSource(Storage.read_partition_requests),
     NewsSource.REASSIGNMENT: AdminSource(_reassignment),
 }

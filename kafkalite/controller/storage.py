@@ -262,8 +262,8 @@ class Storage(DeletionStorage):
             ]
             ops += [Delete(paths.partition_add(partition)) for partition in change.added]
             ops += [
-                SetData(paths.partition_remove(partition), admin_znodes.encode_partition_remove(order))
-                for partition, order in change.removed.items()
+                SetData(paths.partition_remove(partition), admin_znodes.encode_partition_remove(request))
+                for partition, request in change.removed.items()
             ]
             transactions.append(ops)
         self._stats.zk_ops["transaction"] += len(transactions)
@@ -334,7 +334,7 @@ class Storage(DeletionStorage):
     async def remove_partition_requests(
         self, adds: Iterable[TopicPartition], removals: Iterable[TopicPartition]
     ) -> None:
-        """Take orders away; the topics' nodes go with the last one."""
+        """Take requests away; the topics' nodes go with the last one."""
         doomed = [(paths.partition_add(each), paths.partitions_add(each.topic)) for each in adds]
         doomed += [(paths.partition_remove(each), paths.partitions_remove(each.topic)) for each in removals]
         for path, _ in doomed:
@@ -359,12 +359,12 @@ class Storage(DeletionStorage):
         for _ in range(REMOVE_ATTEMPTS):
             try:
                 data, stat = await self.read(lambda: self._zk.get(paths.REASSIGN_PARTITIONS))
-                ordered, throttles = admin_znodes.decode_reassignment(data), admin_znodes.decode_throttles(data)
+                requested, throttles = admin_znodes.decode_reassignment(data), admin_znodes.decode_throttles(data)
                 limits = admin_znodes.decode_request_limits(data)
             except (NoNodeError, ZnodeError):
                 return
-            left = {partition: target for partition, target in ordered.items() if done.get(partition) != target}
-            if left and len(left) == len(ordered):
+            left = {partition: target for partition, target in requested.items() if done.get(partition) != target}
+            if left and len(left) == len(requested):
                 return
             op: Op = Delete(paths.REASSIGN_PARTITIONS, stat.version)
             if left:
@@ -374,9 +374,9 @@ class Storage(DeletionStorage):
             if await self._fenced([op]):
                 return
 
-    # --- orders ----------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------
 
-    async def drop_order(self, path: str, version: int) -> None:
+    async def remove_admin_request(self, path: str, version: int) -> None:
         """Remove the request; one that was written again meanwhile stays, and its watch has fired."""
         for _ in range(REMOVE_ATTEMPTS):
             if await self._fenced([Delete(path, version)]):
@@ -391,7 +391,7 @@ class Storage(DeletionStorage):
         where = [f"{paths.RESTART_PARTITIONS}/{name}" for name in names]
         self._stats.zk_ops["read"] += len(names)
         found = await self.read(lambda: self._zk.get_many(where))
-        orders: list[RestartRequested] = []
+        restarts: list[RestartRequested] = []
         malformed: dict[str, str] = {}
         for name, path, each in zip(names, where, found, strict=True):
             if each is None:
@@ -401,8 +401,10 @@ class Storage(DeletionStorage):
             except ZnodeError as error:
                 malformed[path] = error.reason
                 continue
-            orders.append(RestartRequested(name, request.broker_id, request.partitions, each[1].czxid, request.online))
-        return RestartsRequested(tuple(orders), malformed)
+            restarts.append(
+                RestartRequested(name, request.broker_id, request.partitions, each[1].czxid, request.online)
+            )
+        return RestartsRequested(tuple(restarts), malformed)
 
     async def drop_restarts(self, names: Iterable[str]) -> None:
         """Remove requests. One that is not removed comes again with the next reading: handling it twice does no harm."""

@@ -22,7 +22,8 @@ from kafkalite.coordination.acl_znodes import (
     type_path,
 )
 from kafkalite.coordination.coordinator import Coordinator, Create, Delete, NoNodeError, Op, SetData
-from kafkalite.coordination.notifications import Notifications, children_of, follow, write_and_notify
+from kafkalite.coordination.followed_store import FollowedStore
+from kafkalite.coordination.notifications import Notifications, children_of, write_and_notify
 from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.security.acl import AclEntry, Pattern, PatternType
@@ -43,25 +44,18 @@ _DECODED_AT_ONCE = 200
 Change = Callable[[Entries], Iterable[AclEntry]]
 
 
-class AclStore:
-    """Keeps an Authorizer's rules equal to what ZooKeeper holds.
-
-    `load` in every new session, before the node serves; then `follow` as a task of that session.
-    """
+class AclStore(FollowedStore[Pattern]):
+    """Keeps an Authorizer's rules equal to what ZooKeeper holds. A pattern that cannot be read denies everything it covers."""
 
     def __init__(self, authorizer: Authorizer, monotonic: Callable[[], float]) -> None:
+        notifications = [Notifications(parent, paths.ACL_CHANGE_NAME, monotonic) for parent in _CHANGE_PARENTS]
+        super().__init__(paths.ACL, notifications, reads_overlap=True)
         self._authorizer = authorizer
-        self._notifications = [Notifications(parent, paths.ACL_CHANGE_NAME, monotonic) for parent in _CHANGE_PARENTS]
-        #: Path -> what is wrong there. A pattern that cannot be read denies everything it covers.
-        self.malformed: dict[str, str] = {}
         #: One set for each read under way, the oldest first: patterns of which this node has put something newer into force, because
         #: it has written it or because a read that began later has found it.
         self._overtaken: list[set[Pattern]] = []
 
-    async def load(self, coordinator: Coordinator) -> None:
-        """Read everything. Raises SessionExpiredError."""
-        for notifications in self._notifications:
-            await notifications.begin(coordinator)
+    async def _read_all(self, coordinator: Coordinator) -> None:
         pace = _Pace()
         found: dict[Pattern, None] = {}
         for pattern_type in _PATTERN_TYPES:
@@ -80,41 +74,24 @@ class AclStore:
         await self._read(coordinator, list(found))
         _log.info("acls.loaded", patterns=len(found), malformed=len(self.malformed))
 
-    async def follow(self, coordinator: Coordinator) -> None:
-        """Apply notifications until the session ends."""
-        await follow(coordinator, lambda watch: self._apply_changes(coordinator, watch))
+    def _keys_in(self, fresh: Sequence[tuple[str, bytes]]) -> Sequence[Pattern] | None:
+        patterns: dict[Pattern, None] = {}
+        is_clear = True
+        for path, data in fresh:
+            try:
+                patterns[decode_change(data, path)] = None
+            except ZnodeError as error:
+                self._report(path, error.reason)
+                is_clear = False
+        return list(patterns) if is_clear else None
 
-    async def catch_up(self, coordinator: Coordinator) -> None:
-        """Know every change that was finished before this call, on whatever node. Raises SessionExpiredError."""
-        await retrying(lambda: coordinator.sync(paths.ACL))
-        await self._apply_changes(coordinator, None)
-
-    async def _apply_changes(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> None:
-        for notifications in self._notifications:
-            news = await notifications.news(coordinator, watch)
-            patterns: dict[Pattern, None] = {}
-            is_unclear = news.is_incomplete
-            for path, data in news.fresh:
-                try:
-                    patterns[decode_change(data, path)] = None
-                except ZnodeError as error:
-                    self._report(path, error.reason)
-                    is_unclear = True
-            if is_unclear:  # something has changed, and nobody knows what: read all
-                patterns.clear()
-                await self.load(coordinator)
-            await self._read(coordinator, list(patterns))
-            for path in news.expired:
-                self.malformed.pop(path, None)
-            await notifications.seen(coordinator, news)
-
-    async def _read(self, coordinator: Coordinator, patterns: Sequence[Pattern]) -> None:
+    async def _read(self, coordinator: Coordinator, keys: Sequence[Pattern]) -> None:
         earlier, overtaken = list(self._overtaken), set[Pattern]()
         self._overtaken.append(overtaken)
         try:
             pace = _Pace()
-            for begin in range(0, len(patterns), _READ_AT_ONCE):
-                piece = patterns[begin : begin + _READ_AT_ONCE]
+            for begin in range(0, len(keys), _READ_AT_ONCE):
+                piece = keys[begin : begin + _READ_AT_ONCE]
                 znodes = [pattern_path(pattern) for pattern in piece]
                 found = await retrying(partial(coordinator.get_many, znodes))
                 for pattern, path, znode in zip(piece, znodes, found, strict=True):
@@ -136,11 +113,6 @@ class AclStore:
         self.malformed.pop(path, None)
         self._authorizer.put(pattern, entries)
         return len(entries)
-
-    def _report(self, path: str, reason: str) -> None:
-        if self.malformed.get(path) != reason:
-            self.malformed[path] = reason
-            _log.error("znode.malformed", path=path, reason=reason)
 
     # --- writing ---
 

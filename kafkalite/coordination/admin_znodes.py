@@ -178,7 +178,7 @@ def decode_partition_add(data: bytes, path: str = "") -> Replicas:
 
 
 def encode_partition_remove(removal: PartitionRemoval) -> bytes:
-    """/admin/partitions_remove/T/P: empty as it is ordered, unless the partition is to be drained first."""
+    """/admin/partitions_remove/T/P: empty, unless the partition is to be drained first."""
     if not removal.drain and not removal.replicas:
         return b""
     value: dict[str, object] = {"version": 1, "drain": removal.drain}

@@ -132,7 +132,7 @@ def partition_state(topic_partition: TopicPartition) -> str:
 
 
 def delete_topic(topic_name: str) -> str:
-    """Kafka's order to delete one topic; ours are in the data of its parent."""
+    """Kafka's request to delete one topic; ours are in the data of its parent."""
     return f"{DELETE_TOPICS}/{topic_name}"
 
 

@@ -6,12 +6,12 @@ is away the tokens that were read last stand, each until its own end.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, Create, Delete, NoNodeError, Op, SetData
-from kafkalite.coordination.notifications import Notifications, children_of, follow, write_and_notify
+from kafkalite.coordination.followed_store import FollowedStore
+from kafkalite.coordination.notifications import Notifications, children_of, write_and_notify
 from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.token_znodes import decode_token, encode_token
 from kafkalite.coordination.znode_json import ZnodeError
@@ -24,10 +24,8 @@ _log = get_logger(__name__)
 Change = Callable[[Token | None], Token | None]
 
 
-class TokenStore:
-    """Reports what ZooKeeper holds.
-
-    `load` in every new session, before the node serves; then `follow` as a task of that session.
+class TokenStore(FollowedStore[str]):
+    """Reports what ZooKeeper holds. Nobody logs in with a token that cannot be read.
 
     Args:
         on_token: called with an identifier and the token, None when there is none any more.
@@ -40,46 +38,18 @@ class TokenStore:
         known: Callable[[], Sequence[str]],
         monotonic: Callable[[], float],
     ) -> None:
+        super().__init__(paths.TOKENS, [Notifications(paths.TOKEN_CHANGES, paths.TOKEN_CHANGE_NAME, monotonic)])
         self._on_token = on_token
         self._known = known
-        self._notifications = Notifications(paths.TOKEN_CHANGES, paths.TOKEN_CHANGE_NAME, monotonic)
-        #: One reads at a time: of two that overlap, the later one could report what it has read earlier.
-        self._reading = asyncio.Lock()
-        #: Path -> what is wrong there. Nobody logs in with a token that cannot be read.
-        self.malformed: dict[str, str] = {}
 
-    async def load(self, coordinator: Coordinator) -> None:
-        """Read everything. Raises SessionExpiredError."""
-        async with self._reading:
-            await self._load(coordinator)
-
-    async def _load(self, coordinator: Coordinator) -> None:
-        await self._notifications.begin(coordinator)
+    async def _read_all(self, coordinator: Coordinator) -> None:
         found = await children_of(coordinator, paths.TOKENS)
         await self._read(coordinator, sorted({*found, *self._known()}))
         _log.info("tokens.loaded", tokens=len(found), malformed=len(self.malformed))
 
-    async def follow(self, coordinator: Coordinator) -> None:
-        """Apply notifications until the session ends."""
-        await follow(coordinator, lambda watch: self._apply_changes(coordinator, watch))
-
-    async def catch_up(self, coordinator: Coordinator) -> None:
-        """Know every change that was finished before this call, on whatever node. Raises SessionExpiredError."""
-        await retrying(lambda: coordinator.sync(paths.TOKENS))
-        await self._apply_changes(coordinator, None)
-
-    async def _apply_changes(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> None:
-        async with self._reading:
-            await self._apply_news(coordinator, watch)
-
-    async def _apply_news(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> None:
-        news = await self._notifications.news(coordinator, watch)
-        if news.is_incomplete:
-            await self._load(coordinator)
-        else:
-            changed = dict.fromkeys(data.decode(errors="replace") for _, data in news.fresh)
-            await self._read(coordinator, [token_id for token_id in changed if token_id and "/" not in token_id])
-        await self._notifications.seen(coordinator, news)
+    def _keys_in(self, fresh: Sequence[tuple[str, bytes]]) -> Sequence[str]:
+        changed = dict.fromkeys(data.decode(errors="replace") for _, data in fresh)
+        return [token_id for token_id in changed if token_id and "/" not in token_id]
 
     async def _read(self, coordinator: Coordinator, token_ids: Sequence[str]) -> None:
         znodes = [paths.token(token_id) for token_id in token_ids]
@@ -91,8 +61,7 @@ class TokenStore:
                 try:
                     token = decode_token(znode[0], token_id)
                 except ZnodeError as error:
-                    self.malformed[path] = error.reason
-                    _log.error("znode.malformed", path=path, reason=error.reason)
+                    self._report(path, error.reason)
             self._on_token(token_id, token)
 
     async def update(self, coordinator: Coordinator, token_id: str, change: Change) -> Token | None:

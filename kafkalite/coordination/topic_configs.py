@@ -6,7 +6,6 @@ one znode, so that its watches do not grow with the number of topics.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from kafkalite.config import FLUSH_BEFORE_ACK
@@ -18,13 +17,11 @@ from kafkalite.coordination.config_znodes import (
     encode_config_change,
 )
 from kafkalite.coordination.coordinator import Coordinator, Create, NoNodeError, Op, SetData
-from kafkalite.coordination.notifications import Notifications, children_of, follow, write_and_notify
+from kafkalite.coordination.followed_store import FollowedStore
+from kafkalite.coordination.notifications import Notifications, children_of, write_and_notify
 from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.model import INTERNAL_TOPICS
-from kafkalite.telemetry.logs import get_logger
-
-_log = get_logger(__name__)
 
 TOPICS = "topics"
 BROKERS = "brokers"
@@ -46,20 +43,13 @@ _CHANGE_NAME = "config_change_"
 OnChange = Callable[[str, str, dict[str, str]], None]
 
 
-class TopicConfigs:
-    """The settings of all topics and brokers, as of the last notification.
-
-    `load` in every new session, before the node serves; then `follow` as a task of that session.
-    """
+class TopicConfigs(FollowedStore[tuple[str, str]]):
+    """The settings of all topics and brokers, as of the last notification. What was read before a malformed one stays in force."""
 
     def __init__(self, on_change: OnChange, monotonic: Callable[[], float]) -> None:
+        super().__init__(paths.CONFIG_CHANGES, [Notifications(paths.CONFIG_CHANGES, _CHANGE_NAME, monotonic)])
         self._on_change = on_change
         self._settings: dict[str, dict[str, dict[str, str]]] = {each: {} for each in ENTITY_TYPES}
-        self._notifications = Notifications(paths.CONFIG_CHANGES, _CHANGE_NAME, monotonic)
-        #: One reads at a time: of two that overlap, the later one could apply what it has read earlier.
-        self._reading = asyncio.Lock()
-        #: Path -> what is wrong there; the settings read before stay in force. For `admin health`.
-        self.malformed: dict[str, str] = {}
         #: Topics, other than internal ones, that have set log.flush.before.ack.
         self._flushing: set[str] = set()
         #: The zxid of the last write of features that was read; -1: there was none.
@@ -106,13 +96,7 @@ class TopicConfigs:
                 continue
         return found
 
-    async def load(self, coordinator: Coordinator) -> None:
-        """Read everything. Raises SessionExpiredError."""
-        async with self._reading:
-            await self._load(coordinator)
-
-    async def _load(self, coordinator: Coordinator) -> None:
-        await self._notifications.begin(coordinator)
+    async def _read_all(self, coordinator: Coordinator) -> None:
         parents = [f"/config/{entity_type}" for entity_type in ENTITY_TYPES]
         found = await retrying(lambda: coordinator.get_many(parents))
         for entity_type, parent, znode in zip(ENTITY_TYPES, parents, found, strict=True):
@@ -121,7 +105,7 @@ class TopicConfigs:
             if entity_type == USERS:
                 entities += await self._clients_of(coordinator, sorted(entities))
             known = self._settings[entity_type]
-            await self._read(coordinator, entity_type, sorted({*entities, *known}))
+            await self._read_type(coordinator, entity_type, sorted({*entities, *known}))
 
     async def _clients_of(self, coordinator: Coordinator, users: Sequence[str]) -> list[str]:
         found: list[str] = []
@@ -135,40 +119,23 @@ class TopicConfigs:
             found += [f"{user}/{CLIENTS}/{name}" for name in names]
         return found
 
-    async def follow(self, coordinator: Coordinator) -> None:
-        """Apply notifications until the session ends."""
-        await follow(coordinator, lambda watch: self._apply_changes(coordinator, watch))
-
-    async def catch_up(self, coordinator: Coordinator) -> None:
-        """Know every change that was finished before this call, on whatever node. Raises SessionExpiredError."""
-        await retrying(lambda: coordinator.sync(paths.CONFIG_CHANGES))
-        await self._apply_changes(coordinator, None)
-
-    async def _apply_changes(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> None:
-        async with self._reading:
-            await self._apply_news(coordinator, watch)
-
-    async def _apply_news(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> None:
-        news = await self._notifications.news(coordinator, watch)
+    def _keys_in(self, fresh: Sequence[tuple[str, bytes]]) -> Sequence[tuple[str, str]]:
         entities: dict[tuple[str, str], None] = {}
-        for path, data in news.fresh:
+        for path, data in fresh:
             try:
                 entities[decode_config_change(data, path)] = None
             except ZnodeError as error:
                 self._report(path, error.reason)
-        if news.is_incomplete:
-            entities.clear()
-            await self._load(coordinator)
+        return list(entities)
+
+    async def _read(self, coordinator: Coordinator, keys: Sequence[tuple[str, str]]) -> None:
         by_type: dict[str, list[str]] = {}
-        for entity_type, name in entities:
+        for entity_type, name in keys:
             by_type.setdefault(entity_type, []).append(name)
         for entity_type, names in by_type.items():
-            await self._read(coordinator, entity_type, names)
-        for path in news.expired:
-            self.malformed.pop(path, None)
-        await self._notifications.seen(coordinator, news)
+            await self._read_type(coordinator, entity_type, names)
 
-    async def _read(self, coordinator: Coordinator, entity_type: str, names: Sequence[str]) -> None:
+    async def _read_type(self, coordinator: Coordinator, entity_type: str, names: Sequence[str]) -> None:
         entity_paths = [paths.config_entity(entity_type, name) for name in names]
         found = await retrying(lambda: coordinator.get_many(entity_paths))
         known = self._settings.setdefault(entity_type, {})
@@ -195,11 +162,6 @@ class TopicConfigs:
             self._flushing.add(topic)
         else:
             self._flushing.discard(topic)
-
-    def _report(self, path: str, reason: str) -> None:
-        if self.malformed.get(path) != reason:
-            self.malformed[path] = reason
-            _log.error("znode.malformed", path=path, reason=reason)
 
 
 def _encoded(name: str) -> str:

@@ -166,24 +166,30 @@ class InternalLog(Generic[State]):
         """
         if not self.partition_count():
             await self._create()
+        owner = self.owner_of(key)
+        if owner is None:
+            raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return owner[0]
+
+    def owner_of(self, key: str) -> tuple[Broker, LeaderEpoch] | None:
+        """The node that coordinates `key` and the epoch in which it leads, as far as this node knows."""
         known = self._services.metadata([self.topic])
         topic = known.topics[0]
-        if not topic.error and topic.partitions:
-            owner = partition_of(key, len(topic.partitions))
-            leader = next((part.leader for part in topic.partitions if part.partition == owner), None)
-            for broker in known.brokers:
-                if broker.broker_id == leader:
-                    return broker
-        raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if topic.error or not topic.partitions:
+            return None
+        number = partition_of(key, len(topic.partitions))
+        owner = next(each for each in topic.partitions if each.partition == number)
+        leader = next((broker for broker in known.brokers if broker.broker_id == owner.leader), None)
+        return None if leader is None else (leader, owner.leader_epoch)
 
     async def _create(self) -> None:
         brokers = broker_count(self._services.metadata(None))
         if not brokers:
             raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        order = internal_topic(self.topic, self._services.config, brokers)
-        [result] = (await self._services.create_topics(CreateTopicsRequest((order,)))).topics
+        new_topic = internal_topic(self.topic, self._services.config, brokers)
+        [result] = (await self._services.create_topics(CreateTopicsRequest((new_topic,)))).topics
         if result.error == ErrorCode.INVALID_REPLICATION_FACTOR:
-            await self._services.create_topics(CreateTopicsRequest((with_fewest_replicas(order),)))
+            await self._services.create_topics(CreateTopicsRequest((with_fewest_replicas(new_topic),)))
 
     # --- leadership ---
 

@@ -28,7 +28,7 @@ def broker_count(known: MetadataResponse) -> int:
 
 
 def internal_topic(name: str, config: BrokerConfig, brokers: int) -> NewTopic:
-    """The order for an internal topic. With fewer brokers than replicas wanted, all brokers have one; the controller adds the others when
+    """An internal topic as it is created. With fewer brokers than replicas wanted, all brokers have one; the controller adds the others when
     there are more (ADR 62).
 
     Args:
@@ -77,11 +77,11 @@ def internal_topic(name: str, config: BrokerConfig, brokers: int) -> NewTopic:
     )
 
 
-def with_fewest_replicas(order: NewTopic) -> NewTopic:
-    """The order for an internal topic, for when too few brokers can take a replica now.
+def with_fewest_replicas(topic: NewTopic) -> NewTopic:
+    """The same topic with as few replicas as it may have, for when too few brokers can take one now.
 
     It has as many replicas as its min.insync.replicas, so what is acknowledged is on as many nodes as with all brokers. The
     controller adds the others (ADR 62).
     """
-    assert order.configs is not None
-    return replace(order, replication_factor=int(order.configs["min.insync.replicas"]))
+    assert topic.configs is not None
+    return replace(topic, replication_factor=int(topic.configs["min.insync.replicas"]))

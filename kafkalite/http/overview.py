@@ -30,9 +30,9 @@ from kafkalite.extension.messages.watching import (
     StatusResponse,
     TopicStatus,
 )
-from kafkalite.http.peers import Peers
 from kafkalite.model import INTERNAL_TOPICS, NO_LEADER, BrokerId, Endpoint, TopicPartition, is_under_replicated
 from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.peers import Peers
 from kafkalite.rpc.local_broker import LocalBroker
 from kafkalite.rpc.messages.control import PartitionState
 

@@ -24,9 +24,9 @@ from kafkalite.telemetry.series import KEPT, Rates, Series
 
 if TYPE_CHECKING:
     from kafkalite.env import Env
-    from kafkalite.http.peers import Peers
     from kafkalite.kafka.broker_apis import KafkaSide
     from kafkalite.replica.metadata_cache import MetadataCache
+    from kafkalite.replica.peers import Peers
     from kafkalite.replica.replica_manager import ReplicaManager
     from kafkalite.rpc.local_broker import LocalBroker
 

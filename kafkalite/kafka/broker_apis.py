@@ -56,7 +56,7 @@ class KafkaSide:
         self.shares = ShareCoordinator(services)
         #: Reaches the state of share groups, wherever it is coordinated (KIP-932).
         self.share_persister = ClusterSharePersister(services, self.shares)
-        self.groups.shares.persister = self.share_persister
+        self.groups.share_states.persister = self.share_persister
         self.shared_partitions = SharedPartitions(services, self.share_persister)
         self.share_fetching = ShareHandlers(services, self.shared_partitions)
         self.markers = LocalMarkers(services, self.groups)

@@ -156,7 +156,7 @@ class LogManager:
         log = self.pool.take(topic_partition)
         self.pool.forget_offline(topic_partition)
         if topic_id is not None:
-            self.removals.ordered(topic_partition, topic_id)
+            self.removals.deletion_requested(topic_partition, topic_id)
         if log is not None:
             self.removals.set_aside(log, DELETE_SUFFIX, log.config.file_delete_delay_ms)
         else:

@@ -142,7 +142,7 @@ class DiskMoves:
         """Sorted by partition."""
         return [self._moves[key] for key in sorted(self._moves)]
 
-    # --- orders -----------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------
 
     def start(self, topic_partition: TopicPartition, directory: str, throttle: int = 0) -> LogDirMove | None:
         """Begin to move a replica; None if it is there already (which ends a move under way).

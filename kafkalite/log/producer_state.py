@@ -456,7 +456,7 @@ def _check_sequence(entry: ProducerEntry, header: BatchHeader) -> None:
             )
         return
     last = entry.last_sequence
-    expected = 0 if last == -1 else (last + 1) & MAX_SEQUENCE
+    expected = (last + 1) & MAX_SEQUENCE
     if header.base_sequence != expected:
         raise api_error(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,

@@ -1,7 +1,7 @@
 """Logs on their way out: renamed at once (-delete, -stray), their files removed later, or now when room is short.
 
-Logs that were deleted by order (-delete) are removed after a delay. Logs that were set aside (-stray) are removed after a
-delay, too, but only when their records are known to be in sync elsewhere, or by order: they may be the last copy.
+Logs that were deleted on request (-delete) are removed after a delay. Logs that were set aside (-stray) are removed after a
+delay, too, but only when their records are known to be in sync elsewhere, or on request: they may be the last copy.
 """
 
 from __future__ import annotations
@@ -199,8 +199,8 @@ class Removals:
         paths = [f"{directory}/{name}" for name in names if name.endswith(STRAY_SUFFIX)]
         return [(path, *describe_stray(self._disk, path)) for path in paths]
 
-    def ordered(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        """The partition is deleted here by order: its strays are removed when their delay is over."""
+    def deletion_requested(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+        """The partition is deleted here on request: its strays are removed when their delay is over."""
         for stray in self._strays.values():
             if stray.is_of(topic_partition, topic_id):
                 stray.is_requested = True

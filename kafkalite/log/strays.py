@@ -26,7 +26,7 @@ class Stray:
     size_bytes: int
     #: Monotonic seconds: not removed earlier.
     due: float
-    #: The partition was deleted by order: no other copy is needed.
+    #: The partition was deleted on request: no other copy is needed.
     is_requested: bool = False
 
     @property

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
-from kafkalite.http.peers import Peers
 from kafkalite.node.membership import Followed
+from kafkalite.replica.peers import Peers
 from kafkalite.rpc.messages.changes import CatchUpRequest, CatchUpResponse
 from kafkalite.telemetry.logs import get_logger
 

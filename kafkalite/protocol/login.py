@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.errors import AuthenticationFailed, ErrorCode, api_error, error_code
@@ -20,7 +20,7 @@ def log_in(mechanism: str, client: SaslClient) -> Generator[tuple[Any, int], Any
     response = yield wire.SaslHandshakeRequest(mechanism), 1
     if response.error_code:
         code = error_code(response.error_code)
-        raise api_error(code, f"{code.name}: {mechanism} (offered: {', '.join(response.mechanisms)})")
+        raise api_error(code, f"{code.name}: {_refused(mechanism, response.mechanisms)}")
     token = client.first()
     lifetime_ms = 0
     while not client.is_complete:
@@ -34,3 +34,10 @@ def log_in(mechanism: str, client: SaslClient) -> Generator[tuple[Any, int], Any
         except AuthenticationFailed as error:
             raise api_error(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from None
     return lifetime_ms / 1000 if lifetime_ms > 0 else float("inf")
+
+
+def _refused(mechanism: str, offered: Sequence[str]) -> str:
+    """Why a broker does not take a login with `mechanism`; `offered`: the mechanisms that it takes."""
+    if not offered:
+        return "this listener takes no login: set security.protocol to PLAINTEXT or SSL"
+    return f"the broker does not take {mechanism}, but {' and '.join(offered)}"

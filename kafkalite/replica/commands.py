@@ -67,13 +67,13 @@ class Commands:
         fetchers: Fetchers,
         metadata: MetadataCache,
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
-        restarting: OfflineReplicas,
+        offline_replicas: OfflineReplicas,
         doubtful: DoubtfulReplicas,
         isr_keeper: IsrKeeper,
         roles: Roles,
         strays: StrayLogs,
     ) -> None:
-        self._restarting = restarting
+        self._offline_replicas = offline_replicas
         self._doubts = doubtful
         self._hosted = hosted
         self._logs = logs
@@ -204,11 +204,13 @@ class Commands:
         return self.queue.place(self._retry_offline)
 
     async def _retry_offline(self) -> None:
-        for position, (key, state) in enumerate(sorted(self._restarting.commanded.items())):
+        for position, (key, state) in enumerate(sorted(self._offline_replicas.commanded.items())):
             partition = self._hosted.get(key)
             if partition is None or partition.storage_error is None:
-                self._restarting.forget(key)
-            elif self._restarting.commanded.get(key) is state and not self._restarting.refusal(partition, state):
+                self._offline_replicas.forget(key)
+            elif self._offline_replicas.commanded.get(key) is state and not self._offline_replicas.refusal(
+                partition, state
+            ):
                 self._roles.apply(state, "the disk is back, or another disk takes the replica")
             if position % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
@@ -256,7 +258,7 @@ class Commands:
         topic_id = self._logs.failures.failed_topic_id(key) if log is None else log.topic_id
         if topic_id is not None and is_other(topic_id, wanted.topic_id):
             if wanted.delete_files:
-                self._logs.removals.ordered(key, wanted.topic_id)
+                self._logs.removals.deletion_requested(key, wanted.topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if partition is not None:
             if wanted.leader_epoch != EPOCH_DURING_DELETE and wanted.leader_epoch < partition.leader_epoch:
@@ -272,7 +274,7 @@ class Commands:
         if not wanted.delete_files:
             return ErrorCode.NONE
         if topic_id is None:
-            self._logs.removals.ordered(key, wanted.topic_id)
+            self._logs.removals.deletion_requested(key, wanted.topic_id)
             return ErrorCode.NONE
         self._roles.stopped_high_watermarks.pop(key, None)
         try:

@@ -42,7 +42,7 @@ class Describing:
         self,
         hosted: HostedPartitions,
         strays: StrayLogs,
-        restarting: OfflineReplicas,
+        offline_replicas: OfflineReplicas,
         logs: LogManager,
         metadata: MetadataCache,
         open_transactions: OpenTransactions,
@@ -53,7 +53,7 @@ class Describing:
         self._metadata = metadata
         self._hosted = hosted
         self._strays = strays
-        self._restarting = restarting
+        self._offline_replicas = offline_replicas
         self._open_transactions = open_transactions
         self._clock = clock
         self._identity = identity
@@ -136,7 +136,7 @@ class Describing:
                 counts["UnderMinIsrPartitionCount"] += leader.is_under_min_isr
                 counts["AtMinIsrPartitionCount"] += in_sync == leader.effective_min_insync_replicas
         counters = self._hosted.counters
-        counts["ReplicaRestarts"] = self._restarting.restarts
+        counts["ReplicaRestarts"] = self._offline_replicas.restarts
         counts["IsrShrinks"] = counters.isr_shrinks
         counts["IsrExpands"] = counters.isr_expands
         counts["FailedIsrUpdates"] = counters.failed_isr_updates
@@ -155,15 +155,15 @@ class Describing:
             name = str(partition.topic_partition)
             leader = partition.leader
             if partition.storage_error is not None:
-                standing = self._restarting.standing(partition)
-                if self._restarting.is_last_copy(partition):
+                standing = self._offline_replicas.standing(partition)
+                if self._offline_replicas.is_last_copy(partition):
                     report("replica.last_copy", name, f"{name} is offline: {partition.storage_error}; {standing}")
                 else:
                     report("replica.offline", name, f"{name} is offline: {partition.storage_error}; {standing}")
                 continue
             if partition.log.damaged_at is not None:
                 damage = f"{name}: damaged bytes on disk at offset {partition.log.damaged_at}"
-                if self._restarting.is_last_copy(partition):
+                if self._offline_replicas.is_last_copy(partition):
                     report("replica.last_copy_damaged", name, f"{damage}; no other replica is in sync")
                 else:
                     report("replica.damaged", name, damage)

@@ -122,14 +122,14 @@ class ReplicaManager:
             lag_time_max_ms=config.replica_lag_time_max_ms,
             notify=controller.notify_isr,
         )
-        self.restarting = OfflineReplicas(logs, identity, healing)
+        self.offline_replicas = OfflineReplicas(logs, identity, healing)
         self.roles = Roles(
             hosted=self.hosted,
             logs=logs,
             fetchers=self.fetchers,
             settings=settings,
             identity=identity,
-            restarting=self.restarting,
+            offline_replicas=self.offline_replicas,
             doubtful=self._doubts,
             isr_keeper=self._isr_keeper,
         )
@@ -142,7 +142,7 @@ class ReplicaManager:
             fetchers=self.fetchers,
             metadata=metadata,
             identity=identity,
-            restarting=self.restarting,
+            offline_replicas=self.offline_replicas,
             doubtful=self._doubts,
             isr_keeper=self._isr_keeper,
             roles=self.roles,
@@ -166,7 +166,7 @@ class ReplicaManager:
         self.serving.throttled_rate = config.leader_replication_throttled_rate
         self.open_transactions = OpenTransactions(self.hosted, env.clock, config.transaction_max_timeout_ms)
         self.describing = Describing(
-            self.hosted, self.strays, self.restarting, logs, metadata, self.open_transactions, env.clock, identity
+            self.hosted, self.strays, self.offline_replicas, logs, metadata, self.open_transactions, env.clock, identity
         )
         self.session_roles = SessionRoles(
             logs=logs, local=local, metadata=metadata, hosted=self.hosted, commands=self.commands, strays=self.strays

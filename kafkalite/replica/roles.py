@@ -59,11 +59,11 @@ class Roles:
         fetchers: Fetchers,
         settings: ReplicaSettings,
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
-        restarting: OfflineReplicas,
+        offline_replicas: OfflineReplicas,
         doubtful: DoubtfulReplicas,
         isr_keeper: IsrKeeper,
     ) -> None:
-        self._restarting = restarting
+        self._offline_replicas = offline_replicas
         self._doubts = doubtful
         self._hosted = hosted
         self._logs = logs
@@ -90,11 +90,11 @@ class Roles:
             if partition is not None and state.leader_epoch < partition.leader_epoch:
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             if partition is not None and partition.storage_error is not None:
-                partition = self._begin_again(partition, state)
+                partition = self._recreate(partition, state)
             if partition is None:
                 partition = self._start_replica(key, state)
             if partition.storage_error is not None:
-                self._restarting.on_command(partition, state)
+                self._offline_replicas.on_command(partition, state)
                 return ErrorCode.KAFKA_STORAGE_ERROR
             if state.leader_epoch == partition.leader_epoch and partition.is_settled:
                 self._take_move(partition, state)
@@ -114,7 +114,7 @@ class Roles:
                 partition = self._host_offline(key, state, error)
             else:
                 self._hosted.fail_storage(partition, error, is_certain=True)
-            self._restarting.on_command(partition, state)
+            self._offline_replicas.on_command(partition, state)
             return ErrorCode.KAFKA_STORAGE_ERROR
         except ApiError as error:
             return error.code
@@ -134,12 +134,12 @@ class Roles:
         config = self._settings.topic_config(key.topic)
         log = self._logs.get(key)
         if log is not None and strays.is_other(log.topic_id, state.topic_id):
-            # Left over from a topic of the same name. If that was deleted while this node was away, the controller sends an order.
+            # Left over from a topic of the same name. If that was deleted while this node was away, the controller sends a command.
             _log.warning("replica.other_topic", partition=str(key), own=log.topic_id, new=state.topic_id)
             self._logs.set_stray(key)
             log = None
         mark = Offset(0)
-        lost = self._restarting.may_have_lost(key, state) if log is None else None
+        lost = self._offline_replicas.may_have_lost(key, state) if log is None else None
         if lost is not None:
             return self._host_offline(key, state, lost)
         is_new_log = log is None
@@ -154,7 +154,7 @@ class Roles:
         mark = max(min(mark, log.log_end_offset), log.log_start_offset)
         partition = Partition(key, state.topic_id, log, config, mark)
         self._hosted.add(partition)
-        self._restarting.forget(key)
+        self._offline_replicas.forget(key)
         if (
             is_new_log
             and not state.is_new
@@ -174,9 +174,9 @@ class Roles:
         self._hosted.fail_storage(partition, error, is_certain=True)
         return partition
 
-    def _begin_again(self, partition: Partition, state: PartitionState) -> Partition | None:
+    def _recreate(self, partition: Partition, state: PartitionState) -> Partition | None:
         """An offline replica is dropped (None), so that it is recreated, if allowed; otherwise it stays."""
-        if self._restarting.refusal(partition, state):
+        if self._offline_replicas.refusal(partition, state):
             return partition
         key = partition.topic_partition
         log = self._logs.get(key)
@@ -193,7 +193,7 @@ class Roles:
                 partition.follower_high_watermark, self._logs.offsets.high_watermark(key)
             )
             return None
-        self._restarting.restarts += 1
+        self._offline_replicas.restarts += 1
         return None
 
     def _take_state(self, partition: Partition, state: PartitionState) -> None:
@@ -283,7 +283,7 @@ class Roles:
         if state.leader == NO_LEADER:
             self._fetchers.stop(partition.topic_partition)
             if self._identity()[0] in state.isr:
-                self._restarting.can_lead(partition)
+                self._offline_replicas.can_lead(partition)
         else:
             self._fetchers.follow(partition, state.leader)
 
@@ -315,4 +315,4 @@ class Roles:
         self._fetchers.stop(partition.topic_partition)
         self._hosted.demote(partition)
         self._hosted.remove(partition)
-        self._restarting.forget(partition.topic_partition)
+        self._offline_replicas.forget(partition.topic_partition)

@@ -139,7 +139,7 @@ class StrayLogs:
         }
 
     def delete_orphans(self, topic: str) -> ErrorCode:
-        """An operator has ordered the deletion of a topic that has vanished: delete its replicas."""
+        """An operator has requested the deletion of a topic that has vanished: delete its replicas."""
         error = ErrorCode.NONE
         for key in [key for key in self._orphans if key.topic == topic and self._hosted.get(key) is None]:
             self._roles.stopped_high_watermarks.pop(key, None)
@@ -151,5 +151,5 @@ class StrayLogs:
                 error = ErrorCode.KAFKA_STORAGE_ERROR
         for stray in self._logs.removals.strays():
             if stray.topic_partition.topic == topic:
-                self._logs.removals.ordered(stray.topic_partition, stray.topic_id)
+                self._logs.removals.deletion_requested(stray.topic_partition, stray.topic_id)
         return error

@@ -31,6 +31,12 @@ class RpcTimeout(RpcError):
     """No answer in time: whether the request was, or will be, executed is not known."""
 
 
+def dialling_error(error: OSError) -> str:
+    """Why there is no connection. asyncio's error has no text if the peer closed it during the TLS handshake."""
+    closed = "the connection was closed during the TLS handshake: a listener without TLS?"
+    return error.strerror or str(error) or closed
+
+
 def answer_of(request: type[Message], frame: Frame) -> Answer:
     """The answer in a frame.
 

@@ -19,6 +19,7 @@ from kafkalite.rpc.answers import (
     RpcTimeout,
     answer_of,
     check_hello,
+    dialling_error,
 )
 from kafkalite.rpc.framing import (
     NODE_HEADER_BYTES,
@@ -125,7 +126,7 @@ class RpcConnection:
         except ConnectionRefusedError as error:
             raise RpcRefused(f"{endpoint}: {error}") from None
         except OSError as error:
-            raise RpcNotSent(f"{endpoint}: {error}") from None
+            raise RpcNotSent(f"{endpoint}: {str(error) or dialling_error(error)}") from None
         except RpcDisconnected as error:
             raise RpcNotSent(str(error)) from None
         finally:

@@ -90,8 +90,8 @@ class ClientSecurity:
             tokenauth == "true",
         )
 
-    def open(self) -> Dialling:
-        """Raises ConfigError when a file cannot be used."""
+    def open(self, *, password_key: str = "sasl.password") -> Dialling:
+        """`password_key`: the setting that has the password, for errors. Raises ConfigError when a file cannot be used."""
         # Here, so that a client in plain text loads none of it.
         from kafkalite.security.files import reveal
         from kafkalite.security.sasl import ClientCredentials
@@ -104,7 +104,7 @@ class ClientSecurity:
             tls.context()
         credentials = None
         if self.uses_sasl:
-            password = reveal("sasl.password", self.password)
+            password = reveal(password_key, self.password)
             credentials = ClientCredentials(self.mechanism, self.username, password, is_token=self.is_token)
         return Dialling(tls, credentials)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kafkalite.config import BrokerConfig, for_listener
@@ -39,6 +39,19 @@ def readable_by_others(paths: Mapping[str, str]) -> list[str]:
             continue  # an error of its own, or not a file
         if mode & stat.S_IROTH:
             found.append(f"{key}: every user of this machine may read {path}: chmod 600 {path}")
+    return found
+
+
+def open_directories(paths: Iterable[str]) -> list[str]:
+    """Warnings for log directories that every user of this machine may read: ACLs are for clients, not for files."""
+    found = []
+    for path in paths:
+        try:
+            mode = os.stat(path).st_mode
+        except (OSError, ValueError):
+            continue  # the node makes it, or has an error of its own
+        if mode & stat.S_IROTH and mode & stat.S_IXOTH:
+            found.append(f"log.dirs: every user of this machine may read {path}: chmod -R o-rwx {path}")
     return found
 
 

@@ -243,7 +243,7 @@ class NodeSecurity:
             own.sasl_mechanism_inter_broker_protocol,
             own.inter_broker_username,
             own.inter_broker_password,
-        ).open()
+        ).open(password_key="inter.broker.password")
 
 
 def _files(own: BrokerConfig) -> TlsFiles:

@@ -23,6 +23,7 @@ from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.listener_settings import HTTP, RPC
 from kafkalite.model import PROTOCOLS
+from kafkalite.security.principal_settings import principal_warnings
 
 ZOOKEEPER = "ZOOKEEPER"
 ACKNOWLEDGED = "security.open.acknowledged"
@@ -98,6 +99,8 @@ def posture(config: BrokerConfig) -> Posture:
     exposures = [] if refusals else _exposures(config, listeners, acknowledged)
     warnings = [
         *_authorizer_warnings(config),
+        *principal_warnings(config, tuple(each.name for each in listeners if each.protocol == "SSL")),
+        *_checks_off(config, listeners),
         *_transition_warnings(config),
         *_local_warnings(config, listeners),
         *_password_warnings(config, listeners),
@@ -227,7 +230,11 @@ def _local_warnings(config: BrokerConfig, listeners: tuple[ListenerPosture, ...]
 def _password_warnings(config: BrokerConfig, listeners: tuple[ListenerPosture, ...]) -> list[str]:
     found = []
     for each in listeners:
-        if each.protocol != "SASL_PLAINTEXT" or each.is_local:
+        if each.is_local:
+            continue
+        if each.name == HTTP and each.protocol == "PLAINTEXT" and config.http_bearer_tokens_location:
+            found.append(f"{each.key} is PLAINTEXT: tokens are accepted from this machine only. Set it to SSL")
+        if each.protocol != "SASL_PLAINTEXT":
             continue
         if each.name == HTTP:
             found.append(
@@ -238,6 +245,25 @@ def _password_warnings(config: BrokerConfig, listeners: tuple[ListenerPosture, .
                 f"listener {each.name} takes passwords without encryption (SASL_PLAINTEXT with PLAIN): they can be read on the"
                 f" network. Set {each.key} to SASL_SSL, or remove PLAIN from sasl.enabled.mechanisms"
             )
+    return found
+
+
+def _checks_off(config: BrokerConfig, listeners: tuple[ListenerPosture, ...]) -> list[str]:
+    """Others that are taken for somebody they are not."""
+    found = []
+    if any(each.protocol.endswith("SSL") for each in listeners) and not config.ssl_endpoint_identification_algorithm:
+        found.append(
+            "ssl.endpoint.identification.algorithm is empty: a client with any certificate of the trusted authorities can pose as a"
+            " node towards this one"
+        )
+    takes_tokens = any(
+        each.protocol.startswith("SASL") and "OAUTHBEARER" in for_listener(config, each.name).sasl_enabled_mechanisms
+        for each in listeners
+    )
+    if takes_tokens and not config.sasl_oauthbearer_expected_audience:
+        found.append(
+            "sasl.oauthbearer.expected.audience is empty: a token that was issued for another service is accepted here"
+        )
     return found
 
 

@@ -224,6 +224,10 @@ class ScramServer:
         client_key = bytes(a ^ b for a, b in zip(signature, proof, strict=False))
         proves = hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key)
         answer = f"v={_to_text(_hmac(self._hash, credential.server_key, message))}"
+        if nonce != self._nonce and nonce.endswith(self._nonce):
+            raise AuthenticationFailed(
+                "the client repeats its nonce (librdkafka before 2.6.1; Kafka 4 refuses that, too)"
+            )
         if nonce != self._nonce:
             raise AuthenticationFailed("the nonce belongs to another exchange")
         if bound != self._binding:

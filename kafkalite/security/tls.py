@@ -59,6 +59,24 @@ class TlsFiles:
         return context
 
 
+def _reason(error: OSError | ValueError, files: TlsFiles) -> str:
+    """Why files cannot be used. An error of the system names its file; one of OpenSSL does not.
+
+    Of a file that is not PEM, and of one without a key, OpenSSL says no more than "PEM lib".
+    """
+    named = files.keystore or files.truststore
+    if isinstance(error, ssl.SSLError):
+        if "PEM lib" not in str(error):
+            return f"{named}: {error}"
+        return (
+            f"{named}: not PEM with a certificate and its key, or another password (a PKCS#12 store: openssl pkcs12 -in store.p12"
+            " -nodes -out store.pem)"
+        )
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return f"{named}: {error}"
+
+
 class _Reloading:
     """A context that follows its files. While they cannot be used, the last good ones stay; one log line says so."""
 
@@ -85,7 +103,7 @@ class _Reloading:
         except (OSError, ValueError) as error:  # ValueError: a password that is too long
             if not isinstance(error, ssl.SSLError):
                 self._stamp = ()  # it was not what is in the files: the next handshake tries again
-            text = f"{self.files.keystore or self.files.truststore}: {error}"
+            text = _reason(error, self.files)
             if self._context is None:
                 raise ConfigError(f"TLS: {text}") from None
             if text != self._complaint:
@@ -141,18 +159,25 @@ def own_name(files: TlsFiles) -> str:
     """
     server_context = ServerTls(files, "required").context()
     client_context = ClientTls(files, check_hostname=False).context()
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = client_context.wrap_bio(to_client, to_server)
-    server = server_context.wrap_bio(to_server, to_client, server_side=True)
-    sides = [client, server]
     try:
-        for _ in range(10):  # two round trips do
-            sides = [side for side in sides if not _shaken(side)]
-        if not sides:
-            return peer_name(server)
+        return peer_name(shake_hands(server_context, client_context))
     except ssl.SSLError as error:
         raise ConfigError(f"ssl.keystore.location: our own certificate does not verify: {error}") from None
-    raise ConfigError("ssl.keystore.location: no handshake with our own certificate")
+
+
+def shake_hands(
+    server_context: ssl.SSLContext, client_context: ssl.SSLContext, host: str | None = None
+) -> ssl.SSLObject:
+    """A handshake in memory; the server's side of it. `host`: what the client dials. Raises ssl.SSLError."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context.wrap_bio(to_client, to_server, server_hostname=host)
+    server = server_context.wrap_bio(to_server, to_client, server_side=True)
+    sides = [client, server]
+    for _ in range(10):  # two round trips do
+        sides = [side for side in sides if not _shaken(side)]
+        if not sides:
+            return server
+    raise ssl.SSLError("no handshake")
 
 
 def _shaken(side: ssl.SSLObject) -> bool:

@@ -6,17 +6,16 @@ names a class path that is there already. Nothing of this is needed to run or te
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kafkalite.testing.maven import Artifact, JarsMissing, jars
 from kafkalite.testing.processes import Process, ProcessFailed
 
 KAFKA_VERSION = "3.9.1"
@@ -34,22 +33,17 @@ SERVER_FLAGS = (
     "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true",
 )  # fmt: skip
 _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
-#: Artifacts of the broker and of the tools; of the tools and of the services that are clients.
 _SERVER = ("kafka_2.13", "kafka-tools")
-_SERVER_ALONE = ("kafka_2.13",)
 _SERVICES = ("kafka_2.13", "kafka-tools", "kafka-streams", "connect-runtime", "connect-file", "connect-mirror")
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
-<groupId>kafkalite</groupId><artifactId>kafka-jars</artifactId><version>1</version><dependencies>
-{0}</dependencies></project>
-"""
-_DEPENDENCY = """<dependency><groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version>{3}</dependency>
-"""
 #: Of a server without tools: nothing that serves uses it, and the registry lacks it for some releases.
-_WITHOUT_TOOLS = """<exclusions><exclusion><groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId></exclusion>
-</exclusions>"""
+_TOOLS_API = "org.apache.kafka:kafka-tools-api"
 #: The server brings one; without it the services say nothing.
-_LOGGING = ("org.slf4j", "slf4j-reload4j", "1.7.36")
+_LOGGING = Artifact("slf4j-reload4j", "1.7.36", "org.slf4j")
+#: Flink's connector has a version of its own.
+_FLINK_VERSION, _FLINK_CONNECTOR_VERSION = "2.1.0", "4.0.1-2.0"
+_FLINK = ("flink-streaming-java", "flink-clients", "flink-connector-base")
 _LOG4J = """log4j.rootLogger=WARN, console
+log4j.logger.org.apache.kafka.streams.tests=INFO
 log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.target=System.err
 log4j.appender.console.layout=org.apache.log4j.PatternLayout
@@ -57,80 +51,69 @@ log4j.appender.console.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 
 
-class KafkaJarsMissing(RuntimeError):
-    """Kafka's jars are neither here nor to be had."""
-
-
 def java() -> str:
-    """The java command. Raises KafkaJarsMissing."""
+    """The java command. Raises JarsMissing."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if found is None:
-        raise KafkaJarsMissing("no java: set JAVA_HOME or put java into PATH")
+        raise JarsMissing("no java: set JAVA_HOME or put java into PATH")
     return found
 
 
 def class_path(cache: Path) -> str:
-    """The class path of Kafka's server and tools; fetched into `cache` if need be. Raises KafkaJarsMissing."""
+    """The class path of Kafka's server and tools; fetched into `cache` if need be. Raises JarsMissing."""
     if named := os.environ.get("KAFKALITE_KAFKA_CLASSPATH"):
         return named
-    return _filled(cache / f"kafka-{KAFKA_VERSION}", _SERVER)
+    return _filled(cache / f"kafka-{KAFKA_VERSION}", _of_kafka(KAFKA_VERSION, *_SERVER))
 
 
 def server_class_path(cache: Path, version: str) -> str:
-    """The class path of a broker of that release, without tools; fetched into `cache` if need be. Raises KafkaJarsMissing."""
-    return _filled(cache / f"kafka-server-{version}", _SERVER_ALONE, version)
+    """The class path of a broker of that release, without tools; fetched into `cache` if need be. Raises JarsMissing."""
+    return _filled(cache / f"kafka-server-{version}", [Artifact("kafka_2.13", version, without=(_TOOLS_API,))])
 
 
 def services_class_path(cache: Path) -> str:
     """The class path of the tools, Streams, Connect and MirrorMaker of SERVICES_VERSION; fetched into `cache` if need be.
 
-    Raises KafkaJarsMissing.
+    Raises JarsMissing.
     """
-    return _filled(cache / f"kafka-services-{SERVICES_VERSION}", _SERVICES, SERVICES_VERSION)
+    return _filled(cache / f"kafka-services-{SERVICES_VERSION}", _of_kafka(SERVICES_VERSION, *_SERVICES))
+
+
+def streams_tests_class_path(cache: Path) -> str:
+    """The class path of the programs of Kafka's system tests of Streams; fetched into `cache` if need be. Raises JarsMissing."""
+    tests = [Artifact(name, SERVICES_VERSION, classifier="test") for name in ("kafka-streams", "kafka-clients")]
+    wanted = [*_of_kafka(SERVICES_VERSION, "kafka-streams"), *tests]
+    return _filled(cache / f"kafka-streams-tests-{SERVICES_VERSION}", wanted)
+
+
+def flink_class_path(cache: Path) -> str:
+    """The class path of Apache Flink with its Kafka connector; fetched into `cache` if need be. Raises JarsMissing."""
+    wanted = [Artifact(name, _FLINK_VERSION, "org.apache.flink") for name in _FLINK]
+    wanted.append(Artifact("flink-connector-kafka", _FLINK_CONNECTOR_VERSION, "org.apache.flink"))
+    return _filled(cache / f"flink-{_FLINK_VERSION}", wanted)
 
 
 def newest_client_class_path(cache: Path) -> str:
-    """The class path of the Java client of CLIENT_VERSION; fetched into `cache` if need be. Raises KafkaJarsMissing."""
-    return _filled(cache / f"kafka-clients-{CLIENT_VERSION}", ("kafka-clients",), CLIENT_VERSION)
+    """The class path of the Java client of CLIENT_VERSION; fetched into `cache` if need be. Raises JarsMissing."""
+    return _filled(cache / f"kafka-clients-{CLIENT_VERSION}", _of_kafka(CLIENT_VERSION, "kafka-clients"))
 
 
 def oldest_client_class_path(cache: Path) -> str:
-    """The class path of the Java client of OLDEST_CLIENT_VERSION; fetched into `cache` if need be. Raises KafkaJarsMissing."""
-    return _filled(cache / f"kafka-clients-{OLDEST_CLIENT_VERSION}", ("kafka-clients",), OLDEST_CLIENT_VERSION)
+    """The class path of the Java client of OLDEST_CLIENT_VERSION; fetched into `cache` if need be. Raises JarsMissing."""
+    return _filled(cache / f"kafka-clients-{OLDEST_CLIENT_VERSION}", _of_kafka(OLDEST_CLIENT_VERSION, "kafka-clients"))
 
 
-def _filled(directory: Path, artifacts: Sequence[str], version: str = KAFKA_VERSION) -> str:
-    with only_one_fills(directory):
-        if not (directory / ".complete").exists():
-            _fetch(directory, artifacts, version)
-    return f"{directory}{os.pathsep}{directory / 'jars'}/*"
+def _of_kafka(version: str, *names: str) -> list[Artifact]:
+    return [Artifact(name, version) for name in names]
 
 
-@contextmanager
-def only_one_fills(directory: Path) -> Iterator[None]:
-    """Hold the lock of a directory that is filled once and shared, so that a second process waits instead of clearing it."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with (directory.parent / f".{directory.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _fetch(directory: Path, artifacts: Sequence[str], version: str) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise KafkaJarsMissing("no mvn to fetch Kafka's jars with, and KAFKALITE_KAFKA_CLASSPATH is not set")
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    wanted = [*(("org.apache.kafka", name, version) for name in artifacts), _LOGGING]
-    exclusions = _WITHOUT_TOOLS if tuple(artifacts) == _SERVER_ALONE else ""
-    (directory / "pom.xml").write_text(_POM.format("".join(_DEPENDENCY.format(*each, exclusions) for each in wanted)))
-    (directory / "log4j.properties").write_text(_LOG4J)
-    command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars", "-DincludeScope=runtime"]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=600)
-    if done.returncode:
-        raise KafkaJarsMissing(f"mvn could not fetch Kafka's jars: {(done.stdout + done.stderr)[-2000:]}")
-    (directory / ".complete").touch()
+def _filled(directory: Path, artifacts: Sequence[Artifact]) -> str:
+    found = jars(directory, [*artifacts, _LOGGING])
+    settings = directory / "log4j.properties"
+    if not settings.exists():
+        settings.write_text(_LOG4J)
+    return f"{directory}{os.pathsep}{found}/*"
 
 
 def tool_command(classes: str, main: str, *arguments: str) -> list[str]:

@@ -174,7 +174,7 @@ def differences(definitions: Mapping[str, Definition]) -> Iterator[str]:
 
 
 def newest_client_jar() -> Path:
-    """The jar of the newest client that the tests use; fetched if need be. Raises KafkaJarsMissing."""
+    """The jar of the newest client that the tests use; fetched if need be. Raises JarsMissing."""
     classes = newest_client_class_path(Path(os.environ.get("KAFKALITE_INTEROP_DIR", ".interop")))
     return next(Path(classes.split(os.pathsep)[0]).glob("jars/kafka-clients-*.jar"))
 

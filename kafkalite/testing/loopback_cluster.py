@@ -19,7 +19,7 @@ from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.node.node import Node
 from kafkalite.testing.simulated.zookeeper import SimZooKeeper
 
-_READY_S = 20.0
+_READY_S = 120.0
 
 
 class LoopbackCluster:

@@ -79,7 +79,7 @@ def replay_of(pipeline: Pipeline, name: str, topic: str, delivery: str) -> Pipel
     if pipeline.source.reads(topic):
         raise PipelineError(f"topic {topic} is the one that is read: a replay goes into another topic")
     sinks = (TopicSink(topic, None, delivery),)
-    return _named(pipeline, name, sinks=sinks, steps=(), decode=Decode("raw"), dead_letters=None)
+    return _named(pipeline, name, sinks=sinks, steps=(), decode=Decode("raw"), dead_letters=None, watermark=None)
 
 
 def _named(pipeline: Pipeline, name: str, **changes: Any) -> Pipeline:

@@ -20,6 +20,7 @@ from typing import Any
 
 from kafkalite.errors import KafkaliteError
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import INTERNAL_TOPICS
 
 #: Columns that every decoded row has beside its own: where its record is in Kafka.
 HIDDEN = ("_topic", "_partition", "_offset", "_timestamp")
@@ -54,7 +55,7 @@ class Source:
         """Whether `topic` is one of its topics. A pattern never covers internal ones."""
         if self.pattern is None:
             return topic in self.topics
-        return not topic.startswith("__") and re.fullmatch(self.pattern, topic) is not None
+        return topic not in INTERNAL_TOPICS and re.fullmatch(self.pattern, topic) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +209,9 @@ class Pipeline:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns by which a sink replaces and deletes rows; empty if no sink does."""
-        return next((sink.key for sink in self.sinks if isinstance(sink, IcebergSink | DeltaSink) and sink.key), ())
+        """The columns by which sinks replace and delete rows; empty if no sink does."""
+        keys = [sink.key for sink in self.sinks if isinstance(sink, IcebergSink | DeltaSink)]
+        return tuple(dict.fromkeys(column for key in keys for column in key))
 
     @property
     def keyed(self) -> bool:

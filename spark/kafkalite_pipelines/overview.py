@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkalite_pipelines import control
 from kafkalite_pipelines.cluster import Position, positions
-from kafkalite_pipelines.definition import Pipeline, PipelineError
+from kafkalite_pipelines.definition import Pipeline, PipelineError, Sink, TopicSink
 from kafkalite_pipelines.session import as_text, submit_command
 from kafkalite_pipelines.sinks.opening import open_sink
 from kafkalite_pipelines.sinks.sink import Recorded
@@ -30,14 +30,19 @@ def overview(pipeline: Pipeline, file: Path) -> dict[str, Any]:
         "decode": f"{decode.format}: {columns or 'columns are found in the records'}"
         if decode.format == "json"
         else decode.format,
-        "sinks": [{"name": sink.name, "state": _state(each)} for sink, each in zip(sinks, recorded, strict=True)],
+        "sinks": [
+            {"name": sink.name, "state": _state(described, each)}
+            for described, sink, each in zip(pipeline.sinks, sinks, recorded, strict=True)
+        ],
         "trigger": _trigger(pipeline),
         "checkpoint": pipeline.place(pipeline.checkpoint),
         "submit": as_text(submit_command(pipeline, file, pipeline.master or "spark://HOST:7077")),
     }
 
 
-def _state(recorded: Recorded | None) -> str:
+def _state(sink: Sink, recorded: Recorded | None) -> str:
+    if isinstance(sink, TopicSink):  # the brokers know its batches
+        return sink.delivery
     return "new" if recorded is None else f"has batch {recorded.number} of query {recorded.query[:8]}"
 
 

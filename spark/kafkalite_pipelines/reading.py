@@ -9,6 +9,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from kafkalite.model import INTERNAL_TOPICS
 from kafkalite_pipelines.definition import (
     DeadLetters,
     DeltaSink,
@@ -28,14 +29,18 @@ from kafkalite_pipelines.reading_decode import COLUMN, read_decode
 from kafkalite_pipelines.reading_whole import check_whole
 from kafkalite_pipelines.sections import Section, kind, shown
 from kafkalite_pipelines.sinks.partitions import PARTITION_BY
+from kafkalite_pipelines.sql import reads_input
 
 #: What a pipeline, a topic and an Iceberg table may be called.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
 TABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)?")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 #: `str.isdigit` is true of superscripts, which `int` does not take.
 _PORT, _PARTITION = re.compile(r"[0-9]{1,5}"), re.compile(r"[0-9]{1,10}")
+#: A name or an IPv4 address, or an IPv6 address in brackets.
+_HOST = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%]+\]")
+_MASTER = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+")
 SINKS = ("iceberg", "delta", "parquet", "topic")
 #: The key that says where a sink writes.
 _PLACES = {"iceberg": "table", "delta": "path", "parquet": "path", "topic": "topic"}
@@ -100,9 +105,10 @@ def parse(values: Mapping[str, Any], directory: Path = Path()) -> Pipeline:
     dead = _dead_letters(top)
     decode = read_decode(top, has_dead_letters=dead is not None)
     steps = tuple(step for each in top.sections("steps") if (step := _step(each)) is not None)
-    if "sinks" not in top:
+    if "sinks" not in top or top.any("sinks") == []:
         top.missing("sinks", "at least one [[sinks]] with a format")
     sinks = tuple(sink for each in top.sections("sinks") if (sink := _sink(each)) is not None)
+    _check_settings(top, kafka, writes=dead is not None or any(isinstance(sink, TopicSink) for sink in sinks))
     pipeline = Pipeline(
         name=name,
         kafka=kafka,
@@ -115,7 +121,7 @@ def parse(values: Mapping[str, Any], directory: Path = Path()) -> Pipeline:
         checkpoint=top.text("checkpoint") or f"checkpoints/{name}",
         watermark=_watermark(top),
         spark=top.texts("spark"),
-        master=top.text("master"),
+        master=_master(top),
         directory=directory,
     )
     top.done()
@@ -135,20 +141,20 @@ def _kafka(top: Section) -> dict[str, str]:
         top.problem("kafka.bootstrap.servers", 'is missing: "host:9092", several separated by commas')
     for server in filter(None, servers.split(",")):
         host, _, port = server.strip().rpartition(":")
-        if not host or not _PORT.fullmatch(port) or not 0 < int(port) < 65536:
+        if not _HOST.fullmatch(host) or not _PORT.fullmatch(port) or not 0 < int(port) < 65536:
             top.problem("kafka.bootstrap.servers", f"{server.strip()!r} is not host:port")
     for key, instead in _OURS.items():
         if key in kafka:
             top.problem(f"kafka.{key}", f"a pipeline sets this itself; use {instead}")
-    if servers and not any(problem.startswith("kafka.") for problem in top.problems):
-        _check_settings(top, kafka)
     return kafka
 
 
-def _check_settings(top: Section, kafka: dict[str, str]) -> None:
-    """What the source says of the clients' settings, if Spark is installed: it is the source's own check."""
+def _check_settings(top: Section, kafka: dict[str, str], *, writes: bool) -> None:
+    """What the source (and the sink, if topics are written) say of the clients' settings: their own checks, if Spark is installed."""
+    if "bootstrap.servers" not in kafka or any(problem.startswith("kafka.") for problem in top.problems):
+        return
     try:
-        from pyspark_kafkalite.option_parsing import read_options
+        from pyspark_kafkalite.option_parsing import read_options, write_options
         from pyspark_kafkalite.options import OptionError
     except ImportError:
         return
@@ -159,8 +165,11 @@ def _check_settings(top: Section, kafka: dict[str, str]) -> None:
             uses = "SASL_SSL or SASL_PLAINTEXT" if family == "SASL" else "SSL or SASL_SSL"
             top.problem(f"kafka.{key}", f"is not used with security.protocol {protocol}, but with {uses}")
             return
+    options = {f"kafka.{key}": value for key, value in kafka.items()}
     try:
-        read_options({f"kafka.{key}": value for key, value in kafka.items()} | {"subscribe": "any"}, streaming=True)
+        read_options(options | {"subscribe": "any"}, streaming=True)
+        if writes:
+            write_options(options | {"topic": "any"})
     except OptionError as error:
         top.problem("kafka", " ".join(str(error).split()))
 
@@ -211,6 +220,8 @@ def _start(section: Section, topics: tuple[str, ...]) -> str | datetime | dict[s
     if isinstance(value, datetime):
         if value.tzinfo is None:
             section.problem("start", "the time has no time zone: 2026-11-22T08:00:00Z")
+        elif value.timestamp() < 0:
+            section.problem("start", "the time is before 1970, when the timestamps of records begin")
         return value
     if isinstance(value, Mapping):
         return _offsets(section, value, topics)
@@ -247,8 +258,7 @@ def _dead_letters(top: Section) -> DeadLetters | None:
     if section is None:
         return None
     topic = section.text("topic", "", required="the topic for records that cannot be decoded") or ""
-    if topic and not TOPIC.fullmatch(topic):
-        section.problem("topic", f"{topic!r} is not a topic's name")
+    _check_written(section, topic)
     dead = DeadLetters(topic, section.choice("delivery", _DELIVERIES, "exactly-once"))
     section.done()
     return dead
@@ -264,7 +274,7 @@ def _step(section: Section) -> Step | None:
     if (sql is None) == (function is None):
         return None
     if sql is not None:
-        if not re.search(r"\binput\b", sql):
+        if not reads_input(sql):
             section.problem("sql", "reads from input, the rows of the step before: SELECT … FROM input")
         return SqlStep(sql)
     assert function is not None
@@ -280,6 +290,7 @@ def _sink(section: Section) -> Sink | None:
         return None
     format_ = section.choice("format", SINKS, "")
     if not format_:
+        section.done(_SINK_KEYS)
         return None
     sink = {"iceberg": _iceberg, "delta": _delta, "parquet": _parquet, "topic": _topic}[format_](section)
     place = _PLACES[format_]
@@ -333,10 +344,17 @@ def _parquet(section: Section) -> Sink:
 
 def _topic(section: Section) -> Sink:
     topic = section.text("topic", "", required="the topic to write to") or ""
-    if topic and not TOPIC.fullmatch(topic):
-        section.problem("topic", f"{topic!r} is not a topic's name")
+    _check_written(section, topic)
     key_column = section.text("key_column")
     return TopicSink(topic, key_column, section.choice("delivery", _DELIVERIES, "exactly-once"))
+
+
+def _check_written(section: Section, topic: str) -> None:
+    """A topic that the pipeline writes; "": it has its own line."""
+    if topic and not TOPIC.fullmatch(topic):
+        section.problem("topic", f"{topic!r} is not a topic's name")
+    elif topic in INTERNAL_TOPICS:
+        section.problem("topic", f"{topic} is one of the brokers' own topics")
 
 
 def _key(section: Section) -> tuple[str, ...]:
@@ -383,6 +401,15 @@ def _trigger(top: Section) -> float | None:
     if value == "available-now":
         return None
     return top.seconds("trigger", 0.0, examples='"10s", or "available-now"')
+
+
+def _master(top: Section) -> str | None:
+    master = top.text("master")
+    if master is not None and master.startswith("sc://"):
+        top.problem("master", f"Spark Connect is chosen by `run --remote {master}`")
+    elif master is not None and not _MASTER.fullmatch(master):
+        top.problem("master", f"must be local, local[N], spark://host:port, yarn or k8s://…, not {master!r}")
+    return master
 
 
 def _watermark(top: Section) -> tuple[str, str] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from kafkalite_pipelines.decoding.types import BadType, spark_type
 from kafkalite_pipelines.definition import Decode
@@ -11,6 +12,8 @@ from kafkalite_pipelines.sections import Section, kind
 
 FORMATS = ("json", "avro", "protobuf", "raw")
 _OURS = "names that begin with _ are the pipeline's own"
+#: No space and no control character.
+_URL = re.compile(r"[!-~]+")
 COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -69,14 +72,32 @@ def _registry(section: Section, format_: str) -> str | None:
         section.problem("registry", what if file is None else "cannot be combined with schema_file")
     if registry is not None and format_ == "raw":
         section.problem("registry", "raw records are not decoded; use json, avro or protobuf")
-    if registry is not None and not registry.startswith(("http://", "https://")):
-        section.problem("registry", f"must be a URL (http://host:8081), not {registry!r}")
-    for key in ("registry_user", "registry_password_env"):
-        if registry is None and key in section:
-            section.problem(key, "is for a registry")
+    if registry is not None:
+        _check_url(section, registry)
+    user, password = "registry_user" in section, "registry_password_env" in section
+    if registry is None:
+        for key in ("registry_user", "registry_password_env"):
+            if key in section:
+                section.problem(key, "is for a registry")
+    elif user and not password:
+        section.missing("registry_password_env", "the environment variable with the password of registry_user")
+    elif password and not user:
+        section.missing("registry_user", "the user of registry_password_env")
     if file is not None and format_ == "protobuf" and not file.endswith((".proto", ".desc", ".pb", ".binpb")):
         section.problem("schema_file", f"must be a .proto file or a descriptor set (.desc) of protoc, not {file!r}")
     return registry
+
+
+def _check_url(section: Section, url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        right = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is no number of a port, or there is half a pair of brackets
+        right = False
+    if not right or not _URL.fullmatch(url):
+        section.problem("registry", f"must be a URL (http://host:8081), not {url!r}")
+    elif parts.username is not None:
+        section.problem("registry", "must have no user in it; use registry_user and registry_password_env")
 
 
 def _for_protobuf(section: Section, format_: str, key: str) -> str | None:

@@ -59,10 +59,24 @@ def _check_places(pipeline: Pipeline, top: Section) -> None:
             "dead_letters.topic", f"{dead.topic} is also the topic of a sink: dead letters need one of their own"
         )
     checkpoint = pipeline.place(pipeline.checkpoint)
-    for number, sink in enumerate(pipeline.sinks, 1):
-        path = sink.path if isinstance(sink, DeltaSink | ParquetSink) else None
-        if path and pipeline.place(path) == checkpoint:
+    paths = {
+        n: pipeline.place(s.path)
+        for n, s in enumerate(pipeline.sinks, 1)
+        if isinstance(s, DeltaSink | ParquetSink) and s.path
+    }
+    for number, path in paths.items():
+        if path == checkpoint:
             top.problem("checkpoint", f"is also the path of sinks[{number}]")
+        elif _is_inside(checkpoint, path):
+            top.problem("checkpoint", f"is inside the path of sinks[{number}]")
+        for other, outer in paths.items():
+            if _is_inside(path, outer):
+                top.problem(f"sinks[{number}].path", f"is inside the path of sinks[{other}]")
+
+
+def _is_inside(path: str, outer: str) -> bool:
+    """Whether readers of `outer` would meet the files of `path`."""
+    return path.startswith(f"{outer.rstrip('/')}/")
 
 
 def _place(pipeline: Pipeline, sink: Sink) -> tuple[str, ...]:

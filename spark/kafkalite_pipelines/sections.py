@@ -64,8 +64,11 @@ class Section:
         return value
 
     def choice(self, key: str, values: Iterable[str], default: str) -> str:
-        value = self.text(key, default)
+        before = len(self.problems)
+        value = self.text(key) or default
         allowed = list(values)
+        if len(self.problems) > before:  # it is no text, or empty
+            return default
         if value not in allowed:
             self.problem(key, f"must be {' or '.join(allowed)}, not {value!r}{_meant(str(value), allowed)}")
             return default
@@ -180,7 +183,8 @@ class Section:
             self.problem(key, f"must be written [[{self._name(key)}]], with two brackets, because there may be several")
             return []
         if not isinstance(value, list) or not all(isinstance(each, Mapping) for each in value):
-            self.problem(key, f"must be a list of tables ([[{self._name(key)}]]), not {kind(value)}")
+            of = " of other values" if isinstance(value, list) else ""
+            self.problem(key, f"must be tables ([[{self._name(key)}]]), not {kind(value)}{of}")
             return []
         return [Section(each, f"{self._name(key)}[{number}]", self.problems) for number, each in enumerate(value, 1)]
 

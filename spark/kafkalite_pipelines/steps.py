@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkalite_pipelines.definition import Pipeline, PipelineError, PythonStep, SqlStep
+from kafkalite_pipelines.sql import with_input
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +49,7 @@ def step_function(spark: SparkSession, pipeline: Pipeline, step: Any) -> Callabl
 
         def run_sql(rows: DataFrame) -> DataFrame:
             try:
-                return rows.sparkSession.sql(re.sub(r"\binput\b", "{input}", _braces(step.sql)), input=rows)
+                return rows.sparkSession.sql(with_input(step.sql), input=rows)
             except Exception as error:
                 raise _step_error(error, step.sql) from error
 
@@ -56,10 +57,6 @@ def step_function(spark: SparkSession, pipeline: Pipeline, step: Any) -> Callabl
     if callable(step.function):
         return step.function  # type: ignore[no-any-return]
     return imported(step.function, pipeline.directory)
-
-
-def _braces(sql: str) -> str:
-    return sql.replace("{", "{{").replace("}", "}}")
 
 
 def _step_error(error: Exception, sql: str) -> Exception:

@@ -127,7 +127,7 @@ class Eye:
 @contextlib.contextmanager
 def eye(connect: str) -> Iterator[Eye]:
     client = KazooClient(hosts=connect, timeout=10)
-    client.start(timeout=30)
+    client.start(timeout=90)
     try:
         yield Eye(client)
     finally:

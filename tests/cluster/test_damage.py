@@ -72,7 +72,7 @@ async def test_damage_in_committed_records_heals(tmp_path: Path, reader: str) ->
                 order = AlterReassignmentsRequest((WantedReassignment("t", 0, replicas),))
                 assert (await client.order(order, AlterReassignmentsResponse)).error == 0
             assert await in_sync(cluster, 3) != leader
-            assert cluster.nodes[leader].replicas.restarting.restarts == 1
+            assert cluster.nodes[leader].replicas.offline_replicas.restarts == 1
             assert await read_all(client) == list(range(COUNT))
             records = [sorted((tmp_path / f"node-{n}" / "t-0").glob("*.log"))[0].read_bytes() for n in (1, 2, 3)]
             assert records[0] == records[1] == records[2]

@@ -431,7 +431,7 @@ async def test_what_a_disk_brings_back_of_removed_partitions_is_set_aside(tmp_pa
         async with AsyncClient.connect(cluster.bootstrap) as client:
             await client.create_topics([NewTopic(TOPIC, 6, 1)])
             await wait_in_sync(cluster, TOPIC, 1)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(150):
                 while sum(len(list(each.glob(f"{TOPIC}-*"))) for each in disk.parent.iterdir()) < 6:
                     await asyncio.sleep(0.05)
             removed = {f"{TOPIC}-{number}" for number in (3, 4, 5)}
@@ -450,7 +450,7 @@ async def test_what_a_disk_brings_back_of_removed_partitions_is_set_aside(tmp_pa
             (tmp_path / "pulled").rename(disk)
             back = await client.ask_node(BrokerId(1), DiskOnlineRequest(str(disk)))
             assert isinstance(back, DiskOnlineResponse) and back.error == 0
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(150):
                 while surplus & set(os.listdir(disk)):
                     await asyncio.sleep(0.05)
             await wait_in_sync(cluster, TOPIC, 1)

@@ -71,6 +71,7 @@ def test_the_page_gives_a_closed_cluster(zookeeper: ZooKeeperForTests, tmp_path:
         assert warnings <= busy  # nothing about security
         found = scan(ready["kafka"], ready["rpc"], ready["http"], where, str(tmp_path / "nobody.toml"))
         assert found == []
+        assert not [path for path in (tmp_path / "log").rglob("*") if path.stat().st_mode & 0o007]  # other users' part
     finally:
         node.kill()
 

@@ -165,7 +165,7 @@ async def test_what_was_set_aside_is_listed_restored_and_removed_by_order(tmp_pa
             await problems(client, has("disk.strays"))
             admin(cluster, "disk", "strays", "remove", str(stray), "--broker", "1", "--yes")
             await problems(client, lambda found: not found)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(150):
             while stray.exists():
                 await asyncio.sleep(0.05)
 

@@ -47,7 +47,7 @@ class Trace:
 
     def __init__(self, cluster: ProcessCluster) -> None:
         self.client = KazooClient(hosts=cluster.zookeeper_connect, timeout=10)
-        self.client.start(timeout=10)
+        self.client.start(timeout=90)
         self.seen: list[topic_znodes.TopicZnode] = []
         self._watch()
 

@@ -18,7 +18,10 @@ from kafkalite.testing.simulated.zookeeper_wire import Read, Request
 from tests.zk import ZooKeeperForTests
 from tests.zk_proxy import CONNECT, PING, Do, FaultProxy
 
-TIMEOUT_MS = 1500
+#: Of sessions that nothing is to end, however long a loaded machine stands still.
+LONG_MS = 100_000
+#: Of sessions that are to run out within the test.
+TIMEOUT_MS = 4_000
 #: What the adapter proves its lease with, after the request's number.
 _CONFIRMATION = zk_codec.multi(0, (Check("/", -1),))[4:]
 
@@ -31,7 +34,7 @@ class Rig(Protocol):
         """Heartbeats of "a" that have reached the server."""
         ...
 
-    async def connect(self, host: str = "a", timeout_ms: int = TIMEOUT_MS, chroot: str = "") -> Coordinator: ...
+    async def connect(self, host: str = "a", timeout_ms: int = LONG_MS, chroot: str = "") -> Coordinator: ...
     def cut(self) -> None: ...
     def refuse(self) -> None: ...
     def accept(self) -> None: ...
@@ -40,8 +43,8 @@ class Rig(Protocol):
     def lose_next_request(self) -> None: ...
     def lose_next_reply(self) -> None: ...
     async def expire(self, coordinator: Coordinator) -> None: ...
-    async def outlive_a_silent_session(self) -> None:
-        """Open a session of TIMEOUT_MS that never says a word, and wait until the server has let it go."""
+    async def outlive_a_silent_session(self, timeout_ms: int) -> None:
+        """Open a session that never says a word, and wait until the server has let it go."""
 
     async def close(self) -> None: ...
 
@@ -62,7 +65,7 @@ class SimRig:
         self.server.poke(Create("/test"))
         self.opened: list[Coordinator] = []
 
-    async def connect(self, host: str = "a", timeout_ms: int = TIMEOUT_MS, chroot: str = "") -> Coordinator:
+    async def connect(self, host: str = "a", timeout_ms: int = LONG_MS, chroot: str = "") -> Coordinator:
         session = await self.server.connector(host)(f"sim/test{chroot}", timeout_ms)
         self.opened.append(session)
         return session
@@ -95,8 +98,8 @@ class SimRig:
     def pings(self) -> int:
         return self.server.pings
 
-    async def outlive_a_silent_session(self) -> None:
-        await self.connect("silent")
+    async def outlive_a_silent_session(self, timeout_ms: int) -> None:
+        await self.connect("silent", timeout_ms)
         self.server.block("silent")
         while self.server.session_ids("silent"):
             await asyncio.sleep(0.01)
@@ -118,7 +121,7 @@ class RealRig:
         self.lose: Do | None = None
         proxy.on_request = self._on_request
 
-    async def connect(self, host: str = "a", timeout_ms: int = TIMEOUT_MS, chroot: str = "") -> Coordinator:
+    async def connect(self, host: str = "a", timeout_ms: int = LONG_MS, chroot: str = "") -> Coordinator:
         server = self.proxy.connect if host == "a" else self.zookeeper.connect
         session = await self.env.connect_coordinator(f"{server}{self.chroot}{chroot}", timeout_ms)
         self.opened.append(session)
@@ -164,8 +167,8 @@ class RealRig:
         )
         self.accept()
 
-    async def outlive_a_silent_session(self) -> None:
-        await self._say_and_wait(zk_codec.connect_request(0, b"", TIMEOUT_MS, 0))
+    async def outlive_a_silent_session(self, timeout_ms: int) -> None:
+        await self._say_and_wait(zk_codec.connect_request(0, b"", timeout_ms, 0))
 
     async def _say_and_wait(self, *frames: bytes) -> None:
         """On a connection of our own, until the server ends it: the session is over."""

@@ -30,9 +30,10 @@ async def test_a_data_watch_fires_once_per_arming(rig: Rig, zk: Coordinator) -> 
 async def test_an_exists_watch_fires_on_creation_change_and_deletion(rig: Rig, zk: Coordinator) -> None:
     other = await rig.connect("b")
     fired, watch, count = watcher()
-    for change in (other.create("/n"), other.set("/n", b"x"), other.delete("/n"), other.create("/n")):
+    create, write, delete = (lambda: other.create("/n")), (lambda: other.set("/n", b"x")), (lambda: other.delete("/n"))
+    for change in (create, write, delete, create):
         await zk.exists("/n", watch)
-        await change
+        await change()
         await fired.wait()
         fired.clear()
     assert len(count) == 4

@@ -47,7 +47,6 @@ from kafkalite.controller.decisions.effects import (
     AskLogEnds,
     CloseChannel,
     DropLeftover,
-    DropOrder,
     DropRestartRequests,
     DropVanished,
     Effect,
@@ -56,6 +55,7 @@ from kafkalite.controller.decisions.effects import (
     OpenChannel,
     Post,
     ReadStates,
+    RemoveAdminRequest,
     RemoveDeletionRequests,
     RemovePartition,
     RemovePartitionRequests,
@@ -342,7 +342,7 @@ class Script:
                 self.vanished = {name: each for name, each in self.vanished.items() if each.topic_id != topic_id}
             case RemoveDeletionRequests(topics):
                 say(f"drop-deletions {' '.join(topics)}")
-            case DropOrder(path, version):
+            case RemoveAdminRequest(path, version):
                 assert path == paths.PREFERRED_REPLICA_ELECTION
                 say(f"drop-preferred version={version}")
             case DropRestartRequests(names):

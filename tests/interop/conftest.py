@@ -19,8 +19,14 @@ from typing import Any
 
 import pytest
 
-from kafkalite.testing.apache_kafka import class_path, only_one_fills, services_class_path
+from kafkalite.testing.apache_kafka import (
+    class_path,
+    flink_class_path,
+    services_class_path,
+    streams_tests_class_path,
+)
 from kafkalite.testing.loopback_cluster import LoopbackCluster
+from kafkalite.testing.maven import only_one_fills
 
 _HERE = Path(__file__).parent
 CLUSTER_SETTINGS = {
@@ -60,6 +66,8 @@ _HAS = {
     "test_admin_answers.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_streams.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_streams_groups.py": _HAS_JAVA and shutil.which("javac") is not None,
+    "test_kafka_system_tests.py": _HAS_JAVA,
+    "test_flink.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_connect.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_mirror.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_moving.py": _HAS_JAVA,
@@ -142,6 +150,22 @@ def service_classes() -> str:
     directory = scratch("java", *sources)
     install(directory, ["javac", "-cp", jars, "-d", str(directory), *map(str, sources)])
     return f"{directory}{os.pathsep}{jars}"
+
+
+@pytest.fixture(scope="session")
+def flink_classes() -> str:
+    """The class path of Apache Flink, and of our job in clients/java-flink."""
+    flink = flink_class_path(_base())
+    [source] = (_HERE / "clients" / "java-flink").glob("*.java")
+    directory = scratch("java-flink", source)
+    install(directory, ["javac", "-cp", flink, "-d", str(directory), str(source)])
+    return f"{directory}{os.pathsep}{flink}"
+
+
+@pytest.fixture(scope="session")
+def system_test_classes() -> tuple[str, str]:
+    """The class paths of Kafka's tools, and of the programs of its system tests of Streams."""
+    return services_class_path(_base()), streams_tests_class_path(_base())
 
 
 @pytest.fixture

@@ -94,11 +94,11 @@ class History:
             if kind == "delete":
                 await groups.removal.delete_group(group_id)
                 return
-            partition, entry = groups.share_group(group_id)
+            entry = groups.share_group(group_id)
             if kind == "alter":
-                await groups.shares.alter_offsets(partition, entry, {topic_id: ("a", {0: Offset(3), 1: Offset(4)})})
+                await groups.share_states.alter_offsets(entry, {topic_id: ("a", {0: Offset(3), 1: Offset(4)})})
             elif entry.share is not None and not entry.share.members:
-                await groups.shares.delete_states(partition, entry, [topic_id])
+                await groups.share_states.delete_states(entry, [topic_id])
 
         await world.ask_task(group_id, serve)
 
@@ -153,14 +153,15 @@ class History:
     def picture(self) -> Any:
         node = self.world.coordinator(self.group_id)
         try:
-            _, entry = node.groups.find(self.group_id)
+            entry = node.groups.find(self.group_id)
         except ApiError as error:
             return error
         return [(client.name, type(client).__name__, client.owned) for client in self.clients], entry
 
     def check_leftovers(self) -> None:
-        partition, entry = self.world.coordinator(self.group_id).groups.find(self.group_id)
+        entry = self.world.coordinator(self.group_id).groups.find(self.group_id)
         assert entry is not None
+        partition = entry.partition
         for runtime in (entry.runtime, entry.streams_runtime):
             assert not (runtime.waiting or runtime.uncommitted or runtime.appending)
         for key, offset in entry.offsets.committed.items():
@@ -184,8 +185,7 @@ class History:
         answer = await world.ask_task(self.group_id, lambda groups: groups.removal.delete_group(self.group_id))
         assert answer is None, answer
         groups = world.coordinator(self.group_id).groups
-        partition, entry = groups.find(self.group_id)
-        assert entry is None and not partition.entries
+        assert not groups.log.state_for(self.group_id).entries
         await asyncio.sleep(60)
         assert not groups._ticks
         await world.stop()

@@ -14,7 +14,7 @@ from kafkalite.client.producer_settings import ProducerSettings
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.record.compression import Codec
-from tests.fake_cluster import FakeLog
+from tests.fake_log import FakeLog
 
 E = ErrorCode
 T0 = TopicPartition("t", 0)

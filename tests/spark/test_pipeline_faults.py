@@ -115,6 +115,19 @@ def test_names_that_differ_in_case_only(spark, log, tmp_path: Path) -> None:
     assert dict(dead[0].headers)["kafkalite.error"].startswith(b"has the field Name")
 
 
+def test_text_behind_a_json_object(spark, log, tmp_path: Path) -> None:
+    """Spark reads the first value of a text and passes over the rest: the second object of a record was lost."""
+    decode = {"schema": {"n": "long", "x": "double"}}
+    sink = {"format": "delta", "path": "d"}
+    pipeline = described(log, tmp_path, sink, decode=decode, dead_letters={"topic": "dead"})
+    good = [b'{"n": 0}', b' {"n": 1, "x": 1.5}\n', b'{"n": 2, "x": NaN}', b"{'n': 3}", b'{"n": 4, "y": "} {"}']
+    bad = [b'{"n": 5} {"n": 6}', b'{"n": 5}{"n": 6}', b'{"n": 5},{"n": 6}', b'{"n": 5} x', b'{"n": 5}]', b'{"n": 5}}']
+    log.log.put("t", 0, *[(b"k", value) for value in (*good, *bad)])
+    run(spark, pipeline)
+    assert spark_free_delta(tmp_path / "d") == [0, 1, 2, 3, 4]
+    assert [record.value for record in log.log.records("dead", 0)] == bad
+
+
 def test_maintenance_that_fails_does_not_stop_a_pipeline(
     spark,
     log,

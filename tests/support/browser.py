@@ -123,6 +123,15 @@ class Browser:
         keys = [{"type": kind, "value": key} for key in text for kind in ("keyDown", "keyUp")]
         self._call("/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": keys}]})
 
+    def mouse(self, kind: str, selector: str) -> None:
+        """One half of a click: `kind` is pointerDown (the mouse is moved there first) or pointerUp."""
+        element = {"element-6066-11e4-a52e-4f735466cecf": self._element(selector)}
+        moves = (
+            [{"type": "pointerMove", "duration": 0, "x": 0, "y": 0, "origin": element}] if kind == "pointerDown" else []
+        )
+        actions = [*moves, {"type": kind, "button": 0}]
+        self._call("/actions", {"actions": [{"type": "pointer", "id": "mouse", "actions": actions}]})
+
     def complaints(self) -> list[str]:
         """Errors that the page has caused: uncaught exceptions, what its policy refused."""
         log = self._call("/se/log", {"type": "browser"})

@@ -143,7 +143,7 @@ class SecuredCluster(ProcessCluster):
             request.add_header("Authorization", "Basic " + base64.b64encode(text).decode())
         context = ssl.create_default_context(cafile=self.authority.truststore)
         try:
-            with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+            with urllib.request.urlopen(request, timeout=150, context=context) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:

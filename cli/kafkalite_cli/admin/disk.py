@@ -14,11 +14,11 @@ from kafkalite.extension.messages.disks import (
     DescribeDisksResponse,
     DiskDescription,
     DiskMove,
-    DiskMoveOrder,
     DiskOnlineRequest,
     DiskOnlineResponse,
     MoveReplicasRequest,
     MoveReplicasResponse,
+    RequestedDiskMove,
 )
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.wording import number_of
@@ -147,7 +147,7 @@ def move(
 
     async def work() -> int:
         async with connect(bootstrap, timeout_s) as client:
-            order = MoveReplicasRequest((DiskMoveOrder(*key, directory, throttle or 0),))
+            order = MoveReplicasRequest((RequestedDiskMove(*key, directory, throttle or 0),))
             answer = await answer_of(client, broker, order, MoveReplicasResponse, timeout_s)
             refuse(answer.results[0].error, answer.results[0].message)
             found = await _move_of(client, BrokerId(broker), key, timeout_s)

@@ -8,7 +8,7 @@ import click
 
 from kafkalite.client.admin.groups import GroupDescription, Groups
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.offset_reset import EARLIEST, OFFSET, SHIFT, TIME, Reset, ends_of, new_offsets
+from kafkalite.client.offset_reset import EARLIEST, LATEST, OFFSET, SHIFT, TIME, Reset, ends_of, new_offsets
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
 from kafkalite.rpc.answers import RpcError
@@ -153,8 +153,8 @@ def delete(names: tuple[str, ...], *, yes: bool, bootstrap: str, timeout_s: floa
 @groups.command("reset-offsets")
 @click.argument("group")
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC[-P]", help="Only these [default: all committed].")
-@click.option("--to-earliest", "place", flag_value="earliest", help="The first record in the log.")
-@click.option("--to-latest", "place", flag_value="latest", help="After the last record.")
+@click.option("--to-earliest", is_flag=True, help="The first record in the log.")
+@click.option("--to-latest", is_flag=True, help="After the last record.")
 @click.option(
     "--to-datetime", "moment", metavar="ISO", help="The first record from this moment on; UTC if no zone is given."
 )
@@ -169,11 +169,12 @@ def delete(names: tuple[str, ...], *, yes: bool, bootstrap: str, timeout_s: floa
 def reset_offsets(
     group: str,
     topics: tuple[str, ...],
-    place: str | None,
     moment: str | None,
     to_offset: int | None,
     shift_by: int | None,
     *,
+    to_earliest: bool,
+    to_latest: bool,
     execute: bool,
     bootstrap: str,
     timeout_s: float,
@@ -188,9 +189,9 @@ def reset_offsets(
       kafkalite admin groups reset-offsets billing --topic orders --to-datetime 2024-05-01T00:00:00+00:00 --execute
       kafkalite admin groups reset-offsets billing --topic orders-3 --shift-by -100 --execute
     """
-    if sum(each is not None for each in (place, moment, to_offset, shift_by)) != 1:
+    if to_earliest + to_latest + sum(each is not None for each in (moment, to_offset, shift_by)) != 1:
         raise click.UsageError("give one of --to-earliest, --to-latest, --to-datetime, --to-offset and --shift-by")
-    reset = _reset(place, moment, to_offset, shift_by)
+    reset = _reset(LATEST if to_latest else EARLIEST, moment, to_offset, shift_by)
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -226,14 +227,14 @@ def reset_offsets(
     run_async(work())
 
 
-def _reset(place: str | None, moment: str | None, to_offset: int | None, shift_by: int | None) -> Reset:
-    """Of the options, one of which is given. Raises click.BadParameter."""
+def _reset(place: str, moment: str | None, to_offset: int | None, shift_by: int | None) -> Reset:
+    """`place`, unless one of the others is given. Raises click.BadParameter."""
     if to_offset is not None:
         return Reset(OFFSET, to_offset)
     if shift_by is not None:
         return Reset(SHIFT, shift_by)
     if moment is None:
-        return Reset(place or EARLIEST)
+        return Reset(place)
     try:
         return Reset(TIME, parse_time_ms(moment))
     except ValueError:

@@ -51,7 +51,7 @@ def add_partitions(
       kafkalite admin add-partitions flights --total 18
     """
     if [count, total, assignment].count(None) != 2:
-        raise click.UsageError("give --count, --total or --assignment")
+        raise click.UsageError("give one of --count, --total and --assignment")
     given = () if assignment is None else tuple(parse_brokers(each, "--assignment") for each in assignment.split(";"))
 
     async def work() -> None:
@@ -110,7 +110,7 @@ def remove_partitions(
       kafkalite admin remove-partitions flights --total 6 --yes
     """
     if (count is None) == (total is None):
-        raise click.UsageError("give --count or --total")
+        raise click.UsageError("give one of --count and --total")
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -159,16 +159,15 @@ def _repeated_by(topic: str, verb: str, total: int) -> Iterator[None]:
 
 
 @click.command("elect")
-@click.option("--preferred", "kind", flag_value="preferred", help="Give leadership to the first replicas.")
-@click.option(
-    "--unclean", "kind", flag_value="unclean", help="If no in-sync replica is alive, elect any replica. Loses records."
-)
+@click.option("--preferred", is_flag=True, help="Give leadership to the first replicas.")
+@click.option("--unclean", is_flag=True, help="If no in-sync replica is alive, elect any replica. Loses records.")
 @click.option("--all", "everything", is_flag=True, help="Every partition that needs an election.")
 @click.argument("names", nargs=-1, metavar="[TOPIC-P]…")
 @client_options
 def elect(
-    kind: str | None,
     *,
+    preferred: bool,
+    unclean: bool,
     everything: bool,
     names: tuple[str, ...],
     bootstrap: str,
@@ -183,15 +182,15 @@ def elect(
       kafkalite admin elect --preferred --all
       kafkalite admin elect --unclean flights-3
     """
-    if kind is None:
-        raise click.UsageError("give --preferred or --unclean")
+    if preferred == unclean:
+        raise click.UsageError("give one of --preferred and --unclean")
     if everything == bool(names):
         raise click.UsageError("give --all, or partitions as TOPIC-P")
     wanted = None if everything else [parse_partition(each) for each in names]
 
     async def work() -> int:
         async with connect(bootstrap, timeout_s) as client:
-            found = await partitions.elect_leaders(client, wanted, unclean=kind == "unclean", timeout_s=timeout_s)
+            found = await partitions.elect_leaders(client, wanted, unclean=unclean, timeout_s=timeout_s)
         out = Output(as_json)
         results = [
             {
@@ -207,9 +206,7 @@ def elect(
             out.value({"elections": results, "failed": len(failed)}, "")
         elif not results:
             click.echo(
-                "every partition is led by its preferred leader"
-                if kind == "preferred"
-                else "no partition needs an election"
+                "every partition is led by its preferred leader" if preferred else "no partition needs an election"
             )
         rows = [(f"{each['topic']}-{each['partition']}", each["result"], each["message"]) for each in results]
         if rows:

@@ -95,6 +95,10 @@ def get(
             in_force: dict[str, Setting] = {}
             if is_all or (keys and not is_cluster):
                 in_force = await settings_in_force(client, resource, timeout_s=timeout_s)
+            elif broker is not None and not found.own:
+                alive = (await client.describe_cluster(timeout_s=timeout_s)).brokers
+                if all(each.broker_id != broker for each in alive):
+                    click.echo(f"note: broker {broker} is not alive, and nothing is set for it", err=True)
         _refuse_unknown(keys, in_force.keys() | found.own.keys() | (_known_of_cluster() if is_cluster else set()))
         chosen = sorted(in_force) if is_all else list(keys) if keys else sorted(found.own)
         unset = Setting("", "not set")

@@ -14,6 +14,7 @@ from kafkalite.extension.messages.tracing import (
     TraceRequest,
     TraceResponse,
 )
+from kafkalite_cli.hints import closest
 from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
 from kafkalite_cli.parameters import Whole, is_whole
 
@@ -53,6 +54,7 @@ def trace(
       kafkalite admin trace orders-3 --seconds 20 --min-ms 100
       kafkalite admin trace --client-id billing --json
     """
+    _check_api(api)
     name, _, number = (topic or "").rpartition("-")
 
     async def work() -> None:
@@ -76,6 +78,18 @@ def trace(
         _show(answers.values(), slowest, Output(as_json))
 
     run_async(work())
+
+
+def _check_api(name: str) -> None:
+    """A misspelt name would watch for nothing. Raises click.BadParameter."""
+    if not name:
+        return
+    from kafkalite.kafka.apis import OFFERED  # only this option needs it
+
+    if name not in OFFERED:
+        close = closest(name, sorted(OFFERED)) or closest(name.capitalize(), sorted(OFFERED))
+        hint = f"; did you mean {close!r}?" if close else ""
+        raise click.BadParameter(f"{name!r} is no API of Kafka{hint}", param_hint="--api")
 
 
 def _show(answers: Iterable[TraceResponse | KafkaliteError], slowest: int, out: Output) -> None:

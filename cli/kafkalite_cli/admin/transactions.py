@@ -186,7 +186,7 @@ def abort(
     key = parse_partition(partition)
     by_producer = producer_id is not None and producer_epoch is not None
     if (start_offset is None) != by_producer or (producer_id is None) != (producer_epoch is None):
-        raise click.UsageError("either --start-offset, or --producer-id and --producer-epoch")
+        raise click.UsageError("give either --start-offset, or --producer-id and --producer-epoch")
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:

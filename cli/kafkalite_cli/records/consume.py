@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 import click
+from click.core import ParameterSource
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumed import ConsumedRecord
@@ -122,6 +123,9 @@ def consume(
         )
     if group is not None and not isinstance(position, str):
         raise click.UsageError("--group begins where the group is: --from is beginning or end")
+    has_start = click.get_current_context().get_parameter_source("start") is not ParameterSource.DEFAULT
+    if has_start and last is not None:
+        raise click.UsageError("give one of --from and --last")
     wanted = record_filter(wanted_key, grep, wanted_headers)
     show = encode_record if as_json else formatter(template, escapes=sys.stdout.isatty() and not raw)
 

@@ -1,6 +1,6 @@
 """Delegation tokens (KIP-48). Every function raises ApiError and RpcError.
 
-Orders go to one node at a time: two nodes that are asked at once would make two tokens.
+Requests go to one node at a time: two nodes that are asked at once would make two tokens.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def on_balance_due(state: ControllerState, event: BalanceDue) -> Decision:
             for partition in elsewhere[broker]
             if partition not in moving
             and partition not in state.removals
-            and partition not in state.order
+            and partition not in state.requested
             and broker in state.partitions[partition].isr
             and broker in state.live(partition)
         ]

@@ -92,7 +92,7 @@ class RemoveReassignmentRequests:
 
 @dataclass(frozen=True, slots=True)
 class RemovePartitionRequests:
-    """Take orders that cannot be carried out, or that ask for what is so already, out of /admin/partitions_*."""
+    """Take requests that cannot be carried out, or that ask for what is so already, out of /admin/partitions_*."""
 
     adds: tuple[TopicPartition, ...] = ()
     removals: tuple[TopicPartition, ...] = ()
@@ -169,7 +169,7 @@ class RemoveDeletionRequests:
 
 
 @dataclass(frozen=True, slots=True)
-class DropOrder:
+class RemoveAdminRequest:
     """Remove an admin znode if it still has this version: what it asks for is done."""
 
     path: str
@@ -234,7 +234,7 @@ Effect = (
     | KeepVanished
     | DropVanished
     | RemoveDeletionRequests
-    | DropOrder
+    | RemoveAdminRequest
     | DropRestartRequests
     | ReplyShutdown
     | Post

@@ -38,10 +38,10 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class PreferredElection:
-    """The order in /admin/preferred_replica_election, whose znode goes when it is done; version -1: nobody ordered it
+    """The request in /admin/preferred_replica_election, whose znode goes when it is done; version -1: nobody asked for it
     (kafkalite.controller.decisions.balance)."""
 
-    order_version: int
+    version: int
     #: Where nobody in sync is alive, a replica that is not may lead; records can be lost.
     unclean: bool = False
 
@@ -98,7 +98,7 @@ Purpose = Restart | Repair | ControllerElected | PreferredElection | ControlledS
 class TopicChange:
     """One transaction: a topic's znode (on top of `topic.version`) with the states of some partitions.
 
-    `partitions`: those that it is about. `added`: orders in /admin/partitions_add that are carried out by it.
+    `partitions`: those that it is about. `added`: requests in /admin/partitions_add that are carried out by it.
     `removed`: partitions that leave the topic by it, with the replicas they had.
     """
 
@@ -170,7 +170,7 @@ class TopicsChanged:
 
 @dataclass(frozen=True, slots=True)
 class DeletionsRequested:
-    """The orders in and below /admin/delete_topics. `malformed`: why its data cannot be read; empty if it can."""
+    """The requests in and below /admin/delete_topics. `malformed`: why its data cannot be read; empty if it can."""
 
     topics: tuple[str, ...]
     malformed: str | None = None

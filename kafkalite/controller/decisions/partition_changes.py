@@ -11,11 +11,11 @@ from kafkalite.controller.decisions.effects import (
     AdvanceReassignments,
     AskLogEnds,
     Decision,
-    DropOrder,
     DropRestartRequests,
     Effect,
     Note,
     ReadStates,
+    RemoveAdminRequest,
     ReplyShutdown,
     Resign,
     WriteStates,
@@ -90,7 +90,7 @@ def on_preferred_election(state: ControllerState, event: PreferredElectionReques
         for partition in sorted(set(event.partitions) - set(known))
     ]
     if not known:
-        return state, [*effects, DropOrder(paths.PREFERRED_REPLICA_ELECTION, event.version)]
+        return state, [*effects, RemoveAdminRequest(paths.PREFERRED_REPLICA_ELECTION, event.version)]
     return state, [*effects, ReadStates(known, PreferredElection(event.version, event.unclean))]
 
 
@@ -360,7 +360,7 @@ def _finished(state: ControllerState, purpose: Purpose, *, reported: bool) -> li
         case Advance() | BeginDraining():
             return []
         case PreferredElection(version, _):
-            return [DropOrder(paths.PREFERRED_REPLICA_ELECTION, version)] if version >= 0 else []
+            return [RemoveAdminRequest(paths.PREFERRED_REPLICA_ELECTION, version)] if version >= 0 else []
         case ControlledShutdown(broker_id, _, token):
             paused = pause_replicas(state, broker_id, "ControlledShutdown") if broker_id in state.brokers else []
             is_last = state.brokers.keys() <= state.shutting_down

@@ -5,9 +5,9 @@ is initialised, by this controller or by the next.
 
 Removing: the last partitions of a topic only, so that what remains is numbered without a gap.
 1. with drain: the leader takes no more records, until nothing is left (retention, DeleteRecords, or all groups have read it);
-2. one transaction takes the partition out of the topic's znode and notes in the order who had it;
+2. one transaction takes the partition out of the topic's znode and notes in the request who had it;
 3. replicas remove their files; those on dead brokers and offline disks when they return;
-4. state and order go. Until then the number is not given out again: an old replica would pass for a new one's.
+4. state and request go. Until then the number is not given out again: an old replica would pass for a new one's.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from kafkalite.model import BrokerId, TopicPartition
 
 
 def under_way(
-    state: ControllerState, orders: Mapping[TopicPartition, PartitionRemoval]
+    state: ControllerState, requests: Mapping[TopicPartition, PartitionRemoval]
 ) -> dict[TopicPartition, Removal]:
     """The removals that an earlier controller has begun: brokers are informed of them before anything else."""
     removals: dict[TopicPartition, Removal] = {}
-    for partition in sorted(orders):
-        order, topic = orders[partition], state.topics.get(partition.topic)
+    for partition in sorted(requests):
+        request, topic = requests[partition], state.topics.get(partition.topic)
         if topic is None:
             continue
         if partition.partition not in topic.assignment:
-            if order.replicas:
-                removals[partition] = Removal(waiting=frozenset(order.replicas), draining=order.drain)
-        elif order.drain:
+            if request.replicas:
+                removals[partition] = Removal(waiting=frozenset(request.replicas), draining=request.drain)
+        elif request.drain:
             removals[partition] = Removal(drain=True)
     return removals
 
@@ -100,23 +100,23 @@ def on_partition_requests(state: ControllerState, event: PartitionRequests) -> D
 def _take_removals(
     state: ControllerState, event: PartitionRequests
 ) -> tuple[ControllerState, list[TopicPartition], dict[str, str], list[TopicPartition]]:
-    """The state with all removals; orders that ask for nothing; reasons against orders; what is to be drained now."""
+    """The state with all removals; requests that ask for nothing; reasons against requests; what is to be drained now."""
     removals = {p: removal for p, removal in state.removals.items() if p in event.removals}
     dropped: list[TopicPartition] = []
     reasons: dict[str, str] = {}
     # A request that was withdrawn: the leader gets a command to accept records again.
     draining = [p for p, each in state.removals.items() if p not in removals and each.draining and each.waiting is None]
     for partition in sorted(event.removals, key=lambda each: (each.topic, -each.partition)):
-        order, topic = event.removals[partition], state.topics.get(partition.topic)
+        request, topic = event.removals[partition], state.topics.get(partition.topic)
         if paths.topic(partition.topic) in state.malformed:
             continue
         if topic is None or partition.topic in state.deletions:
             dropped.append(partition)
         elif partition.partition not in topic.assignment:
-            if not order.replicas:
+            if not request.replicas:
                 dropped.append(partition)
             elif partition not in removals or removals[partition].waiting is None:
-                removals[partition] = Removal(order.drain, frozenset(order.replicas), draining=order.drain)
+                removals[partition] = Removal(request.drain, frozenset(request.replicas), draining=request.drain)
         elif partition.partition == 0:
             reasons[paths.partition_remove(partition)] = "a topic keeps at least one partition; delete the topic"
         elif any(
@@ -126,10 +126,10 @@ def _take_removals(
             reasons[paths.partition_remove(partition)] = "only the last partitions of a topic can be removed"
         else:
             before = removals.get(partition)
-            is_draining = order.drain and before is not None and before.draining
-            if order.drain and not is_draining:
+            is_draining = request.drain and before is not None and before.draining
+            if request.drain and not is_draining:
                 draining.append(partition)
-            removals[partition] = Removal(order.drain, draining=order.drain)
+            removals[partition] = Removal(request.drain, draining=request.drain)
     return dataclasses.replace(state, removals=removals), dropped, reasons, sorted(draining)
 
 
@@ -167,12 +167,12 @@ def _removing(change: TopicChange, topic: Topic, partition: TopicPartition, remo
     number = partition.partition
     move = topic.moves.get(number)
     hosts = (*topic.assignment[number], *(move.dropping if move is not None else ()))
-    order = PartitionRemoval(removal.draining, tuple(dict.fromkeys(hosts)))
+    request = PartitionRemoval(removal.draining, tuple(dict.fromkeys(hosts)))
     return dataclasses.replace(
         change,
         topic=topic.without_partition(number),
         partitions=(*change.partitions, partition),
-        removed={**change.removed, partition: order},
+        removed={**change.removed, partition: request},
     )
 
 
@@ -181,9 +181,9 @@ def on_change_written(state: ControllerState, change: TopicChange) -> Decision:
     effects: list[Effect] = []
     if change.removed:
         removals = dict(state.removals)
-        for partition, order in change.removed.items():
-            removals[partition] = Removal(waiting=frozenset(order.replicas), draining=order.drain)
-            effects.append(Note("partition.removed", str(partition), f"from {list(order.replicas)}"))
+        for partition, request in change.removed.items():
+            removals[partition] = Removal(waiting=frozenset(request.replicas), draining=request.drain)
+            effects.append(Note("partition.removed", str(partition), f"from {list(request.replicas)}"))
         rest = {each: known for each, known in state.partitions.items() if each not in change.removed}
         state = dataclasses.replace(state, removals=removals, partitions=rest)
         effects += announce_removal(state, tuple(sorted(change.removed)), "partition.removal")

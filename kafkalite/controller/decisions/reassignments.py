@@ -1,6 +1,6 @@
 """Reassignment of partitions in small steps (KIP-435 as repaired by invariants C12 to C16). Pure.
 
-A move is ordered in /admin/reassign_partitions (or KIP-455's maps), then kept per partition in the topic's znode, each
+A move is requested in /admin/reassign_partitions (or KIP-455's maps), then kept per partition in the topic's znode, each
 change of it in one transaction with the partition's state. One step has these phases, all of them durable:
 
     start   AR := TR united with CR, new leader epoch: the new replicas begin to copy. Where a member of the final
@@ -10,7 +10,7 @@ change of it in one transaction with the partition's state. One step has these p
     drop    the replicas that left have removed their files; only then the next step begins.
 
 The inputs are always the target and what is in ZooKeeper, so that the next controller goes on wherever this one
-stopped. A new order for a partition replaces its target; a cancel makes the target what there was before the first.
+stopped. A new request for a partition replaces its target; a cancel makes the target what there was before the first.
 """
 
 from __future__ import annotations
@@ -72,24 +72,24 @@ def on_reassignment_requested(state: ControllerState, event: ReassignmentRequest
     if event.malformed is not None:
         return state, effects
     throttles = {partition: event.throttles.get(partition, 0) for partition in event.targets}
-    state = dataclasses.replace(state, order=event.targets, throttles=throttles, request_limits=event.limits)
+    state = dataclasses.replace(state, requested=event.targets, throttles=throttles, request_limits=event.limits)
     if event.targets:
         return state, [*effects, AdvanceReassignments()]
     return state, [*effects, RemoveReassignmentRequests({})] if event.is_there else effects
 
 
 def on_moves_due(state: ControllerState, event: MovesDue) -> Decision:
-    """Take up what is ordered, take finished entries out of the request, and let moves go on within the limits."""
+    """Take up what is requested, take finished entries out of the request, and let moves go on within the limits."""
     changes = _take_up(state)
     if changes:
         return state, [WriteTopics(changes)]
     effects: list[Effect] = []
-    done = {partition: target for partition, target in state.order.items() if _is_settled(state, partition)}
+    done = {partition: target for partition, target in state.requested.items() if _is_settled(state, partition)}
     if done:
-        order = {partition: target for partition, target in state.order.items() if partition not in done}
-        state = dataclasses.replace(state, order=order)
+        requested = {partition: target for partition, target in state.requested.items() if partition not in done}
+        state = dataclasses.replace(state, requested=requested)
         effects.append(RemoveReassignmentRequests(done))
-    advance = Advance(_stricter(event.limits, _limits_of_order(state.request_limits)), event.min_insync)
+    advance = Advance(_stricter(event.limits, _limits_of_request(state.request_limits)), event.min_insync)
     known = {partition: state.partitions[partition] for partition, _ in state.moves() if partition in state.partitions}
     chosen = [partition for change in _advance(state, advance, known) for partition in change.partitions]
     if chosen:
@@ -103,15 +103,15 @@ def advance_on(state: ControllerState, advance: Advance, found: Mapping[TopicPar
     return [WriteTopics(changes)] if changes else []
 
 
-# --- orders ------------------------------------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------------------------
 
 
 def _take_up(state: ControllerState) -> tuple[TopicChange, ...]:
-    """Orders that the topics' znodes do not know yet, as far as there is room for them."""
+    """Requests that the topics' znodes do not know yet, as far as there is room for them."""
     room: dict[str, int] = {}
     topics: dict[str, Topic] = {}
     touched: dict[str, list[TopicPartition]] = {}
-    for partition in sorted(state.order):
+    for partition in sorted(state.requested):
         known = state.topics.get(partition.topic)
         if known is None or partition.topic in state.deletions or partition in state.removals:
             continue
@@ -121,7 +121,7 @@ def _take_up(state: ControllerState) -> tuple[TopicChange, ...]:
         if replicas is None or len(touched.get(partition.topic, ())) >= MAX_PER_TOPIC:
             continue
         move = topic.moves.get(number)
-        wanted = wanted_move(replicas, move, state.order[partition], state.throttles.get(partition, 0))
+        wanted = wanted_move(replicas, move, state.requested[partition], state.throttles.get(partition, 0))
         if wanted == move:
             continue
         if wanted is not None and move is None:
@@ -135,18 +135,20 @@ def _take_up(state: ControllerState) -> tuple[TopicChange, ...]:
 
 
 def wanted_move(
-    replicas: Replicas, move: ReassignmentProgress | None, ordered: Replicas, throttle: int
+    replicas: Replicas, move: ReassignmentProgress | None, requested: Replicas, throttle: int
 ) -> ReassignmentProgress | None:
-    """The move after a request; `ordered` empty: call it off."""
+    """The move after a request; `requested` empty: call it off."""
     if move is None:
         return (
-            None if not ordered or ordered == replicas else ReassignmentProgress(ordered, replicas, throttle=throttle)
+            None
+            if not requested or requested == replicas
+            else ReassignmentProgress(requested, replicas, throttle=throttle)
         )
-    target = ordered or move.origin
+    target = requested or move.origin
     if target == move.target and is_over(replicas, move):
         return move
     if target == move.target:
-        return dataclasses.replace(move, throttle=throttle) if ordered else move
+        return dataclasses.replace(move, throttle=throttle) if requested else move
     origin = replicas if move.target == replicas and not move.step else move.origin
     if target == replicas:
         return ReassignmentProgress(target, target, dropping=move.dropping) if move.dropping else None
@@ -162,11 +164,11 @@ def _is_settled(state: ControllerState, partition: TopicPartition) -> bool:
         return True
     if partition.partition not in topic.assignment:
         return True
-    ordered, replicas = state.order[partition], topic.assignment[partition.partition]
+    requested, replicas = state.requested[partition], topic.assignment[partition.partition]
     move = topic.moves.get(partition.partition)
     if move is not None and (not is_over(replicas, move) or any(each in state.brokers for each in move.dropping)):
         return False
-    return ordered in ((), replicas)
+    return requested in ((), replicas)
 
 
 def is_over(replicas: Replicas, move: ReassignmentProgress) -> bool:
@@ -385,7 +387,7 @@ def limits_from(settings: Mapping[str, str]) -> ReassignmentLimits:
     return ReassignmentLimits(value(REPLICAS), value(PARTITIONS), value(LEADER_MOVEMENTS))
 
 
-def _limits_of_order(limits: RequestLimits) -> ReassignmentLimits:
+def _limits_of_request(limits: RequestLimits) -> ReassignmentLimits:
     """What a request limits itself to; 0 limits nothing."""
     return ReassignmentLimits(*(each or UNLIMITED for each in limits))
 

@@ -70,7 +70,7 @@ def view_of(state: ControllerState, event: BalancerDue) -> BalanceView:
         assignment[partition] = replicas
         if partition in moving:
             assignment[partition] = state.topics[partition.topic].moves[partition.partition].target
-        if partition in moving or partition in state.removals or partition in state.order:
+        if partition in moving or partition in state.removals or partition in state.requested:
             fixed.add(partition)
         elif known is None or known.leader not in state.brokers:
             fixed.add(partition)  # without a leader nothing can be copied

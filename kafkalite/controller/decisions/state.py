@@ -135,13 +135,13 @@ class ControllerState:
     #: Partition -> live brokers whose replica of it is on a dead disk.
     offline_replicas: Mapping[TopicPartition, frozenset[BrokerId]] = field(default_factory=dict)
     #: What /admin/reassign_partitions holds: its entries go when they are done.
-    order: Mapping[TopicPartition, Replicas] = field(default_factory=dict)
+    requested: Mapping[TopicPartition, Replicas] = field(default_factory=dict)
     throttles: Mapping[TopicPartition, int] = field(default_factory=dict)
     #: Partition -> brokers that refused to lead it because they may lack committed records -> in which leader epoch.
     doubts: Mapping[TopicPartition, Mapping[BrokerId, LeaderEpoch]] = field(default_factory=dict)
     #: Partition -> the leader epoch whose leader was chosen though it may lack committed records.
     accepted_loss: Mapping[TopicPartition, LeaderEpoch] = field(default_factory=dict)
-    #: What that order limits itself to, beside the cluster's limits.
+    #: What that request limits itself to, beside the cluster's limits.
     request_limits: RequestLimits = NO_LIMITS
     #: (partition, broker) whose files a step of a reassignment wanted gone, and which are.
     dropped: frozenset[tuple[TopicPartition, BrokerId]] = frozenset()

@@ -124,7 +124,7 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
     if fresh:
         # A partition that has changed unseen: by hand, or by a write of ours whose outcome was not known.
         effects.append(ReadStates(fresh, Repair()))
-    if any(topic.moves for topic in topics.values()) or state.order:
+    if any(topic.moves for topic in topics.values()) or state.requested:
         effects.append(AdvanceReassignments())
     return state, effects
 
@@ -187,7 +187,7 @@ def _without_topic(state: ControllerState, name: str) -> dict[TopicPartition, Le
 
 
 def on_deletions_requested(state: ControllerState, event: DeletionsRequested) -> Decision:
-    """Orders to delete topics. A topic whose deletion has begun is not called off by rewriting the request."""
+    """Requests to delete topics. A topic whose deletion has begun is not called off by rewriting the request."""
     state, effects = record_malformed(state, paths.DELETE_TOPICS, event.malformed)
     for name in event.topics:
         if name in state.topics and name not in state.deletions:
@@ -289,7 +289,9 @@ def on_topic_removed(state: ControllerState, event: TopicRemoved) -> Decision:
     if not event.removed:
         deletions = {**state.deletions, event.topic: dataclasses.replace(deletion, removing=False)}
         return dataclasses.replace(state, deletions=deletions), []
-    effects: list[Effect] = [AdvanceReassignments()] if any(each.topic == event.topic for each in state.order) else []
+    effects: list[Effect] = (
+        [AdvanceReassignments()] if any(each.topic == event.topic for each in state.requested) else []
+    )
     return _forget(leftovers.leave(state, event.topic), event.topic), [Note("topic.deleted", event.topic), *effects]
 
 
@@ -309,7 +311,7 @@ def on_tick(state: ControllerState) -> Decision:
     if unled:
         effects.append(ReadStates(unled, Repair()))
     effects += drop_replicas(state, reassignments.undropped(state, state.brokers.keys()), "Reassignment")
-    if state.order or any(topic.moves for topic in state.topics.values()):
+    if state.requested or any(topic.moves for topic in state.topics.values()):
         effects.append(AdvanceReassignments())
     state, removals = partition_requests.on_tick(state)
     return state, [*effects, *removals]

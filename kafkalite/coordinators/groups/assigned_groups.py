@@ -14,7 +14,7 @@ from kafkalite.coordinators.groups.decisions.assigned_group import AssignedGroup
 from kafkalite.coordinators.groups.decisions.assigned_heartbeats import Outcome, find_leaving, leave_for_a_while
 from kafkalite.coordinators.groups.decisions.members import LEAVE_FOR_A_WHILE_EPOCH, EpochHeartbeat, EpochMember
 from kafkalite.coordinators.groups.group_log import GroupLog
-from kafkalite.coordinators.groups.partition import AssignedRuntime, GroupEntry, GroupPartition, WaitingMember
+from kafkalite.coordinators.groups.partition import AssignedRuntime, GroupEntry, WaitingMember
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.internal_log import KeyValue
 from kafkalite.errors import ApiError, ErrorCode, api_error
@@ -44,7 +44,7 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
     #: The protocol's name in texts of errors.
     KIND: ClassVar[str]
 
-    def __init__(self, parts: GroupParts, work: Callable[[GroupPartition, GroupEntry], None]) -> None:
+    def __init__(self, parts: GroupParts, work: Callable[[GroupEntry], None]) -> None:
         self._services = parts.services
         self._group_log = GroupLog(parts.log)
         self._topics = parts.topics
@@ -67,7 +67,6 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
     @abstractmethod
     def remove(
         self,
-        partition: GroupPartition,
         entry: GroupEntry,
         group: G,
         members: Sequence[M],
@@ -82,10 +81,10 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
     def _new_runtime(self, entry: GroupEntry) -> None:
         """Forget what was kept beside the group."""
 
-    def _take(self, partition: GroupPartition, entry: GroupEntry, group: G, outcome: OutcomeT) -> None:
+    def _take(self, entry: GroupEntry, group: G, outcome: OutcomeT) -> None:
         """An outcome was written."""
 
-    def _proceeded(self, partition: GroupPartition, entry: GroupEntry, group: G) -> None:
+    def _proceeded(self, entry: GroupEntry, group: G) -> None:
         """An outcome was written, and its member answered or put among those that wait."""
 
     # --- heartbeats ---
@@ -100,7 +99,6 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
 
     def _proceed(
         self,
-        partition: GroupPartition,
         entry: GroupEntry,
         group: G,
         outcome: OutcomeT,
@@ -121,23 +119,22 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
             done(api_error(error) if error else None, outcome)
 
         def take() -> None:
-            self._take(partition, entry, group, outcome)
+            self._take(entry, group, outcome)
 
         finish = nothing if outcome.waits else finished
         records = [*applied, *outcome.records]
-        self._write(partition, entry, group, records, finish, applied=len(applied), take=take, before=before)
+        self._write(entry, group, records, finish, applied=len(applied), take=take, before=before)
         member_id = outcome.member.member_id
         if outcome.waits:
             self.of(entry)[1].waiting.append(WaitingMember(member_id, group.epoch, owned, done))
         times = group.times.get(member_id)
         if times is not None and times.is_any:
-            self._schedule(partition, entry, times.next())
-        self._proceeded(partition, entry, group)
-        self._work(partition, entry)
+            self._schedule(entry, times.next())
+        self._proceeded(entry, group)
+        self._work(entry)
 
     def _leave(
         self,
-        partition: GroupPartition,
         entry: GroupEntry,
         request: EpochHeartbeat,
         answer_of: Callable[[str], A],
@@ -155,14 +152,14 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
             done(api_error(error) if error else None, None if error else answer)
 
         if request.epoch == LEAVE_FOR_A_WHILE_EPOCH:
-            self._write(partition, entry, group, leave_for_a_while(group, member), finished)
+            self._write(entry, group, leave_for_a_while(group, member), finished)
             self._give_up(entry, ErrorCode.UNKNOWN_MEMBER_ID, [member])
         else:
-            self.remove(partition, entry, group, [member], finished)
+            self.remove(entry, group, [member], finished)
 
     # --- what waits ---
 
-    def settle(self, partition: GroupPartition, entry: GroupEntry, group: G) -> Iterator[None]:
+    def settle(self, entry: GroupEntry, group: G) -> Iterator[None]:
         """There is a new target assignment: answer the members that wait for it. Yields now and then."""
         _, runtime = self.of(entry)
         while ready := [each for each in runtime.waiting if each.epoch <= group.target_epoch][:_SETTLED_AT_ONCE]:
@@ -172,7 +169,7 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
                 self._is_there(group, each.member_id)
                 try:
                     outcome = self._settle(group, each.member_id, each.owned)
-                    self._proceed(partition, entry, group, outcome, each.owned, each.done)
+                    self._proceed(entry, group, outcome, each.owned, each.done)
                 except ApiError as error:
                     each.done(error, None)
             yield
@@ -203,7 +200,7 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
         if member is not None:
             group.expect(member_id).session = self._now() + self._session_ms(group, member)
 
-    def tick(self, partition: GroupPartition, entry: GroupEntry) -> None:
+    def tick(self, entry: GroupEntry) -> None:
         """Remove members that are overdue. A request that waits for a target is a sign of life."""
         group, now = self._need(entry), self._now()
         for each in self.of(entry)[1].waiting:
@@ -212,7 +209,7 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
         if not gone:
             return
         try:
-            self.remove(partition, entry, group, [member for member, _ in gone], nothing)
+            self.remove(entry, group, [member for member, _ in gone], nothing)
         except ApiError:  # not written: a later tick tries again
             for member, _ in gone:
                 group.expect(member.member_id).put_off(now, now + _AGAIN_MS)
@@ -220,7 +217,7 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
         for member, reason in gone:
             _log.info("group.member_removed", group=group.group_id, member=member.member_id, reason=reason)
 
-    def loaded(self, partition: GroupPartition, entry: GroupEntry) -> None:
+    def loaded(self, entry: GroupEntry) -> None:
         """Members get a whole session to find their new coordinator."""
         group, now = self._need(entry), self._now()
         self._new_runtime(entry)
@@ -229,8 +226,8 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
             times.session = now + self._session_ms(group, member)
             if member.must_revoke:
                 times.revocation, times.epoch = now + member.rebalance_timeout_ms, member.epoch
-        self._schedule(partition, entry, group.next_deadline())
-        self._work(partition, entry)
+        self._schedule(entry, group.next_deadline())
+        self._work(entry)
 
     def unloaded(self, entry: GroupEntry) -> None:
         """Another node coordinates the group."""
@@ -241,13 +238,12 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
 
     # --- the log ---
 
-    def write(self, partition: GroupPartition, entry: GroupEntry, group: G, records: Sequence[Any]) -> None:
+    def write(self, entry: GroupEntry, group: G, records: Sequence[Any]) -> None:
         """Append and apply, without waiting for replication. Raises ApiError: nothing was appended."""
-        self._write(partition, entry, group, records, nothing)
+        self._write(entry, group, records, nothing)
 
     def _write(
         self,
-        partition: GroupPartition,
         entry: GroupEntry,
         group: G,
         records: Sequence[Any],
@@ -272,10 +268,10 @@ class AssignedGroups(ABC, Generic[G, M, T, OutcomeT]):
 
         if not records:
             apply()
-            self._group_log.when_committed(partition, runtime, done)
+            self._group_log.when_committed(entry.partition, runtime, done)
             return
         pairs = [self._encode(group.group_id, record) for record in records]
-        self._group_log.write(partition, runtime, [*before, *pairs, *after], apply, done)
+        self._group_log.write(entry.partition, runtime, [*before, *pairs, *after], apply, done)
 
 
 def nothing(*_: object) -> None:

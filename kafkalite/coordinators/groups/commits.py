@@ -29,8 +29,8 @@ class OffsetCommits:
         clock: Clock,
         log: InternalLog[GroupPartition],
         topics: GroupTopics,
-        find: Callable[[str], tuple[GroupPartition, GroupEntry | None]],
-        make: Callable[[GroupPartition, str], GroupEntry],
+        find: Callable[[str], GroupEntry | None],
+        make: Callable[[str], GroupEntry],
     ) -> None:
         self._clock = clock
         self._log = log
@@ -73,7 +73,7 @@ class OffsetCommits:
             builder.append(
                 records.offset_key(group_id, topic_partition), records.offset_value(offset), timestamp_ms=now
             )
-        partition, entry = self._admit(
+        entry = self._admit(
             group_id,
             member_id,
             instance_id,
@@ -100,12 +100,12 @@ class OffsetCommits:
                 else:
                     known.commit_in_transaction(producer[0], topic_partition, placed)
             if producer is not None:
-                partition.transactions.setdefault(producer[0], {})[group_id] = None
+                entry.partition.transactions.setdefault(producer[0], {})[group_id] = None
             done(results)
 
         # From here on the log may hold a commit for which a reader of stable offsets has to wait.
         entry.offsets.begin_append(accepted)
-        self._log.append_batch(partition.index, partition, builder, stored, guard=guard)
+        self._log.append_batch(entry.partition.index, entry.partition, builder, stored, guard=guard)
 
     def _admit(
         self,
@@ -117,15 +117,15 @@ class OffsetCommits:
         *,
         is_transactional: bool,
         knows_epochs: bool,
-    ) -> tuple[GroupPartition, GroupEntry]:
+    ) -> GroupEntry:
         """The group, if this member may commit these offsets; it is made if there is none."""
-        partition, entry = self._find(group_id)
+        entry = self._find(group_id)
         if entry is None:
             if generation >= 0 and knows_epochs:
                 raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
             if generation >= 0:
                 raise api_error(ErrorCode.ILLEGAL_GENERATION)
-            entry = self._make(partition, group_id)
+            entry = self._make(group_id)
         if entry.share is not None:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a share group.")
         if entry.streams is not None:
@@ -158,7 +158,7 @@ class OffsetCommits:
             )
             if error:
                 raise api_error(error)
-        return partition, entry
+        return entry
 
     def end_transaction(self, index: int, producer_id: ProducerId, *, is_committed: bool) -> None:
         """A producer's marker is in this partition of `__consumer_offsets`."""
@@ -168,7 +168,7 @@ class OffsetCommits:
 
     def offsets_of(self, group_id: str, member_id: str | None = None, epoch: int = -1) -> GroupOffsets:
         """The group's offsets; an unknown group has none. `member_id`, `epoch`: as a member of a consumer group says."""
-        _, entry = self._find(group_id)
+        entry = self._find(group_id)
         if entry is None:
             return GroupOffsets()
         if entry.streams is not None:

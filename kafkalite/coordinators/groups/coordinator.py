@@ -32,7 +32,9 @@ from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.records import common as records
 from kafkalite.coordinators.groups.removal import GroupRemoval
+from kafkalite.coordinators.groups.share.group_log import ShareGroupLog
 from kafkalite.coordinators.groups.share.groups import ShareGroups, ShareHeartbeatAnswer
+from kafkalite.coordinators.groups.share.states import ShareGroupStates
 from kafkalite.coordinators.groups.streams.assigning import StreamsTargets
 from kafkalite.coordinators.groups.streams.descriptions import TopologyDescriptions
 from kafkalite.coordinators.groups.streams.groups import StreamsDone, StreamsGroups
@@ -76,16 +78,17 @@ class GroupCoordinator:
         self._numbers = count()
         self._memory = MemberMemory(self._members_bytes, self._now)
         self.topics = GroupTopics(services)
-        self.offsets = OffsetCommits(services.clock, self.log, self.topics, self._find, self._replay.make)
-        self.removal = GroupRemoval(services, self.log, self._find)
+        self.offsets = OffsetCommits(services.clock, self.log, self.topics, self.find, self._make)
         parts = GroupParts(services, self.log, self.topics, self._schedule_at)
         targets = TargetAssignments(parts)
         self.consumers = targets.groups = ConsumerGroups(parts, targets.work, self._perform)
         streams_targets = StreamsTargets(parts)
         self.streams = streams_targets.groups = StreamsGroups(parts, streams_targets.work)
         self.descriptions = TopologyDescriptions(services, self._known)
-        self.shares = ShareGroups(parts)
-        self.removal.shares = self.shares
+        share_log = ShareGroupLog(self.log)
+        self.share_states = ShareGroupStates(parts, share_log)
+        self.shares = ShareGroups(parts, share_log, self.share_states)
+        self.removal = GroupRemoval(services, self.log, self.find, self.share_states)
 
     def start(self) -> None:
         spawn = self._services.supervisor.spawn
@@ -105,17 +108,21 @@ class GroupCoordinator:
     def _now(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
-    def _find(self, group_id: str) -> tuple[GroupPartition, GroupEntry | None]:
+    def find(self, group_id: str) -> GroupEntry | None:
+        """None: nothing is known of such a group. Raises ApiError: INVALID_GROUP_ID, or another node coordinates it."""
         if not group_id:
             raise api_error(ErrorCode.INVALID_GROUP_ID)
-        partition = self.log.state_for(group_id)
-        return partition, partition.entries.get(group_id)
+        return self.log.state_for(group_id).entries.get(group_id)
 
-    def _need(self, group_id: str) -> tuple[GroupPartition, GroupEntry]:
-        partition, entry = self._find(group_id)
+    def _make(self, group_id: str) -> GroupEntry:
+        """A group that `find` has not found."""
+        return self._replay.make(self.log.state_for(group_id), group_id)
+
+    def _need(self, group_id: str) -> GroupEntry:
+        entry = self.find(group_id)
         if entry is None:
             raise api_error(ErrorCode.UNKNOWN_MEMBER_ID)
-        return partition, entry
+        return entry
 
     # --- membership ---
 
@@ -126,22 +133,22 @@ class GroupCoordinator:
         config = self._services.config
         if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
             raise api_error(ErrorCode.INVALID_SESSION_TIMEOUT)
-        partition, entry = self._find(group_id)
+        entry = self.find(group_id)
         if not self._memory.take(request.user, size_of(request.protocols)):
             raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the members of all groups take too much memory")
         if entry is None:
             if request.member_id:
                 raise api_error(ErrorCode.UNKNOWN_MEMBER_ID)
-            entry = self._replay.make(partition, group_id)
+            entry = self._make(group_id)
         if entry.share is not None or entry.streams is not None:
             raise api_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if entry.consumer is not None and self.consumers.join(partition, entry, request):
+        if entry.consumer is not None and self.consumers.join(entry, request):
             return
         group = entry.group
         is_known = request.member_id in group.members or request.member_id in group.pending_members
         if not is_known and len(group.members) + len(group.pending_members) >= config.group_max_size:
             raise api_error(ErrorCode.GROUP_MAX_SIZE_REACHED)
-        self._perform(partition, entry, group.join(request, self._now()))
+        self._perform(entry, group.join(request, self._now()))
 
     def _members_bytes(self) -> Mapping[str, int]:
         taken: dict[str, int] = {}
@@ -166,42 +173,42 @@ class GroupCoordinator:
         protocol: str | None,
         assignments: Mapping[str, bytes],
     ) -> None:
-        partition, entry = self._need(group_id)
+        entry = self._need(group_id)
         if entry.consumer is not None:
-            self.consumers.sync(partition, entry, token, member_id, instance_id, generation, protocol_type, protocol)
+            self.consumers.sync(entry, token, member_id, instance_id, generation, protocol_type, protocol)
             return
         effects = entry.group.sync(
             token, member_id, instance_id, generation, protocol_type, protocol, assignments, self._now()
         )
-        self._perform(partition, entry, effects)
+        self._perform(entry, effects)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        partition, entry = self._need(group_id)
+        entry = self._need(group_id)
         if entry.consumer is not None:
-            return self.consumers.classic_heartbeat(partition, entry, member_id, instance_id, generation)
+            return self.consumers.classic_heartbeat(entry, member_id, instance_id, generation)
         return entry.group.heartbeat(member_id, instance_id, generation, self._now())
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
-        partition, entry = self._need(group_id)
+        entry = self._need(group_id)
         if entry.consumer is not None:
-            self.consumers.classic_leave(partition, entry, member_id, instance_id)
+            self.consumers.classic_leave(entry, member_id, instance_id)
             return ErrorCode.NONE
         error, effects = entry.group.leave(member_id, instance_id, self._now())
-        self._perform(partition, entry, effects)
+        self._perform(entry, effects)
         return error
 
     def consumer_heartbeat(
         self, group_id: str, request: ConsumerHeartbeat, is_visible: Callable[[str], bool], done: HeartbeatDone
     ) -> None:
         """See ConsumerGroups.heartbeat."""
-        partition, entry = self._find(group_id)
+        entry = self.find(group_id)
         if entry is None:
             if request.epoch != JOIN_EPOCH:
                 raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
-            entry = self._replay.make(partition, group_id)
+            entry = self._make(group_id)
         if entry.share is not None or entry.streams is not None:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        self.consumers.heartbeat(partition, entry, request, is_visible, done)
+        self.consumers.heartbeat(entry, request, is_visible, done)
 
     def streams_heartbeat(
         self,
@@ -212,66 +219,68 @@ class GroupCoordinator:
         done: StreamsDone,
     ) -> None:
         """See StreamsGroups.heartbeat."""
-        partition, entry = self._find(group_id)
+        entry = self.find(group_id)
         if entry is None:
             if request.epoch != JOIN_EPOCH:
                 raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
-            entry = self._replay.make(partition, group_id)
-        self.streams.heartbeat(partition, entry, request, endpoint_epoch, may_create, done)
+            entry = self._make(group_id)
+        self.streams.heartbeat(entry, request, endpoint_epoch, may_create, done)
 
     async def share_heartbeat(self, group_id: str, request: ShareHeartbeat) -> ShareHeartbeatAnswer:
         """See ShareGroups.heartbeat."""
-        if request.epoch != JOIN_EPOCH and self._find(group_id)[1] is None:
+        if request.epoch != JOIN_EPOCH and self.find(group_id) is None:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
-        partition, entry = self.share_group(group_id)
-        return await self.shares.heartbeat(partition, entry, request)
+        return await self.shares.heartbeat(self.share_group(group_id), request)
 
-    def share_group(self, group_id: str) -> tuple[GroupPartition, GroupEntry]:
-        """Where a share group is, or will be once something of it is stored. Raises ApiError if it is of another type."""
-        partition, entry = self._find(group_id)
+    def share_group(self, group_id: str) -> GroupEntry:
+        """A share group, or what will be one once something of it is stored. Raises ApiError if it is of another type."""
+        entry = self.find(group_id)
         if entry is None:
-            entry = self._replay.make(partition, group_id)
+            entry = self._make(group_id)
         elif entry.share is None and not entry.is_new:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
-        return partition, entry
+        return entry
 
-    def find(self, group_id: str) -> tuple[GroupPartition, GroupEntry | None]:
-        """Where a group is, and the group if there is one."""
-        return self._find(group_id)
+    def _groups_of(self, entry: GroupEntry) -> ConsumerGroups | StreamsGroups | ShareGroups | None:
+        """Those of the entry's protocol; None: it is a classic group."""
+        if entry.streams is not None:
+            return self.streams
+        if entry.share is not None:
+            return self.shares
+        return None if entry.consumer is None else self.consumers
 
-    def _perform(self, partition: GroupPartition, entry: GroupEntry, effects: Sequence[Effect]) -> None:
+    def _perform(self, entry: GroupEntry, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case StoreGroup():
-                    self._store(partition, entry, effect)
+                    self._store(entry, effect)
                 case JoinAnswer(token=token) | SyncAnswer(token=token):
                     assert callable(token)
                     token(effect)
-        self._schedule(partition, entry)
+        self._schedule(entry)
 
-    def _store(self, partition: GroupPartition, entry: GroupEntry, order: StoreGroup) -> None:
+    def _store(self, entry: GroupEntry, effect: StoreGroup) -> None:
         group = entry.group
 
         def done(error: ErrorCode, base_offset: Offset) -> None:
             if error and (suppressed := self._repeats.admit(("group.store_failed", error))) is not None:
                 _log.warning("group.store_failed", group=group.group_id, error=error.name, suppressed=suppressed)
-            self._perform(partition, entry, group.stored(order, error, self._now()))
+            self._perform(entry, group.stored(effect, error, self._now()))
 
         group.stored_ms = self._clock.wall_ms()
-        value = records.group_value(group, order.assignments)
-        self.log.append(partition.index, partition, [(records.group_key(group.group_id), value)], done)
+        value = records.group_value(group, effect.assignments)
+        self.log.append(entry.partition.index, entry.partition, [(records.group_key(group.group_id), value)], done)
 
     # --- time ---
 
-    def _schedule(self, partition: GroupPartition, entry: GroupEntry) -> None:
+    def _schedule(self, entry: GroupEntry) -> None:
         """Make sure that the group's next deadline is in the heap. Stale entries are dropped when they come up."""
-        group = entry.share or entry.streams or entry.consumer or entry.group
-        self._schedule_at(partition, entry, group.next_deadline())
+        self._schedule_at(entry, (entry.newer or entry.group).next_deadline())
 
-    def _schedule_at(self, partition: GroupPartition, entry: GroupEntry, deadline: int | None) -> None:
+    def _schedule_at(self, entry: GroupEntry, deadline: int | None) -> None:
         if deadline is not None and (entry.scheduled_ms is None or deadline < entry.scheduled_ms):
             entry.scheduled_ms = deadline
-            heapq.heappush(self._ticks, (deadline, next(self._numbers), partition, entry.group.group_id))
+            heapq.heappush(self._ticks, (deadline, next(self._numbers), entry.partition, entry.group.group_id))
             if self._ticks[0][0] == deadline:
                 self._earlier.beat()
 
@@ -284,26 +293,23 @@ class GroupCoordinator:
     def tick(self) -> None:
         """Serve every group whose deadline has passed, once. If it has another one that is due, the next call serves it."""
         now = self._now()
-        due: list[tuple[GroupPartition, GroupEntry]] = []
+        due: list[GroupEntry] = []
         while self._ticks and self._ticks[0][0] <= now:
             deadline, _, partition, group_id = heapq.heappop(self._ticks)
             entry = partition.entries.get(group_id)
             if entry is not None and entry.scheduled_ms == deadline:
                 entry.scheduled_ms = None
-                due.append((partition, entry))
-        for partition, entry in due:
+                due.append(entry)
+        for entry in due:
             effects: Sequence[Effect] = ()
-            if self.log.ready_state(partition.index) is not partition:
+            if self.log.ready_state(entry.partition.index) is not entry.partition:
                 continue
-            if entry.streams is not None:
-                self.streams.tick(partition, entry)
-            elif entry.share is not None:
-                self.shares.tick(partition, entry)
-            elif entry.consumer is not None:
-                self.consumers.tick(partition, entry)
-            else:
+            groups = self._groups_of(entry)
+            if groups is None:
                 effects = entry.group.tick(now)
-            self._perform(partition, entry, effects)
+            else:
+                groups.tick(entry)
+            self._perform(entry, effects)
 
     # --- administration ---
 
@@ -337,7 +343,7 @@ class GroupCoordinator:
 
     def describe(self, group_id: str) -> GroupEntry | None:
         """None: there is no such group."""
-        entry = self._find(group_id)[1]
+        entry = self.find(group_id)
         return entry if entry is not None and entry.is_listed else None
 
     # --- loading ---
@@ -345,14 +351,9 @@ class GroupCoordinator:
     def _loaded(self, partition: GroupPartition) -> None:
         now = self._now()
         for group_id, entry in list(partition.entries.items()):
-            if entry.streams is not None:
-                self.streams.loaded(partition, entry)
-                continue
-            if entry.share is not None:
-                self.shares.loaded(partition, entry)
-                continue
-            if entry.consumer is not None:
-                self.consumers.loaded(partition, entry)
+            groups = self._groups_of(entry)
+            if groups is not None:
+                groups.loaded(entry)
                 continue
             group = entry.group
             if group.generation == 0 and not group.members and entry.offsets.is_empty():
@@ -360,7 +361,7 @@ class GroupCoordinator:
                 continue
             for member in group.members.values():
                 member.deadline_ms = now + member.session_timeout_ms
-            self._schedule(partition, entry)
+            self._schedule(entry)
 
     def _unloaded(self, partition: GroupPartition) -> None:
         for entry in partition.entries.values():

@@ -41,7 +41,7 @@ class GroupReplay:
         """A new group without members."""
         group = Group(group_id, initial_rebalance_delay_ms=self._services.config.group_initial_rebalance_delay_ms)
         group.stored_ms = self._clock.wall_ms()
-        entry = partition.entries[group_id] = GroupEntry(group)
+        entry = partition.entries[group_id] = GroupEntry(partition, group)
         return entry
 
     def replay(

@@ -10,11 +10,11 @@ from typing import Any, Generic, TypeVar
 from kafkalite.coordinators.committed import WrittenPartition
 from kafkalite.coordinators.groups.decisions.assigned_heartbeats import Outcome
 from kafkalite.coordinators.groups.decisions.classic.group import Group, GroupState
-from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup, ConsumerGroupState
+from kafkalite.coordinators.groups.decisions.consumer.group import ConsumerGroup
 from kafkalite.coordinators.groups.decisions.consumer.heartbeats import ConsumerOutcome
 from kafkalite.coordinators.groups.decisions.members import Assignment
 from kafkalite.coordinators.groups.decisions.share.group import SharedTopics, ShareGroup
-from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup, StreamsGroupState
+from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsOutcome
 from kafkalite.coordinators.groups.decisions.streams.members import TaskSets
 from kafkalite.coordinators.groups.offsets import GroupOffsets
@@ -118,6 +118,7 @@ class GroupEntry:
     `scheduled_ms` is the earliest tick that is due for it.
     """
 
+    partition: GroupPartition
     group: Group
     offsets: GroupOffsets = field(default_factory=GroupOffsets)
     scheduled_ms: int | None = None
@@ -130,23 +131,21 @@ class GroupEntry:
     share_runtime: ShareRuntime = field(default_factory=ShareRuntime)
 
     @property
+    def newer(self) -> ConsumerGroup | StreamsGroup | ShareGroup | None:
+        """The group, if it is not a classic one."""
+        return self.consumer or self.streams or self.share
+
+    @property
     def is_empty(self) -> bool:
         """No members, and not dead."""
-        if self.streams is not None:
-            return self.streams.state is StreamsGroupState.EMPTY
-        if self.share is not None:
-            return not self.share.members and not self.share.is_dead
-        if self.consumer is not None:
-            return self.consumer.state is ConsumerGroupState.EMPTY
-        return self.group.state is GroupState.EMPTY
+        newer = self.newer
+        return self.group.state is GroupState.EMPTY if newer is None else not newer.members and not newer.is_dead
 
     @property
     def is_new(self) -> bool:
         """Nothing is known of it: it may become a group of any type."""
         return (
-            self.consumer is None
-            and self.streams is None
-            and self.share is None
+            self.newer is None
             and self.group.state is GroupState.EMPTY
             and not self.group.generation
             and not self.group.pending_members
@@ -160,21 +159,12 @@ class GroupEntry:
 
     @property
     def member_count(self) -> int:
-        if self.streams is not None:
-            return len(self.streams.members)
-        if self.share is not None:
-            return len(self.share.members)
-        return len(self.group.members if self.consumer is None else self.consumer.members)
+        return len((self.newer or self.group).members)
 
     @property
     def is_dead(self) -> bool:
-        if self.streams is not None:
-            return self.streams.is_dead
-        if self.share is not None:
-            return self.share.is_dead
-        if self.consumer is not None:
-            return self.consumer.is_dead
-        return self.group.state is GroupState.DEAD
+        newer = self.newer
+        return self.group.state is GroupState.DEAD if newer is None else newer.is_dead
 
 
 @dataclass(slots=True)

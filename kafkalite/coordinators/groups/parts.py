@@ -23,4 +23,4 @@ class GroupParts:
     services: Services
     log: InternalLog[GroupPartition]
     topics: GroupTopics
-    schedule: Callable[[GroupPartition, GroupEntry, int | None], None]
+    schedule: Callable[[GroupEntry, int | None], None]

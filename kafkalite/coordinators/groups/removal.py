@@ -12,7 +12,7 @@ from typing import Any
 from kafkalite.coordinators.groups.commits import CommitResults
 from kafkalite.coordinators.groups.decisions.classic.group import GroupState
 from kafkalite.coordinators.groups.decisions.consumer.group import tombstones as consumer_tombstones
-from kafkalite.coordinators.groups.decisions.share.heartbeats import begun as share_topics
+from kafkalite.coordinators.groups.decisions.share.states import begun as share_topics
 from kafkalite.coordinators.groups.decisions.streams.group import tombstones as streams_tombstones
 from kafkalite.coordinators.groups.decisions.subscription import CONSUMER, topics_in
 from kafkalite.coordinators.groups.offsets import CommittedOffset, Snapshot
@@ -20,7 +20,7 @@ from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
 from kafkalite.coordinators.groups.records import common as records
 from kafkalite.coordinators.groups.records import consumer as consumer_records
 from kafkalite.coordinators.groups.records import streams as streams_records
-from kafkalite.coordinators.groups.share.groups import ShareGroups
+from kafkalite.coordinators.groups.share.states import ShareGroupStates
 from kafkalite.coordinators.internal_log import InternalLog, KeyValue
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
@@ -44,7 +44,7 @@ _STEP = 100
 #: The pause after offsets of a removed topic or partition could not be purged, in seconds.
 _PURGE_AGAIN_S = 1.0
 
-Doomed = tuple[GroupPartition, GroupEntry, Snapshot]
+Doomed = tuple[GroupEntry, Snapshot]
 
 
 class GroupRemoval:
@@ -54,7 +54,8 @@ class GroupRemoval:
         self,
         services: Services,
         log: InternalLog[GroupPartition],
-        find: Callable[[str], tuple[GroupPartition, GroupEntry | None]],
+        find: Callable[[str], GroupEntry | None],
+        shares: ShareGroupStates,
     ) -> None:
         self._services = services
         self._clock = services.clock
@@ -62,25 +63,24 @@ class GroupRemoval:
         self._find = find
         self._repeats = Repeats(services.clock.monotonic)
         self._turns = Turns(services.clock.monotonic)
-        #: Set once both exist.
-        self.shares: ShareGroups
+        self._shares = shares
 
     async def delete_group(self, group_id: str) -> None:
         """Raises ApiError NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
-        partition, entry = self._find(group_id)
+        entry = self._find(group_id)
         if entry is None or entry.is_dead or not entry.is_listed:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND)
         if not entry.is_empty:
             raise api_error(ErrorCode.NON_EMPTY_GROUP)
         if entry.share is not None:
-            await self.shares.delete_group(partition, entry)
+            await self._shares.delete_group(entry)
             return
-        doomed = entry.offsets.snapshot(lambda _: True, self._log_end(partition))
-        await self._forget(partition, entry, doomed, and_group=True)
+        doomed = entry.offsets.snapshot(lambda _: True, self._log_end(entry.partition))
+        await self._forget(entry, doomed, and_group=True)
 
     async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> CommitResults:
         """Forget offsets of topics that no member subscribes to. Raises ApiError GROUP_ID_NOT_FOUND."""
-        partition, entry = self._find(group_id)
+        entry = self._find(group_id)
         if entry is None or entry.is_dead or not entry.is_listed:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND)
         group = entry.group
@@ -93,19 +93,20 @@ class GroupRemoval:
             else ErrorCode.NONE
             for key in partitions
         }
-        doomed = entry.offsets.snapshot(lambda key: results.get(key) is ErrorCode.NONE, self._log_end(partition))
-        await self._forget(partition, entry, doomed)
+        log_end = self._log_end(entry.partition)
+        doomed = entry.offsets.snapshot(lambda key: results.get(key) is ErrorCode.NONE, log_end)
+        await self._forget(entry, doomed)
         return results
 
     async def topics_deleted(self, topics: Iterable[str]) -> None:
         """Offsets of topics that are no more are purged, and what share groups have of them."""
         gone = frozenset(topics)
-        await self._purge_everywhere(lambda key: key.topic in gone, lambda: self.shares.topics_deleted(gone))
+        await self._purge_everywhere(lambda key: key.topic in gone, lambda: self._shares.topics_deleted(gone))
 
     async def partitions_removed(self, keys: Iterable[TopicPartition]) -> None:
         """Offsets of partitions that are no more are purged, and what share groups have of them."""
         gone = frozenset(keys)
-        await self._purge_everywhere(gone.__contains__, lambda: self.shares.partitions_removed(gone))
+        await self._purge_everywhere(gone.__contains__, lambda: self._shares.partitions_removed(gone))
 
     async def _purge_everywhere(
         self, is_gone: Callable[[TopicPartition], bool], purge_shares: Callable[[], Coroutine[Any, Any, None]]
@@ -127,7 +128,7 @@ class GroupRemoval:
                 for entry in partition.entries.values():
                     doomed = entry.offsets.snapshot(is_gone, log_end)
                     if doomed.partitions:
-                        found.append((partition, entry, doomed))
+                        found.append((entry, doomed))
         return found
 
     def _log_end(self, partition: GroupPartition) -> Offset:
@@ -141,21 +142,24 @@ class GroupRemoval:
             kept = await self._refused(doomed)
             while kept:
                 await asyncio.sleep(_PURGE_AGAIN_S)
-                kept = await self._refused(each for each in kept if self._log.ready_state(each[0].index) is each[0])
+                kept = await self._refused(
+                    (entry, found)
+                    for entry, found in kept
+                    if self._log.ready_state(entry.partition.index) is entry.partition
+                )
 
     async def _refused(self, doomed: Iterable[Doomed]) -> list[Doomed]:
         """Forget this; returns what could not be written."""
         return [each for each in doomed if not await self._forget_quietly(*each)]
 
-    async def _forget(
-        self, partition: GroupPartition, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False
-    ) -> None:
+    async def _forget(self, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False) -> None:
         """Write tombstones, then forget what was committed before them. Raises ApiError if they could not be written.
 
         Only what is committed still as in `doomed` is meant: there may have been commits since, also between two appends. A tombstone
         would stand behind their records, whether these are durable or not.
         """
         group_id, offsets, keys = entry.group.group_id, entry.offsets, doomed.partitions
+        entries = entry.partition.entries
         for start in range(0, len(keys) or 1, _DELETE_CHUNK):
             chunk = [key for key in keys[start : start + _DELETE_CHUNK] if offsets.is_as_in(doomed, key)]
             tombstones: list[KeyValue] = [(records.offset_key(group_id, key), None) for key in chunk]
@@ -164,18 +168,16 @@ class GroupRemoval:
                 tombstones += _group_tombstones(entry)
             if not tombstones:
                 continue
-            base_offset = await self._append(partition, tombstones)
+            base_offset = await self._append(entry.partition, tombstones)
             for index, key in enumerate(chunk):
                 offsets.forget(key, base_offset + index)
         # A member or a commit that came meanwhile keeps the group.
         is_over = and_group and entry.is_empty and offsets.is_empty()
-        if is_over and partition.entries.get(group_id) is entry:
-            if entry.consumer is not None:
-                entry.consumer.is_dead = True
-            if entry.streams is not None:
-                entry.streams.is_dead = True
+        if is_over and entries.get(group_id) is entry:
+            if entry.newer is not None:
+                entry.newer.is_dead = True
             entry.group.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            del partition.entries[group_id]
+            del entries[group_id]
 
     async def _append(self, partition: GroupPartition, pairs: Sequence[KeyValue]) -> Offset:
         """The offset of the first record. Raises ApiError if they could not be written."""
@@ -191,12 +193,10 @@ class GroupRemoval:
             raise api_error(error)
         return base_offset
 
-    async def _forget_quietly(
-        self, partition: GroupPartition, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False
-    ) -> bool:
+    async def _forget_quietly(self, entry: GroupEntry, doomed: Snapshot, *, and_group: bool = False) -> bool:
         """Whether it could be written."""
         try:
-            await self._forget(partition, entry, doomed, and_group=and_group)
+            await self._forget(entry, doomed, and_group=and_group)
         except ApiError as error:
             if (suppressed := self._repeats.admit(("group.expiry_failed", error.code))) is not None:
                 _log.warning(
@@ -280,7 +280,7 @@ class GroupRemoval:
                 # A commit that is under way is for the present topic.
                 gone = [key for key, offset in found if is_gone(key, offset) and not offsets.is_unstable(key)]
                 if gone:
-                    doomed.append((partition, entry, offsets.snapshot_of(gone, self._log_end(partition))))
+                    doomed.append((entry, offsets.snapshot_of(gone, self._log_end(partition))))
         return doomed
 
     async def _sweep(self, partition: GroupPartition, topics: Mapping[str, TopicMetadata]) -> bool:
@@ -293,11 +293,11 @@ class GroupRemoval:
         shared = [entry.share for entry in partition.entries.values() if entry.share is not None]
         kept = await self._refused(doomed)
         begun = [topic for group in shared for topic in share_topics(group).values()]
-        await self.shares.topics_deleted(topic.name for topic in begun)
+        await self._shares.topics_deleted(topic.name for topic in begun)
         keys = [TopicPartition(topic.name, number) for topic in begun for number in topic.partitions]
         removed = [key for key in keys if _is_gone(key, topics)]
         if removed:
-            self._services.supervisor.spawn("groups.purge", self.shares.partitions_removed(removed), Policy.ISOLATED)
+            self._services.supervisor.spawn("groups.purge", self._shares.partitions_removed(removed), Policy.ISOLATED)
         return not kept
 
     def _is_gone_now(self, key: TopicPartition, offset: CommittedOffset) -> bool:
@@ -328,7 +328,7 @@ class GroupRemoval:
                 )
                 if doomed.partitions or is_over:
                     slices.end()
-                    await self._forget_quietly(partition, entry, doomed, and_group=is_over)
+                    await self._forget_quietly(entry, doomed, and_group=is_over)
 
     def _expired(self, entry: GroupEntry, retention_ms: int) -> list[TopicPartition]:
         """The partitions whose offsets nobody needs any more (KIP-211)."""

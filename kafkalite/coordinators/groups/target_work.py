@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from kafkalite.coordinators.groups.assigned_groups import AssignedGroups
 from kafkalite.coordinators.groups.decisions.assigned_group import AssignedGroup
 from kafkalite.coordinators.groups.decisions.members import TargetEpoch, TargetMember
-from kafkalite.coordinators.groups.partition import AssignedRuntime, GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.partition import AssignedRuntime, GroupEntry
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError
@@ -60,23 +60,21 @@ class TargetWork(ABC, Generic[G, R]):
         """Whether anybody could be assigned anything."""
 
     @abstractmethod
-    async def _round(
-        self, partition: GroupPartition, entry: GroupEntry, group: G, is_current: Callable[[], bool]
-    ) -> None:
+    async def _round(self, entry: GroupEntry, group: G, is_current: Callable[[], bool]) -> None:
         """One new target, or none if nothing has changed. Raises ApiError: something could not be appended."""
 
     def _pause_s(self, group: G) -> float:
         """The least time in seconds between two new targets."""
         return 0.0
 
-    def work(self, partition: GroupPartition, entry: GroupEntry) -> None:
+    def work(self, entry: GroupEntry) -> None:
         """See to it that the group's target is up to date soon."""
         group, progress = self._of(entry)
         if group is None or progress.is_working or not self._is_due(group, progress):
             return
         progress.is_working = True
         name = f"groups.assign.{group.group_id}"
-        self._services.supervisor.spawn(name, self._run(partition, entry, group, progress), Policy.ISOLATED)
+        self._services.supervisor.spawn(name, self._run(entry, group, progress), Policy.ISOLATED)
 
     def _now(self) -> int:
         return int(self._services.clock.monotonic() * 1000)
@@ -88,18 +86,20 @@ class TargetWork(ABC, Generic[G, R]):
             return True
         return progress.topics_version != self._topics.version and self._now() - progress.compared_ms >= _COMPARE_MS
 
-    async def _run(self, partition: GroupPartition, entry: GroupEntry, group: G, progress: R) -> None:
+    async def _run(self, entry: GroupEntry, group: G, progress: R) -> None:
         clock = self._services.clock
 
         def is_current() -> bool:
             known, kept = self._of(entry)
-            return self._log.ready_state(partition.index) is partition and known is group and kept is progress
+            return (
+                self._log.ready_state(entry.partition.index) is entry.partition and known is group and kept is progress
+            )
 
         try:
             while is_current() and self._is_due(group, progress):
                 began, epoch = clock.monotonic(), group.target_epoch
                 try:
-                    await self._round(partition, entry, group, is_current)
+                    await self._round(entry, group, is_current)
                     pause_s = self._pause_s(group) if group.target_epoch != epoch else 0.0
                 except ApiError as error:
                     pause_s = _AGAIN_S
@@ -116,7 +116,6 @@ class TargetWork(ABC, Generic[G, R]):
 
     async def _store(
         self,
-        partition: GroupPartition,
         entry: GroupEntry,
         group: G,
         targets: Mapping[str, T],
@@ -129,15 +128,15 @@ class TargetWork(ABC, Generic[G, R]):
             # A member that has left meanwhile has no target any more.
             names = [name for name in changed[start : start + _CHUNK] if name in group.members]
             if names:
-                self.groups.write(partition, entry, group, [TargetMember(name, targets[name]) for name in names])
+                self.groups.write(entry, group, [TargetMember(name, targets[name]) for name in names])
             await asyncio.sleep(0)
             if not is_current():
                 return
         if group.epoch == epoch and not group.members.keys() <= targets.keys():
             return  # a static member is back under another id, which has no target: the next round has one
-        self.groups.write(partition, entry, group, [TargetEpoch(epoch, self._services.clock.wall_ms())])
+        self.groups.write(entry, group, [TargetEpoch(epoch, self._services.clock.wall_ms())])
         _log.info("group.assigned", group=group.group_id, epoch=epoch, members=len(targets), changed=len(changed))
-        for _ in self.groups.settle(partition, entry, group):
+        for _ in self.groups.settle(entry, group):
             await asyncio.sleep(0)
             if not is_current():
                 return

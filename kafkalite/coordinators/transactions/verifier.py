@@ -9,14 +9,11 @@ was written meanwhile, hence the guards (`kafkalite.log.verification`).
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
-from kafkalite.coordinators.internal_log import partition_of
-from kafkalite.coordinators.services import Partitions, Services
+from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
 from kafkalite.coordinators.transactions.questions import Answers, Asker, CoordinatorChannels
 from kafkalite.env.supervisor import Policy
@@ -24,26 +21,15 @@ from kafkalite.errors import ApiError, ErrorCode, is_retriable
 from kafkalite.extension.transaction_groups import coordinator_key
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
-    NO_LEADER_EPOCH,
-    NO_OFFSET,
-    TRANSACTION_TOPIC,
     BrokerId,
-    Buffer,
     LeaderEpoch,
     TopicPartition,
 )
-from kafkalite.partition_values import ProducedPartition
-from kafkalite.replica.purgatory import ProduceDone
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Of a batch's head: attributes; producer id, producer epoch, base sequence.
-_ATTRIBUTES = struct.Struct(">21xh").unpack_from
-_PRODUCER = struct.Struct(">43xqhi").unpack_from
-_TRANSACTIONAL = 0x10
-_BATCH_BYTES = 61
 #: EndTxn is answered when it is decided, and the next batch of a producer may come before the markers are written: the
 #: time for which an added partition waits until the previous transaction is complete, and the pause between questions.
 #: After it the client must send the batch again. Clients that send several at once (franz-go) then give the transaction up,
@@ -89,59 +75,6 @@ class _Inquiry:
         self.late = []
 
 
-class _PendingVerification:
-    """One request: the parts appended at once, those appended after the coordinator's answer, and its one response."""
-
-    def __init__(
-        self,
-        partitions: Partitions,
-        acks: int,
-        timeout_ms: int,
-        keys: Sequence[TopicPartition],
-        done: ProduceDone,
-        *,
-        knows_abortable: bool,
-    ) -> None:
-        self._partitions = partitions
-        self._acks = acks
-        self._timeout_ms = timeout_ms
-        self._keys = keys
-        self._done = done
-        self._knows_abortable = knows_abortable
-        self._results: dict[int, ProducedPartition] = {}
-        self._verified: list[tuple[int, Buffer]] = []
-        self._guards: dict[TopicPartition, int] = {}
-
-    def append(self, some: list[tuple[int, Buffer]], guards: dict[TopicPartition, int]) -> None:
-        """By index."""
-        indexes = [index for index, _ in some]
-        entries = [(self._keys[index], records) for index, records in some]
-        produced = partial(self._produced, indexes)
-        self._partitions.produce(self._acks, self._timeout_ms, entries, produced, guards=guards)
-
-    def answered(self, index: int, records: bytes, error: ErrorCode, guard: int) -> Flush | None:
-        """See Done."""
-        key = self._keys[index]
-        if not error:
-            self._verified.append((index, records))
-            self._guards[key] = guard
-            return self._flush
-        code, text = _produce_error(error, knows_abortable=self._knows_abortable)
-        self._partitions.refused(key, records, code)
-        self._produced([index], (ProducedPartition(key.topic, key.partition, int(code), NO_OFFSET, message=text),))
-        return None
-
-    def _flush(self) -> None:
-        verified, guards = self._verified, self._guards
-        self._verified, self._guards = [], {}
-        self.append(verified, guards)
-
-    def _produced(self, indexes: list[int], some: tuple[ProducedPartition, ...]) -> None:
-        self._results.update(zip(indexes, some, strict=True))
-        if len(self._results) == len(self._keys):
-            self._done(tuple(self._results[index] for index in range(len(self._keys))))
-
-
 class TransactionVerifier:
     """See the module."""
 
@@ -157,57 +90,6 @@ class TransactionVerifier:
     def close(self) -> None:
         """Give up the connections."""
         self._channels.close()
-
-    # --- produce --------------------------------------------------------------------------------
-
-    def produce(
-        self,
-        transactional_id: str,
-        acks: int,
-        timeout_ms: int,
-        partitions: Sequence[tuple[TopicPartition, Buffer]],
-        done: ProduceDone,
-        *,
-        adds: bool,
-        knows_abortable: bool,
-    ) -> None:
-        """Like Partitions.produce. Batches of transactions that are not open here wait for the coordinator's answer.
-
-        Args:
-            adds: the client leaves it to us to add partitions to its transaction (transaction.version 2).
-            knows_abortable: the client knows TRANSACTION_ABORTABLE.
-        """
-        serving = self._services.partitions
-        if not adds and not self._services.config.transaction_partition_verification_enable:
-            serving.produce(acks, timeout_ms, partitions, done)
-            return
-        order = _PendingVerification(
-            serving, acks, timeout_ms, [key for key, _ in partitions], done, knows_abortable=knows_abortable
-        )
-        at_once: list[tuple[int, Buffer]] = []
-        unverified: dict[Asker, list[Waiter]] = {}
-        for index, (key, records) in enumerate(partitions):
-            guard = 0
-            if len(records) >= _BATCH_BYTES and _ATTRIBUTES(records)[0] & _TRANSACTIONAL:
-                producer_id, epoch, sequence = _PRODUCER(records)
-                guard = serving.begin_verification(key, producer_id, epoch, sequence, begins_at_zero=adds)
-            if guard:
-                asker = Asker(transactional_id, producer_id, epoch, adds)
-                # The buffer is the connection's: it will hold something else when the answer comes.
-                kept = records if isinstance(records, bytes) else bytes(records)
-                waiter = Waiter(key, sequence, guard, partial(order.answered, index, kept))
-                unverified.setdefault(asker, []).append(waiter)
-            else:
-                at_once.append((index, records))
-        if not unverified:
-            serving.produce(acks, timeout_ms, partitions, done, guards={})
-            return
-        if at_once:
-            order.append(at_once, {})
-        for asker, waiters in unverified.items():
-            self.ask(asker, waiters)
-
-    # --- asking ---------------------------------------------------------------------------------
 
     def ask(self, asker: Asker, waiters: Sequence[Waiter]) -> None:
         """Call each one's `done` once, maybe at once, with the coordinator's answer; for each partition in order of calls."""
@@ -235,8 +117,8 @@ class TransactionVerifier:
 
     def _answer_here(self, asker: Asker, line: deque[_Inquiry]) -> bool:
         """Whether this node coordinates, and so has answered already."""
-        coordinator = self._coordinator(asker)
-        if coordinator is None or coordinator.broker_id != self._services.broker_id:
+        owner = self._coordinator(asker)
+        if owner is None or owner[0].broker_id != self._services.broker_id:
             return False
         self._answer(asker, line, self._verify_here(asker, tuple(line[0].guards)))
         return True
@@ -274,12 +156,17 @@ class TransactionVerifier:
             error = answers.get(partition, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             if error and error is not ErrorCode.CONCURRENT_TRANSACTIONS:
                 continue
-            guard = self._services.partitions.begin_verification(
-                partition, asker.producer_id, asker.producer_epoch, waiter.sequence, begins_at_zero=asker.adds
-            )
+            guard = self._guard(asker, waiter)
             has_gone |= not error and guard not in (0, inquiry.guards[partition])
             inquiry.guards[partition] = guard
         return has_gone
+
+    def _guard(self, asker: Asker, waiter: Waiter) -> int:
+        """A new guard for the batch; 0: its transaction is open by now."""
+        producer = asker.producer_id, asker.producer_epoch
+        return self._services.partitions.begin_verification(
+            waiter.partition, *producer, waiter.sequence, begins_at_zero=asker.adds
+        )
 
     def _answer(self, asker: Asker, line: deque[_Inquiry], answers: Answers) -> None:
         inquiry = line[0]
@@ -296,11 +183,9 @@ class TransactionVerifier:
             (again if error and not is_retriable(error) else settled).append(waiter)
         line.popleft()
         for waiter in again:
-            who = (asker.producer_id, asker.producer_epoch, waiter.sequence)
-            guard = serving.begin_verification(waiter.partition, *who, begins_at_zero=asker.adds)
             if not line:
                 line.append(_Inquiry())
-            line[0].join(replace(waiter, guard=guard))
+            line[0].join(replace(waiter, guard=self._guard(asker, waiter)))
         if not line:
             del self._lines[asker]  # a waiter may ask again after its answer
         flushes: dict[Flush, None] = {}
@@ -312,11 +197,11 @@ class TransactionVerifier:
             flush()
 
     async def _ask(self, asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
-        coordinator = self._coordinator(asker)
-        if coordinator is None:
+        owner = self._coordinator(asker)
+        if owner is None:
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        coordinator, epoch = owner
         if coordinator.broker_id != self._services.broker_id:
-            epoch = self._known_epoch(asker)
             try:
                 answers = await self._channels.ask(coordinator, asker, partitions)
                 return answers if asker.adds else self._unless_replaced(asker, answers, epoch)
@@ -365,20 +250,9 @@ class TransactionVerifier:
             for key, error in answers.items()
         }
 
-    def _known_epoch(self, asker: Asker) -> LeaderEpoch:
-        """In which its coordinator leads, as far as this node knows."""
-        partitions = self._services.metadata([TRANSACTION_TOPIC]).topics[0].partitions
-        owner = partition_of(coordinator_key(asker.transactional_id), len(partitions))
-        return next((each.leader_epoch for each in partitions if each.partition == owner), NO_LEADER_EPOCH)
-
-    def _coordinator(self, asker: Asker) -> Broker | None:
-        known = self._services.metadata([TRANSACTION_TOPIC])
-        topic = known.topics[0]
-        if topic.error or not topic.partitions:
-            return None
-        owner = partition_of(coordinator_key(asker.transactional_id), len(topic.partitions))
-        leader = next((part.leader for part in topic.partitions if part.partition == owner), None)
-        return next((broker for broker in known.brokers if broker.broker_id == leader), None)
+    def _coordinator(self, asker: Asker) -> tuple[Broker, LeaderEpoch] | None:
+        """The transaction's coordinator and the epoch in which it leads, as far as this node knows."""
+        return self._transactions.log.owner_of(coordinator_key(asker.transactional_id))
 
 
 _NOT_IN_IT = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE})
@@ -413,11 +287,3 @@ def _join_next(line: deque[_Inquiry]) -> None:
         if len(line) == 1:
             line.append(_Inquiry())
         line[1].join(waiter)
-
-
-def _produce_error(error: ErrorCode, *, knows_abortable: bool) -> tuple[ErrorCode, str]:
-    code = refusal(error, knows_abortable=knows_abortable)
-    if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
-        # Producers of all ages try again after it, and do not look for another leader first.
-        return ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction could not be verified: {error.name}"
-    return code, f"the partition is not part of an ongoing transaction of this producer: {error.name}"

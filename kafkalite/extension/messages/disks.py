@@ -78,7 +78,7 @@ class DescribeDisksResponse(Message):
 
 
 @dataclass(frozen=True, slots=True)
-class DiskMoveOrder:
+class RequestedDiskMove:
     """`throttle` in bytes per second; 0: what the node's configuration says."""
 
     topic: str
@@ -91,7 +91,7 @@ class DiskMoveOrder:
 class MoveReplicasRequest(Message):
     """Move replicas of THIS node to other log directories of it (`admin disk move`, Kafka's AlterReplicaLogDirs)."""
 
-    moves: tuple[DiskMoveOrder, ...]
+    moves: tuple[RequestedDiskMove, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from typing import Any, cast
 from kafkalite.env.seams import Network
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import KafkaliteError
-from kafkalite.http.peers import Peers
 from kafkalite.model import BrokerId, Buffer
+from kafkalite.replica.peers import Peers
 from kafkalite.rpc.messages.forwarding import ForwardRequest
 
 #: Timeout of one request: that of a page.

@@ -57,8 +57,8 @@ class LogDirHandlers:
                     key = TopicPartition(topic.name, index)
                     if assignments.setdefault(key, directory.path) != directory.path:
                         codes[key] = int(ErrorCode.INVALID_REQUEST)  # it cannot be in two places
-        orders = {key: path for key, path in assignments.items() if key not in codes}
-        codes |= {key: int(code) for key, code in (await self._services.alter_replica_log_dirs(orders)).items()}
+        moves = {key: path for key, path in assignments.items() if key not in codes}
+        codes |= {key: int(code) for key, code in (await self._services.alter_replica_log_dirs(moves)).items()}
         topics: dict[str, list[wire.AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult]] = {}
         for key in assignments:
             entry = response.AlterReplicaLogDirPartitionResult(key.partition, codes[key])

@@ -6,6 +6,7 @@ import struct
 from functools import partial
 
 from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.transactions import transactional_produce
 from kafkalite.coordinators.transactions.verifier import TransactionVerifier
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
@@ -224,7 +225,9 @@ class ProduceHandlers:
         elif message.transactional_id is None:
             self._partitions.produce(acks, message.timeout_ms, accepted, done)
         else:
-            self._verifier.produce(
+            transactional_produce.produce(
+                self._services,
+                self._verifier,
                 message.transactional_id,
                 acks,
                 message.timeout_ms,

@@ -47,7 +47,7 @@ class TopicHandlers:
         _check_size(message, self._services.config.num_partitions)
         times = Counter(topic.name for topic in message.topics)
         refused: dict[str, TopicResult] = {}
-        orders: list[NewTopic] = []
+        new_topics: list[NewTopic] = []
         for topic in message.topics:
             problem = _new_topic_problem(topic, times[topic.name])
             if topic.name in request.denied.topics and times[topic.name] == 1:
@@ -57,11 +57,11 @@ class TopicHandlers:
             if problem is not None:
                 refused[topic.name] = TopicResult(topic.name, int(problem[0]), problem[1])
             else:
-                orders.append(_new_topic(topic))
+                new_topics.append(_new_topic(topic))
         results = dict(refused)
-        if orders:
+        if new_topics:
             created = await self._services.create_topics(
-                CreateTopicsRequest(tuple(orders), message.timeout_ms, message.validate_only)
+                CreateTopicsRequest(tuple(new_topics), message.timeout_ms, message.validate_only)
             )
             results |= {result.topic: result for result in created.topics}
         if not message.validate_only:

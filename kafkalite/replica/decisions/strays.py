@@ -21,7 +21,7 @@ class StrayClassification:
     #: The topic's own znode says that they are not ours: it gives the partition to others, or has no such partition (any
     #: more).
     surplus: tuple[TopicPartition, ...] = ()
-    #: There is no such topic, and no order to delete it: an emptied or restored ZooKeeper looks like this. They stay where
+    #: There is no such topic, and no request to delete it: an emptied or restored ZooKeeper looks like this. They stay where
     #: they are, not served, until the topic is back or an operator decides.
     orphans: tuple[TopicPartition, ...] = ()
     #: The same, but another topic has the name: they are kept under another name.

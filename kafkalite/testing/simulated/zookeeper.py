@@ -280,14 +280,18 @@ class SimZooKeeper:
         loop = asyncio.get_running_loop()
         # A real server looks once per tick; hence up to a tick late, never early.
         late = self.rng.uniform(0.0, session.timeout_s / 10)
-        session.timer = loop.call_at(
-            max(session.expires_at, loop.time()) + late, self._check_expiry, session, context=self._context
-        )
+        due = max(session.expires_at, loop.time()) + late
+        session.timer = loop.call_at(due, self._check_expiry, session, due, context=self._context)
 
-    def _check_expiry(self, session: ZooKeeperSession) -> None:
+    def _check_expiry(self, session: ZooKeeperSession, due: float) -> None:
         if session.session_id not in self._sessions:
             return
-        if self._up and asyncio.get_running_loop().time() >= session.expires_at:
+        now = asyncio.get_running_loop().time()
+        if now - due > session.timeout_s / 10:
+            # The loop stood still (never in virtual time), and on a real one the clients stand still with it: what they
+            # would have sent counts as sent, as at a start.
+            session.expires_at = now + session.timeout_s
+        if self._up and now >= session.expires_at:
             self._end(session)
         else:
             self._arm_expiry(session)

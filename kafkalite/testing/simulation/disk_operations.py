@@ -16,7 +16,7 @@ from typing import Any
 
 from kafkalite.env.seams import Env
 from kafkalite.errors import KafkaliteError
-from kafkalite.extension.messages.disks import DiskMoveOrder, MoveReplicasRequest
+from kafkalite.extension.messages.disks import MoveReplicasRequest, RequestedDiskMove
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId
@@ -235,7 +235,7 @@ class DiskOperations(Simulation):
         disk = self._disk
         here = next((each for each in _DIRS if "topic1-0" in disk.peek_names(each)), _DIRS[0])
         target = next(each for each in _DIRS if each != here)
-        order = MoveReplicasRequest((DiskMoveOrder("topic1", 0, target),))
+        order = MoveReplicasRequest((RequestedDiskMove("topic1", 0, target),))
         async with client_of(self.plan, env, "boss") as client:
             try:
                 await client.ask_node(BrokerId(2), order, timeout_s=2.0)

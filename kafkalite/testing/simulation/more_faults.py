@@ -13,7 +13,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.coordination.coordinator import Create, Delete
 from kafkalite.env.seams import Env
 from kafkalite.errors import ApiError, KafkaliteError, is_retriable
-from kafkalite.extension.messages.disks import DiskMoveOrder, MoveReplicasRequest
+from kafkalite.extension.messages.disks import MoveReplicasRequest, RequestedDiskMove
 from kafkalite.model import BrokerId
 from kafkalite.testing.simulated.network import Link
 from kafkalite.testing.simulation.plan import KEYED, LONE, Fault, FaultKind
@@ -220,7 +220,7 @@ class MoreFaults:
         simulation = self._simulation
         node = simulation.plan.node_names.index(name) + 1
         orders = tuple(
-            DiskMoveOrder(*partition, directory, 0)
+            RequestedDiskMove(*partition, directory, 0)
             for partition in sorted(simulation.zk.states)
             if partition[0] in simulation.plan.all_topics and node in simulation.assigned(partition)
         )

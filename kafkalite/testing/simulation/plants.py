@@ -369,7 +369,7 @@ def purges_what_is_there_by_then(patch: Patch) -> None:
             for entry in list(partition.entries.values()):
                 found = entry.offsets.snapshot(is_gone, self._log_end(partition))
                 if found.partitions:
-                    await self._forget_quietly(partition, entry, found)
+                    await self._forget_quietly(entry, found)
 
     patch(GroupRemoval, "_purge_everywhere", planted)
 

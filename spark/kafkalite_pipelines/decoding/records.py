@@ -158,6 +158,8 @@ class JsonDecoder:
         if self._framed:
             is_framed = (f.length(value) >= HEADER_BYTES) & (f.substring(value, 1, 1) == f.lit(b"\0"))
             error = f.coalesce(f.when(value.isNotNull() & ~is_framed, f.lit(NO_ID)), error)
+        behind = f.when(_is_more_than_one(text.cast("string")), f.lit("has more behind its JSON object"))
+        error = f.coalesce(error, behind)
         if self._found:
             error = f.coalesce(error, self._clash())
         if self._debezium:
@@ -201,6 +203,16 @@ class JsonDecoder:
         from pyspark.sql import functions as f
 
         return f.array(*[f.lit(name) for name in names])
+
+
+def _is_more_than_one(text: Column) -> Column:
+    """Whether something stands behind the first JSON value of a text: Spark's from_json does not look at it. Null: no text."""
+    from pyspark.sql import functions as f
+
+    values = f.json_array_length(f.concat(f.lit("["), text, f.lit(",0]")))
+    # json_array_length does not know the numbers without digits, which from_json takes
+    is_strict = ~text.rlike("NaN|Inf|INF")
+    return f.coalesce(values != 2, text.isNotNull() & is_strict)
 
 
 def may_be_column(name: Column) -> Column:

@@ -10,6 +10,7 @@ import json
 import os
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import quote
 
@@ -67,13 +68,21 @@ class RegistryClient:
 
     def latest(self, subject: str) -> RegistrySchema:
         """The newest version of a subject. Raises PipelineError: as `schema`."""
-        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
-        return self._made(int(found["id"]), found)
+        return self._made(None, self._get(f"/subjects/{quote(subject, safe='')}/versions/latest"))
 
-    def _made(self, schema_id: int, found: Any) -> RegistrySchema:
+    def _made(self, schema_id: int | None, found: Any) -> RegistrySchema:
+        """`schema_id` None: it is in the response. Raises PipelineError: the response is none of a schema registry's."""
         references: dict[str, str] = {}
-        self._collect(found.get("references") or [], references)
-        return RegistrySchema(schema_id, found.get("schemaType", "AVRO"), found["schema"], tuple(references.items()))
+        try:
+            if schema_id is None:
+                schema_id = int(found["id"])
+            self._collect(found.get("references") or [], references)
+            kind, text = found.get("schemaType", "AVRO"), found["schema"]
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise RegistryAway(
+                f"{self._url} is not a schema registry: it answers something else than schemas"
+            ) from None
+        return RegistrySchema(schema_id, kind, text, tuple(references.items()))
 
     def _collect(self, references: list[Any], into: dict[str, str]) -> None:
         for each in references:
@@ -93,7 +102,7 @@ class RegistryClient:
         except urllib.error.HTTPError as error:
             failed = PipelineError if error.code in (404, 422) else RegistryAway
             raise failed(f"schema registry: {path}: {_message(error)}") from None
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, HTTPException) as error:
             raise RegistryAway(
                 f"schema registry {self._url} does not answer: {getattr(error, 'reason', error)}"
             ) from None

@@ -70,10 +70,19 @@ def _nested(kind: str, parts: list[str], text: str) -> str:
             raise BadType(f"{text!r}: a map has two types, map<string,long>")
         return f"map<{spark_type(parts[0])},{spark_type(parts[1])}>"
     fields = []
+    spelt: dict[str, str] = {}
     for part in parts:
         name, colon, type_ = part.partition(":")
         if not colon or not _NAME.fullmatch(name.strip()):
             raise BadType(f"{text!r}: a struct has fields, struct<name:string,size:long>")
+        if (other := spelt.get(name.strip().lower())) is not None:
+            how = (
+                "is there twice"
+                if other == name.strip()
+                else f"differs from {other} in upper and lower case only: to Spark they are the same"
+            )
+            raise BadType(f"{text!r}: {name.strip()} {how}")
+        spelt[name.strip().lower()] = name.strip()
         fields.append(f"{name.strip()}:{spark_type(type_)}")
     return f"struct<{','.join(fields)}>"
 

@@ -244,7 +244,7 @@ async def test_to_the_end_of_a_partition_that_cannot_be_read() -> None:
         await kafkalite("produce", "t", "--partition", "0", cluster=cluster, stdin=b"a\nb\n")
         cluster.log("t", 1).end = 7  # records that no fetch gives
         read = await kafkalite(
-            "consume", "t", "--from", "beginning", "--exit-at-end", "--timeout", "1", cluster=cluster
+            "consume", "t", "--from", "beginning", "--exit-at-end", "--timeout", "5", cluster=cluster
         )
         assert (read.code, read.out) == (1, "a\nb\n")
         assert "REQUEST_TIMED_OUT" in read.err and "t-1 at 0 of 7" in read.err and "t-0" not in read.err

@@ -18,7 +18,8 @@ from kafkalite_cli.admin.groups import _reset
 from kafkalite_cli.records import consume
 from kafkalite_cli.records.last import last_records
 from kafkalite_cli.records.positions import At, resolve
-from tests.fake_cluster import FakeCluster, FakeLog
+from tests.fake_cluster import FakeCluster
+from tests.fake_log import FakeLog
 from tests.unit.cli.test_commands import start
 
 T0 = TopicPartition("t", 0)
@@ -50,12 +51,12 @@ async def test_partitions_and_topics_that_come_later_are_read(
         while client.view.partition_count("t") < 2:
             await asyncio.sleep(0.01)
         await filled(client, "t", 1, partition=1)
-        (record,) = await consumer.poll(timeout_s=30)
+        (record,) = await consumer.poll(timeout_s=150)
         assert record[:3] == ("t", 1, 0)
         if pattern is not None:
             cluster.create("u")
             await filled(client, "u", 1)
-            (record,) = await consumer.poll(timeout_s=30)
+            (record,) = await consumer.poll(timeout_s=150)
             assert record[:3] == ("u", 0, 0)
         await client.delete_topics(["t"])
         noted = ""
@@ -67,7 +68,7 @@ async def test_partitions_and_topics_that_come_later_are_read(
         await filled(client, "t", 2)
         records: list[ConsumedRecord] = []
         while len(records) < 2:
-            records += await consumer.poll(timeout_s=5)
+            records += await consumer.poll(timeout_s=150)
         assert [record.offset for record in records] == [0, 1]
         adding.cancel()
 
@@ -110,7 +111,7 @@ def test_a_time_without_a_zone_is_utc(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for Kafka's tools, and as `consume --from` has it."""
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
-    assert _reset(None, "2023-11-14T22:13:20", None, None).value == 1_700_000_000_000
+    assert _reset("earliest", "2023-11-14T22:13:20", None, None).value == 1_700_000_000_000
     monkeypatch.undo()
     time.tzset()
 

@@ -148,14 +148,14 @@ async def test_partitions_that_came_meanwhile_are_not_removed(monkeypatch: pytes
         loop = asyncio.get_running_loop()
 
         def confirm(_question: str, *, yes: bool) -> None:
-            adding = partitions.add_partitions(client, "t", 6, (), timeout_s=10)
+            adding = partitions.add_partitions(client, "t", 6, (), timeout_s=150)
             asyncio.run_coroutine_threadsafe(adding, loop).result()
 
         monkeypatch.setattr("kafkalite_cli.admin.partitions.confirm", confirm)
         arguments = ["admin", "remove-partitions", "t", "--count", "2", "--bootstrap", ",".join(on.bootstrap)]
         said = await asyncio.to_thread(CliRunner().invoke, cli, arguments)
         assert "nothing was changed" in str(said.exception)
-        assert await partitions.partition_count(client, "t", timeout_s=10) == 6
+        assert await partitions.partition_count(client, "t", timeout_s=150) == 6
 
 
 async def test_a_total_number_of_partitions_may_be_asked_for_twice() -> None:
@@ -171,7 +171,7 @@ async def test_a_total_number_of_partitions_may_be_asked_for_twice() -> None:
             assert (first.code, first.out.strip()) == (0, done), first.err
             assert (again.code, again.out.strip()) == (0, f"t has {total} partitions already"), again.err
         both = await kafkalite("admin", "remove-partitions", "t", "--total", "2", "--count", "1")
-        assert "give --count or --total" in refusal(both)
+        assert "give one of --count and --total" in refusal(both)
         more = await kafkalite("admin", "remove-partitions", "t", "--total", "9", "--bootstrap", ",".join(on.bootstrap))
         assert more.code == 2
 
@@ -261,7 +261,7 @@ async def test_idempotent_alone_does_not_mean_every_entry() -> None:
 
 def test_no_time_is_one_of_the_protocols_special_numbers() -> None:
     """-1 is the end of the log, -2 its beginning."""
-    assert _reset(None, "1969-12-31T23:59:59.999+00:00", None, None) == Reset(TIME, 0)
+    assert _reset("earliest", "1969-12-31T23:59:59.999+00:00", None, None) == Reset(TIME, 0)
 
 
 async def test_the_number_of_a_partition_may_begin_with_0(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,11 +348,14 @@ async def test_what_is_not_there_is_named() -> None:
 async def run(command: str, **environ: str) -> tuple[int, str]:
     """A shell's exit code, and all that is said on stderr; {kl} is the program."""
     program = f"{sys.executable} -m kafkalite_cli"
+    own = {
+        name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"
+    }  # a container's; shells have none
     process = await asyncio.create_subprocess_shell(
         command.replace("{kl}", program),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}", **environ},
+        env={**own, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}", **environ},
     )
     _, err = await process.communicate()
     assert process.returncode is not None
@@ -394,10 +397,11 @@ async def test_a_port_where_something_else_listens() -> None:
     server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
-        outcome = await kafkalite("admin", "list-topics", "--bootstrap", f"127.0.0.1:{port}", "--timeout", "0.3")
+        outcome = await kafkalite("admin", "list-topics", "--bootstrap", f"127.0.0.1:{port}", "--timeout", "2")
     assert outcome.code == 1
     assert "not a Kafka listener, or one that wants TLS or SASL? See --client-config" in outcome.err
-    assert outcome.err.count(f"127.0.0.1:{port}") <= 2 and outcome.err.count("\n") == 1
+    [line] = [each for each in outcome.err.splitlines() if not each.startswith("note: no broker answers yet")]
+    assert line.count(f"127.0.0.1:{port}") <= 2
 
 
 def test_who_may_not_ask_is_told_so() -> None:

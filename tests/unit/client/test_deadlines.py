@@ -12,20 +12,37 @@ import pytest
 from kafkalite.client import messages
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_view import ClusterView
+from kafkalite.client.effects import Pause, Refresh
 from kafkalite.client.results import LiveBroker, Metadata
 from kafkalite.client.routing import Router
+from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerId, Endpoint
 from kafkalite.protocol import wire
-from kafkalite.rpc.answers import RpcError
+from kafkalite.rpc.answers import RpcError, RpcTimeout
 
 
 async def test_a_topic_is_not_looked_for_longer_than_was_said() -> None:
     """The question under way is every caller's, and has a longer deadline."""
     with socket.create_server(("127.0.0.1", 0)) as silent:  # connects, and says nothing
         bootstrap = f"127.0.0.1:{silent.getsockname()[1]}"
-        async with AsyncClient.connect(bootstrap, request_timeout_s=3600) as client, asyncio.timeout(60):
+        async with AsyncClient.connect(bootstrap, request_timeout_s=3600) as client, asyncio.timeout(150):
             with pytest.raises(RpcError):
                 await client.known_topic("t", timeout_s=0.2)
+
+
+@pytest.mark.parametrize("last", [RpcTimeout("no answer"), None])
+def test_what_the_cluster_said_of_a_topic_is_the_error_when_the_time_is_over(last: RpcTimeout | None) -> None:
+    """The last question was cut off by the deadline, and its timeout hid that there is no such topic."""
+    view, now_s = ClusterView(), 0.0
+    router = Router(view, list, lambda: now_s, random.Random(1), request_timeout_s=1.0)
+    flow = router.known_topic("t", 1.0)
+    assert isinstance(next(flow), Refresh)
+    assert isinstance(flow.send(None), Pause)
+    assert isinstance(flow.send(None), Refresh)
+    now_s = 1.0
+    with pytest.raises(ApiError, match="there is no topic 't'") as refused:
+        flow.send(last)
+    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_coordinator_is_asked_where_the_cluster_says_that_it_is_now() -> None:
@@ -46,7 +63,7 @@ async def test_two_brokers_at_one_address_are_one_node_to_ask() -> None:
     """A node that came back under another id, while ZooKeeper still has its session before: that ended calls with KeyError."""
     silent = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
     one, other = (f"127.0.0.1:{each.getsockname()[1]}" for each in silent)
-    async with AsyncClient.connect([one, one, other], request_timeout_s=3600) as client, asyncio.timeout(60):
+    async with AsyncClient.connect([one, one, other], request_timeout_s=3600) as client, asyncio.timeout(150):
         asked = [str(endpoint) for endpoint in client.connections.in_turn()]
         assert sorted(asked) == sorted([one, other])
         twice = tuple(LiveBroker(BrokerId(n), "127.0.0.1", silent[0].getsockname()[1]) for n in (1, 4))

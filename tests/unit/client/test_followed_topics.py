@@ -67,7 +67,7 @@ async def test_a_topic_that_is_read_is_asked_for_as_long_as_it_is_read(monkeypat
         await client.refresh()
         async with Producer(client) as producer:
             await (await producer.send("t", None, b"1"))
-        assert [record.value for record in await consumer.poll(timeout_s=30)] == [b"1"]
+        assert [record.value for record in await consumer.poll(timeout_s=150)] == [b"1"]
 
 
 async def test_records_wait_for_a_leader_longer_than_topics_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,5 +96,5 @@ async def test_a_deleted_topic_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> 
         await client.metadata()
         assert sorted(client.view.topics) == ["t"]
         with pytest.raises(Exception, match="there is no topic 'u'") as refusal:
-            await client.list_offsets({TopicPartition("u", 0): LATEST_TIMESTAMP}, timeout_s=0.05)
+            await client.list_offsets({TopicPartition("u", 0): LATEST_TIMESTAMP}, timeout_s=5)
         assert refusal.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # type: ignore[attr-defined]

@@ -13,6 +13,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.blocking_connection import BlockingConnection
 from kafkalite.client.connection import Connection
 from kafkalite.client.messages import metadata_request
+from kafkalite.client.session import RENEWED_AFTER
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import Endpoint
 from kafkalite.rpc.answers import RpcError
@@ -77,12 +78,16 @@ async def test_without_a_login_the_error_names_the_cause(make: Any) -> None:
             await client.metadata(timeout_s=0.5)
 
 
-async def test_it_logs_in_again_between_its_requests(make: Any) -> None:
-    broker = await make(max_reauth_ms=200)
+async def test_it_logs_in_again_between_its_requests(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = await make(max_reauth_ms=600_000)
+    loop = asyncio.get_running_loop()
+    real, later_s = loop.time, 0.0
+    monkeypatch.setattr(loop, "time", lambda: real() + later_s)
     async with client_of(broker) as client:
         connection = await connection_of(client, broker)
-        async with asyncio.timeout(10):
-            while broker.services.security["PLAINTEXT"].succeeded < 4:
+        for logins in range(2, 5):
+            later_s += 600 * RENEWED_AFTER[1] + 1  # it is time to renew, and the session has not ended
+            while broker.services.security["PLAINTEXT"].succeeded < logins:
                 answers = await asyncio.gather(*(client.metadata(()) for _ in range(5)))
                 assert all(answer.brokers for answer in answers)
         assert await connection_of(client, broker) is connection  # never cut
@@ -101,7 +106,7 @@ async def test_requests_wait_for_a_login_that_comes_too_late(make: Any) -> None:
             await asyncio.sleep(0)
         assert not waiting.done() and broker.services.security["PLAINTEXT"].succeeded == 1
         keeper = client.supervisor.spawn("late", connection._keep_logged_in(session))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(150):
             assert (await waiting).brokers
         assert broker.services.security["PLAINTEXT"].succeeded == 2
         keeper.cancel()

@@ -252,7 +252,7 @@ async def test_acks_0_expects_no_answer() -> None:
 async def test_a_name_that_no_topic_can_have_is_refused_and_forgotten(name: str) -> None:
     async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         cluster.create("t")
-        async with Producer(client, max_block_ms=50) as producer:
+        async with Producer(client) as producer:
             with pytest.raises(ApiError) as refusal:
                 await producer.send(name, None, b"x")
             assert refusal.value.code is E.INVALID_TOPIC_EXCEPTION
@@ -264,7 +264,7 @@ async def test_a_name_that_no_topic_can_have_is_refused_and_forgotten(name: str)
 async def test_unknown_topics_and_partitions_are_refused() -> None:
     async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         cluster.create("t")
-        async with Producer(client, max_block_ms=50) as producer:
+        async with Producer(client, max_block_ms=5_000) as producer:
             with pytest.raises(ApiError) as refusal:
                 await producer.send("missing", None, b"x")
             assert refusal.value.code is E.UNKNOWN_TOPIC_OR_PARTITION

@@ -84,7 +84,10 @@ class Cluster:
         self.failures: list[BaseException] = []
         self.supervisor = Supervisor(self.failures.append)
         self.zookeeper = SimZooKeeper(random.Random(1), min_latency_s=0, max_latency_s=0)
-        self.settings = {"zookeeper.session.timeout.ms": 3000, **{k.replace("_", "."): v for k, v in settings.items()}}
+        self.settings = {
+            "zookeeper.session.timeout.ms": 20_000,
+            **{k.replace("_", "."): v for k, v in settings.items()},
+        }
         self.config: BrokerConfig = broker_config(self.settings)[0]
         self.brokers: dict[int, FakeBroker] = {}
         self.controllers: dict[int, Controller] = {}

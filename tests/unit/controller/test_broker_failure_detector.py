@@ -15,14 +15,22 @@ from tests.support.waiting import until
 from tests.unit.controller.cluster import Cluster
 
 T0 = TopicPartition("t", 0)
+#: The patience of `quick`, in milliseconds.
+QUICK_MS = 500
 
 
 @pytest.fixture
 async def quick() -> AsyncIterator[Cluster]:
     """Sessions that outlast the test: what moves, moves because of what is seen on the network."""
-    made = Cluster(
-        zookeeper_session_timeout_ms=20_000, broker_heartbeat_interval_ms=20, broker_heartbeat_timeout_ms=150
-    )
+    made = Cluster(broker_heartbeat_interval_ms=20, broker_heartbeat_timeout_ms=QUICK_MS)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def patient() -> AsyncIterator[Cluster]:
+    """As quick, but silence alone makes nobody suspect: a loaded machine is silent, too. Closed connections do."""
+    made = Cluster(broker_heartbeat_interval_ms=20, broker_heartbeat_timeout_ms=15_000)
     yield made
     await made.close()
 
@@ -35,30 +43,31 @@ async def running(cluster: Cluster, brokers: int = 3) -> None:
     await until(lambda: controller.is_active and all(b.brokers == everyone for b in cluster.brokers.values()))
 
 
-async def test_a_process_that_has_died_loses_its_leaderships_at_once(quick: Cluster) -> None:
-    await running(quick)
-    quick.create_topic("t", {0: (1, 2, 3), 1: (1,)})
-    await until(lambda: quick.leader_and_isr("t", 1) is not None)
-    await quick.brokers[1].server.close()  # its sockets close; its session lives on
-    await until(lambda: quick.leader_and_isr("t") == (2, (2, 3), 1))
-    await until(lambda: quick.brokers[2].brokers == (2, 3))
-    assert quick.leader_and_isr("t", 1) == (1, (1,), 0)  # nobody else could lead it
-    quick.zookeeper.expire("broker-1")
-    await until(lambda: quick.leader_and_isr("t", 1) == (-1, (1,), 1))
-    broker = await quick.start_broker(1)
-    await until(lambda: quick.leader_and_isr("t", 1) == (1, (1,), 2) and T0 in broker.roles)
+async def test_a_process_that_has_died_loses_its_leaderships_at_once(patient: Cluster) -> None:
+    await running(patient)
+    patient.create_topic("t", {0: (1, 2, 3), 1: (1,)})
+    await until(lambda: patient.leader_and_isr("t", 1) is not None)
+    await patient.brokers[1].server.close()  # its sockets close; its session lives on
+    await until(lambda: patient.leader_and_isr("t") == (2, (2, 3), 1))
+    await until(lambda: patient.brokers[2].brokers == (2, 3))
+    assert patient.leader_and_isr("t", 1) == (1, (1,), 0)  # nobody else could lead it
+    patient.zookeeper.expire("broker-1")
+    await until(lambda: patient.leader_and_isr("t", 1) == (-1, (1,), 1))
+    broker = await patient.start_broker(1)
+    await until(lambda: patient.leader_and_isr("t", 1) == (1, (1,), 2) and T0 in broker.roles)
 
 
-async def test_a_process_that_comes_back_before_its_old_session_ends(quick: Cluster) -> None:
-    await running(quick)
-    quick.create_topic("t", {0: (1, 2, 3), 1: (1,)})
-    await until(lambda: quick.leader_and_isr("t", 1) is not None)
-    await quick.brokers[1].server.close()
-    await until(lambda: quick.leader_and_isr("t") == (2, (2, 3), 1))
-    quick.zookeeper.expire("broker-1")
-    broker = await quick.start_broker(1)
-    await until(lambda: T0 in broker.roles and (quick.leader_and_isr("t", 1) or (0, 0, 0))[2] >= 1)
-    assert (quick.leader_and_isr("t", 1) or ())[:2] == (1, (1,))
+async def test_a_process_that_comes_back_before_its_old_session_ends(patient: Cluster) -> None:
+    await running(patient)
+    patient.create_topic("t", {0: (1, 2, 3), 1: (1,)})
+    await until(lambda: patient.leader_and_isr("t", 1) is not None)
+    await patient.brokers[1].server.close()
+    await until(lambda: patient.leader_and_isr("t") == (2, (2, 3), 1))
+    patient.zookeeper.expire("broker-1")
+    broker = await patient.start_broker(1)
+    await until(lambda: T0 in broker.roles)
+    # In one step or in two: the end of its session may be noticed before it is back.
+    await until(lambda: patient.leader_and_isr("t", 1) in ((1, (1,), 1), (1, (1,), 2)))
 
 
 @pytest.mark.checklist(63)
@@ -94,7 +103,9 @@ async def test_nobody_is_suspected_when_everybody_is_silent(quick: Cluster) -> N
         broker.silent = event
     controller = quick.controllers[9]
     await until(lambda: controller.state is not None and len(controller.state.suspects) >= 1)
-    for _ in range(50):
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + 3 * QUICK_MS / 1000
+    while loop.time() < until_s:
         await asyncio.sleep(0.01)
         assert controller.state is not None and len(controller.state.suspects) <= 2
     for broker, event in zip(quick.brokers.values(), events, strict=True):
@@ -114,7 +125,9 @@ async def test_who_takes_over_much_may_be_silent_for_longer(quick: Cluster, monk
     await quick.brokers[1].server.close()
     await until(lambda: quick.leader_and_isr("t") == (2, (2, 3, 4), 1))
     busy = quick.brokers[2].silent = asyncio.Event()
-    for _ in range(50):  # three times its usual patience
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + 3 * QUICK_MS / 1000  # three times its usual patience
+    while loop.time() < until_s:
         await asyncio.sleep(0.01)
         assert quick.leader_and_isr("t") == (2, (2, 3, 4), 1)
     await quick.brokers[3].server.close()  # who is surely dead is gone as quickly as ever
@@ -142,9 +155,7 @@ async def test_who_has_long_answered_again_is_not_waited_for(quick: Cluster, mon
 
 async def test_a_controller_that_was_stopped_itself_gives_everybody_the_whole_time_again() -> None:
     """Its loop stands still for longer than its patience; then the brokers take a part of that to answer."""
-    cluster = Cluster(
-        zookeeper_session_timeout_ms=20_000, broker_heartbeat_interval_ms=20, broker_heartbeat_timeout_ms=1_000
-    )
+    cluster = Cluster(broker_heartbeat_interval_ms=20, broker_heartbeat_timeout_ms=1_000)
     try:
         await running(cluster)
         slow = asyncio.Event()
@@ -162,16 +173,16 @@ async def test_a_controller_that_was_stopped_itself_gives_everybody_the_whole_ti
         await cluster.close()
 
 
-async def test_a_new_controller_does_not_count_on_registrations_of_the_dead(quick: Cluster) -> None:
+async def test_a_new_controller_does_not_count_on_registrations_of_the_dead(patient: Cluster) -> None:
     """All are gone, one is back, and nobody's session has ended: the ISR was left to those who were not there."""
-    await running(quick)
-    quick.create_topic("t", {0: (1, 2, 3)})
-    await until(lambda: quick.leader_and_isr("t") is not None)
-    await quick.stop_controller(9)
+    await running(patient)
+    patient.create_topic("t", {0: (1, 2, 3)})
+    await until(lambda: patient.leader_and_isr("t") is not None)
+    await patient.stop_controller(9)
     for number in (1, 2, 3):
-        await quick.brokers[number].server.close()
-    quick.zookeeper.expire("broker-3")
-    await quick.start_broker(3)
-    await quick.start_controller(8)
-    await until(lambda: (quick.leader_and_isr("t") or (0, ()))[:2] == (3, (3,)))
-    assert set(quick.controllers[8].state.suspects) == {1, 2}  # type: ignore[union-attr]
+        await patient.brokers[number].server.close()
+    patient.zookeeper.expire("broker-3")
+    await patient.start_broker(3)
+    await patient.start_controller(8)
+    await until(lambda: (patient.leader_and_isr("t") or (0, ()))[:2] == (3, (3,)))
+    assert set(patient.controllers[8].state.suspects) == {1, 2}  # type: ignore[union-attr]

@@ -150,7 +150,7 @@ async def test_topics_that_vanish_are_not_deleted(cluster: Cluster, *, fails_ove
         cluster.create_topic(name, {0: (1, 2, 3)})
     await until(lambda: all(settled(cluster, TopicPartition(name, 0)) for name in "tuv"))
     cluster.put_state(T0, 2, (2, 1), leader_epoch=6)
-    cluster.controllers[1]._leadership.inbox.mark(NewsSource.STATES)  # type: ignore[union-attr]
+    cluster.controllers[1]._event_loop.inbox.mark(NewsSource.STATES)  # type: ignore[union-attr]
     await until(lambda: settled(cluster))
     vanish(cluster, "t", "u")
     await until(lambda: all(set(each.roles) == {TopicPartition("v", 0)} for each in cluster.brokers.values()))
@@ -168,7 +168,7 @@ async def test_topics_that_vanish_are_not_deleted(cluster: Cluster, *, fails_ove
     cluster.zookeeper.poke(Create(paths.topic("t"), topic_znodes.encode_topic(value)))
     await until(lambda: settled(cluster))
     assert cluster.leader_and_isr("t") == (2, (2, 1), 7), "a later epoch than the one it had"
-    cluster.controllers[2 if fails_over else 1]._leadership.inbox.mark(NewsSource.TICK)  # type: ignore[union-attr]
+    cluster.controllers[2 if fails_over else 1]._event_loop.inbox.mark(NewsSource.TICK)  # type: ignore[union-attr]
     await until(lambda: cluster.zookeeper.peek(paths.vanished_topic("id-t")) is None)
     assert cluster.zookeeper.peek(paths.vanished_topic("id-u")) is not None
 

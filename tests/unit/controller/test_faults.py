@@ -164,7 +164,7 @@ async def test_watches_do_not_grow_with_partitions(cluster: Cluster) -> None:
 @pytest.mark.checklist(61)
 @pytest.mark.checklist(21)
 async def test_ten_thousand_partitions_fail_over_in_bulk() -> None:
-    cluster = Cluster(zookeeper_session_timeout_ms=20_000)
+    cluster = Cluster()
     try:
         for number in (1, 2, 3):
             await cluster.start_broker(number)

@@ -64,7 +64,7 @@ class Meter:
 
     async def settled(self) -> None:
         """Wait until the controller has nothing more to do, and every command is answered."""
-        loop = self.controller._leadership
+        loop = self.controller._event_loop
         assert loop is not None
         loop._tick_due += 3600  # the periodic checks are not part of any of this
         before = None

@@ -77,5 +77,5 @@ def test_in_batches_and_not_what_somebody_moves() -> None:
     assert len(change.topic.moves) == 4 and all(move.throttle == 77 for move in change.topic.moves.values())
     moving = dataclasses.replace(state, topics={"t": change.topic})
     assert not targets(moving, event), "the batch is full"
-    asked = dataclasses.replace(lone, order={TopicPartition("t", number): (BrokerId(1),) for number in range(29)})
+    asked = dataclasses.replace(lone, requested={TopicPartition("t", number): (BrokerId(1),) for number in range(29)})
     assert list(targets(asked, event)) == [29]

@@ -54,7 +54,7 @@ def test_as_many_moves_as_the_znode_has_room_for(first: int, monkeypatch: pytest
         brokers={each: BrokerInfo(each, BrokerEpoch(1), Endpoint("h", 1), Endpoint("h", 2)) for each in brokers},
         topics={"t": Topic(TopicId("id"), dict.fromkeys(range(COUNT), origin))},
         partitions=dict.fromkeys(partitions, led),
-        order=dict.fromkeys(partitions, target),
+        requested=dict.fromkeys(partitions, target),
     )
     due = MovesDue(ReassignmentLimits(), {"t": 1})
     state, effects = decide(state, due)

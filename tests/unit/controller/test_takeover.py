@@ -122,7 +122,7 @@ async def test_next_controller_finishes(
 
 async def test_a_node_that_was_killed_does_not_wait_for_its_own_session_to_end() -> None:
     """Nobody else may be there to notice that the controller is gone: a node alone waited for the session timeout."""
-    cluster = Cluster(zookeeper_session_timeout_ms=20_000)
+    cluster = Cluster()
     try:
         await cluster.start_broker(1)
         await cluster.start_controller(1)
@@ -159,7 +159,7 @@ class Interposed:
 
 async def test_another_nodes_office_is_not_taken_for_that_of_an_earlier_life() -> None:
     """The earlier session ends, and another controller is elected, between the look at the owner and the removal."""
-    cluster = Cluster(zookeeper_session_timeout_ms=20_000)
+    cluster = Cluster()
     try:
         await cluster.start_controller(1)
         await until(lambda: cluster.controllers[1].is_active)

@@ -116,5 +116,5 @@ async def test_a_request_whose_answer_cannot_be_decoded_is_not_waited_for() -> N
         await connection.run()
     connection.abort("malformed")
     with pytest.raises(OutcomeUnknownError):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(150):
             await future

@@ -29,7 +29,7 @@ def ask(running: Cluster, path: str, headers: dict[str, str] | None = None, tls:
     def call() -> Answer:
         kind = http.client.HTTPConnection if tls is None else http.client.HTTPSConnection
         options: dict[str, Any] = {} if tls is None else {"context": tls}
-        connection = kind(endpoint.host, endpoint.port, timeout=30, **options)
+        connection = kind(endpoint.host, endpoint.port, timeout=150, **options)
         try:
             connection.request("GET", path, headers=headers or {})
             answer = connection.getresponse()

@@ -41,7 +41,7 @@ async def talk(server: HttpServer, data: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", server._listener.port)
     try:
         writer.write(data)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(150):
             return await reader.read()
     except ConnectionResetError:
         return b""
@@ -92,7 +92,7 @@ async def test_pages_that_were_asked_for_together_take_turns_with_everything_els
     host, port = await server.start("127.0.0.1", 0)
     conversations = [await asyncio.open_connection(host, port) for _ in range(3)]
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(150):
             for _, writer in conversations:
                 writer.write(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n" * 50)
             while len(seen) < 150:
@@ -133,7 +133,7 @@ async def test_who_waits_for_leave_to_send_a_body_gets_it() -> None:
     host, port = await server.start("127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(150):
             writer.write(b"PUT /subjects/x HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n")
             assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
             writer.write(b"hello")

@@ -45,7 +45,7 @@ EVIL = '<img src=x onerror="document.body.dataset.hacked=1">'
 
 def get(url: str) -> tuple[int, bytes]:
     try:
-        with urllib.request.urlopen(url, timeout=30) as answer:
+        with urllib.request.urlopen(url, timeout=150) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as refusal:
         with refusal:
@@ -181,8 +181,10 @@ async def test_why_tells_what_is_wrong_and_what_led_there() -> None:
         await wait_status(
             client, StatusRequest(topic="orders"), lambda a: a.partitions and a.partitions[0].leader == leader
         )
-        calm = diagnose(await ask(client, key, timeout_s=10))
-        assert calm.findings == () and calm.leader == leader
+        calm = diagnose(await ask(client, key, timeout_s=150))
+        while calm.findings:  # a follower that the machine keeps waiting is one
+            calm = diagnose(await ask(client, key, timeout_s=150))
+        assert calm.leader == leader
 
         await running.stop_node(leader)
         wrong = {"broker.unreachable", "partition.under_min_isr"}
@@ -196,9 +198,9 @@ async def test_why_tells_what_is_wrong_and_what_led_there() -> None:
         assert kinds["partition.under_min_isr"]["cases"][0]["subject"] == "orders-0"
         assert 0 < kinds["partition.under_min_isr"]["since_ms"] <= answer.at_ms
 
-        told = diagnose(await ask(client, key, timeout_s=10))
+        told = diagnose(await ask(client, key, timeout_s=150))
         while {finding.what for finding in told.findings} != wrong:
-            told = diagnose(await ask(client, key, timeout_s=10))
+            told = diagnose(await ask(client, key, timeout_s=150))
         assert all(finding.do and finding.doing and finding.since_ms for finding in told.findings)
         assert told.leader in others and len(told.isr) == 2
         events = [event.what for _, event in told.events]
@@ -210,9 +212,9 @@ async def test_why_tells_what_is_wrong_and_what_led_there() -> None:
         assert {each["what"] for each in same["findings"]} == {finding.what for finding in told.findings}
 
         with pytest.raises(KafkaliteError):
-            await ask(client, TopicPartition("orders", 7), timeout_s=10)
+            await ask(client, TopicPartition("orders", 7), timeout_s=150)
         await running.start_node(leader)
-        while diagnose(await ask(client, key, timeout_s=10)).findings:
+        while diagnose(await ask(client, key, timeout_s=150)).findings:
             await asyncio.sleep(0.05)
 
 

@@ -47,6 +47,15 @@ async def client_of(broker: Broker, who: str) -> FrameClient:
             await asyncio.sleep(0)
 
 
+async def restore(broker: Broker) -> None:
+    """What DeleteTopics, DeleteGroups and their like have really done."""
+    if broker.services.metadata(["t"]).topics[0].error:
+        root = await client_of(broker, "root")
+        request = wire.CreateTopicsRequest
+        assert (await root.ask(request([request.CreatableTopic("t", 1, 1)], 1000), 4)).topics[0].error_code == 0
+        root.close()
+
+
 def counted_turns(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Each step of a long computation takes a turn of its own from now on; whose turns there were."""
     owners = []

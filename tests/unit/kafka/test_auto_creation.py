@@ -20,7 +20,7 @@ def test_how_many_replicas(wanted: int, default: int, brokers: int, replicas: in
 
 async def test_a_cluster_of_several_keeps_them_several_times() -> None:
     async with cluster(3) as running, AsyncClient.connect(running.bootstrap) as client:
-        await client.call_any(messages.metadata_request(["made"], allow_auto_create=True), timeout_s=30)
+        await client.call_any(messages.metadata_request(["made"], allow_auto_create=True), timeout_s=150)
         await client.known_topic("made")
         found = [each for each in (await client.metadata(["made"])).topics if not each.error]
         assert [len(partition.replicas) for topic in found for partition in topic.partitions] == [3] * len(
@@ -31,5 +31,5 @@ async def test_a_cluster_of_several_keeps_them_several_times() -> None:
         from kafkalite.model import BrokerId
 
         await alter_configs(client, ConfigResource.broker(BrokerId(3)), {"broker.state": "cordoned"})
-        await client.call_any(messages.metadata_request(["later"], allow_auto_create=True), timeout_s=30)
+        await client.call_any(messages.metadata_request(["later"], allow_auto_create=True), timeout_s=150)
         await client.known_topic("later")

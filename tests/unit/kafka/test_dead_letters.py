@@ -49,14 +49,14 @@ def headers(record: Record) -> dict[str, str]:
 
 
 async def kept(client: FrameClient, count: int, topic: str = "dlq.t") -> list[Record]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(150):
         while len(found := await letters(client, topic)) < count:
             await asyncio.sleep(0.01)
     return found
 
 
 async def archived(group: Group, offset: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(150):
         while (await group.stored())[0] != offset:
             await asyncio.sleep(0.01)
 

@@ -77,7 +77,7 @@ async def test_what_could_not_be_deleted_is_deleted_later(broker: Broker, monkey
         await delete(key)
 
     monkeypatch.setattr(broker.side.share_persister, "delete", once)
-    monkeypatch.setattr("kafkalite.coordinators.groups.share.groups._DELETE_AGAIN_S", 0.01)
+    monkeypatch.setattr("kafkalite.coordinators.groups.share.states._DELETE_AGAIN_S", 0.01)
     await broker.side.groups.removal.partitions_removed([T1])
     assert failed and states_of(broker) == 1
     await begins_again(broker, client)
@@ -96,7 +96,7 @@ async def test_a_state_that_a_coordinator_could_not_delete_before_its_end(
 
     with monkeypatch.context() as patched:
         patched.setattr(broker.side.share_persister, "delete", never)
-        patched.setattr("kafkalite.coordinators.groups.share.groups._DELETE_AGAIN_S", 0.01)
+        patched.setattr("kafkalite.coordinators.groups.share.states._DELETE_AGAIN_S", 0.01)
         removing = asyncio.create_task(broker.side.groups.removal.partitions_removed([T1]))
         await until(lambda: bool(broker.side.groups.describe("g").share.shared.initializing))  # type: ignore[union-attr]
         reload(broker)

@@ -72,7 +72,7 @@ class Story:
         """(producer id, epoch) of a transaction with one record in t-0."""
         client = await _client(self.cluster, 1)
         coordinator = await _coordinator(self.cluster, client, name, TRANSACTIONS)
-        request: Any = wire.InitProducerIdRequest(name, 60_000)
+        request: Any = wire.InitProducerIdRequest(name, 900_000)
         started = await _patient(coordinator, request, 4, lambda got: got.error_code)
         producer = (started.producer_id, started.producer_epoch)
         add = wire.AddPartitionsToTxnRequest
@@ -106,7 +106,7 @@ class Story:
             b"x", producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence, transactional=True
         )
         outcome: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.leader().producing.produce(-1, 5000, [(ZERO, records)], outcome.set_result, origin="coordinator")
+        self.leader().producing.produce(-1, 60_000, [(ZERO, records)], outcome.set_result, origin="coordinator")
         assert (await outcome)[0].error == 0
 
     def leader(self) -> Any:
@@ -131,7 +131,7 @@ async def a_hanging_transaction(directory: Path, **settings: Any) -> AsyncIterat
         await _create(client, "t")
         client.close()
         story = Story(cluster)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(150):
             story.hanging = await story.begin("x")
             await story.end("x", story.hanging)
             while story.stable() < 2:  # the abort marker

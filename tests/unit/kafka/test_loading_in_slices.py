@@ -19,7 +19,7 @@ _COMMITS = 100
 
 async def _committed(client: FrameClient) -> int:
     """The offset of the group, as soon as its coordinator answers."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(150):
         while (answer := await fetched(client, "g", T0)).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             await asyncio.sleep(0)
     return int(answer.topics[0].partitions[0].committed_offset)

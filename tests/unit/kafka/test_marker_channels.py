@@ -154,7 +154,7 @@ async def test_markers_of_one_request_are_written_side_by_side(broker: Broker, m
         for number in range(3)
     ]
     asked = asyncio.create_task((await broker.client()).ask(request(markers), 1))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(150):
         while len(confirmations) < 3:
             await asyncio.sleep(0.001)
     for confirm in reversed(confirmations):

@@ -109,7 +109,7 @@ async def test_offsets_of_a_transaction_by_topic_id(broker: Broker) -> None:
     client = await broker.client()
     known = await topic_id(client, "t")
     await coordinated(client, "g")
-    while (started := await client.ask(wire.InitProducerIdRequest("x", 10_000), 4)).error_code:
+    while (started := await client.ask(wire.InitProducerIdRequest("x", 600_000), 4)).error_code:
         await client.ask(wire.FindCoordinatorRequest(key_type=1, coordinator_keys=["x"]), 4)
     request = wire.TxnOffsetCommitRequest
     parts = [request.TxnOffsetCommitRequestPartition(0, 3, committed_metadata="")]
@@ -157,7 +157,7 @@ async def test_a_client_that_means_another_node_is_sent_back(
 async def test_transactions_by_pattern(broker: Broker) -> None:
     client = await broker.client()
     for name in ("orders-1", "orders-2", "payments-1"):
-        while (await client.ask(wire.InitProducerIdRequest(name, 10_000), 4)).error_code:
+        while (await client.ask(wire.InitProducerIdRequest(name, 600_000), 4)).error_code:
             await client.ask(wire.FindCoordinatorRequest(key_type=1, coordinator_keys=[name]), 4)
 
     async def listed(pattern: str | None) -> Any:

@@ -328,7 +328,7 @@ def test_services_in_memory_are_those_of_a_node() -> None:
 
 async def muted(broker: Broker, number: int) -> list[Any]:
     """The connections that a quota keeps waiting, when there are `number` of them."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(150):
         while True:
             found = [each for each in broker.side.listener.connections if each.is_muted]
             if len(found) == number:

@@ -12,8 +12,8 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.protocol import wire
 
 from .conftest import Broker
+from .consumer_members import Member, settled, started
 from .coordinator_requests import TRANSACTIONS, commit, coordinator, join
-from .test_consumer_groups import Member, settled, started
 from .test_share_groups import Member as ShareMember
 
 
@@ -44,7 +44,7 @@ async def test_a_member_that_gives_nothing_up_cannot_be_removed_now(broker: Brok
     assert group is not None and group.members["m1"].must_revoke
     group.times["m1"].revocation = 1
     appends = looks_once(broker, monkeypatch)
-    groups._schedule_at(groups.find("g")[0], groups.find("g")[1], 1)  # type: ignore[arg-type]
+    groups._schedule_at(groups.find("g"), 1)  # type: ignore[arg-type]
     groups.tick()
     assert appends == [1]
     groups.tick()
@@ -147,11 +147,13 @@ async def test_a_target_that_cannot_be_stored_is_not_made_with_every_heartbeat(
         return append(*arguments, **named)
 
     monkeypatch.setattr(partitions, "_append", all_but_one_refused)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
     assert (await second.beat()).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     for _ in range(20):
         assert (await first.beat()).error_code == 0
         await asyncio.sleep(0)
-    assert refused[0] <= 2
+    assert refused[0] <= 2 + (loop.time() - began), "again once a second"
     monkeypatch.setattr(partitions, "_append", append)
     partitions.fail_appends = None
     await settled(first, second, count=4)
@@ -164,7 +166,7 @@ async def test_a_share_group_whose_last_member_is_gone(broker: Broker, monkeypat
     await first.beat()
     await second.beat()
     groups = broker.side.groups
-    partition, entry = groups.find("g")
+    entry = groups.find("g")
     assert entry is not None and entry.share is not None
     entry.share_runtime.assigned_ms = -(2**62)
     entry.share.deadlines["m1"] = 1
@@ -178,5 +180,5 @@ async def test_a_share_group_whose_last_member_is_gone(broker: Broker, monkeypat
         return append(*arguments, **named)
 
     monkeypatch.setattr(partitions, "_append", second_refused)
-    groups.shares.tick(partition, entry)
+    groups.shares.tick(entry)
     assert (appends, list(entry.share.members), list(entry.share.deadlines)) == ([2], ["m2"], ["m2"])

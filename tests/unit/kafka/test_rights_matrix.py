@@ -18,9 +18,9 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.protocol.schema import schemas
 from kafkalite.security.acl import OPERATIONS, Operation, ResourceType
 
+from .api_requests import CODES, NAMES, REFUSALS, request_of
 from .conftest import Broker, FrameClient
-from .rights import allow, client_of, codes_in, forget_all
-from .test_authorization import CODES, NAMES, REFUSALS, request_of, restore
+from .rights import allow, client_of, codes_in, forget_all, restore
 from .test_authorization import broker as broker  # the fixture
 
 TABLE = Path(__file__).parents[2] / "vectors" / "rights.txt"

@@ -132,7 +132,7 @@ async def start(broker: Broker, partitions: int = 1, /, **settings: str) -> Grou
 
 async def fetched(member: Member, *partitions: int, **fields: Any) -> Any:
     """The first answer with records."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(150):
         while True:
             answer = await member.fetch(*partitions, **({"max_wait_ms": 200} | fields))
             assert answer.error_code == 0, answer
@@ -187,7 +187,7 @@ async def test_a_lock_that_ends_gives_the_record_to_another_member(make_broker: 
     assert got(await fetched(second, 0, max_wait_ms=20_000)) == [(0, 0, 2)]
     assert await first.code((0, 0, [ACCEPT])) == ErrorCode.INVALID_RECORD_STATE
     # Nobody says anything: it was delivered too often.
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(150):
         while (await group.stored())[0] != 1:
             await asyncio.sleep(0.02)
 
@@ -381,7 +381,7 @@ async def test_a_new_group_begins_at_the_end_and_that_is_kept(broker: Broker) ->
     await group.produce([b"a"])
     member = await group.begin()
     await member.fetch(max_wait_ms=0)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(150):
         while (await group.stored())[0] != 1:
             await asyncio.sleep(0.01)
     await group.produce([b"b"])
@@ -417,7 +417,7 @@ async def test_transactions(broker: Broker, level: str, expected: list[bytes]) -
             ]
             assert await member.code((first, last, [ACCEPT])) == 0
     assert seen == expected
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(150):
         while (await group.stored())[0] != 5:
             await asyncio.sleep(0.01)
 

@@ -15,8 +15,8 @@ from kafkalite.protocol import wire
 from kafkalite.protocol.topic_ids import to_wire
 from tests.support.waiting import until
 from tests.unit.kafka.conftest import Broker, FrameClient, batch, produce
+from tests.unit.kafka.consumer_members import Member as ConsumerMember
 from tests.unit.kafka.coordinator_requests import commit, coordinator, join
-from tests.unit.kafka.test_consumer_groups import Member as ConsumerMember
 
 
 class Member:
@@ -180,7 +180,7 @@ async def test_a_group_has_an_interval_between_assignments(broker: Broker) -> No
 
 async def test_states_that_cannot_be_begun_now_are_begun_later(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     client = await started(broker)
-    monkeypatch.setattr("kafkalite.coordinators.groups.share.groups._PATIENCE_S", 0.01)
+    monkeypatch.setattr("kafkalite.coordinators.groups.share.states._PATIENCE_S", 0.01)
     monkeypatch.setattr("kafkalite.coordinators.shares.persister._PATIENCE_S", 0.01)
     monkeypatch.setattr(
         broker.side.shares, "coordinator_of", lambda key: (_ for _ in ()).throw(OSError("not now")), raising=True
@@ -189,7 +189,7 @@ async def test_states_that_cannot_be_begun_now_are_begun_later(broker: Broker, m
     answer = await member.beat()
     assert (answer.error_code, member.count) == (0, 0)
     monkeypatch.undo()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(150):
         while member.count < 4:
             await member.beat()
             await asyncio.sleep(0.01)
@@ -201,7 +201,7 @@ async def test_new_partitions_are_shared_too(broker: Broker) -> None:
     await member.beat()
     assert member.count == 1
     await broker.create("later", 2)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(150):
         while member.count < 3:
             assert not (await member.beat()).error_code
             await asyncio.sleep(0.05)
@@ -326,7 +326,7 @@ async def test_a_deletion_that_was_interrupted_goes_on(broker: Broker, monkeypat
         asked.cancel()
     client = await broker.client()
     member = Member(client, "m2", "t")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(150):
         while member.count < 4:
             assert not (await member.beat()).error_code
             await asyncio.sleep(0.05)

@@ -155,7 +155,7 @@ async def test_a_deletion_that_is_repeated_leaves_a_later_group_alone(
 ) -> None:
     """A client that had no answer asked again, and both deletions were under way. The group came back between the two."""
     client = await empty_group(broker)
-    shares, delete = broker.side.groups.shares, broker.side.groups.removal.delete_group
+    shares, delete = broker.side.groups.share_states, broker.side.groups.removal.delete_group
     goes_on, delete_states = asyncio.Event(), shares.delete_states
 
     async def slow(*arguments: Any) -> Any:

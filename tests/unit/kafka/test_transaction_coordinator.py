@@ -178,7 +178,7 @@ async def test_offsets_in_a_transaction(broker: Broker) -> None:
         await move(broker, "__consumer_offsets")  # the open transaction is in the log
         await coordinator(client, "g")
         assert await producer.end(committed=is_commit) == 0
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(150):
             while broker.side.groups.offsets.offsets_of("g").in_transactions:
                 await asyncio.sleep(0.01)
         after = (await fetched(client, "g", TopicPartition("t", 0), stable=True)).topics[0].partitions[0]

@@ -84,7 +84,7 @@ async def group(broker: Broker) -> Group:
 async def committed(group: Group) -> list[bytes | None]:
     """The values outside of aborted transactions, when nothing is open any more."""
     log = group.broker.services.partitions.logs[T0]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(150):
         while log.open:
             await asyncio.sleep(0)
     found = []
@@ -141,7 +141,7 @@ async def test_an_attempt_that_has_not_written_yet_is_fenced_by_the_decision(gro
     assert refused.value.code in (E.PRODUCER_FENCED, E.CONCURRENT_TRANSACTIONS)
     assert await committed(group) == [b"a"]
     transactions = group.broker.side.transactions
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(150):
         while (described := transactions.describe(twin.transactional_id)).state is TransactionState.PREPARE_ABORT:
             await asyncio.sleep(0)
     await group.end(1, await group.prepared("0-0", 1, b"b"))  # which leaves it alone

@@ -103,7 +103,7 @@ async def test_a_coordinator_that_was_replaced_and_does_not_know_confirms_nothin
         async def yes(coordinator: LiveBroker, asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
             return dict.fromkeys(partitions, ErrorCode.NONE)
 
-        monkeypatch.setattr(broker.side.verifier, "_coordinator", lambda asker: elsewhere)
+        monkeypatch.setattr(broker.side.verifier, "_coordinator", lambda asker: (elsewhere, LeaderEpoch(0)))
         monkeypatch.setattr(broker.side.verifier._channels, "ask", yes)
     producer = await started(broker)
     await producer.add()

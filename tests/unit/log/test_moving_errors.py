@@ -62,7 +62,7 @@ async def test_a_new_disk_that_dies_before_the_copy_is_durable_leaves_the_old_on
 
     host.disk.run_blocking = hang  # type: ignore[method-assign]
     manager.moves.start(T0, "/d2")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(150):
         await entered.wait()
     assert host.log.directory == "/d2" and "t-0" in host.names("/d1")
     manager.failures.dir_failed(StorageError("dead", directory="/d2", path="/d2"))

@@ -23,14 +23,14 @@ async def alter(client: AsyncClient, node: int, resource: tuple[int, str], opera
     request = wire.IncrementalAlterConfigsRequest
     entry = request.AlterableConfig(key, operation, value)
     message = request([request.AlterConfigsResource(*resource, [entry])], validate_only=False)
-    answer = await client.call_node(BrokerId(node), message, timeout_s=30)
+    answer = await client.call_node(BrokerId(node), message, timeout_s=150)
     return int(answer.responses[0].error_code)
 
 
 async def own(client: AsyncClient, node: int, resource: tuple[int, str]) -> dict[str, Any]:
     request = wire.DescribeConfigsRequest
     message = request([request.DescribeConfigsResource(*resource, None)], include_synonyms=True)
-    answer = await client.call_node(BrokerId(node), message, timeout_s=30)
+    answer = await client.call_node(BrokerId(node), message, timeout_s=150)
     return {entry.name: entry.value for entry in answer.results[0].configs if entry.config_source in (1, 2, 3, 8)}
 
 
@@ -88,7 +88,7 @@ async def test_settings_that_cannot_be_read_are_named(tmp_path: Path, resource: 
         assert await alter(client, 1, resource, _SET, key, "60000") == ErrorCode.UNKNOWN_SERVER_ERROR
         request = wire.DescribeConfigsRequest
         answer = await client.call_node(
-            BrokerId(1), request([request.DescribeConfigsResource(*resource, None)]), timeout_s=30
+            BrokerId(1), request([request.DescribeConfigsResource(*resource, None)]), timeout_s=150
         )
         [result] = answer.results
         assert result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -100,11 +100,11 @@ async def test_a_users_credentials_that_cannot_be_read_are_named(tmp_path: Path)
         await client.metadata()
         request = wire.AlterUserScramCredentialsRequest
         message = request([], [request.ScramCredentialUpsertion("u", 1, 4096, bytes(8), bytes(32))])
-        assert (await client.call_node(BrokerId(1), message, timeout_s=30)).results[0].error_code == 0
+        assert (await client.call_node(BrokerId(1), message, timeout_s=150)).results[0].error_code == 0
         zookeeper = cluster.nodes[1].session.current
         assert zookeeper is not None
         await zookeeper.set("/config/users/u", b"{oops", -1)
-        [result] = (await client.call_node(BrokerId(1), message, timeout_s=30)).results
+        [result] = (await client.call_node(BrokerId(1), message, timeout_s=150)).results
         assert (result.error_code, result.error_message[:28]) == (-1, "/config/users/u is malformed")
 
 
@@ -121,11 +121,11 @@ async def test_producer_ids_that_cannot_be_read_are_named(tmp_path: Path) -> Non
         asked = wire.InitProducerIdRequest(None, 1000)
         cluster.nodes[1].kafka.transactions._ids._next = cluster.nodes[1].kafka.transactions._ids._end  # all used up
         cluster.nodes[1].producer_ids._spare.clear()
-        answer = await client.call_node(BrokerId(1), asked, timeout_s=30)
+        answer = await client.call_node(BrokerId(1), asked, timeout_s=150)
         assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         [problem] = [each for each in cluster.nodes[1].health.problems() if each.subject == path]
         assert problem.what == "znode.malformed" and "do not remove it" in problem.detail
         await zookeeper.set(path, b'{"version":1,"broker":1,"block_start":"9000","block_end":"9999"}', -1)
-        answer = await client.call_node(BrokerId(1), asked, timeout_s=30)
+        answer = await client.call_node(BrokerId(1), asked, timeout_s=150)
         assert (answer.error_code, answer.producer_id >= 10_000) == (0, True)
         assert not cluster.nodes[1].producer_ids.malformed

@@ -77,7 +77,7 @@ async def test_a_shorter_pause_of_the_cleaner_counts_at_once(monkeypatch: pytest
 
         monkeypatch.setattr(Housekeeping, "cleaning_pass", cleaning_pass)
         assert await alter_broker(client, None, {"log.cleaner.backoff.ms": "10"}) == 0
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(150):
             await passes.wait()
 
 
@@ -96,7 +96,7 @@ async def test_fetchers_are_more_or_fewer_without_a_restart() -> None:
         def fetchers(node: int) -> int:
             return len(running.nodes[node].replicas.fetchers)
 
-        async with Producer(client) as producer, asyncio.timeout(60):
+        async with Producer(client) as producer, asyncio.timeout(150):
             for changes, deletions, wanted in (
                 ({"num.replica.fetchers": "3"}, (), 3),
                 ({"num.replica.fetchers": "2"}, (), 2),

@@ -54,7 +54,7 @@ async def test_partitions_that_are_added_are_read(monkeypatch: pytest.MonkeyPatc
         member = Membership(client, Groups(client), "g", ["t"])
         await member.join()
         assert member.partitions == (TopicPartition("t", 0),)
-        await add_partitions(client, "t", 3, timeout_s=30)
+        await add_partitions(client, "t", 3, timeout_s=150)
         await member.is_stale.wait()
         await member.join()
         assert len(member.partitions) == 3
@@ -85,7 +85,7 @@ async def test_a_topic_of_another_member_that_does_not_exist_is_nobodys() -> Non
         second = Membership(other, Groups(other), "g", ["t", "none"])
         joining = asyncio.ensure_future(second.join())
         await first.is_stale.wait()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(150):
             await asyncio.gather(first.join(), joining)
         assert len(first.partitions) == len(second.partitions) == 1
         await first.leave()
@@ -130,7 +130,7 @@ async def test_ctrl_c_ends_a_member_that_waits_for_the_others() -> None:
         async with command(on, "consume", "t", "--group", "g") as process:
             await other.is_stale.wait()  # the process is in the group, and waits for us
             process.send_signal(signal.SIGINT)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(150):
                 out, err = await process.communicate()
             assert (process.returncode, out, err) == (0, b"", b"")
         beating.cancel()

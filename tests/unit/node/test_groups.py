@@ -200,11 +200,11 @@ def test_completion_completes() -> None:
     for shell in ("bash", "zsh", "fish"):
         done = subprocess.run(
             [sys.executable, "-m", "kafkalite_cli", "completion", shell],
-            capture_output=True, check=True, timeout=60, env=environment(),
+            capture_output=True, check=True, timeout=150, env=environment(),
         )  # fmt: skip
         assert b"_KAFKALITE_COMPLETE" in done.stdout
     asked = environment(_KAFKALITE_COMPLETE="bash_complete", COMP_WORDS="kafkalite admin gro", COMP_CWORD="2")
     done = subprocess.run(
-        [sys.executable, "-m", "kafkalite_cli"], capture_output=True, check=False, timeout=60, env=asked
+        [sys.executable, "-m", "kafkalite_cli"], capture_output=True, check=False, timeout=150, env=asked
     )
     assert done.stdout.decode().strip() == "plain,groups"

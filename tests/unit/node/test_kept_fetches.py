@@ -265,7 +265,7 @@ async def test_the_long_poll_of_a_connection_that_is_gone_ends(tmp_path: Path, s
         before = len(hosted.wheel)
         poll.cancel()
         client.writer.close()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(150):
             while watched:
                 await asyncio.sleep(0.01)
         assert len(hosted.wheel) == before - 1

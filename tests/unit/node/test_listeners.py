@@ -160,11 +160,11 @@ async def test_other_nodes_name_the_address_for_browsers(tmp_path: Path) -> None
         url = f"http://console.example:{cluster.nodes[1].endpoints['http'].port}"
         assert decode_broker((cluster.zookeeper.peek(paths.broker(BrokerId(1))) or (b"", None))[0]).http == url
         async with AsyncClient.connect(str(cluster.nodes[2].endpoints["kafka"])) as client:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(150):
                 while len(brokers := (await client.describe_cluster()).brokers) < 2:
                     await asyncio.sleep(0.01)
             assert {each.broker_id: each.http for each in brokers}[BrokerId(1)] == url
-            status = await client.call_any(StatusRequest(), timeout_s=30)
+            status = await client.call_any(StatusRequest(), timeout_s=150)
             assert isinstance(status, StatusResponse)
             assert {each.broker_id: each.http for each in status.brokers}[BrokerId(1)] == url
 

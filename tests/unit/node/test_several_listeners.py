@@ -209,7 +209,7 @@ async def _on(node: Node, endpoint: str) -> AsyncIterator[FrameClient]:
 
 
 async def _until_known(cluster: LoopbackCluster) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(150):
         for node in cluster.nodes.values():
             while len(node.metadata.brokers()) < len(cluster.nodes):
                 await node.metadata.changed()
@@ -348,7 +348,7 @@ async def test_advertised_addresses_change_while_nodes_run(tmp_path: Path) -> No
         return code
 
     async def until(client: FrameClient, host: str) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(150):
             while True:
                 brokers = (await client.ask(wire.MetadataRequest([]), 9)).brokers
                 if {each.host for each in brokers if each.node_id == 1} == {host}:

@@ -31,7 +31,7 @@ _LATER = {
 def test_a_node_imports_at_its_start_what_every_node_needs() -> None:
     told = subprocess.run(
         [sys.executable, "-c", f"{_START}; import sys; print(*sys.modules)"],
-        capture_output=True, text=True, timeout=50, check=True,
+        capture_output=True, text=True, timeout=150, check=True,
     )  # fmt: skip
     assert "kafkalite.kafka.apis" in told.stdout.split()
     assert _LATER & set(told.stdout.split()) == set()

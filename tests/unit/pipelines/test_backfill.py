@@ -30,6 +30,12 @@ def opened(directory: Path, *sinks: Sink) -> dict[str, object]:
     return state
 
 
+def test_a_replay_has_no_watermark() -> None:
+    """With that of its pipeline its batches were taken for rows of stateful steps: each reported 0 records."""
+    pipeline = Pipeline("p", {}, Source(("t",)), (), watermark=("at", "1 minute"))
+    assert backfill.replay_of(pipeline, "again", "out", "exactly-once").watermark is None
+
+
 def test_a_range_continues_with_new_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backfill, "_bounds", lambda *_: ({Tp("t", 0): 0}, {Tp("t", 0): 9}))
 

@@ -258,6 +258,27 @@ WRONG = [
     ('table = "flights"', 'table = "flights"\n[spark]\nmaster = "local[2]"', "spark.master: the names of Spark's settings begin with spark.; it is the key master of the file"),
     ("[[sinks]]", '[[steps]]\nsqll = "SELECT * FROM input"\n[[sinks]]', "steps[1].sqll: there is no such key in [steps[1]]; did you mean sql?"),
     ("[[sinks]]", '[[steps]]\npython = "cleaning.py:clean"\n[[sinks]]', "steps[1].python: must be module:function, without .py, not 'cleaning.py:clean'"),
+    ('"localhost:9092"', '"kafka://localhost:9092"', "kafka.bootstrap.servers: 'kafka://localhost:9092' is not host:port"),
+    ('topics = ["flights"]', 'topics = [".."]', "source.topics: '..' is not a topic's name; for a pattern use source.pattern"),
+    ('topics = ["flights"]', 'topics = ["flights"]\nstart = 1969-12-31T00:00:00Z', "source.start: the time is before 1970, when the timestamps of records begin"),
+    ('name = "flights"', 'name = "flights"\nmaster = "sc://h:15002"', "master: Spark Connect is chosen by `run --remote sc://h:15002`"),
+    ('name = "flights"', 'name = "flights"\nmaster = "yarn-cluster"', "master: must be local, local[N], spark://host:port, yarn or k8s://…, not 'yarn-cluster'"),
+    ('name = "flights"', 'name = "flights"\nsteps = ["SELECT * FROM input"]', "steps: must be tables ([[steps]]), not a list of other values"),
+    ('"localhost:9092"', '"localhost:9092"\nacks = 1\n[dead_letters]\ntopic = "d"', "kafka: kafka.acks is '1': the sink writes with acks=all only, because a task that Spark counts as done must be durable"),
+    ('"double" }', '"struct<x:double,X:int>" }', "decode.schema.delay: 'struct<x:double,X:int>': X differs from x in upper and lower case only: to Spark they are the same"),
+    (SCHEMA, 'registry = "http://"', "decode.registry: must be a URL (http://host:8081), not 'http://'"),
+    (SCHEMA, 'registry = "http://r:99999"', "decode.registry: must be a URL (http://host:8081), not 'http://r:99999'"),
+    (SCHEMA, 'registry = "http://r r:1"', "decode.registry: must be a URL (http://host:8081), not 'http://r r:1'"),
+    (SCHEMA, 'registry = "http://me:secret@r:1"', "decode.registry: must have no user in it; use registry_user and registry_password_env"),
+    (SCHEMA, 'registry = "http://r:1"\nregistry_user = "me"', "decode.registry_password_env: is missing: the environment variable with the password of registry_user"),
+    (SCHEMA, 'registry = "http://r:1"\nregistry_password_env = "P"', "decode.registry_user: is missing: the user of registry_password_env"),
+    ('format = "iceberg"', "format = 3", "sinks[1].format: must be text, not a number"),
+    ('format = "iceberg"\ntable = "flights"', 'format = "topic"\ntopic = "__consumer_offsets"', "sinks[1].topic: __consumer_offsets is one of the brokers' own topics"),
+    ('topics = ["flights"]', 'pattern = "__f.*"\n[dead_letters]\ntopic = "__f.dead"', "sinks: topic __f.dead matches source.pattern, which would never end"),
+    ("[[sinks]]", '[dead_letters]\ntopic = "_schemas"\n[[sinks]]', "dead_letters.topic: _schemas is one of the brokers' own topics"),
+    ("[[sinks]]", '[[sinks]]\nformat = "delta"\npath = "a"\n[[sinks]]\nformat = "parquet"\npath = "a/b"\n[[sinks]]', "sinks[2].path: is inside the path of sinks[1]"),
+    ("[[sinks]]", '[[sinks]]\nformat = "delta"\npath = "checkpoints"\n[[sinks]]', "checkpoint: is inside the path of sinks[1]"),
+    ("[[sinks]]", '[[steps]]\nsql = "SELECT \'input\' AS kind FROM flights"\n[[sinks]]', "steps[1].sql: reads from input, the rows of the step before: SELECT … FROM input"),
 ]  # fmt: skip
 
 
@@ -266,6 +287,18 @@ def test_a_wrong_file_gets_one_clear_line(old: str, new: str, line: str, proto_f
     assert old in GOOD
     new, _, sink = new.partition("\0")
     assert problems(GOOD.replace(old, new, 1) + sink, tmp_path) == [line]
+
+
+def test_a_list_of_no_sinks_is_none(tmp_path: Path) -> None:
+    without = GOOD.partition("[[sinks]]")[0]
+    line = "sinks: is missing: at least one [[sinks]] with a format"
+    assert problems("sinks = []\n" + without, tmp_path) == [line] == problems(without, tmp_path)
+
+
+def test_the_key_is_that_of_all_sinks() -> None:
+    """A record without a column of any key is an error of its record, and does not stop the pipeline."""
+    sinks = (IcebergSink("a"), IcebergSink("b", key=("id",)), DeltaSink("c", key=("region", "id")))
+    assert Pipeline(name="p", kafka={}, source=Source(("t",)), sinks=sinks).key == ("id", "region")
 
 
 STEP = GOOD.replace("[[sinks]]", '[[steps]]\npython = "cleaning:clean"\n[[sinks]]')
@@ -304,7 +337,8 @@ def test_a_file_may_begin_with_the_mark_of_windows(tmp_path: Path) -> None:
 )
 def test_which_topics_a_source_reads(topics: tuple[str, ...], pattern: str | None, read: list[str]) -> None:
     source = Source(topics=topics, pattern=pattern)
-    assert [topic for topic in ("a", "b", "c1", "__transaction_state") if source.reads(topic)] == read
+    internal = ["__transaction_state", "_schemas"]
+    assert [topic for topic in ("a", "b", "c1", *internal) if source.reads(topic)] == read
 
 
 def test_a_pattern_that_matches_what_the_pipeline_writes_is_refused_at_the_start_too() -> None:

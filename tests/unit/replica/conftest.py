@@ -181,7 +181,7 @@ class TestNode:
         return found
 
     async def produce(
-        self, tp: TopicPartition, *values: bytes, acks: int = -1, timeout_ms: int = 5_000, batch: bytes | None = None
+        self, tp: TopicPartition, *values: bytes, acks: int = -1, timeout_ms: int = 60_000, batch: bytes | None = None
     ) -> ProducedPartition:
         answer: asyncio.Future[tuple[ProducedPartition, ...]] = asyncio.get_running_loop().create_future()
         records = batch or build_batch([(None, value) for value in values])
@@ -207,6 +207,10 @@ class TestNode:
         return await answer
 
 
+#: For tests of followers that fall behind, and of leaders without ZooKeeper.
+QUICK = {"replica.lag.time.max.ms": 3_000, "zookeeper.session.timeout.ms": 2_500}
+
+
 class TestCluster:
     """Nodes 1..n and the znodes that a controller would keep."""
 
@@ -216,9 +220,9 @@ class TestCluster:
         self.directory = directory
         self.zookeeper = SimZooKeeper(random.Random(1))
         settings = {
-            "replica.lag.time.max.ms": 3_000,
-            # Long enough that a loaded machine does not fence a node in the middle of a test.
-            "zookeeper.session.timeout.ms": 2_500,
+            # Long enough that a machine that stands still fences no node in the middle of a test.
+            "replica.lag.time.max.ms": 25_000,
+            "zookeeper.session.timeout.ms": 20_000,
             "replica.fetch.wait.max.ms": 200,
             "replica.fetch.backoff.ms": 100,
         } | overrides

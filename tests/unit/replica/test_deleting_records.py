@@ -10,6 +10,8 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.log import checkpoints
 from kafkalite.model import Offset, TopicPartition
 
+from .conftest import QUICK
+
 TP = TopicPartition("t", 0)
 
 
@@ -36,7 +38,7 @@ def starts(cluster) -> list[int]:
 async def test_it_is_done_when_every_member_of_the_isr_begins_there(make_cluster, wait_ms):
     """Also where nothing else happens for a minute: the followers' long polls are answered for it."""
     cluster = await started(
-        make_cluster, **{"replica.fetch.wait.max.ms": wait_ms, "replica.lag.time.max.ms": wait_ms + 3_000}
+        make_cluster, **{"replica.fetch.wait.max.ms": wait_ms, "replica.lag.time.max.ms": wait_ms + 25_000}
     )
     waiting = delete(cluster, 2)
     assert starts(cluster)[0] == 2 and not waiting.done(), "the followers have yet to hear of it"
@@ -46,7 +48,7 @@ async def test_it_is_done_when_every_member_of_the_isr_begins_there(make_cluster
 
 
 async def test_a_member_that_is_silent_is_waited_for_until_it_leaves_the_isr(make_cluster, until):
-    cluster = await started(make_cluster)
+    cluster = await started(make_cluster, **QUICK)
     third = cluster.node(3)
     third.manager.fetchers.close()
     waiting = delete(cluster, 3)

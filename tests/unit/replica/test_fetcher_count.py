@@ -68,7 +68,7 @@ async def test_a_partition_that_waits_for_its_flush_is_listed_by_its_new_fetcher
         pending = [asyncio.ensure_future(cluster.node(1).produce(tp, b"x")) for tp in TPS]
         await asyncio.sleep(0)
         follower.manager.fetchers.resize(1 + number % 4)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(150):
             for future in pending:
                 assert (await future).error == ErrorCode.NONE
     await until(lambda: all(follower.partition(tp).log.log_end_offset == 30 for tp in TPS))

@@ -22,11 +22,13 @@ from kafkalite.model import (
 )
 from kafkalite.testing.simulated.zookeeper import Fate
 
+from .conftest import QUICK
+
 TP = TopicPartition("t", 0)
 
 
 async def started(make_cluster, count=3, isr=(1, 2, 3), **overrides):
-    cluster = await make_cluster(count, **overrides)
+    cluster = await make_cluster(count, **QUICK | overrides)
     cluster.create_topic("t", {0: (1, 2, 3)})
     state = cluster.decide(TP, leader=1, isr=isr, epoch=0, replicas=(1, 2, 3))
     for number in range(1, count + 1):
@@ -116,7 +118,7 @@ async def test_a_version_that_moved_under_the_same_leadership_is_adopted(make_cl
 async def test_a_leader_that_finds_a_later_epoch_resigns(make_cluster, until):
     cluster = await started(make_cluster, count=1, isr=(1, 2, 3))
     leader = cluster.node(1)
-    waiting = asyncio.create_task(leader.produce(TP, b"x", timeout_ms=30_000))
+    waiting = asyncio.create_task(leader.produce(TP, b"x", timeout_ms=150_000))
     cluster.decide(TP, leader=2, isr=(2, 3), epoch=1, replicas=(1, 2, 3))
     assert (await waiting).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert leader.partition(TP).leader is None
@@ -151,7 +153,7 @@ async def test_a_write_without_an_answer_is_settled_by_reading(make_cluster, unt
 
 @pytest.mark.checklist("F7")
 async def test_many_shrinks_go_in_one_round_and_one_notice(make_cluster, until):
-    cluster = await make_cluster(1)
+    cluster = await make_cluster(1, **QUICK)
     count = 300
     cluster.create_topic("t", dict.fromkeys(range(count), (1, 2)))
     states = [cluster.decide(TopicPartition("t", p), leader=1, isr=(1, 2), epoch=0) for p in range(count)]
@@ -187,7 +189,7 @@ async def test_a_leader_without_zookeeper_goes_on_with_its_followers_and_not_wit
         assert refused.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert "ZooKeeper has not answered" in refused.message
     assert leader.partition(TP).high_watermark == mark
-    assert (await cluster.node(2).produce(TP, b"z", timeout_ms=10_000)).error == ErrorCode.NONE
+    assert (await cluster.node(2).produce(TP, b"z", timeout_ms=60_000)).error == ErrorCode.NONE
     cluster.zookeeper.unblock("node1")
     await until(lambda: leader.session.usable())
     await leader.manager.session_roles.on_session(await leader.session.wait())
@@ -243,7 +245,7 @@ def _batch():
 async def test_min_insync_replicas_at_append_and_at_completion(make_cluster, until):
     cluster = await started(make_cluster, count=1, isr=(1, 2, 3), **{"min.insync.replicas": 2})
     leader = cluster.node(1)
-    waiting = asyncio.create_task(leader.produce(TP, b"x", timeout_ms=30_000))
+    waiting = asyncio.create_task(leader.produce(TP, b"x", timeout_ms=150_000))
     assert (await waiting).error == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     assert cluster.state(TP).isr == (1,)
     assert (await leader.produce(TP, b"y")).error == ErrorCode.NOT_ENOUGH_REPLICAS

@@ -10,6 +10,8 @@ from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.testing.simulated.zookeeper import Fate
 
+from .conftest import QUICK
+
 TP = TopicPartition("t", 0)
 
 
@@ -18,7 +20,7 @@ TP = TopicPartition("t", 0)
 async def test_a_repeated_proposal_leaves_out_who_has_restarted_since(make_cluster, until, fate):
     """The write that lets it in has an unknown outcome; before it is repeated the follower is back as another life, which may
     have lost what the first one had."""
-    cluster = await make_cluster(3)
+    cluster = await make_cluster(3, **QUICK)
     cluster.create_topic("t", {0: (1, 2, 3)})
     leader = cluster.node(1)
     states: list[list[SetData]] = []
@@ -54,7 +56,7 @@ async def test_a_repeated_proposal_leaves_out_who_has_restarted_since(make_clust
 async def test_who_is_eligible_stays_so_when_the_one_that_was_to_join_has_restarted(make_cluster, until):
     """With 2 the ISR would have been large enough, and nobody eligible. It restarts before the write: the ISR stays too small,
     and 3 has all that is committed."""
-    cluster = await make_cluster(3, **{"min.insync.replicas": 2})
+    cluster = await make_cluster(3, **QUICK, **{"min.insync.replicas": 2})
     cluster.create_topic("t", {0: (1, 2, 3)})
     leader = cluster.node(1)
     written: list[tuple[list[int], list[int]]] = []

@@ -186,7 +186,7 @@ async def test_the_last_copy_waits_for_its_files_and_says_where_they_are(make_cl
     await node.manager.commands.retry_offline()
     await cluster.command(1, cluster.decide(T0, leader=1, isr=(1,), epoch=2))
     assert node.partition(T0).log.log_end_offset == 6 and node.partition(T0).high_watermark == 6
-    assert node.manager.restarting.restarts == 0, "nothing was made anew"
+    assert node.manager.offline_replicas.restarts == 0, "nothing was made anew"
 
 
 @pytest.mark.parametrize(
@@ -195,12 +195,12 @@ async def test_the_last_copy_waits_for_its_files_and_says_where_they_are(make_cl
      ((), (1, 2), False, False), ((2,), (), False, True), ((2,), (3,), False, True)],
 )  # fmt: skip
 def test_who_is_eligible_has_a_copy_too(isr, elr, is_last, may_restore):
-    restarting = OfflineReplicas(cast(LogManager, None), lambda: (BrokerId(1), BrokerEpoch(1)), cast(Any, None))
+    offline_replicas = OfflineReplicas(cast(LogManager, None), lambda: (BrokerId(1), BrokerEpoch(1)), cast(Any, None))
     partition: Any = SimpleNamespace(topic_partition=T0, leader=None, storage_error=StorageError("x", directory="/d"))
     known = dataclasses.replace(state(NO_LEADER, isr, (1, 2, 3)), elr=tuple(map(BrokerId, elr)))
-    restarting.on_command(partition, known)
-    assert restarting.is_last_copy(partition) is is_last
-    assert (restarting.restore_refusal(partition) == "") is may_restore
+    offline_replicas.on_command(partition, known)
+    assert offline_replicas.is_last_copy(partition) is is_last
+    assert (offline_replicas.restore_refusal(partition) == "") is may_restore
 
 
 @pytest.mark.parametrize("what", ["replica.last_copy", "replica.last_copy_damaged"])

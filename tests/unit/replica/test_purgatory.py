@@ -23,14 +23,18 @@ class Probe(Waiting):
         self.told.append(self.name)
 
 
-async def test_deadlines_come_in_their_order_and_not_for_what_was_discarded():
+async def test_deadlines_come_in_their_order_and_not_for_what_was_discarded(monkeypatch):
     wheel = DeadlineWheel(grain_ms=1)
     told: list[str] = []
     probes = {name: Probe(name, told) for name in ("late", "soon", "never", "middle")}
-    wheel.add(probes["late"], 40)
-    wheel.add(probes["soon"], 2)
-    wheel.add(probes["never"], 10)
-    wheel.add(probes["middle"], 20)
+    with monkeypatch.context() as at_once:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        at_once.setattr(loop, "time", lambda: now)
+        wheel.add(probes["late"], 40)
+        wheel.add(probes["soon"], 2)
+        wheel.add(probes["never"], 10)
+        wheel.add(probes["middle"], 20)
     wheel.discard(probes["never"])
     wheel.discard(probes["never"])
     assert len(wheel) == 3

@@ -54,7 +54,7 @@ class Rig:
 
     async def connect(self, endpoint: Endpoint, hello: HelloRequest = PEER) -> RpcConnection:
         connection = await RpcConnection.open(
-            self.network, endpoint, hello, supervisor=self.supervisor, max_frame_bytes=1 << 27, timeout_s=5
+            self.network, endpoint, hello, supervisor=self.supervisor, max_frame_bytes=1 << 27, timeout_s=150
         )
         self.connections.append(connection)
         return connection

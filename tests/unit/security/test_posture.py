@@ -30,6 +30,10 @@ _PLAIN = {
     "sasl.mechanism.inter.broker.protocol": "PLAIN",
     **_NODE,
 }
+_TOKENS = {
+    "sasl.enabled.mechanisms": "SCRAM-SHA-512,OAUTHBEARER",
+    "sasl.oauthbearer.jwks.endpoint.url": "https://issuer.example/keys",
+}
 _OFFER = {"security.transition": "offer"}
 _ACK = "security.open.acknowledged"
 
@@ -97,6 +101,32 @@ _CASES: list[tuple[dict[str, Any], str, list[str], list[str]]] = [
     (_AUTHORIZER | {"allow.everyone.if.no.acl.found": True}, "", [], ["allow.everyone.if.no.acl.found is true"]),
     (_AUTHORIZER | {"rpc.security.protocol": "SASL_SSL", **_TLS, **_NODE}, "on listener PLAINTEXT", [], []),
     ({"super.users": "User:admin"}, "", [], ["super.users has no effect"]),
+    # principals that mean something else than they seem to
+    (_LAN | _SASL | _AUTHORIZER | {"broker.principals": "User:ANONYMOUS"}, "every client that does not log in", [], []),
+    (_LAN | _SASL | _AUTHORIZER | {"broker.principals": "User:*"}, "", [], ["broker.principals: User:* is one user"]),
+    (_LAN | _SASL | _AUTHORIZER | {"super.users": "User:*"}, "", [], ["super.users: User:* is one user of that name"]),
+    (_LAN | _SASL | _AUTHORIZER | {"super.users": "User:a,User:b"}, "", [], ["separated by semicolons"]),
+    (_LAN | _SASL | _AUTHORIZER | {"super.users": "User:CN=a,O=b"}, "", [], []),
+    (_LAN | _SASL | _AUTHORIZER | {"super.users": "user:admin"}, "", [], ["user:admin is nobody"]),
+    (_LAN | _SASL | _AUTHORIZER | {"super.users": ""}, "", [], ["super.users is empty"]),
+    (_LAN | _SASL | _AUTHORIZER | {"super.users": "admin"}, "super.users: 'admin' is not KIND:NAME", [], []),
+    (
+        _LAN | _MTLS | _AUTHORIZER | {"ssl.principal.mapping.rules": "RULE:.*/node/"},
+        "",
+        [],
+        ["ssl.principal.mapping.rules: every certificate is User:node"],
+    ),
+    (_LAN | _MTLS | {"ssl.principal.mapping.rules": "RULE:^CN=([^,]*).*$/$1/,DEFAULT"}, "", [], []),
+    # checks that are off
+    (_LAN | _SASL | {"ssl.endpoint.identification.algorithm": ""}, "", [], ["can pose as a node"]),
+    (_LAN | _SASL | _TOKENS, "", [], ["sasl.oauthbearer.expected.audience is empty"]),
+    (_LAN | _SASL | _TOKENS | {"sasl.oauthbearer.expected.audience": "kafka"}, "", [], []),
+    (
+        _LAN | _SASL | {"http.security.protocol": "PLAINTEXT", "http.bearer.tokens.location": "tokens"},
+        "",
+        [],
+        ["http.security.protocol is PLAINTEXT: tokens are accepted from this machine only"],
+    ),
     # several Kafka listeners
     (_LAN | _TWO, "every client that reaches RPC can act as a node", [], []),
     (_LAN | _TWO | {_ACK: "RPC"}, "", ["INTERNAL", "HTTP"], []),

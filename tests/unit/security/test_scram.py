@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 
 import pytest
 from hypothesis import given
@@ -134,6 +135,15 @@ def test_a_replayed_final_message_is_refused() -> None:
         again.step(final)
     with pytest.raises(AuthenticationFailed):
         there.step(final)
+
+
+def test_a_client_that_repeats_its_nonce_is_refused_as_in_kafka_4() -> None:
+    here, there = client(), server()
+    final = here.step(there.step(here.first())).decode()
+    twice = re.sub(r"r=([^,]*?)theirs", r"r=\1\1theirs", final)
+    assert twice != final
+    with pytest.raises(AuthenticationFailed, match=r"librdkafka before 2\.6\.1"):
+        there.step(twice.encode())
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_a_slim_java_is_started_without_the_module_and_with_all_else(tmp_path: P
     assert home.startswith(str(tmp_path / "cache"))
     assert java_home(environ | {"JAVA_HOME": str(tmp_path / "it's slim")}) == home
     arguments = ["--add-modules=jdk.incubator.vector", "-Dnote=two words", "", "Main"]
-    told = subprocess.run([f"{home}/bin/java", *arguments], capture_output=True, text=True, timeout=50, check=True)
+    told = subprocess.run([f"{home}/bin/java", *arguments], capture_output=True, text=True, timeout=150, check=True)
     assert told.stdout.splitlines() == ["[-Dnote=two words]", "[]", "[Main]"]
 
 
@@ -44,7 +44,7 @@ def test_the_wheel_s_java_starts_with_what_spark_asks_for(environ: dict[str, str
     """On a host without Java of its own; the wheel is in the lock."""
     home = java_home(environ)
     arguments = ["--add-modules=jdk.incubator.vector", "-version"]
-    told = subprocess.run([f"{home}/bin/java", *arguments], capture_output=True, text=True, timeout=50, check=False)
+    told = subprocess.run([f"{home}/bin/java", *arguments], capture_output=True, text=True, timeout=150, check=False)
     assert told.returncode == 0 and "version" in told.stderr
 
 

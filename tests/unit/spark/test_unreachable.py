@@ -89,8 +89,9 @@ def test_no_such_host() -> None:
 @pytest.mark.parametrize("which", PORTS)
 def test_something_else_listens(listening: Callable[[bytes], str], which: str) -> None:
     answer, says = PORTS[which]
-    with pytest.raises(Unreachable, match=rf"cannot be reached: .*{says}"):
+    with pytest.raises(Unreachable, match=rf"cannot be reached: .*{says}") as raised:
         plan(listening(answer))
+    assert ("before it said its versions" in str(raised.value)) == (answer == b"")
 
 
 def test_one_of_several_is_enough(listening: Callable[[bytes], str]) -> None:

@@ -17,7 +17,7 @@ async def values(client: AsyncClient, topic: str, count: int) -> list[bytes | No
     async with Consumer(client) as consumer:
         await consumer.assign_topics([topic])
         while len(found) < count:
-            found += [record.value for record in await consumer.poll(timeout_s=30)]
+            found += [record.value for record in await consumer.poll(timeout_s=150)]
     return found
 
 

@@ -1,50 +1,16 @@
-"""Unmodified asyncio streams over the simulated network, and what crashes, partitions and full windows do to them."""
+"""Unmodified asyncio streams over the simulated network, and what partitions and full windows do to them."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from kafkalite.testing.simulated.loop import SimLoop
-from kafkalite.testing.simulated.network import Link, SimNetwork
-from kafkalite.testing.simulated.process import SimProcess
+from kafkalite.testing.simulated.network import Link
 from kafkalite.testing.simulated.transport import WINDOW_BYTES
-
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-class World:
-    """A server on host `s` and a client on host `c`, each a process."""
-
-    def __init__(self, seed: int = 1, **options: Any) -> None:
-        self.loop = SimLoop()  # type: ignore[abstract]
-        self.network = SimNetwork(self.loop, random.Random(seed), **options)
-        self.server, self.client = self.loop.process("s"), self.loop.process("c")
-
-    def run(self, main: Coroutine[Any, Any, Any]) -> Any:
-        try:
-            return self.loop.run_until_complete(main)
-        finally:
-            self.loop.close()
-
-    async def serve(self, handler: Callable[..., Coroutine[Any, Any, None]], process: SimProcess | None = None) -> int:
-        async def listen() -> int:
-            return (await self.network.of("s").listen("s", 0, handler)).port
-
-        return await self.loop.start(process or self.server, listen(), "listen")
-
-    async def dial(self, port: int) -> Streams:
-        return await self.loop.start(self.client, self.network.of("c").dial("s", port), "dial")
-
-
-async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(1 << 20):
-        writer.write(data)
-        await writer.drain()
+from tests.support.simulated_streams import World, echo
 
 
 def test_bytes_arrive_in_order_and_time_passes() -> None:
@@ -190,89 +156,6 @@ def test_dialling_succeeds_when_the_partition_heals() -> None:
     world.run(main())
 
 
-def test_a_crash_ends_connections_at_the_peer() -> None:
-    world = World()
-
-    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"written before the crash")
-        await asyncio.Event().wait()
-
-    async def main() -> None:
-        port = await world.serve(handler)
-        reader, _ = await world.dial(port)
-        await asyncio.sleep(0.001)
-        world.loop.kill_process(world.server)
-        world.network.process_died(world.server)
-        assert await reader.read() == b"written before the crash"
-        with pytest.raises(ConnectionRefusedError):
-            await world.dial(port)
-        again = world.loop.process("s")
-        assert await world.serve(echo, again) != port
-        await world.dial(port + 1)
-
-    world.run(main())
-
-
-def test_a_crash_with_unread_data_resets() -> None:
-    world = World()
-
-    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await asyncio.Event().wait()
-
-    async def main() -> None:
-        reader, writer = await world.dial(await world.serve(handler))
-        world.loop.stop_process(world.server)
-        writer.write(b"x")
-        await asyncio.sleep(1)
-        world.loop.kill_process(world.server)
-        world.network.process_died(world.server)
-        with pytest.raises(ConnectionResetError):
-            await reader.read()
-
-    world.run(main())
-
-
-def test_power_loss_is_silence_until_the_host_is_back() -> None:
-    world = World()
-
-    async def main() -> None:
-        port = await world.serve(echo)
-        reader, writer = await world.dial(port)
-        world.loop.kill_process(world.server)
-        world.network.power_lost("s")
-        writer.write(b"anybody?")
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(20):
-                await reader.read()
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(5):
-                await world.dial(port)
-        world.network.power_on("s")
-        with pytest.raises(ConnectionResetError):
-            await reader.read()
-        with pytest.raises(ConnectionRefusedError):
-            await world.dial(port)
-
-    world.run(main())
-
-
-def test_a_stopped_process_is_connected_to_but_does_not_answer() -> None:
-    world = World()
-
-    async def main() -> None:
-        port = await world.serve(echo)
-        world.loop.stop_process(world.server)
-        reader, writer = await world.dial(port)
-        writer.write(b"hello")
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(60):
-                await reader.read(1)
-        world.loop.resume_process(world.server)
-        assert await reader.readexactly(5) == b"hello"
-
-    world.run(main())
-
-
 def test_a_full_window_stops_the_sender() -> None:
     world = World()
 
@@ -377,26 +260,6 @@ def test_a_cancelled_dial_leaves_nothing_open() -> None:
     assert not world.network._transports
 
 
-def test_dying_while_dialling_closes_the_other_end() -> None:
-    world = World()
-    ends: list[bytes] = []
-
-    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        ends.append(await reader.read())
-
-    async def main() -> None:
-        port = await world.serve(handler)
-        world.network.set_link("s", "c", Link(latency_min_ns=10**9, latency_max_ns=10**9))
-        world.loop.start(world.client, world.network.of("c").dial("s", port), "dial")
-        await asyncio.sleep(0.5)
-        world.loop.kill_process(world.client)
-        world.network.process_died(world.client)
-        await asyncio.sleep(5)
-        assert ends == [b""]
-
-    world.run(main())
-
-
 def test_slow_link() -> None:
     world = World()
 
@@ -484,21 +347,6 @@ def test_a_protocol_that_pauses_reads_nothing_more_until_it_goes_on() -> None:
 
     world.run(main())
     assert got == [b"gree", b"ting", b"s", b""]
-
-
-def test_an_assertion_in_a_handler_names_its_process() -> None:
-    died: list[tuple[SimProcess | None, BaseException]] = []
-    world = World(on_fatal=lambda process, error: died.append((process, error)))
-
-    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        raise AssertionError("a bug")
-
-    async def main() -> None:
-        reader, _ = await world.dial(await world.serve(handler))
-        assert await reader.read() == b""
-
-    world.run(main())
-    assert [(repr(process), str(error)) for process, error in died] == [("s#1", "a bug")]
 
 
 def chat(seed: int) -> tuple[str, list[str]]:

@@ -20,7 +20,7 @@ from kafkalite.coordinators.groups.decisions.members import (
     RegexTopics,
     ResolvedRegex,
 )
-from kafkalite.coordinators.groups.partition import ConsumerRuntime, GroupEntry, GroupPartition, Matching
+from kafkalite.coordinators.groups.partition import ConsumerRuntime, GroupEntry, Matching
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.settings import int_setting
 from kafkalite.coordinators.groups.target_work import TargetWork, result_of
@@ -58,13 +58,11 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
     def _pause_s(self, group: ConsumerGroup) -> float:
         return int_setting(self._services, group.group_id, "consumer.assignment.interval.ms") / 1000
 
-    async def _round(
-        self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup, is_current: Callable[[], bool]
-    ) -> None:
+    async def _round(self, entry: GroupEntry, group: ConsumerGroup, is_current: Callable[[], bool]) -> None:
         """One new target, or none if nothing has changed. Raises ApiError: something could not be appended."""
         runtime = entry.runtime
         version = self._topics.version
-        await self._match(partition, entry, group, is_current)
+        await self._match(entry, group, is_current)
         if not is_current():
             return
         topics = self._topics.lookup(group.subscribed_topics())
@@ -76,14 +74,14 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
         if found != group.metadata_hash:
             # A group that needs a new target anyway needs no further epoch.
             epoch = group.epoch if group.needs_assignment else group.epoch + 1
-            self.groups.write(partition, entry, group, [GroupEpoch(epoch, found)])
+            self.groups.write(entry, group, [GroupEpoch(epoch, found)])
         if not group.needs_assignment:
             return
         epoch = group.epoch
         by_name = {name: topic.topic_id for name, topic in topics.items()}
         given = AssignmentInput(await _members(group, by_name), {topic.topic_id: topic for topic in topics.values()})
         targets = await self._targets(group, given)
-        await self._store(partition, entry, group, targets, epoch, is_current)
+        await self._store(entry, group, targets, epoch, is_current)
 
     async def _targets(self, group: ConsumerGroup, given: AssignmentInput) -> NewTargets:
         name = group.assignor(self._services.config.group_consumer_assignors)
@@ -91,9 +89,7 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
 
     # --- regular expressions ---
 
-    async def _match(
-        self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup, is_current: Callable[[], bool]
-    ) -> None:
+    async def _match(self, entry: GroupEntry, group: ConsumerGroup, is_current: Callable[[], bool]) -> None:
         runtime = entry.runtime
         used = sorted(group.used_regexes())
         runtime.visible = {regex: runtime.visible[regex] for regex in used if regex in runtime.visible}
@@ -119,7 +115,7 @@ class TargetAssignments(TargetWork[ConsumerGroup, ConsumerRuntime]):
                 records: list[Record] = [RegexTopics(regex, resolved)]
                 if known is None and not group.needs_assignment:  # members have a target without these topics
                     records.append(GroupEpoch(group.epoch + 1, group.metadata_hash))
-                self.groups.write(partition, entry, group, records)
+                self.groups.write(entry, group, records)
         if all(each.is_complete for each in runtime.matching.values()):
             runtime.matching = {}
             if is_stale:

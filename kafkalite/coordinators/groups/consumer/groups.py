@@ -26,7 +26,6 @@ from kafkalite.coordinators.groups.decisions.subscription import CONSUMER
 from kafkalite.coordinators.groups.partition import (
     ConsumerRuntime,
     GroupEntry,
-    GroupPartition,
 )
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.records import consumer as consumer_records
@@ -40,7 +39,7 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-Perform = Callable[[GroupPartition, GroupEntry, Sequence[Effect]], None]
+Perform = Callable[[GroupEntry, Sequence[Effect]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
     def __init__(
         self,
         parts: GroupParts,
-        work: Callable[[GroupPartition, GroupEntry], None],
+        work: Callable[[GroupEntry], None],
         perform: Perform,
     ) -> None:
         super().__init__(parts, work)
@@ -108,7 +107,6 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
 
     def heartbeat(
         self,
-        partition: GroupPartition,
         entry: GroupEntry,
         request: ConsumerHeartbeat,
         is_visible: Callable[[str], bool],
@@ -117,7 +115,7 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
         """A member joins, is there, or leaves. `is_visible`: topics that the client may know of."""
         if request.epoch < JOIN_EPOCH:
             epoch = request.epoch
-            self._leave(partition, entry, request, lambda member_id: HeartbeatAnswer(member_id, epoch, 0), done)
+            self._leave(entry, request, lambda member_id: HeartbeatAnswer(member_id, epoch, 0), done)
             return
         if request.regex:
             full_match(request.regex)
@@ -135,7 +133,7 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
 
         if outcome.member.regex:
             entry.runtime.visible[outcome.member.regex] = is_visible, request.client_host
-        self._proceed(partition, entry, group, outcome, request.owned, answered, applied=before)
+        self._proceed(entry, group, outcome, request.owned, answered, applied=before)
 
     def _group_for(
         self, entry: GroupEntry, request: ConsumerHeartbeat, settings: GroupSettings
@@ -154,25 +152,22 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
             group.expect(member.member_id).session = self._now() + member.classic.session_timeout_ms
         return group, before
 
-    def _take(
-        self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup, outcome: ConsumerOutcome
-    ) -> None:
+    def _take(self, entry: GroupEntry, group: ConsumerGroup, outcome: ConsumerOutcome) -> None:
         if entry.consumer is not group:
-            self._become(partition, entry, group)
+            self._become(entry, group)
 
-    def _become(self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup) -> None:
+    def _become(self, entry: GroupEntry, group: ConsumerGroup) -> None:
         """A classic group is a consumer group now; its members have to join again."""
         classic = entry.group
         entry.consumer = group
         entry.group = Group(classic.group_id, classic.initial_rebalance_delay_ms)
         if classic.members:
             _log.info("group.upgraded", group=classic.group_id, members=len(classic.members))
-        self._schedule(partition, entry, group.next_deadline())
-        self._perform(partition, entry, classic.close(ErrorCode.REBALANCE_IN_PROGRESS))
+        self._schedule(entry, group.next_deadline())
+        self._perform(entry, classic.close(ErrorCode.REBALANCE_IN_PROGRESS))
 
     def remove(
         self,
-        partition: GroupPartition,
         entry: GroupEntry,
         group: ConsumerGroup,
         members: Sequence[ConsumerMember],
@@ -180,15 +175,14 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
     ) -> None:
         """These members are gone. If only members of the classic protocol are left, the group goes over to it."""
         if migration.is_downgraded(group, members, self.settings(group.group_id)):
-            self._downgrade(partition, entry, group, {member.member_id for member in members}, done)
+            self._downgrade(entry, group, {member.member_id for member in members}, done)
             return
-        self._write(partition, entry, group, heartbeats.removed(group, members), done)
+        self._write(entry, group, heartbeats.removed(group, members), done)
         self._give_up(entry, ErrorCode.UNKNOWN_MEMBER_ID, members)
-        self._work(partition, entry)
+        self._work(entry)
 
     def _downgrade(
         self,
-        partition: GroupPartition,
         entry: GroupEntry,
         group: ConsumerGroup,
         leaving: set[str],
@@ -206,12 +200,12 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
 
         classic.stored_ms = self._services.clock.wall_ms()
         stored = classic_record(classic, {member.member_id: member.assignment for member in classic.members.values()})
-        self._write(partition, entry, group, records, done, take=take, after=[stored])
-        self._perform(partition, entry, classic.rebalance(now))
+        self._write(entry, group, records, done, take=take, after=[stored])
+        self._perform(entry, classic.rebalance(now))
 
     # --- the classic protocol ---
 
-    def join(self, partition: GroupPartition, entry: GroupEntry, request: JoinRequest) -> bool:
+    def join(self, entry: GroupEntry, request: JoinRequest) -> bool:
         """A member of the classic protocol joins; False: the group is a classic one (by now).
 
         `request.token` is called with the JoinAnswer.
@@ -221,7 +215,7 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
         token = request.token
         assert callable(token)
         if not group.members:
-            self._write(partition, entry, group, tombstones(group), nothing, take=lambda: _drop(entry))
+            self._write(entry, group, tombstones(group), nothing, take=lambda: _drop(entry))
             return False
         now = self._now()
         try:
@@ -242,25 +236,24 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
             member = outcome.member
             if member.member_id in group.members and member.classic is not None:
                 classic_members.joined(group, member, self._now())
-                self._schedule(partition, entry, group.times[member.member_id].next())
+                self._schedule(entry, group.times[member.member_id].next())
             name = member.classic.protocols[0][0] if member.classic is not None else None
             token(JoinAnswer(token, ErrorCode.NONE, member.member_id, member.epoch, CONSUMER, name))
 
-        self._proceed(partition, entry, group, outcome, owned, answered)
-        self._end_if_classic(partition, entry, group)
+        self._proceed(entry, group, outcome, owned, answered)
+        self._end_if_classic(entry, group)
         return True
 
-    def _end_if_classic(self, partition: GroupPartition, entry: GroupEntry, group: ConsumerGroup) -> None:
+    def _end_if_classic(self, entry: GroupEntry, group: ConsumerGroup) -> None:
         """The last static member of the consumer protocol was replaced by one of the classic protocol."""
         if group.classic_members == len(group.members) and migration.may_be_classic(
             group, self.settings(group.group_id)
         ):
             with suppress(ApiError):  # the join was written, and has its answer; the next join tries again
-                self._downgrade(partition, entry, group, set(), nothing)
+                self._downgrade(entry, group, set(), nothing)
 
     def sync(
         self,
-        partition: GroupPartition,
         entry: GroupEntry,
         token: Callable[[SyncAnswer], None],
         member_id: str,
@@ -280,25 +273,23 @@ class ConsumerGroups(AssignedGroups[ConsumerGroup, ConsumerMember, Assignment, C
         def finished(error: ErrorCode) -> None:
             token(SyncAnswer(token, error) if error else SyncAnswer(token, error, assignment, CONSUMER, name))
 
-        self._group_log.when_committed(partition, entry.runtime, finished)
+        self._group_log.when_committed(entry.partition, entry.runtime, finished)
 
     def classic_heartbeat(
-        self, partition: GroupPartition, entry: GroupEntry, member_id: str, instance_id: str | None, generation: int
+        self, entry: GroupEntry, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
         group = entry.consumer
         assert group is not None
         code = classic_members.heartbeat(group, member_id, instance_id, generation, self._now())
-        self._work(partition, entry)
+        self._work(entry)
         return code
 
-    def classic_leave(
-        self, partition: GroupPartition, entry: GroupEntry, member_id: str, instance_id: str | None
-    ) -> None:
+    def classic_leave(self, entry: GroupEntry, member_id: str, instance_id: str | None) -> None:
         group = entry.consumer
         assert group is not None
         # Of either protocol, as with Apache Kafka 4.4: an administrator may remove any member.
         member = classic_members.find_any(group, member_id, instance_id)
-        self.remove(partition, entry, group, [member], nothing)
+        self.remove(entry, group, [member], nothing)
 
 
 def _drop(entry: GroupEntry) -> None:

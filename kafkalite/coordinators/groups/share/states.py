@@ -1,29 +1,287 @@
-"""The kept states of the partitions that a share group shares: which ones, and requests for several of them side by side."""
+"""The kept states of the partitions that share groups share (KIP-932): when they begin, and when they are deleted.
+
+The share coordinator has them. The group's own records say which ones there are, and are replicated before a state changes.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 
+from kafkalite.coordinators.groups.decisions.share import states as rules
 from kafkalite.coordinators.groups.decisions.share.group import (
     SharedTopic,
     SharedTopics,
     ShareGroup,
+    joined,
+    only,
     partitions_of,
     without,
+    without_topics,
 )
-from kafkalite.coordinators.groups.partition import GroupEntry
-from kafkalite.coordinators.shares.persistence import ShareKey
-from kafkalite.errors import ApiError
-from kafkalite.model import TopicId
+from kafkalite.coordinators.groups.partition import GroupEntry, ShareRuntime
+from kafkalite.coordinators.groups.parts import GroupParts
+from kafkalite.coordinators.groups.share.group_log import ShareGroupLog, need_share_group
+from kafkalite.coordinators.shares.persistence import ShareKey, SharePersister
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.model import NO_OFFSET, Offset, TopicId, TopicPartition
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+#: A member that joins waits for this long until the partitions of its topics can be assigned.
+_PATIENCE_S = 3.0
+#: States that are initialized or deleted at a time.
+_CHUNK = 100
+#: The pause after states of removed partitions could not be deleted, in seconds.
+_DELETE_AGAIN_S = 1.0
+
+_Work = Callable[[], Coroutine[object, object, None]]
 
 
-def due(entry: GroupEntry, group: ShareGroup) -> dict[TopicId, SharedTopic]:
+class ShareGroupStates:
+    """See the module. Methods raise ApiError."""
+
+    def __init__(self, parts: GroupParts, group_log: ShareGroupLog) -> None:
+        self._services = parts.services
+        self._log = parts.log
+        self._topics = parts.topics
+        self._group_log = group_log
+        #: Set once the share coordinator exists.
+        self.persister: SharePersister
+
+    def has_due(self, entry: GroupEntry, group: ShareGroup) -> bool:
+        """Whether there are partitions whose states are to begin now."""
+        return bool(_due(entry, group))
+
+    def loaded(self, entry: GroupEntry, group: ShareGroup) -> None:
+        """The group was loaded: its coordinator before this one may have ended in the middle of a deletion."""
+        initializing = partitions_of(group.shared.initializing)
+        entry.share_runtime.doubtful = {topic_id: set(numbers) for topic_id, numbers in initializing.items()}
+
+    def work(self, entry: GroupEntry, group: ShareGroup) -> None:
+        """See to it that states begin, and that deletions end, soon."""
+        runtime = entry.share_runtime
+        if group.shared.deleting and not runtime.is_deleting:
+            runtime.is_deleting = True
+            name = f"groups.share_deletion.{group.group_id}"
+            self._services.supervisor.spawn(name, self._resume_deletion(entry, group), Policy.ISOLATED)
+        if _due(entry, group) and not runtime.is_initializing:
+            runtime.is_initializing = True
+            name = f"groups.share.{group.group_id}"
+            self._services.supervisor.spawn(name, self._initialize(entry, group), Policy.ISOLATED)
+
+    async def begun(self, entry: GroupEntry) -> None:
+        """Return when the states are initialized, or after a while."""
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await entry.share_runtime.begun.wait()
+        except TimeoutError:
+            pass
+
+    async def _initialize(self, entry: GroupEntry, group: ShareGroup) -> None:
+        """Begin the states of partitions that are new. What cannot be begun now is tried again by a later heartbeat."""
+        runtime = entry.share_runtime
+        try:
+            while self._group_log.is_current(entry, group):
+                keys = _keys_of(group.group_id, _due(entry, group))[:_CHUNK]
+                epoch = group.epoch
+                await self._group_log.stored(entry, group)
+                begun = await _errors(
+                    [partial(self._begin, runtime, topic_id, key, epoch, NO_OFFSET) for topic_id, key in keys]
+                )
+                done: dict[TopicId, set[int]] = {}
+                for (topic_id, key), error in zip(keys, begun, strict=True):
+                    if error is None:
+                        done.setdefault(topic_id, set()).add(key.partition)
+                if not done or not self._group_log.is_current(entry, group):
+                    return
+                found = {topic_id: frozenset(numbers) for topic_id, numbers in done.items()}
+                self._group_log.write(entry, group, rules.initialized(group, found))
+        except ApiError as error:
+            _log.info("group.share_not_begun", group=group.group_id, error=error.code.name)
+        finally:
+            runtime.is_initializing = False
+            begun_before, runtime.begun = runtime.begun, asyncio.Event()
+            begun_before.set()
+
+    async def _begin(
+        self, runtime: ShareRuntime, topic_id: TopicId, key: ShareKey, epoch: int, start_offset: Offset
+    ) -> None:
+        """Begin the state of one partition, or set where it begins. Raises ApiError."""
+        if key.partition in runtime.doubtful.get(topic_id, ()):
+            await self.persister.delete(key)
+            runtime.doubtful[topic_id].discard(key.partition)
+        await self.persister.initialize(key, epoch, start_offset)
+
+    async def delete_states(self, entry: GroupEntry, topic_ids: Iterable[TopicId]) -> dict[TopicId, ApiError | None]:
+        """Forget how far the group is on these topics, and what became of each. Members get them no more meanwhile."""
+        group = need_share_group(entry)
+        doomed = {key: each for key, each in rules.begun(group).items() if key in set(topic_ids)}
+        self._group_log.write(entry, group, [without_topics(group.shared, doomed)] if doomed else [])
+        return await self._delete(entry, group, doomed)
+
+    async def _delete(
+        self, entry: GroupEntry, group: ShareGroup, doomed: SharedTopics
+    ) -> dict[TopicId, ApiError | None]:
+        """Delete the states of topics that are noted as being deleted."""
+        runtime = entry.share_runtime
+        runtime.is_deleting = True
+        runtime.deletions += 1
+        try:
+            await self._group_log.stored(entry, group)
+            keys = _keys_of(group.group_id, doomed)
+            failed: dict[TopicId, ApiError | None] = dict.fromkeys(doomed)
+            errors = await _errors([partial(self.persister.delete, key) for _, key in keys])
+            for (topic_id, _), error in zip(keys, errors, strict=True):
+                failed[topic_id] = failed[topic_id] or error
+            self._group_log.check_current(entry, group)
+            self._group_log.write(entry, group, rules.deleted(group, doomed, [key for key in doomed if failed[key]]))
+        finally:
+            runtime.is_deleting = False
+        await self._group_log.replicated(entry)
+        return failed
+
+    async def _resume_deletion(self, entry: GroupEntry, group: ShareGroup) -> None:
+        """What a coordinator before this one, or an attempt that failed, has begun to delete."""
+        names = group.shared.deleting
+        known = {topic.topic_id: topic for topic in self._topics.lookup(set(names.values())).values()}
+        doomed = {
+            topic_id: SharedTopic(name, frozenset(range(known[topic_id].partitions if topic_id in known else 0)))
+            for topic_id, name in names.items()
+        }
+        try:
+            await self._delete(entry, group, doomed)
+        except ApiError as error:
+            _log.info("group.share_states_kept", group=group.group_id, error=error.code.name)
+
+    async def alter_offsets(
+        self,
+        entry: GroupEntry,
+        wanted: Mapping[TopicId, tuple[str, Mapping[int, Offset]]],
+    ) -> dict[tuple[TopicId, int], ApiError | None]:
+        """Set start offsets of an empty group, which may be new. What was acknowledged from there on is forgotten."""
+        group, runtime = entry.share or ShareGroup(entry.group.group_id), entry.share_runtime
+        if group.members:
+            raise api_error(ErrorCode.NON_EMPTY_GROUP, "the group has members")
+        if not runtime.is_deleting and not wanted.keys().isdisjoint(group.shared.deleting):
+            await self._resume_deletion(entry, group)
+        if not wanted.keys().isdisjoint(group.shared.deleting):
+            raise _not_deleted()
+        deletions = runtime.deletions
+        # Under a new epoch: what the partitions' leaders may still write is fenced.
+        self._group_log.write(entry, group, rules.next_epoch(group))
+        epoch = group.epoch
+        await self._group_log.stored(entry, group)
+        keys = [
+            (topic_id, ShareKey.of(group.group_id, topic_id, number))
+            for topic_id, (_, each) in wanted.items()
+            for number in each
+        ]
+        beginnings = [
+            partial(self._begin, runtime, topic_id, key, epoch, wanted[topic_id][1][key.partition])
+            for topic_id, key in keys
+        ]
+        errors = await _errors(beginnings)
+        results = {(topic_id, key.partition): error for (topic_id, key), error in zip(keys, errors, strict=True)}
+        self._group_log.check_current(entry, group)
+        if runtime.deletions != deletions:
+            raise _not_deleted()
+        done = {
+            topic_id: (name, frozenset(number for number in each if results[topic_id, number] is None))
+            for topic_id, (name, each) in wanted.items()
+        }
+        self._group_log.write(entry, group, rules.set_by_hand(group, done))
+        await self._group_log.replicated(entry)
+        return results
+
+    async def topics_deleted(self, names: Iterable[str]) -> None:
+        """States of topics that are no more are deleted."""
+        gone = set(names)
+        for partition in list(self._log.states()):
+            for entry in list(partition.entries.values()):
+                if entry.share is None:
+                    continue
+                doomed = [
+                    topic_id
+                    for topic_id, topic in rules.begun(entry.share).items()
+                    if topic.name in gone and self._topics.topic_id(topic.name) != topic_id
+                ]
+                if doomed:
+                    try:
+                        await self.delete_states(entry, doomed)
+                    except ApiError as error:
+                        _log.info("group.share_states_kept", group=entry.share.group_id, error=error.code.name)
+
+    async def partitions_removed(self, keys: Iterable[TopicPartition]) -> None:
+        """States of partitions that topics do not have any more are deleted."""
+        wanted: dict[str, set[int]] = {}
+        for key in keys:
+            wanted.setdefault(key.topic, set()).add(key.partition)
+        gone = self._still_gone(wanted)
+        await _side_by_side(
+            [
+                partial(self._delete_removed, entry, entry.share, doomed)
+                for partition in self._log.states()
+                for entry in partition.entries.values()
+                if entry.share is not None and (doomed := only(rules.begun(entry.share), gone))
+            ]
+        )
+
+    def _still_gone(self, numbers: Mapping[str, Iterable[int]]) -> dict[TopicId, frozenset[int]]:
+        return {
+            topic.topic_id: frozenset(number for number in numbers[name] if number >= topic.partitions)
+            for name, topic in self._topics.lookup(numbers).items()
+        }
+
+    async def _delete_removed(self, entry: GroupEntry, group: ShareGroup, doomed: SharedTopics) -> None:
+        """Delete the states of partitions that were removed from their topics, however often it fails.
+
+        Until then these are partitions whose states have yet to begin: they begin again if the topics get them back.
+        """
+        runtime = entry.share_runtime
+        runtime.leaving = joined(runtime.leaving, doomed)
+        try:
+            self._group_log.write(entry, group, rules.beginning_again(group, doomed))
+            await self._group_log.stored(entry, group)
+            keys = _keys_of(group.group_id, doomed)
+            while keys and self._group_log.is_current(entry, group):
+                errors = await _errors([partial(self.persister.delete, key) for _, key in keys[:_CHUNK]])
+                failed = [key for key, error in zip(keys, errors, strict=False) if error is not None]
+                keys = [*failed, *keys[_CHUNK:]]
+                if failed:
+                    await asyncio.sleep(_DELETE_AGAIN_S)
+            gone = self._still_gone({topic.name: topic.partitions for topic in doomed.values()})
+            if self._group_log.is_current(entry, group):
+                self._group_log.write(entry, group, rules.forgotten(group, only(doomed, gone)))
+        finally:
+            runtime.leaving = without(runtime.leaving, partitions_of(doomed))
+
+    async def delete_group(self, entry: GroupEntry) -> None:
+        """Raises ApiError NON_EMPTY_GROUP too; and the group is left with the states that could not be deleted."""
+        group = need_share_group(entry)
+        if group.members:
+            raise api_error(ErrorCode.NON_EMPTY_GROUP)
+        if group.shared.deleting:
+            await self._resume_deletion(entry, group)
+        failed = await self.delete_states(entry, list(rules.begun(group)))
+        for error in failed.values():
+            if error is not None:
+                raise error
+        need_share_group(entry)  # raises if it was deleted meanwhile: by now there may be another one of this name
+        if group.members:
+            raise api_error(ErrorCode.NON_EMPTY_GROUP)
+        await self._group_log.delete(entry, group)
+
+
+def _due(entry: GroupEntry, group: ShareGroup) -> dict[TopicId, SharedTopic]:
     """The partitions whose states are to begin now."""
     return without(group.shared.initializing, partitions_of(entry.share_runtime.leaving))
 
 
-def keys_of(group_id: str, topics: SharedTopics) -> list[tuple[TopicId, ShareKey]]:
+def _keys_of(group_id: str, topics: SharedTopics) -> list[tuple[TopicId, ShareKey]]:
     """The keys of all these partitions, sorted, each with its topic."""
     return [
         (topic_id, ShareKey.of(group_id, topic_id, number))
@@ -32,12 +290,18 @@ def keys_of(group_id: str, topics: SharedTopics) -> list[tuple[TopicId, ShareKey
     ]
 
 
-async def each_of(work: Sequence[Coroutine[object, object, None]]) -> list[ApiError | None]:
-    """Do all side by side; the error of each."""
+async def _errors(work: Sequence[_Work]) -> list[ApiError | None]:
+    """Do all, _CHUNK of them side by side; the error of each."""
+    errors: list[ApiError | None] = []
+    for start in range(0, len(work), _CHUNK):
+        errors += await _side_by_side(work[start : start + _CHUNK])
+    return errors
 
-    async def one(each: Coroutine[object, object, None]) -> ApiError | None:
+
+async def _side_by_side(work: Sequence[_Work]) -> list[ApiError | None]:
+    async def one(each: _Work) -> ApiError | None:
         try:
-            await each
+            await each()
         except ApiError as error:
             return error
         return None
@@ -45,3 +309,8 @@ async def each_of(work: Sequence[Coroutine[object, object, None]]) -> list[ApiEr
     async with asyncio.TaskGroup() as tasks:
         found = [tasks.create_task(one(each)) for each in work]
     return [task.result() for task in found]
+
+
+def _not_deleted() -> Exception:
+    """What is set while offsets are deleted may be deleted, too. A client that gets this error asks again."""
+    return api_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "offsets of the group are being deleted")

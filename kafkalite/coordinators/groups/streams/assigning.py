@@ -16,7 +16,7 @@ from kafkalite.coordinators.groups.decisions.streams.members import (
     TaskSets,
 )
 from kafkalite.coordinators.groups.decisions.streams.topology import ConfiguredSubtopology, Topology, configure
-from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition, StreamsRuntime
+from kafkalite.coordinators.groups.partition import GroupEntry, StreamsRuntime
 from kafkalite.coordinators.groups.streams.groups import StreamsGroups
 from kafkalite.coordinators.groups.streams.settings import assignment_interval_s, streams_settings
 from kafkalite.coordinators.groups.target_work import TargetWork, result_of
@@ -40,12 +40,10 @@ class StreamsTargets(TargetWork[StreamsGroup, StreamsRuntime]):
     def _pause_s(self, group: StreamsGroup) -> float:
         return assignment_interval_s(self._services, group.group_id)
 
-    async def _round(
-        self, partition: GroupPartition, entry: GroupEntry, group: StreamsGroup, is_current: Callable[[], bool]
-    ) -> None:
+    async def _round(self, entry: GroupEntry, group: StreamsGroup, is_current: Callable[[], bool]) -> None:
         """One new target, or none if nothing has changed. Raises ApiError: something could not be appended."""
         assert group.topology is not None
-        self._compare(partition, entry, group, group.topology)
+        self._compare(entry, group, group.topology)
         if not group.needs_assignment or group.delayed_until:
             return
         await asyncio.sleep(0)
@@ -55,9 +53,9 @@ class StreamsTargets(TargetWork[StreamsGroup, StreamsRuntime]):
         epoch = group.epoch
         targets = await self._targets(group, configured.subtopologies if configured.is_ready else ())
         if is_current():
-            await self._store(partition, entry, group, targets, epoch, is_current)
+            await self._store(entry, group, targets, epoch, is_current)
 
-    def _compare(self, partition: GroupPartition, entry: GroupEntry, group: StreamsGroup, topology: Topology) -> None:
+    def _compare(self, entry: GroupEntry, group: StreamsGroup, topology: Topology) -> None:
         """See whether the topics and the settings are still what the group's epoch was made for."""
         runtime = entry.streams_runtime
         runtime.topics_version, runtime.compared_ms = self._topics.version, self._now()
@@ -68,9 +66,9 @@ class StreamsTargets(TargetWork[StreamsGroup, StreamsRuntime]):
         if (found, validated, settings) != (group.metadata_hash, group.validated_epoch, group.settings):
             # A group that needs a new target anyway needs no further epoch.
             epoch = group.epoch if group.needs_assignment else group.next_epoch
-            self.groups.write(partition, entry, group, [StreamsGroupMetadata(epoch, found, validated, settings)])
+            self.groups.write(entry, group, [StreamsGroupMetadata(epoch, found, validated, settings)])
         group.configured = configured
-        self.groups.watch(partition, entry, group)
+        self.groups.watch(entry, group)
 
     async def _targets(
         self, group: StreamsGroup, subtopologies: Sequence[ConfiguredSubtopology]

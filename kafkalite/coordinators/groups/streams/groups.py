@@ -13,7 +13,7 @@ from kafkalite.coordinators.groups.decisions.streams.group import StreamsGroup
 from kafkalite.coordinators.groups.decisions.streams.heartbeats import StreamsHeartbeat, StreamsOutcome, StreamsSettings
 from kafkalite.coordinators.groups.decisions.streams.members import StreamsMember, StreamsRecord, TaskSets
 from kafkalite.coordinators.groups.decisions.streams.topology import Status, Topology
-from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition, StreamsRuntime
+from kafkalite.coordinators.groups.partition import GroupEntry, StreamsRuntime
 from kafkalite.coordinators.groups.parts import GroupParts
 from kafkalite.coordinators.groups.records.common import group_key
 from kafkalite.coordinators.groups.records.streams import encode_record
@@ -47,11 +47,11 @@ class StreamsGroups(AssignedGroups[StreamsGroup, StreamsMember, TaskSets, Stream
 
     KIND: ClassVar = "streams"
 
-    def __init__(self, parts: GroupParts, work: Callable[[GroupPartition, GroupEntry], None]) -> None:
+    def __init__(self, parts: GroupParts, work: Callable[[GroupEntry], None]) -> None:
         super().__init__(parts, work)
         self._internal_topics = InternalTopics(parts.services)
         #: Groups that cannot run until their topics are different: they are looked at whenever topics change.
-        self._unready: dict[str, tuple[GroupPartition, GroupEntry]] = {}
+        self._unready: dict[str, GroupEntry] = {}
 
     def of(self, entry: GroupEntry) -> tuple[StreamsGroup | None, StreamsRuntime]:
         return entry.streams, entry.streams_runtime
@@ -77,7 +77,6 @@ class StreamsGroups(AssignedGroups[StreamsGroup, StreamsMember, TaskSets, Stream
 
     def heartbeat(
         self,
-        partition: GroupPartition,
         entry: GroupEntry,
         request: StreamsHeartbeat,
         endpoint_epoch: int,
@@ -94,7 +93,7 @@ class StreamsGroups(AssignedGroups[StreamsGroup, StreamsMember, TaskSets, Stream
             return StreamsAnswer(member_id, request.epoch, settings)
 
         if request.epoch < JOIN_EPOCH:
-            self._leave(partition, entry, request, answer_to_leaving, done)
+            self._leave(entry, request, answer_to_leaving, done)
             return
         group, extra = self._group_for(entry, request)
         outcome = heartbeats.heartbeat(group, request, settings, self.topics_of, self._now())
@@ -106,7 +105,7 @@ class StreamsGroups(AssignedGroups[StreamsGroup, StreamsMember, TaskSets, Stream
             else:
                 done(None, self._answer(entry, group, outcome, settings, endpoint_epoch))
 
-        self._proceed(partition, entry, group, outcome, request.owned, answered, before=extra)
+        self._proceed(entry, group, outcome, request.owned, answered, before=extra)
         if configured is not None and configured.to_create:
             self._internal_topics.create(group.group_id, entry.streams_runtime, configured.to_create, may_create)
 
@@ -141,57 +140,56 @@ class StreamsGroups(AssignedGroups[StreamsGroup, StreamsMember, TaskSets, Stream
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
         return StreamsGroup(group_id), [(group_key(group_id), None)] if entry.group.protocol_type else []
 
-    def _take(self, partition: GroupPartition, entry: GroupEntry, group: StreamsGroup, outcome: StreamsOutcome) -> None:
+    def _take(self, entry: GroupEntry, group: StreamsGroup, outcome: StreamsOutcome) -> None:
         entry.streams = group
         if outcome.configured is not None:
             group.configured = outcome.configured
 
-    def _proceeded(self, partition: GroupPartition, entry: GroupEntry, group: StreamsGroup) -> None:
+    def _proceeded(self, entry: GroupEntry, group: StreamsGroup) -> None:
         if group.delayed_until:
-            self._schedule(partition, entry, group.delayed_until)
-        self.watch(partition, entry, group)
+            self._schedule(entry, group.delayed_until)
+        self.watch(entry, group)
 
-    def watch(self, partition: GroupPartition, entry: GroupEntry, group: StreamsGroup) -> None:
+    def watch(self, entry: GroupEntry, group: StreamsGroup) -> None:
         """Look at the group whenever topics change, as long as it cannot run."""
         if group.members and group.configured is not None and not group.configured.is_ready:
-            self._unready[group.group_id] = (partition, entry)
+            self._unready[group.group_id] = entry
         else:
             self._unready.pop(group.group_id, None)
 
     def topics_changed(self) -> None:
-        for partition, entry in list(self._unready.values()):
+        for entry in list(self._unready.values()):
             if entry.streams is None or entry.streams.is_dead:
                 self._unready.pop(entry.group.group_id, None)
             else:
-                self._work(partition, entry)
+                self._work(entry)
 
     def remove(
         self,
-        partition: GroupPartition,
         entry: GroupEntry,
         group: StreamsGroup,
         members: Sequence[StreamsMember],
         done: Callable[[ErrorCode], None],
     ) -> None:
-        self._write(partition, entry, group, heartbeats.removed(group, members), done)
+        self._write(entry, group, heartbeats.removed(group, members), done)
         self._give_up(entry, ErrorCode.UNKNOWN_MEMBER_ID, members)
-        self.watch(partition, entry, group)
-        self._work(partition, entry)
+        self.watch(entry, group)
+        self._work(entry)
 
     # --- time ---
 
-    def tick(self, partition: GroupPartition, entry: GroupEntry) -> None:
+    def tick(self, entry: GroupEntry) -> None:
         """Remove members that are overdue; end the delay of the first assignment."""
         group = self._need(entry)
         if group.delayed_until and group.delayed_until <= self._now():
             group.delayed_until = 0
-            self._work(partition, entry)
-        super().tick(partition, entry)
+            self._work(entry)
+        super().tick(entry)
 
-    def loaded(self, partition: GroupPartition, entry: GroupEntry) -> None:
+    def loaded(self, entry: GroupEntry) -> None:
         """What members know of endpoints is from another coordinator, which counted on its own."""
         self._need(entry).endpoint_epoch = int(self._services.clock.wall_ms() / 1000) & 0x3FFFFFFF
-        super().loaded(partition, entry)
+        super().loaded(entry)
 
     def unloaded(self, entry: GroupEntry) -> None:
         self._unready.pop(entry.group.group_id, None)

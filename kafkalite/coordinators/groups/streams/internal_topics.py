@@ -53,7 +53,7 @@ class InternalTopics:
     async def _create(
         self, group_id: str, runtime: StreamsRuntime, topics: Sequence[InternalTopic], refused: Sequence[str]
     ) -> None:
-        orders = tuple(
+        new_topics = tuple(
             NewTopic(
                 topic.name,
                 partitions=topic.partitions,
@@ -64,7 +64,7 @@ class InternalTopics:
         )
         failed: list[str] = []
         try:
-            response = await self._services.create_topics(CreateTopicsRequest(orders, _TIMEOUT_MS))
+            response = await self._services.create_topics(CreateTopicsRequest(new_topics, _TIMEOUT_MS))
             for result in response.topics:
                 if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                     failed.append(f"{result.topic} ({result.message or ErrorCode(result.error).name})")

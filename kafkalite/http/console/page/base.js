@@ -68,14 +68,35 @@ function table(id, columns, rows, empty) {
   const top = el("thead");
   top.append(head);
   const box = typeof id === "string" ? $(id) : id;
-  // A table that is the same is left alone: who has focused or marked something in it keeps that.
+  // A table that is the same is left alone: who has focused or marked something in it keeps that. So is one in which a button is pressed:
+  // the click would go to a button that is no longer there.
   const made = el("table");
   made.append(top, body);
   const html = made.innerHTML;
-  if (drawn.get(box) === html && box.contains(document.activeElement)) return;
+  if (drawn.get(box) === html && box.contains(document.activeElement) || pressed && box.contains(pressed)) return;
   drawn.set(box, html);
+  const focused = place(box, document.activeElement);
   box.replaceChildren(top, body);
+  if (focused) inPlace(box, focused)?.focus({preventScroll: true});
 }
+// Where something stands in a table: by the text of its row's first cell (which of several such rows), and its number in the row.
+const FOCUSED = "a, button, summary";
+const rowsLike = (box, first) => [...box.querySelectorAll("tbody tr")].filter(row => row.firstChild.textContent === first);
+function place(box, node) {
+  const row = box.contains(node) && node.closest("tbody tr");
+  if (!row) return null;
+  const first = row.firstChild.textContent;
+  return {first, nth: rowsLike(box, first).indexOf(row), at: [...row.querySelectorAll(FOCUSED)].indexOf(node), text: node.textContent};
+}
+// The same again, or undefined.
+function inPlace(box, {first, nth, at, text}) {
+  const found = rowsLike(box, first)[nth]?.querySelectorAll(FOCUSED)[at];
+  return found && found.textContent === text ? found : undefined;
+}
+let pressed = null;
+addEventListener("pointerdown", event => { pressed = event.target; }, true);
+// The click comes before the timer.
+for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => setTimeout(() => { pressed = null; }), true);
 function tile(title, value, cls) {
   const box = el("div", null, "tile");
   box.append(el("b", value, cls || ""), el("span", title, "dim"));

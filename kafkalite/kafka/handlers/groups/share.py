@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from kafkalite.coordinators.end_offsets import Leaders
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
-from kafkalite.coordinators.groups.decisions.share import heartbeats as rules
 from kafkalite.coordinators.groups.decisions.share.group import ShareGroup, ShareMember
-from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat
+from kafkalite.coordinators.groups.decisions.share.heartbeats import ShareHeartbeat, check
+from kafkalite.coordinators.groups.decisions.share.states import begun
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.shares.coordinator import ShareSummary
 from kafkalite.coordinators.shares.persistence import ShareKey
@@ -67,7 +67,7 @@ class ShareGroupHandlers:
             request.client_id,
             f"/{request.client_host}",
         )
-        rules.check(said)
+        check(said)
         if request.denied.topics:
             raise api_error(REFUSALS[ResourceType.TOPIC])
         answer = await self._groups.share_heartbeat(message.group_id, said)
@@ -208,10 +208,10 @@ class ShareGroupHandlers:
                 },
             )
         results: Mapping[tuple[TopicId, int], ApiError | None] = {}
-        if wanted or (not request.denied.topics and self._groups.find(message.group_id)[1] is not None):
+        if wanted or (not request.denied.topics and self._groups.find(message.group_id) is not None):
             # A group may be given its offsets before its first member comes.
-            partition, entry = self._groups.share_group(message.group_id)
-            results = await self._groups.shares.alter_offsets(partition, entry, wanted)
+            entry = self._groups.share_group(message.group_id)
+            results = await self._groups.share_states.alter_offsets(entry, wanted)
         responses = []
         for topic in message.topics:
             topic_id = self._groups.topics.topic_id(topic.topic_name)
@@ -247,11 +247,11 @@ class ShareGroupHandlers:
             group = self._share_group(message.group_id)
             if group.members:
                 raise api_error(ErrorCode.NON_EMPTY_GROUP, "the group has members")
-            partition, entry = self._groups.find(message.group_id)
+            entry = self._groups.find(message.group_id)
             assert entry is not None
-            ids = {topic.name: topic_id for topic_id, topic in rules.begun(group).items()}
+            ids = {topic.name: topic_id for topic_id, topic in begun(group).items()}
             doomed = [ids[name] for name in asked if name in ids]
-            results = await self._groups.shares.delete_states(partition, entry, doomed)
+            results = await self._groups.share_states.delete_states(entry, doomed)
         responses = []
         for topic in message.topics:
             topic_id = ids.get(topic.topic_name)

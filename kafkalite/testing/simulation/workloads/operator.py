@@ -14,7 +14,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.coordination.broker_states import BROKER_STATE
 from kafkalite.env.seams import Env
 from kafkalite.errors import KafkaliteError
-from kafkalite.extension.messages.disks import DiskMoveOrder, MoveReplicasRequest
+from kafkalite.extension.messages.disks import MoveReplicasRequest, RequestedDiskMove
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
@@ -132,7 +132,7 @@ class OperatorWorkload:
         elif kind == "disk":
             directory = source.choice(self._plan.log_dirs)
             node = BrokerId(source.randint(1, self._plan.nodes))
-            order = DiskMoveOrder(where.topic, where.partition, directory, source.choice((0, 50_000)))
+            order = RequestedDiskMove(where.topic, where.partition, directory, source.choice((0, 50_000)))
             await client.ask_node(node, MoveReplicasRequest((order,)), timeout_s=_TIMEOUT_S)
         elif kind == "create":
             await client.create_topics([NewTopic(CHURN, source.randint(1, 3), REPLICAS)], timeout_s=_TIMEOUT_S)

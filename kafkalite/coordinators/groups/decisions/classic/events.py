@@ -1,4 +1,4 @@
-"""What the group state machine takes and gives: requests to join, answers to those who wait, orders to store. Pure."""
+"""What the group state machine takes and gives: requests to join, answers to those who wait, requests to store. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The classic group protocol as a state machine: no I/O, no clock, no tasks.
 
 Every call gets the time (ms) and returns effects: answers to requests that wait (each carries the token that the
-request came with) and orders to store the group. Time passes through `tick`; `next_deadline` says when it must be
+request came with) and requests to store the group. Time passes through `tick`; `next_deadline` says when it must be
 called again. Assignments are bytes to us: members choose them, the leader member distributes them.
 
     EMPTY                 no members; offsets may remain
@@ -82,11 +82,11 @@ class Group(Joining):
             case _:
                 return ErrorCode.NONE
 
-    def stored(self, order: StoreGroup, error: ErrorCode, now: int) -> list[Effect]:
+    def stored(self, effect: StoreGroup, error: ErrorCode, now: int) -> list[Effect]:
         """The outcome of a StoreGroup. On failure the members join again: nobody may act on what is not durable."""
-        if order.replacement is not None:
-            return self._replaced(order, order.replacement, error, now)
-        if self.state is not GroupState.COMPLETING_REBALANCE or order.generation != self.generation:
+        if effect.replacement is not None:
+            return self._replaced(effect, effect.replacement, error, now)
+        if self.state is not GroupState.COMPLETING_REBALANCE or effect.generation != self.generation:
             return []
         if not self.is_storing:
             return []
@@ -97,7 +97,7 @@ class Group(Joining):
         self.state = GroupState.STABLE
         answers: list[Effect] = []
         for member in self.members.values():
-            member.assignment = order.assignments.get(member.member_id, b"")
+            member.assignment = effect.assignments.get(member.member_id, b"")
             if member.sync_token is not None:
                 answers.append(
                     SyncAnswer(member.sync_token, ErrorCode.NONE, member.assignment, self.protocol_type, self.protocol)

@@ -146,7 +146,7 @@ class Joining(Rebalancing):
             self.leader = member.member_id
         self._touch(member, now)
 
-    def _replaced(self, order: StoreGroup, replacement: StaticReplacement, error: ErrorCode, now: int) -> list[Effect]:
+    def _replaced(self, effect: StoreGroup, replacement: StaticReplacement, error: ErrorCode, now: int) -> list[Effect]:
         """The outcome of storing a static member under its new id. If that failed, the member gets its old id back."""
         token, member_id = replacement.token, replacement.member_id
         if self.state is GroupState.DEAD:
@@ -154,7 +154,7 @@ class Joining(Rebalancing):
         is_current = self.static_members.get(replacement.instance_id) == member_id
         if error:
             # A rebalance that began meanwhile stores the group again, as it is then.
-            if is_current and self.state is GroupState.STABLE and self.generation == order.generation:
+            if is_current and self.state is GroupState.STABLE and self.generation == effect.generation:
                 self._rename(self.members[member_id], replacement.before, now)
             return [JoinAnswer(token, error, "")]
         if not is_current:

@@ -1,4 +1,4 @@
-"""Requests of the status page and the console to all nodes, this one included: over RPC, as a node."""
+"""Requests of this node to any node, itself included, over RPC: for the console, and for changes that all nodes are to know."""
 
 from __future__ import annotations
 
@@ -43,16 +43,13 @@ class Peers:
     ) -> dict[BrokerId, Message | KafkaliteError]:
         """Ask these nodes at once, each its own question; a response or an error for each."""
         tasks = {
-            node: self._supervisor.spawn(f"peers.ask[{node}]", self._ask(node, message, timeout_s), Policy.ISOLATED)
+            node: self._supervisor.spawn(f"peers.ask[{node}]", self.ask(node, message, timeout_s), Policy.ISOLATED)
             for node, message in questions.items()
         }
         return {node: await task for node, task in tasks.items()}
 
     async def ask(self, node: BrokerId, message: Message, timeout_s: float) -> Message | KafkaliteError:
         """One node's response, or an error."""
-        return await self._ask(node, message, timeout_s)
-
-    async def _ask(self, node: BrokerId, message: Message, timeout_s: float) -> Message | KafkaliteError:
         try:
             return (await self._call(node, message, (), timeout_s))[0]
         except (RpcError, ApiError) as error:

@@ -1,0 +1,12 @@
+"""Who may read the files that a server makes: records, and credentials in ZooKeeper's data."""
+
+from __future__ import annotations
+
+import os
+
+_OTHERS = 0o007
+
+
+def keep_from_others() -> None:
+    """Files that this process makes from now on are for its user, and for its group as far as the umask allows."""
+    os.umask(os.umask(_OTHERS) | _OTHERS)

@@ -1,0 +1,76 @@
+"""Share groups in their coordinator's log (KIP-932): a record is appended, then applied; it counts when it is replicated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafkalite.coordinators.committed import CommittedAppends
+from kafkalite.coordinators.groups.decisions.share.group import ShareGroup, ShareRecord, tombstones
+from kafkalite.coordinators.groups.partition import GroupEntry, GroupPartition
+from kafkalite.coordinators.groups.records import share as share_records
+from kafkalite.coordinators.internal_log import InternalLog
+from kafkalite.errors import ErrorCode, api_error
+
+
+class ShareGroupLog:
+    """See the module. Methods raise ApiError."""
+
+    def __init__(self, log: InternalLog[GroupPartition]) -> None:
+        self._log = log
+        self._appends = CommittedAppends(log)
+
+    def is_current(self, entry: GroupEntry, group: ShareGroup) -> bool:
+        """Whether this node coordinates the group, and it is still the same one."""
+        is_loaded = self._log.ready_state(entry.partition.index) is entry.partition
+        return is_loaded and entry.share is group and not group.is_dead
+
+    def check_current(self, entry: GroupEntry, group: ShareGroup) -> None:
+        """Raises ApiError NOT_COORDINATOR."""
+        if not self.is_current(entry, group):
+            raise api_error(ErrorCode.NOT_COORDINATOR)
+
+    def write(self, entry: GroupEntry, group: ShareGroup, records: Sequence[ShareRecord]) -> None:
+        """Append and apply, without waiting for replication. Raises ApiError: nothing was appended, and nothing has changed."""
+
+        def apply(_: object) -> None:
+            entry.share = group
+            for record in records:
+                group.apply(record)
+
+        if records:
+            pairs = [share_records.encode_record(group.group_id, record) for record in records]
+            self._appends.append(entry.partition, pairs, apply)
+
+    async def replicated(self, entry: GroupEntry) -> None:
+        """Return when all that was written is replicated."""
+        await self._appends.wait(entry.partition)
+
+    async def stored(self, entry: GroupEntry, group: ShareGroup) -> None:
+        """Return when all that the group has written is replicated.
+
+        States change after that only: a coordinator that did not know why would take them for what they were.
+        """
+        await self.replicated(entry)
+        self.check_current(entry, group)
+
+    async def delete(self, entry: GroupEntry, group: ShareGroup) -> None:
+        """Delete all its records, and forget it."""
+
+        def forget(_: object) -> None:
+            group.is_dead = True
+            entry.partition.entries.pop(group.group_id, None)
+
+        pairs = [share_records.encode_record(group.group_id, record) for record in tombstones(group)]
+        await self._appends.store(entry.partition, pairs, forget)
+
+    def loaded(self, entry: GroupEntry) -> None:
+        """What was loaded has to be replicated before anything is answered."""
+        written = entry.partition.written
+        written.end = max(written.end, self._log.bounds(entry.partition.index)[0])
+
+
+def need_share_group(entry: GroupEntry | None) -> ShareGroup:
+    """Raises ApiError GROUP_ID_NOT_FOUND."""
+    if entry is None or entry.share is None or entry.share.is_dead:
+        raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such share group")
+    return entry.share

@@ -1,0 +1,52 @@
+"""What the client of a schema registry says of servers that are none."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from kafkalite_pipelines.decoding.registry import RegistryAway, RegistryClient
+
+
+@contextmanager
+def server(answer: bytes) -> Iterator[str]:
+    """The URL of a server that gives this answer to its first connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        thread.join()
+
+
+def response(body: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"\x00\x00\x00\x04what\r\n", "does not answer"),  # a Kafka listener
+        (b"\x15\x03\x03\x00\x02\x02\x46", "does not answer"),  # a TLS listener
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", "does not answer"),  # it dies in the middle
+        (response(b"<html>"), "does not answer"),
+        (response(b"[]"), "is not a schema registry"),
+        (response(b'"text"'), "is not a schema registry"),
+        (response(b'{"id": "one", "schema": "x"}'), "is not a schema registry"),
+        (response(b'{"id": 1}'), "is not a schema registry"),
+        (response(b'{"id": 1, "schema": "x", "references": [1]}'), "is not a schema registry"),
+    ],
+)
+def test_another_server_is_one_line_and_no_fault_of_a_record(answer: bytes, words: str) -> None:
+    with server(answer) as url, pytest.raises(RegistryAway, match=words):
+        RegistryClient(url).latest("t-value")
