@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kafkalite.config import BrokerConfig, for_listener
 from kafkalite.errors import ConfigError
-from kafkalite.security.names import mapped_name, mapping_rules
 from kafkalite.security.principal import ANONYMOUS, Principal
 
 #: Names of certificates that have nothing in common: a rule that makes one user of them makes it of all.
@@ -36,6 +35,8 @@ def principal_warnings(config: BrokerConfig, listeners: tuple[str, ...]) -> list
                 found.append(f"{key}: {each} is one user: names are separated by semicolons")
     if config.authorizer_enabled and not config.super_users.strip() and not config.allow_everyone_if_no_acl_found:
         found.append("super.users is empty: no user can change permissions unless an ACL allows it")
+    if listeners:
+        from kafkalite.security.names import mapped_name, mapping_rules  # a node in plain text does not need it
     for name in listeners:
         rules = mapping_rules(for_listener(config, name).ssl_principal_mapping_rules)
         mapped = {mapped_name(rules, stranger) for stranger in _STRANGERS}
