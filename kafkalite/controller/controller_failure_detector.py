@@ -21,7 +21,7 @@ from kafkalite.controller.heartbeat import (
     ProbeOutcome,
 )
 from kafkalite.coordination import broker_znodes, cluster_znodes, paths
-from kafkalite.coordination.coordinator import Check, CoordinatorError, Delete, SessionState
+from kafkalite.coordination.coordinator import Check, CoordinatorError, Delete, NoNodeError, SessionState
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env import Env
@@ -193,6 +193,8 @@ class ControllerFailureDetector:
                 if info.rpc != endpoint:
                     return  # another life of it, at another address
             await zk.multi([Check(paths.CONTROLLER_EPOCH, epoch.version), Delete(paths.CONTROLLER, stat.version)])
+        except NoNodeError:
+            return  # it has left already: an election follows, unless all nodes are stopping
         except (CoordinatorError, ZnodeError) as error:
             _log.info("controller.not_unseated", controller=controller_id, error=repr(error))
             return

@@ -115,12 +115,13 @@ class LoadReports:
     async def run(self) -> None:
         """For ever; one look at a time."""
         while True:
+            self._kicked.clear()  # what changes from here on is followed by another look
             config = self._config()
+            if self._is_wanted(config) and self.age_s >= config.interval_s:
+                await self.ask()
+                config = self._config()
             if self._is_wanted(config):
-                if self.age_s >= config.interval_s:
-                    await self.ask()
                 self._post(self.event(config))
-            self._kicked.clear()
             await asyncio.sleep(PAUSE_S)
             try:
                 async with asyncio.timeout(max(0.0, config.interval_s - PAUSE_S)):

@@ -35,8 +35,13 @@ def principal_warnings(config: BrokerConfig, listeners: tuple[str, ...]) -> list
                 found.append(f"{key}: {each} is one user: names are separated by semicolons")
     if config.authorizer_enabled and not config.super_users.strip() and not config.allow_everyone_if_no_acl_found:
         found.append("super.users is empty: no user can change permissions unless an ACL allows it")
-    if listeners:
-        from kafkalite.security.names import mapped_name, mapping_rules  # a node in plain text does not need it
+    return found + (_mapping_warnings(config, listeners) if listeners else [])
+
+
+def _mapping_warnings(config: BrokerConfig, listeners: tuple[str, ...]) -> list[str]:
+    from kafkalite.security.names import mapped_name, mapping_rules  # a node in plain text does not load it
+
+    found = []
     for name in listeners:
         rules = mapping_rules(for_listener(config, name).ssl_principal_mapping_rules)
         mapped = {mapped_name(rules, stranger) for stranger in _STRANGERS}

@@ -20,7 +20,7 @@ from tests.zk_proxy import CONNECT, PING, Do, FaultProxy
 
 #: Of sessions that nothing is to end, however long a loaded machine stands still.
 LONG_MS = 100_000
-#: Of sessions that are to run out within the test, or are to live by their heartbeats.
+#: Of sessions that are to run out within the test.
 TIMEOUT_MS = 4_000
 #: What the adapter proves its lease with, after the request's number.
 _CONFIRMATION = zk_codec.multi(0, (Check("/", -1),))[4:]
@@ -43,8 +43,8 @@ class Rig(Protocol):
     def lose_next_request(self) -> None: ...
     def lose_next_reply(self) -> None: ...
     async def expire(self, coordinator: Coordinator) -> None: ...
-    async def outlive_a_silent_session(self) -> None:
-        """Open a session of TIMEOUT_MS that never says a word, and wait until the server has let it go."""
+    async def outlive_a_silent_session(self, timeout_ms: int) -> None:
+        """Open a session that never says a word, and wait until the server has let it go."""
 
     async def close(self) -> None: ...
 
@@ -98,8 +98,8 @@ class SimRig:
     def pings(self) -> int:
         return self.server.pings
 
-    async def outlive_a_silent_session(self) -> None:
-        await self.connect("silent", TIMEOUT_MS)
+    async def outlive_a_silent_session(self, timeout_ms: int) -> None:
+        await self.connect("silent", timeout_ms)
         self.server.block("silent")
         while self.server.session_ids("silent"):
             await asyncio.sleep(0.01)
@@ -167,8 +167,8 @@ class RealRig:
         )
         self.accept()
 
-    async def outlive_a_silent_session(self) -> None:
-        await self._say_and_wait(zk_codec.connect_request(0, b"", TIMEOUT_MS, 0))
+    async def outlive_a_silent_session(self, timeout_ms: int) -> None:
+        await self._say_and_wait(zk_codec.connect_request(0, b"", timeout_ms, 0))
 
     async def _say_and_wait(self, *frames: bytes) -> None:
         """On a connection of our own, until the server ends it: the session is over."""

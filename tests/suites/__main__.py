@@ -3,8 +3,8 @@
     python -m tests.suites [SUITE...] [--sources DIRECTORY] [--only TEXT]      suites: SUITES below
 
 franz-go comes from the Go module proxy, librdkafka inside an npm package, kafka-python's from PyPI. The package of confluent-kafka
-has no tests, nor has KafkaJS's: they run from checkouts in DIRECTORY (confluent-kafka-python, kafkajs), and are left out without them. kafka-go,
-sarama and KafkaJS want fixed addresses: they run in a network namespace (fixed/*.sh), as root. `--only`: the tests
+has no tests, nor have KafkaJS's and aiokafka's: they run from checkouts in DIRECTORY (confluent-kafka-python, kafkajs, aiokafka), and are left out
+without them. kafka-go, sarama, KafkaJS and aiokafka have nodes of their own, in a network namespace (fixed/*.sh), as root. `--only`: the tests
 that the suite itself chooses by that text. They take from 5 to 20 minutes each. A failure that is not in `known.CAUSES` makes the command fail.
 """
 
@@ -155,6 +155,20 @@ async def _kafkajs(place: Place) -> Outcome:
     return _junit(place.output / "kafkajs.xml")
 
 
+async def _aiokafka(place: Place) -> Outcome:
+    assert place.sources is not None
+    requirements = _HERE / "requirements-aiokafka.txt"
+    directory = scratch("aiokafka-suite", requirements)
+    install(
+        directory,
+        [sys.executable, "-m", "venv", "venv"],
+        [str(directory / "venv" / "bin" / "python"), "-m", "pip", "install", "-q", "-r", str(requirements)],
+        ["cp", "-r", str(place.sources / "aiokafka"), "source"],
+    )
+    await _at_fixed_addresses(place, "aiokafka", directory)
+    return _junit(place.output / "aiokafka.xml")
+
+
 async def _librdkafka(place: Place) -> Outcome:
     directory = scratch("librdkafka-suite", _HERE / "__main__.py")
     source = directory / "package" / "deps" / "librdkafka"
@@ -234,6 +248,7 @@ SUITES: Mapping[str, Suite] = {
     "confluent": Suite(_confluent, {**_RIGHTS, **_SHORT_LOCKS}, needs_sources=True),
     "kafka-go": Suite(_kafka_go, {}, has_nodes=True),
     "sarama": Suite(_sarama, {}, has_nodes=True),
+    "aiokafka": Suite(_aiokafka, {}, needs_sources=True, has_nodes=True),
     "kafkajs": Suite(_kafkajs, {}, needs_sources=True, has_nodes=True),
 }
 

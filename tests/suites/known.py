@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _NO_TIME_TO_SYNC = "joins with a rebalance time-out of 0, so it has no time for its SyncGroup"
+_ONE_NODE = "expects one broker; here are three"
 _TRIVUP = "starts brokers of its own with trivup"
 
 CAUSES: Mapping[str, Mapping[str, str]] = {
@@ -27,6 +28,12 @@ CAUSES: Mapping[str, Mapping[str, str]] = {
         "TestConn": "of the subtest",
     },
     "sarama": {},
+    "aiokafka": {
+        "test_describe_cluster": _ONE_NODE,
+        "test_describe_configs_broker": _ONE_NODE,
+        "TestAdmin.test_metadata": _ONE_NODE,
+        "gssapi": "Kerberos, which is not offered (docs/security.md)",
+    },
     "kafkajs": {
         "TxnOffsetCommit ignores invalid transaction fields": "transactions are verified (KIP-890), as by Kafka 4.4",
         "trigger rebalance if partitions change": "adds partitions with Docker",

@@ -54,6 +54,14 @@ def test_probes_ask_pages_that_need_no_login() -> None:
     assert asked == [("startupProbe", "/readyz"), ("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")]
 
 
+def test_the_health_check_of_containers_is_one_text_for_a_shell() -> None:
+    """podman-compose 1.0 (Debian 12) joins the words of a list wrongly: every node was "unhealthy"."""
+    (found,) = re.findall(r"^ +test: (.*)$", (EXAMPLES / "compose.yaml").read_text(), re.MULTILINE)
+    *command, code = shlex.split(found)
+    assert command == ["python", "-c"]
+    compile(code, "healthcheck", "exec")
+
+
 if (
     importlib.util.find_spec("kubernetes_validate") is not None
 ):  # takes part where it is installed (PyPI: kubernetes-validate)

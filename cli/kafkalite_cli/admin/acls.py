@@ -226,7 +226,7 @@ def entry_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--allow-host", "allow_hosts", multiple=True, metavar="ADDRESS", help="From where [default: *]."),
         click.option("--deny-host", "deny_hosts", multiple=True, metavar="ADDRESS", help="Host from which it may not [default: *]."),
         click.option(
-            "--operation", "operations", multiple=True, type=click.Choice(sorted(_OPERATIONS)), help="[default: all]"
+            "--operation", "operations", multiple=True, type=click.Choice(sorted(_OPERATIONS), case_sensitive=False), help="[default: all]"
         ),
         click.option("--producer", "is_producer", is_flag=True, help="Write, describe, create of the topics named."),
         click.option("--consumer", "is_consumer", is_flag=True, help="Read, describe of the topics, read of the groups."),

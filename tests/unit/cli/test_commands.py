@@ -155,7 +155,7 @@ async def test_produce_says_exactly_what_became_of_each_line() -> None:
     """A broker stops to answer: what it has acknowledged, what it may have, and what has never left."""
     async with FakeCluster(1) as cluster:
         cluster.create("t")
-        process = await start("produce", "t", "--timeout", "10", "--json", cluster=cluster)
+        process = await start("produce", "t", "--timeout", "3", "--json", cluster=cluster)
         assert process.stdin is not None
         process.stdin.write(b"early\n" * 10)
         while cluster.log("t").end < 10:
