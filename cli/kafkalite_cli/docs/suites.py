@@ -36,7 +36,9 @@ SUITES = (
             " now); the 51 asynchronous tests of the registry have no fixture for an existing cluster. `group.protocol=consumer`:"
             " consumers, producers with transactions and share consumers 169 of 170:"
             " `test_partition_max_record_locks_caps_in_flight` expects a batch of 200 records to be cut at a limit of 100, which the"
-            " code of Apache Kafka 4.4 does not do in this mode either."
+            " code of Apache Kafka 4.4 does not do in this mode either. On a machine with 15 times more work than processors: 464 of 484"
+            " pass, 9 skip themselves; two transactions took longer than their time-out of 60 s and one share consumer was cut off after"
+            " 20 s, all of which pass alone."
         ),
     ),
     (
@@ -76,8 +78,10 @@ SUITES = (
     (
         "aiokafka 0.14",
         (
-            "Not part of `make suites`: it starts its broker with Docker. By hand, with one node in place of its container, without its SASL tests:"
-            " 957 of 960 pass; the 3 others want the container's TLS certificates."
+            "Three nodes in place of its container, with its certificates, users and ACLs. Of its tests of administration, SASL and ACLs,"
+            " transactions, producers and coordinators 114 of 120 pass and one skips itself. Three expect one broker, two want Kerberos."
+            " Earlier, with one node and without the tests of SASL, the whole suite: 957 of 960; the 3 others wanted the container's TLS"
+            " certificates."
         ),
     ),
 )
