@@ -216,21 +216,19 @@ def _partition_counts(topology: Topology, existing: Mapping[str, int]) -> dict[s
         topic.name for each in topology.subtopologies for topic in each.repartition_sources if not topic.partitions
     ]
     counts = {name: existing[name] for each in topology.subtopologies for name in each.source_topics} | fixed
-    # A repartition topic may be read where another one is written, and so on: until nothing new follows.
-    writers = {
-        name: [each for each in topology.subtopologies if name in each.repartition_sinks] for name in open_topics
-    }
+    # A repartition topic may be read where another one is written, also in a circle (joins by a foreign key): what is known of the
+    # inputs decides, in the order of the subtopologies, until nothing new follows. As in Kafka's RepartitionTopics.
     pending = [name for name in dict.fromkeys(open_topics) if name not in counts]
     while pending:
-        found = {}
-        for name in pending:
-            inputs = {topic for each in writers[name] for topic in each.inputs if topic != name}
-            if inputs and inputs <= counts.keys():
-                found[name] = max(counts[topic] for topic in inputs)
-        if not found:
+        for each in topology.subtopologies:
+            known = [counts[name] for name in each.inputs if name in counts]
+            for name in each.repartition_sinks:
+                if known and name not in counts:
+                    counts[name] = max(known)
+        left = [name for name in pending if name not in counts]
+        if left == pending:
             raise _invalid(f"The number of partitions of {_shown(pending)} does not follow from the topology.")
-        counts |= found
-        pending = [name for name in pending if name not in counts]
+        pending = left
     _copartition(topology, counts, set(fixed), set(open_topics) - set(fixed))
     return counts
 
